@@ -1,0 +1,3 @@
+"""acpterm: real terminals for agents that speak the Agent Client Protocol."""
+
+__version__ = "0.1.0"
