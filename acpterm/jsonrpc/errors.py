@@ -1,0 +1,52 @@
+"""What can be wrong, as the other side is told.
+
+The rule: a message says what was wrong, with which value, and what would be right, because
+agents show their model the message and nothing else.
+"""
+
+from typing import Any, Final
+
+from msgspec import UNSET, Raw
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+REQUEST_CANCELLED: Final = -32800
+AUTH_REQUIRED: Final = -32000
+RESOURCE_NOT_FOUND: Final = -32002
+
+SHOWN: Final = 80
+"""How many characters of a value a message shows."""
+
+
+class RpcError(Exception):
+    """An error to answer a request with.
+
+    `data` is any JSON value, or UNSET for none.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
+        super().__init__(message)
+        self.code: Final = code
+        self.message: Final = message
+        self.data: Final = data
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.code}, {self.message!r})"
+
+
+class LocalProtocolError(Exception):
+    """This side tried something that JSON-RPC does not allow; nothing was sent."""
+
+
+def shown(value: bytes | bytearray | Raw | str, limit: int = SHOWN) -> str:
+    """Return JSON text as a message shows it: one line, at most `limit` characters."""
+    if not isinstance(value, str):
+        # A character has at most four bytes: no need to decode a message of 10 MB.
+        value = str(memoryview(value)[: 4 * limit + 4], "utf-8", "replace")
+    # Not `split()` first: the value may be long, and only its head is shown.
+    text = " ".join(value[: 4 * limit + 4].split())
+    text = "".join(c if c.isprintable() else "\ufffd" for c in text[: limit + 1])
+    return text if len(text) <= limit else text[: limit - 1] + "…"

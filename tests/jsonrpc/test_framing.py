@@ -1,0 +1,99 @@
+"""Lines out of bytes, against a slow and obvious model."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acpterm.jsonrpc import LineSplitter, Oversized
+
+STREAMS = st.lists(
+    st.sampled_from([b"\n", b"\r", b"\r\n", b" ", b"a", b"bc", b"\xff", b"{}", b"x" * 9])
+).map(b"".join)
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    at = sorted({min(place, len(data)) for place in places})
+    return [data[a:b] for a, b in zip([0, *at], [*at, len(data)], strict=True)]
+
+
+def model(data: bytes, limit: int) -> tuple[list[bytes | Oversized], bytes]:
+    *lines, rest = data.split(b"\n")
+    out: list[bytes | Oversized] = []
+    for line in lines:
+        if len(line) > limit:
+            out.append(Oversized(len(line)))
+        elif line.strip():
+            out.append(line[:-1] if line.endswith(b"\r") else line)
+    return out, rest if len(rest) <= limit else b""
+
+
+@given(STREAMS, st.lists(st.integers(0, 60)), st.integers(1, 12))
+def test_any_split_gives_what_the_model_gives(data, places, limit):
+    splitter = LineSplitter(limit)
+    got = [line for part in cut(data, places) for line in splitter.feed(part)]
+    expected, rest = model(data, limit)
+    assert got == expected
+    assert splitter.close() == rest
+    assert splitter.feed(b"new\n") == ([b"new"] if limit >= 3 else [Oversized(3)])
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200)))
+def test_random_bytes(data, places):
+    splitter = LineSplitter()
+    got = [line for part in cut(data, places) for line in splitter.feed(bytearray(part))]
+    assert got == model(data, 1000)[0]
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_every_kind_of_bytes(kind):
+    splitter = LineSplitter()
+    assert splitter.feed(kind(b"ab")) == []
+    out = splitter.feed(kind(b"c\r\n\nd\n"))
+    assert out == [b"abc", b"d"]
+    assert all(type(line) is bytes for line in out)
+
+
+def test_what_was_fed_may_be_reused():
+    splitter = LineSplitter()
+    buffer = bytearray(b"half")
+    splitter.feed(memoryview(buffer))
+    buffer[:] = b"XXXX"
+    assert splitter.feed(b"\n") == [b"half"]
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 1000])
+def test_a_line_over_the_limit_is_reported_once_and_the_next_one_is_not_lost(pieces):
+    splitter = LineSplitter(100)
+    assert splitter.feed(b"a" * 100 + b"\n") == [b"a" * 100]
+    data = b"b" * 101 + b"\nnext\n" + b"c" * 900 + b"\n" + b"d" * 100 + b"\n"
+    size = -(-len(data) // pieces)
+    got = [x for i in range(0, len(data), size) for x in splitter.feed(data[i : i + size])]
+    assert got == [Oversized(101), b"next", Oversized(900), b"d" * 100]
+
+
+def test_a_line_over_the_limit_is_not_kept_while_it_arrives():
+    splitter = LineSplitter(1000)
+    for _ in range(100):
+        assert splitter.feed(b"x" * 999) == []
+        assert len(splitter._partial) <= 1000
+    assert splitter.close() == b""
+
+
+def test_a_long_line_in_small_pieces_takes_linear_time():
+    def seconds(pieces: int) -> float:
+        splitter = LineSplitter()
+        begin = time.perf_counter()
+        for _ in range(pieces):
+            splitter.feed(b"x" * 64)
+        assert splitter.feed(b"\n") == [b"x" * 64 * pieces]
+        return time.perf_counter() - begin
+
+    # Looking again from the start of the line would be about 100 times slower, not 10.
+    assert min(seconds(100_000) for _ in range(3)) < 40 * min(seconds(10_000) for _ in range(3))
+
+
+def test_the_limit_must_be_positive():
+    with pytest.raises(ValueError, match="max_line is 0"):
+        LineSplitter(0)
