@@ -1,0 +1,72 @@
+"""``initialize``, in the direction in which a terminal host is asked it.
+
+The rule: whoever asks, acpterm is the client of the two, so what it answers are a client's
+capabilities: terminals, and no file system.
+"""
+
+from typing import Annotated, Any, Final
+
+from msgspec import UNSET, Meta, Raw, UnsetType, field
+
+from acpterm.acp.wire import DEFAULT_ON_ERROR, MetaIn, MetaOut, Wire
+
+PROTOCOL_VERSION: Final = 1
+
+_Version = Annotated[
+    int, Meta(ge=0, le=65535, description="the version of ACP, of which this is 1")
+]
+
+
+class InitializeRequest(Wire, omit_defaults=True):
+    """``initialize``. Who asks and what it can do are not looked into."""
+
+    protocol_version: _Version
+    client_capabilities: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    client_info: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class FileSystemCapabilities(Wire):
+    """Which of ``fs/*`` may be called."""
+
+    read_text_file: Annotated[bool, DEFAULT_ON_ERROR] = False
+    write_text_file: Annotated[bool, DEFAULT_ON_ERROR] = False
+    meta: MetaOut = field(default=UNSET, name="_meta")
+
+
+class ClientCapabilities(Wire):
+    """What an agent may ask of a client."""
+
+    fs: Annotated[FileSystemCapabilities, DEFAULT_ON_ERROR] = field(
+        default_factory=FileSystemCapabilities
+    )
+    terminal: Annotated[bool, DEFAULT_ON_ERROR] = False
+    meta: MetaOut = field(default=UNSET, name="_meta")
+
+
+class Implementation(Wire):
+    """The name and version of a program."""
+
+    name: str
+    version: str
+    title: Annotated[str | None, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    meta: MetaOut = field(default=UNSET, name="_meta")
+
+
+class InitializeAnswer(Wire):
+    """The host's answer to ``initialize``."""
+
+    client_capabilities: ClientCapabilities
+    client_info: Implementation
+    protocol_version: int = PROTOCOL_VERSION
+
+
+def host_answer(version: str, extensions: dict[str, Any] | UnsetType = UNSET) -> InitializeAnswer:
+    """Return the answer of acpterm `version`; `extensions` says what else it can do."""
+    return InitializeAnswer(
+        client_capabilities=ClientCapabilities(
+            terminal=True,
+            meta=UNSET if isinstance(extensions, UnsetType) else {"acpterm": extensions},
+        ),
+        client_info=Implementation(name="acpterm", title="acpterm", version=version),
+    )

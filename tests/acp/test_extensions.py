@@ -1,0 +1,188 @@
+"""acpterm's own methods and members are read strictly."""
+
+import json
+
+import msgspec
+import pytest
+from msgspec import UNSET, Raw
+
+from acpterm.acp import (
+    CreateMeta,
+    CreateTerminalRequest,
+    Empty,
+    ExitMeta,
+    InitializeMeta,
+    ReadRequest,
+    ReadResponse,
+    ResizeRequest,
+    SetSessionRequest,
+    SignalRequest,
+    TerminalExitStatus,
+    TerminalOutputResponse,
+    WaitForTerminalExitResponse,
+    WriteRequest,
+    WriteResponse,
+    decode,
+    host_answer,
+    own_meta,
+)
+from acpterm.jsonrpc import RpcError
+
+
+def params(**more) -> bytes:
+    return json.dumps({"sessionId": "s", "terminalId": "t", **more}).encode()
+
+
+def test_good_params():
+    assert decode(params(), ReadRequest) == ReadRequest("s", "t")
+    assert decode(params(since=None, format=None), ReadRequest) == ReadRequest("s", "t")
+    full = params(since=0, maxBytes=1, format="raw", waitMs=0, _meta={}, more=1)
+    assert decode(full, ReadRequest) == ReadRequest("s", "t", 0, 1, "raw", 0)
+    assert decode(params(data="x\n"), WriteRequest).data == "x\n"
+    assert decode(params(cols=1, rows=10000), ResizeRequest) == ResizeRequest("s", "t", 1, 10000)
+    assert decode(params(signal="SIGINT"), SignalRequest).signal == "SIGINT"
+    assert decode(params(cwd="/"), SetSessionRequest).cwd == "/"
+
+
+@pytest.mark.parametrize(
+    ("into", "more", "words"),
+    [
+        (ReadRequest, {"since": -1}, "params.since is -1: it must be an integer, 0 or more"),
+        (ReadRequest, {"since": "0"}, 'params.since is "0"'),
+        (ReadRequest, {"maxBytes": 0}, "params.maxBytes is 0: it must be an integer, 1 or more"),
+        (ReadRequest, {"format": "html"}, 'params.format is "html": it must be "text" or "raw"'),
+        (ReadRequest, {"waitMs": 1.5}, "params.waitMs is 1.5"),
+        (ReadRequest, {"terminalId": None}, "params.terminalId is null"),
+        (WriteRequest, {}, "params.data is missing: it must be a string, what to type"),
+        (WriteRequest, {"data": 3}, "params.data is 3"),
+        (
+            ResizeRequest,
+            {"cols": 0, "rows": 1},
+            "params.cols is 0: it must be an integer, 1 to 10000",
+        ),
+        (ResizeRequest, {"cols": 1, "rows": 10001}, "params.rows is 10001"),
+        (ResizeRequest, {"cols": 1}, "params.rows is missing"),
+        (SignalRequest, {"signal": 9}, "params.signal is 9: it must be a string, the name of"),
+        (SetSessionRequest, {"cwd": None}, "params.cwd is null"),
+    ],
+)
+def test_bad_params(into, more, words):
+    with pytest.raises(RpcError) as caught:
+        decode(params(**more), into)
+    assert caught.value.code == -32602
+    assert words in caught.value.message
+
+
+def test_results():
+    plain = ReadResponse("x", 5, 0)
+    assert json.loads(msgspec.json.encode(plain)) == {"data": "x", "position": 5, "lost": 0}
+    full = ReadResponse("eA==", 5, 2, "base64", True, TerminalExitStatus(0))
+    assert json.loads(msgspec.json.encode(full)) == {
+        "data": "eA==",
+        "position": 5,
+        "lost": 2,
+        "encoding": "base64",
+        "truncated": True,
+        "exitStatus": {"exitCode": 0, "signal": None},
+    }
+    assert msgspec.json.encode(WriteResponse(3)) == b'{"written":3}'
+    assert msgspec.json.encode(Empty()) == b"{}"
+
+
+def test_exit_statuses_have_both_members_and_an_output_may_have_none():
+    meta = {"acpterm": ExitMeta("timeout", 10, 5, 4096, 143)}
+    wait = WaitForTerminalExitResponse(signal="SIGTERM", meta=meta)
+    assert json.loads(msgspec.json.encode(wait)) == {
+        "exitCode": None,
+        "signal": "SIGTERM",
+        "_meta": {
+            "acpterm": {
+                "endedBy": "timeout",
+                "wallMs": 10,
+                "cpuMs": 5,
+                "maxRssBytes": 4096,
+                "shellCode": 143,
+            }
+        },
+    }
+    assert msgspec.json.encode(WaitForTerminalExitResponse(0)) == b'{"exitCode":0,"signal":null}'
+    running = TerminalOutputResponse("x", truncated=False)
+    assert msgspec.json.encode(running) == b'{"output":"x","truncated":false}'
+    assert msgspec.json.encode(ExitMeta("exited", 1)) == b'{"endedBy":"exited","wallMs":1}'
+
+
+def test_the_answer_to_initialize():
+    assert msgspec.to_builtins(host_answer("1.2", {"read": True})) == {
+        "protocolVersion": 1,
+        "clientCapabilities": {
+            "fs": {"readTextFile": False, "writeTextFile": False},
+            "terminal": True,
+            "_meta": {"acpterm": {"read": True}},
+        },
+        "clientInfo": {"name": "acpterm", "title": "acpterm", "version": "1.2"},
+    }
+
+
+def test_our_member_of_meta():
+    own = {"cols": 80, "rows": 24, "timeoutMs": 1, "shell": True, "format": "screen", "new": 1}
+    raw = json.dumps({"sessionId": "s", "command": "c", "_meta": {"acpterm": own, "x": 1}}).encode()
+    expected = CreateMeta(80, 24, 1, True, "screen")
+    assert own_meta(decode(raw, CreateTerminalRequest).meta, CreateMeta) == expected
+    assert own_meta({"acpterm": own}, CreateMeta) == expected
+    assert own_meta(Raw(json.dumps({"acpterm": own}).encode()), CreateMeta) == expected
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        None,
+        UNSET,
+        {},
+        {"x": 1},
+        {"acpterm": None},
+        {"acpterm": Raw(b"null")},
+        Raw(b"3"),
+        Raw(b"{}"),
+    ],
+)
+def test_without_our_member(meta):
+    assert own_meta(meta, CreateMeta) is None
+
+
+@pytest.mark.parametrize(
+    ("into", "own", "words"),
+    [
+        (CreateMeta, 3, "params._meta.acpterm is 3: it must be an object"),
+        (CreateMeta, [], "params._meta.acpterm is []"),
+        (
+            CreateMeta,
+            {"timeoutMs": "9"},
+            'params._meta.acpterm.timeoutMs is "9": it must be an integer',
+        ),
+        (CreateMeta, {"timeoutMs": 0}, "timeoutMs is 0: it must be an integer, 1 or more"),
+        (CreateMeta, {"shell": 1}, "shell is 1: it must be true or false"),
+        (CreateMeta, {"cols": 10001}, "cols is 10001"),
+        (InitializeMeta, {"asker": {"umask": 512}}, "params._meta.acpterm.asker.umask is 512"),
+        (
+            InitializeMeta,
+            {"asker": {"env": {"A": 1}}},
+            'asker.env is {"A":1}: it must be an object',
+        ),
+        (InitializeMeta, {"asker": {"rlimits": {"RLIMIT_AS": [1]}}}, "asker.rlimits is"),
+        (InitializeMeta, {"asker": 3}, "asker is 3: it must be an object"),
+    ],
+)
+def test_a_bad_member_of_ours_is_an_error(into, own, words):
+    for meta in ({"acpterm": own}, {"acpterm": Raw(msgspec.json.encode(own))}):
+        with pytest.raises(RpcError) as caught:
+            own_meta(meta, into)
+        assert caught.value.code == -32602
+        assert words in caught.value.message
+
+
+def test_who_asks():
+    asker = {"env": {"A": "b"}, "cwd": "/", "umask": 18, "rlimits": {"RLIMIT_NOFILE": [1, -1]}}
+    got = own_meta({"acpterm": {"asker": asker}}, InitializeMeta).asker
+    assert (got.env, got.cwd, got.umask) == ({"A": "b"}, "/", 0o022)
+    assert got.rlimits == {"RLIMIT_NOFILE": (1, -1)}
+    assert own_meta({"acpterm": {}}, InitializeMeta).asker is None

@@ -1,0 +1,213 @@
+"""As forgiving as the schema, and no more."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET, Raw
+
+from acpterm.acp import (
+    CancelNotification,
+    CreateTerminalRequest,
+    EnvVariable,
+    InitializeRequest,
+    TerminalOutputResponse,
+    TerminalRequest,
+    decode,
+)
+from acpterm.jsonrpc import RpcError
+
+
+def create(**more) -> CreateTerminalRequest:
+    params = {"sessionId": "s", "command": "c", **more}
+    return decode(Raw(json.dumps(params).encode()), CreateTerminalRequest)
+
+
+def refusal(raw, into=CreateTerminalRequest) -> str:
+    with pytest.raises(RpcError) as caught:
+        decode(raw, into)
+    assert caught.value.code == -32602
+    return caught.value.message
+
+
+def test_a_whole_request():
+    env = [{"name": "A", "value": "b", "_meta": {"x": 1}}]
+    request = create(args=["-l"], env=env, cwd="/", outputByteLimit=0, _meta={"k": [1]})
+    assert (request.session_id, request.command, request.cwd) == ("s", "c", "/")
+    assert request.args == ["-l"]
+    assert request.output_byte_limit == 0
+    assert request.env == [EnvVariable("A", "b", {"x": Raw(b"1")})]
+    assert bytes(request.meta["k"]) == b"[1]"
+
+
+def test_absent_args_are_told_from_none_at_all():
+    assert create().args is None
+    assert create(args=[]).args == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "name", "expected"),
+    [
+        ("outputByteLimit", "x", "output_byte_limit", None),
+        ("outputByteLimit", -1, "output_byte_limit", None),
+        ("outputByteLimit", 1.5, "output_byte_limit", None),
+        ("outputByteLimit", None, "output_byte_limit", None),
+        ("outputByteLimit", True, "output_byte_limit", None),
+        ("args", None, "args", None),
+        ("args", "x", "args", None),
+        ("args", {"0": "x"}, "args", None),
+        ("args", ["a", 1, None, "b", ["c"]], "args", ["a", "b"]),
+        ("args", [1], "args", []),
+        ("env", None, "env", []),
+        ("env", {"A": "b"}, "env", []),
+        ("env", [{"name": 1}, {"name": "A", "value": "b"}], "env", [EnvVariable("A", "b")]),
+        ("env", [3, {"name": "A"}, {"name": "A", "value": 1}, []], "env", []),
+        ("env", [{"name": "A", "value": "b", "_meta": 3}], "env", [EnvVariable("A", "b")]),
+        ("cwd", 3, "cwd", None),
+        ("cwd", ["/"], "cwd", None),
+        ("_meta", [], "meta", None),
+        ("_meta", None, "meta", None),
+    ],
+)
+@pytest.mark.parametrize("other", [{}, {"args": 3, "cwd": 3, "env": 3, "outputByteLimit": []}])
+def test_what_the_schema_forgives(field, value, name, expected, other):
+    assert getattr(create(**{**other, field: value}), name) == expected
+
+
+def test_one_bad_value_costs_no_good_one():
+    request = create(args=["a"], env=[{"name": "A", "value": "b"}], cwd=3, outputByteLimit=5)
+    assert request == CreateTerminalRequest("s", "c", ["a"], [EnvVariable("A", "b")], None, 5)
+
+
+def test_unknown_fields_are_ignored():
+    assert create(more=1, Command="x") == create()
+    assert create(more=1, cwd=3) == create()
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        (b'{"sessionId":"s"}', ["params.command is missing", "string", "the command to run"]),
+        (b'{"sessionId":"s","command":null}', ["params.command is null", "string"]),
+        (b'{"sessionId":"s","command":["ls"]}', ['params.command is ["ls"]', "string"]),
+        (b'{"sessionId":5,"command":"c"}', ["params.sessionId is 5", "string"]),
+        (b'{"command":"c","cwd":1}', ["params.sessionId is missing"]),
+        (b'{"sessionId":"s","command":"\\ud800"}', [r'params is {"sessionId"']),
+        (b"null", ["params is missing", "sessionId and command"]),
+        (b"[]", ["params is []", "an object with sessionId and command"]),
+        (b'"x"', ['params is "x"']),
+        (b"3", ["params is 3"]),
+        (b"", ["params is"]),
+    ],
+)
+def test_what_is_not_forgiven(params, words):
+    for raw in (params, Raw(params)):
+        message = refusal(raw)
+        for word in words:
+            assert word in message
+
+
+def test_absent_params():
+    assert "params is missing" in refusal(UNSET)
+    assert "terminalId" in refusal(UNSET, TerminalRequest)
+    assert "params is missing" in refusal(UNSET, CancelNotification)
+
+
+def test_long_values_are_shortened():
+    message = refusal(json.dumps({"sessionId": "s", "command": ["x" * 10_000]}).encode())
+    assert len(message) < 200
+    assert "…" in message
+
+
+def test_the_other_terminal_methods():
+    raw = Raw(b'{"sessionId":"s","terminalId":"t","_meta":3}')
+    assert decode(raw, TerminalRequest) == TerminalRequest("s", "t")
+    assert "params.terminalId is missing" in refusal(b'{"sessionId":"s"}', TerminalRequest)
+
+
+def test_initialize_keeps_what_it_does_not_look_into():
+    raw = b'{"protocolVersion":1,"clientInfo":3,"clientCapabilities":{"terminal":true},"_meta":7}'
+    request = decode(raw, InitializeRequest)
+    assert request.protocol_version == 1
+    assert bytes(request.client_info) == b"3"
+    assert request.meta is None
+    assert decode(b'{"protocolVersion":2}', InitializeRequest).client_info is UNSET
+    for version in (b'"1"', b"-1", b"65536", b"null"):
+        wrong = refusal(b'{"protocolVersion":' + version + b"}", InitializeRequest)
+        assert "params.protocolVersion is " + version.decode() in wrong
+
+
+def test_leniency_reaches_inside_optional_objects():
+    raw = b'{"output":"x","truncated":true,"exitStatus":{"exitCode":-5,"signal":"SIGHUP"}}'
+    status = decode(raw, TerminalOutputResponse, "result").exit_status
+    assert (status.exit_code, status.signal) == (None, "SIGHUP")
+    raw = b'{"output":"x","truncated":true,"exitStatus":3}'
+    assert decode(raw, TerminalOutputResponse, "result").exit_status is UNSET
+    with pytest.raises(RpcError, match=r"result\.truncated is 1: it must be true or false"):
+        decode(b'{"output":"x","truncated":1}', TerminalOutputResponse, "result")
+
+
+def test_deep_nesting_is_no_crash():
+    deep = b"[" * 100_000 + b"]" * 100_000
+    assert "params is" in refusal(b'{"sessionId":"s","command":' + deep + b"}")
+
+
+def test_forgiving_works_deep_on_the_stack():
+    def at_depth(depth: int):
+        return at_depth(depth - 1) if depth else create(args=3, env=[{"name": 1}])
+
+    assert at_depth(100) == create()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+ENV = st.lists(JSON | st.fixed_dictionaries({"name": JSON, "value": JSON}), max_size=3)
+
+
+def strings(value) -> bool:
+    return isinstance(value, str)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"command": st.text(max_size=3)},
+        optional={
+            "args": JSON,
+            "env": ENV | JSON,
+            "cwd": JSON,
+            "outputByteLimit": JSON,
+            "_meta": JSON,
+        },
+    )
+)
+def test_against_the_rule_said_another_way(params):
+    got = create(**params)
+    args, env = params.get("args"), params.get("env", [])
+    cwd, limit, meta = (params.get(name) for name in ("cwd", "outputByteLimit", "_meta"))
+    assert got.args == ([a for a in args if strings(a)] if isinstance(args, list) else None)
+    good = [
+        (item["name"], item["value"])
+        for item in (env if isinstance(env, list) else [])
+        if isinstance(item, dict) and strings(item.get("name")) and strings(item.get("value"))
+    ]
+    assert [(item.name, item.value) for item in got.env] == good
+    assert got.cwd == (cwd if strings(cwd) else None)
+    whole = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0
+    assert got.output_byte_limit == (limit if whole else None)
+    assert (got.meta is not None) == isinstance(meta, dict)
+    assert got.command == params["command"]
+
+
+@given(st.binary(max_size=60))
+def test_random_bytes_are_an_rpc_error(raw):
+    try:
+        decode(raw, CreateTerminalRequest)
+    except RpcError:
+        pass
+    else:
+        msgspec.json.decode(raw)

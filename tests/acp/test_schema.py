@@ -1,0 +1,95 @@
+"""Our types say of each field what the schema says of it."""
+
+import pytest
+
+from acpterm import acp
+from acpterm.acp.shapes import fields_of
+from tests.acp.validate import DEFS
+
+MODELS = [
+    (acp.EnvVariable, "EnvVariable"),
+    (acp.CreateTerminalRequest, "CreateTerminalRequest"),
+    (acp.CreateTerminalResponse, "CreateTerminalResponse"),
+    (acp.TerminalRequest, "TerminalOutputRequest"),
+    (acp.TerminalRequest, "WaitForTerminalExitRequest"),
+    (acp.TerminalRequest, "KillTerminalRequest"),
+    (acp.TerminalRequest, "ReleaseTerminalRequest"),
+    (acp.TerminalExitStatus, "TerminalExitStatus"),
+    (acp.TerminalOutputResponse, "TerminalOutputResponse"),
+    (acp.WaitForTerminalExitResponse, "WaitForTerminalExitResponse"),
+    (acp.Empty, "KillTerminalResponse"),
+    (acp.Empty, "ReleaseTerminalResponse"),
+    (acp.InitializeRequest, "InitializeRequest"),
+    (acp.FileSystemCapabilities, "FileSystemCapabilities"),
+    (acp.ClientCapabilities, "ClientCapabilities"),
+    (acp.Implementation, "Implementation"),
+    (acp.Content, "Content"),
+    (acp.Diff, "Diff"),
+    (acp.Terminal, "Terminal"),
+    (acp.ToolCallLocation, "ToolCallLocation"),
+    (acp.ToolCall, "ToolCall"),
+    (acp.ToolCallUpdate, "ToolCallUpdate"),
+    (acp.SessionNotification, "SessionNotification"),
+    (acp.CancelNotification, "CancelNotification"),
+]
+
+# What these leave out is not a terminal host's business.
+NOT_MODELLED = {"ClientCapabilities": {"session", "auth", "elicitation"}}
+
+
+@pytest.mark.parametrize(("model", "name"), MODELS, ids=[name for _, name in MODELS])
+def test_fields_agree_with_the_schema(model, name):
+    definition = DEFS[name]
+    properties = definition["properties"]
+    ours = {field.wire_name: field for field in fields_of(model)}
+    assert ours.keys() == properties.keys() - NOT_MODELLED.get(name, set())
+    required = {wire_name for wire_name, field in ours.items() if field.required}
+    assert required == set(definition.get("required", []))
+    for wire_name, field in ours.items():
+        flags = {key for key, value in properties[wire_name].items() if key[:2] == "x-" and value}
+        our_flags = set()
+        if field.shape.default_on_error:
+            our_flags.add("x-deserialize-default-on-error")
+        if field.shape.skip_invalid_items:
+            our_flags.add("x-deserialize-skip-invalid-items")
+        assert our_flags == flags, wire_name
+
+
+def names(definition: dict) -> set[str]:
+    return {option["const"] for option in definition["oneOf"]}
+
+
+def test_enumerations_agree_with_the_schema():
+    assert set(acp.ToolKind.__args__) == names(DEFS["ToolKind"])
+    assert set(acp.ToolCallStatus.__args__) == names(DEFS["ToolCallStatus"])
+
+
+def test_tags_agree_with_the_schema():
+    for union, structs in (
+        ("ToolCallContent", (acp.Content, acp.Diff, acp.Terminal)),
+        ("SessionUpdate", (acp.ToolCall, acp.ToolCallUpdate)),
+    ):
+        tag_field = DEFS[union]["discriminator"]["propertyName"]
+        tags = {
+            option["properties"][tag_field]["const"]: option["allOf"][0]["$ref"].split("/")[-1]
+            for option in DEFS[union]["oneOf"]
+        }
+        for struct in structs:
+            config = struct.__struct_config__
+            assert config.tag_field == tag_field
+            assert tags[config.tag] == struct.__name__
+
+
+def test_no_type_of_the_schema_is_left_out_of_this_test():
+    checked = {model for model, _ in MODELS}
+    for name in acp.__all__:
+        if name in DEFS and isinstance(getattr(acp, name), type):
+            assert getattr(acp, name) in checked, name
+
+
+def test_error_codes_are_the_schema_s():
+    from acpterm import jsonrpc
+
+    codes = {option["const"] for option in DEFS["ErrorCode"]["anyOf"] if "const" in option}
+    ours = {value for name, value in vars(jsonrpc).items() if name.isupper() and name != "MAX_LINE"}
+    assert ours == codes
