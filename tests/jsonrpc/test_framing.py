@@ -97,3 +97,7 @@ def test_a_long_line_in_small_pieces_takes_linear_time():
 def test_the_limit_must_be_positive():
     with pytest.raises(ValueError, match="max_line is 0"):
         LineSplitter(0)
+
+
+def test_only_one_carriage_return_belongs_to_the_end_of_a_line():
+    assert LineSplitter().feed(b"a\r\r\nb\r\n\r\n \r\n") == [b"a\r", b"b"]
