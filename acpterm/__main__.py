@@ -1,0 +1,5 @@
+"""`python -m acpterm` is `acpterm`."""
+
+from acpterm.cli import main
+
+main()

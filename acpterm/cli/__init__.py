@@ -1,0 +1,5 @@
+"""The command line: one module per command, which parses, calls and prints."""
+
+from acpterm.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,47 @@
+"""`acpterm`: the group of all commands, and the settings that each of them takes.
+
+A command's module is imported when the command is used: each pays only for what it needs.
+"""
+
+import importlib
+import sys
+
+import click
+
+from acpterm import __version__
+
+# Name of the command: module and its first line of help, which --help shows without an import.
+_COMMANDS = {
+    "serve": ("acpterm.cli.serve", "Listen for agents on a Unix socket, as a daemon."),
+    "stdio": ("acpterm.cli.stdio", "Serve the agent that spawned this, on stdin and stdout."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(_COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+
+
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="acpterm")
+def group() -> None:
+    """Real terminals for agents that speak the Agent Client Protocol."""
+
+
+def main() -> None:
+    """Run the command that the command line names. Exits with 2 for one that is not right."""
+    sys.exit(group(prog_name="acpterm"))

@@ -1,0 +1,59 @@
+"""`acpterm serve`: the daemon, on its Unix socket or on those that systemd hands over."""
+
+import os
+
+import click
+import structlog
+import trio
+
+from acpterm.cli.options import common, fail, settings
+from acpterm.config import default_socket
+from acpterm.host import (
+    ActivationError,
+    ListenError,
+    UnixListener,
+    handed_listeners,
+    logs,
+    notify,
+    serve,
+)
+
+
+@click.command("serve")
+@click.option("--socket", metavar="PATH", help="Listen at PATH, a Unix socket.")
+@common
+def command(config: str | None, socket: str | None, **flags: object) -> None:
+    """Listen for agents on a Unix socket, as a daemon.
+
+    The socket is for this user alone, and by default in acpterm's folder under the user's runtime
+    directory. Started by a systemd socket unit, the daemon takes the socket that it is handed. On
+    SIGTERM or SIGINT it ends its terminals, answers what is pending, removes its socket and exits.
+    """
+    chosen = settings(config, socket=socket, **flags)
+    logs.configure(chosen.log_level, chosen.log_format)
+    log = structlog.get_logger("acpterm.daemon")
+    environ = dict(os.environ)
+    path = chosen.socket or default_socket()
+
+    async def run() -> None:
+        with UnixListener(path) as listener:
+            listeners = handed_listeners(environ)
+            where = "handed over" if listeners else path
+            listeners = listeners or [listener.listen()]
+
+            def ready() -> None:
+                log.info("listening", socket=where, pid=os.getpid())
+                notify(environ, "READY=1")
+
+            await serve(
+                chosen,
+                listeners,
+                ready=ready,
+                ending=lambda: notify(environ, "STOPPING=1"),
+            )
+        log.info("ended")
+
+    try:
+        trio.run(run, strict_exception_groups=True)
+    except* (ListenError, ActivationError) as errors:
+        fail(str(errors.exceptions[0]))

@@ -1,0 +1,24 @@
+"""`acpterm stdio`: a host for the one agent that spawned it."""
+
+import click
+import trio
+
+from acpterm.cli.options import common, fail, settings
+from acpterm.host import logs, serve_stdio, stdio
+
+
+@click.command("stdio")
+@common
+def command(config: str | None, **flags: object) -> None:
+    """Serve the agent that spawned this, on stdin and stdout.
+
+    One JSON-RPC message a line. It ends when stdin does: the agent's terminals are then killed, and
+    what is due is answered. Logs go to stderr.
+    """
+    chosen = settings(config, **flags)
+    logs.configure(chosen.log_level, chosen.log_format)
+    try:
+        stream = stdio.take_over()
+    except OSError as error:
+        fail(str(error))
+    trio.run(serve_stdio, chosen, stream)

@@ -1,0 +1,159 @@
+"""Settings: one Struct, filled from a TOML file, then the environment, then flags.
+
+A later source wins, setting by setting. The file is `$XDG_CONFIG_HOME/acpterm/config.toml`, or the
+one that `ACPTERM_CONFIG` or `--config` names, which then has to exist. The environment's names are
+`ACPTERM_` and the setting's in capitals. A value that does not fit is an error that names the
+setting, the value and where it came from; an unknown setting in the file is one too.
+
+`docs/settings.md` is generated from the Struct below: its types, defaults and the `title` beside
+each.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+import platformdirs
+from msgspec import Meta
+
+ENV_PREFIX = "ACPTERM_"
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class ConfigError(Exception):
+    """A setting that cannot be used; the message says which, its value and its source."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every setting there is."""
+
+    socket: Annotated[
+        str | None,
+        Meta(
+            title="Where the daemon listens for agents; by default `agent.sock` in `acpterm` "
+            "under the user's runtime directory."
+        ),
+    ] = None
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(title="The least important messages to log."),
+    ] = "info"
+    log_format: Annotated[
+        Literal["text", "json"], Meta(title="How a log line on stderr is written.")
+    ] = "text"
+    max_message_bytes: Annotated[
+        int, Meta(ge=KIB, title="The longest line that a peer may send, in bytes.")
+    ] = 64 * MIB
+    cols: Annotated[
+        int, Meta(ge=1, le=10_000, title="A terminal's width in cells, unless asked otherwise.")
+    ] = 120
+    rows: Annotated[
+        int, Meta(ge=1, le=10_000, title="A terminal's height in cells, unless asked otherwise.")
+    ] = 40
+    output_bytes: Annotated[
+        int,
+        Meta(ge=0, title="The text kept of a terminal whose creator sets no limit, in bytes."),
+    ] = MIB
+    max_output_bytes: Annotated[
+        int, Meta(ge=0, title="The most that a creator's `outputByteLimit` may ask for, in bytes.")
+    ] = 16 * MIB
+    raw_bytes: Annotated[
+        int, Meta(ge=0, title="The raw output kept of each terminal, in bytes.")
+    ] = MIB
+    kill_grace: Annotated[
+        float,
+        Meta(ge=0, le=60, title="Seconds between SIGTERM and SIGKILL when a terminal is killed."),
+    ] = 2.0
+    shell: Annotated[
+        str,
+        Meta(title="The POSIX shell that is given shell text, with `-c`: an absolute path."),
+    ] = "/bin/sh"
+    signal_exit_code: Annotated[
+        bool,
+        Meta(
+            title="Give 128+n as `exitCode` on death by signal n, instead of null, for agents that "
+            "take null for success."
+        ),
+    ] = False
+    tracking: Annotated[
+        Literal["auto", "cgroup", "subreaper"],
+        Meta(title="How a terminal's processes are known: `auto` is cgroups where they work."),
+    ] = "auto"
+    spawner: Annotated[
+        Literal["auto", "forkserver", "thread"],
+        Meta(title="How children are made: `auto` is the fork server where it works."),
+    ] = "auto"
+    pidfds: Annotated[
+        bool, Meta(title="Wait for children by pidfd where there is one; else by a thread each.")
+    ] = True
+    keep_released: Annotated[
+        int,
+        Meta(ge=0, title="How many released terminals stay readable, of those in a tool call."),
+    ] = 100
+    keep_released_bytes: Annotated[
+        int, Meta(ge=0, title="How many bytes of output these may hold together.")
+    ] = 64 * MIB
+
+
+def default_socket() -> str:
+    """Give the path of the agents' socket that is used when none is set."""
+    return os.path.join(platformdirs.user_runtime_dir("acpterm"), "agent.sock")
+
+
+def default_file() -> str:
+    """Give the path of the settings file that is read when none is named."""
+    return os.path.join(platformdirs.user_config_dir("acpterm"), "config.toml")
+
+
+def load(
+    file: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Put the settings together. `flags` that are None were not given. Raises `ConfigError`."""
+    environ = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+
+    def add(more: Mapping[str, Any], source: str) -> None:
+        values.update(more)
+        sources.update(dict.fromkeys(more, source))
+
+    named = file or environ.get(f"{ENV_PREFIX}CONFIG")
+    path = named or default_file()
+    if named or os.path.exists(path):
+        add(_read(path), path)
+    for name in Settings.__struct_fields__:
+        variable = ENV_PREFIX + name.upper()
+        if variable in environ:
+            add({name: environ[variable]}, f"the environment's {variable}")
+    add({name: value for name, value in (flags or {}).items() if value is not None}, "the flags")
+    return _convert(values, sources)
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+
+
+def _convert(values: dict[str, Any], sources: dict[str, str]) -> Settings:
+    for name in values:
+        if name not in Settings.__struct_fields__:
+            known = ", ".join(Settings.__struct_fields__)
+            raise ConfigError(f"{sources[name]}: there is no setting {name!r}; there are {known}")
+    for name, value in values.items():
+        # The environment's values are strings: `strict=False` reads "5", "true" and "0.5".
+        try:
+            msgspec.convert({name: value}, Settings, strict=False)
+        except msgspec.ValidationError as error:
+            what = str(error).partition(" - at")[0]
+            raise ConfigError(f"{sources[name]}: {name} = {value!r}: {what}") from error
+    return msgspec.convert(values, Settings, strict=False)

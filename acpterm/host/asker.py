@@ -1,0 +1,98 @@
+"""Whoever asked for a terminal: the environment, folder, umask and limits that it gets.
+
+An asker is the process that ran `acpterm stdio`, or the one at the other end of a socket. Of that
+one the system tells its umask, limits and folder; its environment is the daemon's own, unless it
+sends another in `initialize`, as acpterm's own commands do.
+"""
+
+import contextlib
+import os
+import re
+import resource
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+# What means something to the daemon alone, or is wrong in a terminal of another size or pager.
+_NOT_PASSED_ON = (
+    "COLUMNS",
+    "LINES",
+    "LISTEN_FDNAMES",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "MANPAGER",
+    "NOTIFY_SOCKET",
+    "SYSTEMD_PAGER",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+)
+_SET = {"TERM": "xterm-256color", "PAGER": "cat", "GIT_PAGER": "cat"}
+_LIMITS = {
+    name.removeprefix("RLIMIT_"): getattr(resource, name)
+    for name in dir(resource)
+    if name.startswith("RLIMIT_")
+}
+
+
+class Asker(NamedTuple):
+    """What a terminal takes over from whoever asked for it."""
+
+    env: Mapping[str, str]
+    cwd: str
+    umask: int
+    rlimits: tuple[tuple[int, int, int], ...]
+    """Triples of resource, soft and hard limit, as for `resource.setrlimit`."""
+
+    def environment(self, terminal: str, more: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """Put together the environment of the terminal of that id; `more` is the agent's."""
+        env = {name: value for name, value in self.env.items() if name not in _NOT_PASSED_ON}
+        env.update(_SET, ACPTERM_TERMINAL_ID=terminal)
+        env.update(more)
+        return env
+
+
+def own() -> Asker:
+    """Describe this process. To be called at its start, before it changes any of that."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return Asker(
+        env=dict(os.environ),
+        cwd=_own_folder(),
+        umask=umask,
+        rlimits=tuple((limit, *resource.getrlimit(limit)) for limit in _limits()),
+    )
+
+
+def of_process(pid: int, ours: Asker) -> Asker:
+    """Describe the process `pid` of the same user; `ours` says what the system does not."""
+    umask, cwd, rlimits = ours.umask, ours.cwd, ours.rlimits
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
+        if found := re.search(r"^Umask:\s*(\d+)$", status.read(), re.MULTILINE):
+            umask = int(found[1], 8)
+    with contextlib.suppress(OSError):
+        cwd = os.readlink(f"/proc/{pid}/cwd")
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        rlimits = tuple((limit, *resource.prlimit(pid, limit)) for limit in _limits())
+    return ours._replace(umask=umask, cwd=cwd, rlimits=rlimits)
+
+
+def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """Read limits as they are sent: names without `RLIMIT_`, of which unknown ones are skipped."""
+    return tuple((_LIMITS[name], *both) for name, both in rlimits.items() if name in _LIMITS)
+
+
+def limits_to_names(rlimits: Iterable[tuple[int, int, int]]) -> dict[str, tuple[int, int]]:
+    """Write limits as they are sent: the other way round."""
+    names = {number: name for name, number in _LIMITS.items()}
+    return {names[limit]: (soft, hard) for limit, soft, hard in rlimits}
+
+
+def _limits() -> list[int]:
+    # Some have two names.
+    return sorted(set(_LIMITS.values()))
+
+
+def _own_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return "/"

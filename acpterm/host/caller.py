@@ -1,0 +1,67 @@
+"""Who is at the other end of a connection, and what is theirs: sessions and terminals.
+
+A caller sees nothing of other callers, and in each of its sessions nothing of the others: ids are
+looked up in the caller's session of that name, so an id from elsewhere is one that never was.
+
+States: *present*, then, by `leave`, *gone*: all its terminals are released, once and for all, and
+one whose creation was under way is released when it comes.
+"""
+
+from typing import Final
+
+from acpterm.config import Settings
+from acpterm.host.asker import Asker
+from acpterm.host.keepsakes import Keepsakes
+from acpterm.host.session import Session
+from acpterm.terminal import EndedBy, Pool, Terminal
+from acpterm.terminal.views import ScreenView
+
+
+class Caller:
+    """One connection's agent."""
+
+    def __init__(self, asker: Asker, settings: Settings, pool: Pool, keepsakes: Keepsakes) -> None:
+        self.asker = asker
+        self.settings: Final = settings
+        self.pool: Final = pool
+        self.sessions: Final[dict[str, Session]] = {}
+        self.screens: Final[dict[str, ScreenView]] = {}
+        self._keepsakes = keepsakes
+        self._gone = False
+
+    def session(self, identifier: str) -> Session:
+        """Give the session of that name; a new one, at its first use."""
+        return self.sessions.get(identifier) or Session(identifier, self._keepsakes)
+
+    def own(self, session: Session) -> None:
+        """Remember a session that has something to remember."""
+        self.sessions.setdefault(session.id, session)
+
+    def add(self, session: Session, terminal: Terminal) -> None:
+        """Hold a terminal that was just made; if the caller is gone, release it."""
+        self.own(session)
+        self.sessions[session.id].add(terminal)
+        if self._gone:
+            self.release(self.sessions[session.id], terminal.id, EndedBy.DISCONNECT)
+
+    def release(self, session: Session, identifier: str, by: EndedBy) -> Terminal | None:
+        """Release a terminal: give it, or None if that has been done. Raises `RpcError`."""
+        terminal = session.release(identifier)
+        if terminal is not None:
+            self.pool.release(terminal, by)
+            self.screens.pop(identifier, None)
+        return terminal
+
+    def screen(self, terminal: Terminal) -> ScreenView:
+        """Give the terminal's screen; raises `ScreenUnavailable` without the emulator."""
+        view = self.screens.get(terminal.id)
+        if view is None:
+            view = self.screens[terminal.id] = ScreenView(terminal)
+        return view
+
+    def leave(self) -> None:
+        """Release all that is left. Can be repeated."""
+        self._gone = True
+        for session in self.sessions.values():
+            for identifier in list(session.terminals):
+                self.release(session, identifier, EndedBy.DISCONNECT)

@@ -1,0 +1,37 @@
+"""Which program a `terminal/create` asks for: one to be executed, or text for the shell.
+
+The specification does not say (ACP v1, "Terminals", `command` and `args`); agents do both. So:
+
+- `args` given, be it empty: the program and its arguments, as they are;
+- no `args`: shell text, since that is what most agents send. Except where the whole of `command`
+  names a program, one word or a path that may hold spaces: then it is that program. The child
+  finds out (`Program.otherwise`): looking before would be one step and a race more.
+- `_meta.acpterm.shell` overrules both.
+
+The shell is POSIX (`sh -c`), neither interactive nor a login shell, whatever `$SHELL` is.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+
+# One word without any meaning to a shell, or an explicit path with anything but lines in it. A
+# relative name with spaces is always shell text: a folder `ls ` in a project is no `ls`.
+_WORD = re.compile(r"[\w@%+:,./-]+")
+_PATH = re.compile(r"/[^\n]*")
+
+
+def words(
+    command: str, args: Sequence[str] | None, *, shell: bool | None, shell_path: str
+) -> tuple[list[str], list[str] | None]:
+    """Give what to execute, and what to execute when there is no such file, if anything.
+
+    `shell` True or False is the agent's own word for it; None leaves it to the guess.
+    """
+    if shell is False or (shell is None and args is not None):
+        return [command, *(args or ())], None
+    line = f"{command} {shlex.join(args)}" if args else command
+    text = [shell_path, "-c", line]
+    if shell is None and (_WORD.fullmatch(command) or _PATH.fullmatch(command)):
+        return [command], text
+    return text, None

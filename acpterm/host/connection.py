@@ -1,0 +1,186 @@
+"""One connection: a stream of lines to and from one agent, for as long as both last.
+
+States: *open*; *closing*, when the agent has said its last (the end of the stream) or the daemon
+ends: its terminals are released, which answers whoever waits for them within `CLOSING` seconds,
+and what is due is sent within `SENDING` more; *closed*. An agent that is gone altogether (a write
+fails) skips what is due: nobody is there to read it.
+
+Tasks, all in this connection's nursery: the reader, which answers at once what can be; one task
+per request that has to wait; the writer, by way of the `Outbox`; late work of notifications, which
+is not waited for in the end. A handler that raises answers its own request with an error, and
+nothing else is touched.
+"""
+
+import inspect
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import structlog
+import trio
+
+from acpterm.acp import decode
+from acpterm.host.caller import Caller
+from acpterm.host.methods import NOTIFICATIONS, REQUESTS
+from acpterm.host.outbox import Outbox
+from acpterm.jsonrpc import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    REQUEST_CANCELLED,
+    CancelReceived,
+    Event,
+    Id,
+    NotificationReceived,
+    Peer,
+    Refused,
+    RequestReceived,
+    RpcError,
+)
+
+CLOSING: Final = 3.0
+SENDING: Final = 1.0
+PENDING: Final = 4096
+_CHUNK: Final = 64 * 1024
+
+_log = structlog.get_logger("acpterm.connection")
+
+
+class Connection:
+    """The host's end of one connection."""
+
+    def __init__(self, stream: trio.abc.Stream, caller: Caller, name: str) -> None:
+        self._stream = stream
+        self._caller = caller
+        self._peer = Peer(caller.settings.max_message_bytes)
+        self._outbox = Outbox(stream)
+        self._reading = trio.CancelScope()
+        self._scopes: dict[Id, trio.CancelScope] = {}
+        self._tasks = 0
+        self._log = _log.bind(connection=name)
+
+    def close(self) -> None:
+        """Have the connection close, as if the agent had said its last. Can be repeated."""
+        self._reading.cancel()
+
+    async def serve(self) -> None:
+        """Serve the agent until it is gone or `close` is called. Closes the stream.
+
+        Cancelled, it releases the terminals and sends nothing more.
+        """
+        self._log.info("connection opened")
+        try:
+            async with self._stream, trio.open_nursery() as nursery:
+                nursery.start_soon(self._write, nursery.cancel_scope)
+                with trio.CancelScope() as answering:
+                    async with trio.open_nursery() as handlers:
+                        with self._reading:
+                            await self._read(nursery, handlers)
+                        self._caller.leave()
+                        answering.deadline = trio.current_time() + CLOSING
+                self._outbox.close()
+                nursery.cancel_scope.deadline = trio.current_time() + SENDING
+        finally:
+            self._caller.leave()
+            self._log.info("connection closed")
+
+    async def _write(self, connection: trio.CancelScope) -> None:
+        try:
+            await self._outbox.run()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._log.info("the agent no longer reads its answers")
+        connection.cancel()
+
+    async def _read(self, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
+        while True:
+            try:
+                data = await self._stream.receive_some(_CHUNK)
+            except trio.BrokenResourceError:
+                return
+            if not data:
+                return
+            for event in self._peer.receive_data(data):
+                self._take(event, nursery, handlers)
+                await self._outbox.room()
+
+    def _take(self, event: Event, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
+        match event:
+            case RequestReceived():
+                self._request(event, handlers)
+            case NotificationReceived():
+                self._notification(event, nursery)
+            case CancelReceived(request):
+                if scope := self._scopes.get(request):
+                    scope.cancel()
+            case Refused(reply, error):
+                self._log.warning("message refused", reason=error.message)
+                if reply is not None:
+                    self._outbox.put(reply)
+            case _:
+                self._log.warning("an answer to nothing that was asked")
+
+    def _request(self, request: RequestReceived, handlers: trio.Nursery) -> None:
+        method = REQUESTS.get(request.method)
+        if method is None:
+            self._fail(request, _unknown(request.method))
+            return
+        try:
+            params = decode(request.params, method.params)
+            result = method.handle(self._caller, params)
+        except Exception as error:  # noqa: BLE001  whatever a handler does costs its own request
+            self._fail(request, error)
+            return
+        if not inspect.iscoroutine(result):
+            self._respond(request, result)
+        elif self._tasks < PENDING:
+            self._tasks += 1
+            handlers.start_soon(self._finish, request, result)
+        else:
+            result.close()
+            self._fail(
+                request,
+                RpcError(INTERNAL_ERROR, f"{PENDING} requests are pending: wait for some of them"),
+            )
+
+    async def _finish(self, request: RequestReceived, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            with trio.CancelScope() as scope:
+                if request.id is not None:
+                    self._scopes[request.id] = scope
+                self._respond(request, await work)
+            if scope.cancelled_caught:
+                self._fail(request, RpcError(REQUEST_CANCELLED, "cancelled, as was asked"))
+        except Exception as error:  # noqa: BLE001  as above
+            self._fail(request, error)
+        finally:
+            self._tasks -= 1
+            self._scopes.pop(request.id, None)
+
+    def _respond(self, request: RequestReceived, result: object) -> None:
+        self._outbox.put(self._peer.respond(request.id, result))
+
+    def _fail(self, request: RequestReceived, error: Exception) -> None:
+        if not isinstance(error, RpcError):
+            self._log.error("a handler failed", method=request.method, exc_info=error)
+            what = f"{request.method}: internal error: {type(error).__name__}: {error}"
+            error = RpcError(INTERNAL_ERROR, what)
+        self._outbox.put(self._peer.respond_error(request.id, error))
+
+    def _notification(self, event: NotificationReceived, nursery: trio.Nursery) -> None:
+        method = NOTIFICATIONS.get(event.method)
+        if method is None:
+            return
+        try:
+            work = method.handle(self._caller, decode(event.params, method.params))
+        except Exception as error:  # noqa: BLE001  nobody can be answered
+            self._log.warning("notification ignored", method=event.method, reason=str(error))
+            return
+        if inspect.iscoroutine(work):
+            nursery.start_soon(_await, work)
+
+
+async def _await(work: Coroutine[Any, Any, None]) -> None:
+    await work
+
+
+def _unknown(method: str) -> RpcError:
+    known = ", ".join(REQUESTS)
+    return RpcError(METHOD_NOT_FOUND, f"there is no method {method!r} here; there are {known}")

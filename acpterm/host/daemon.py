@@ -1,0 +1,163 @@
+"""The host as a whole: one nursery that supervises the pool, the listeners and each connection.
+
+Two ways to be one: `serve`, a daemon on Unix sockets for any number of agents, until a signal;
+`serve_stdio`, for the one agent that spawned this process, until it is gone.
+
+The end, in order, within five seconds: no new connection is taken; each connection closes, which
+releases its terminals and answers what is pending; the pool waits until its terminals are gone; the
+socket is removed. SIGTERM and SIGINT begin it; a second one does not hurry it.
+"""
+
+import contextlib
+import itertools
+import os
+import resource
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import structlog
+import trio
+
+from acpterm.config import Settings
+from acpterm.host import asker as askers
+from acpterm.host.asker import Asker
+from acpterm.host.caller import Caller
+from acpterm.host.connection import Connection
+from acpterm.host.keepsakes import Keepsakes
+from acpterm.host.listener import peer_of
+from acpterm.terminal import Pool
+
+# Seconds for terminals to go, after the connections have closed: within the five in all.
+_FAREWELL = 0.8
+
+_log = structlog.get_logger("acpterm.daemon")
+
+
+class Host:
+    """What all connections share. Made by `open_host`."""
+
+    def __init__(self, settings: Settings, pool: Pool, asker: Asker) -> None:
+        self.settings = settings
+        self.pool = pool
+        self.asker = asker
+        self.keepsakes = Keepsakes(number=settings.keep_released, size=settings.keep_released_bytes)
+        self._connections: set[Connection] = set()
+        self._names = itertools.count(1)
+        self._idle = trio.Event()
+        self._idle.set()
+
+    async def serve(self, stream: trio.abc.Stream, asker: Asker) -> None:
+        """Serve one connection until it is closed, by either side."""
+        caller = Caller(asker, self.settings, self.pool, self.keepsakes)
+        connection = Connection(stream, caller, f"c{next(self._names)}")
+        self._connections.add(connection)
+        self._idle = trio.Event()
+        try:
+            await connection.serve()
+        finally:
+            self._connections.discard(connection)
+            if not self._connections:
+                self._idle.set()
+
+    async def serve_socket(self, stream: trio.SocketStream) -> None:
+        """Serve a connection to a Unix socket, if it comes from this user."""
+        peer = peer_of(stream)
+        if peer.uid != os.geteuid():
+            _log.warning("connection refused: it is another user's", uid=peer.uid)
+            await stream.aclose()
+            return
+        asker = self.asker
+        if peer.pid:
+            asker = await trio.to_thread.run_sync(askers.of_process, peer.pid, asker)
+        await self.serve(stream, asker)
+
+    async def close(self) -> None:
+        """Close every connection, and wait until the last one is closed."""
+        for connection in list(self._connections):
+            connection.close()
+        await self._idle.wait()
+
+
+@asynccontextmanager
+async def open_host(settings: Settings, asker: Asker) -> AsyncIterator[Host]:
+    """Run a host for as long as the block lasts; at its end everything in it is ended.
+
+    `asker`: whose environment, folder and limits a connection's terminals get by default.
+    """
+    pool = Pool(
+        grace=settings.kill_grace,
+        tracking=settings.tracking,
+        spawner=settings.spawner,
+        pidfds=settings.pidfds,
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(pool.run)
+        host = Host(settings, pool, asker)
+        try:
+            yield host
+        finally:
+            with trio.CancelScope(shield=True):
+                await host.close()
+                await pool.shut_down(_FAREWELL)
+            nursery.cancel_scope.cancel()
+
+
+async def serve(
+    settings: Settings,
+    listeners: list[trio.SocketListener],
+    *,
+    ready: Callable[[], None],
+    ending: Callable[[], None],
+) -> None:
+    """Serve agents on `listeners` until SIGTERM or SIGINT; closes them.
+
+    `ready` is called when connections are taken, `ending` when they are no longer.
+    """
+    asker = askers.own()
+    raise_open_files()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with open_host(settings, asker) as host, trio.open_nursery() as nursery:
+            accepting = trio.CancelScope()
+            nursery.start_soon(_accept, accepting, host, listeners)
+            ready()
+            async for number in signals:
+                _log.info("ending", signal=signal.Signals(number).name)
+                break
+            ending()
+            accepting.cancel()
+            await host.close()
+
+
+async def _accept(
+    scope: trio.CancelScope, host: Host, listeners: list[trio.SocketListener]
+) -> None:
+    # The handlers run in a nursery that outlives the listening: theirs is to close, not to break.
+    async with trio.open_nursery() as connections:
+        with scope:
+            await trio.serve_listeners(host.serve_socket, listeners, handler_nursery=connections)
+
+
+async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
+    """Serve the agent at the other end of `stream` until it is gone, or SIGTERM or SIGINT."""
+    asker = askers.own()
+    raise_open_files()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with open_host(settings, asker) as host, trio.open_nursery() as nursery:
+            nursery.start_soon(_end_on, signals, host)
+            await host.serve(stream, asker)
+            nursery.cancel_scope.cancel()
+
+
+async def _end_on(signals: AsyncIterator[int], host: Host) -> None:
+    async for number in signals:
+        _log.info("ending", signal=signal.Signals(number).name)
+        await host.close()
+
+
+def raise_open_files() -> None:
+    """Allow this process as many open files as it may have: a terminal takes two or three."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

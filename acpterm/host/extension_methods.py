@@ -1,0 +1,133 @@
+"""acpterm's own methods for agents: read from a position, type, resize, signal, set the folder.
+
+Documented in `docs/protocol.md`, advertised in `clientCapabilities._meta.acpterm`.
+"""
+
+import base64
+from typing import Final
+
+import trio
+from msgspec import UNSET
+
+from acpterm.acp import (
+    Empty,
+    ReadRequest,
+    ReadResponse,
+    ResizeRequest,
+    SetSessionRequest,
+    SignalRequest,
+    WriteRequest,
+    WriteResponse,
+)
+from acpterm.host.caller import Caller
+from acpterm.host.terminal_methods import check_folder, exit_status
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from acpterm.pty.signals import number_of
+from acpterm.terminal import Terminal, views
+from acpterm.terminal.screen import ScreenUnavailable
+
+# Bytes that one read gives when it does not say, and at most.
+MOST: Final = 1024 * 1024
+
+
+async def read(caller: Caller, params: ReadRequest) -> ReadResponse:
+    """`_acpterm/terminal/read`: what came after a position, waiting for it up to `waitMs`."""
+    terminal = caller.session(params.session_id).get(params.terminal_id)
+    view = params.format or terminal.view
+    with trio.move_on_after((params.wait_ms or 0) / 1000):
+        while not _has_news(terminal, params, view):
+            await terminal.wait_news()
+    if view == "screen":
+        return await _read_screen(caller, terminal, params)
+    part = _part(terminal, params, as_text=view == "text")
+    return ReadResponse(
+        data=part.data.decode() if view == "text" else base64.b64encode(part.data).decode(),
+        encoding=UNSET if view == "text" else "base64",
+        position=part.position,
+        lost=part.lost,
+        exit_status=exit_status(caller, terminal.exit),
+    )
+
+
+async def _read_screen(caller: Caller, terminal: Terminal, params: ReadRequest) -> ReadResponse:
+    try:
+        text = await caller.screen(terminal).text()
+    except ScreenUnavailable as error:
+        raise RpcError(INTERNAL_ERROR, str(error)) from error
+    lost = max(0, terminal.ring.start - (params.since or 0)) if params.since is not None else 0
+    return ReadResponse(
+        data=text,
+        position=terminal.ring.end,
+        lost=lost,
+        exit_status=exit_status(caller, terminal.exit),
+    )
+
+
+def _has_news(terminal: Terminal, params: ReadRequest, view: str) -> bool:
+    if terminal.exit is not None:
+        return True
+    since = terminal.ring.start if params.since is None else params.since
+    if view == "text" and since <= terminal.ring.end:
+        # Half a character or half an escape sequence is no news yet.
+        return _part(terminal, params, as_text=True).position > since
+    return terminal.ring.end > since
+
+
+def _part(terminal: Terminal, params: ReadRequest, *, as_text: bool) -> views.Part:
+    most = min(params.max_bytes or MOST, MOST)
+    try:
+        return views.since(terminal, params.since, most, as_text=as_text)
+    except ValueError as error:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"since {params.since} is after the end of the output, {terminal.ring.end}: "
+            "use the position that an earlier read gave",
+        ) from error
+
+
+async def write(caller: Caller, params: WriteRequest) -> WriteResponse:
+    """`_acpterm/terminal/write`: type; answered when the program's input has taken it all."""
+    terminal = caller.session(params.session_id).get(params.terminal_id)
+    data = params.data.encode()
+    try:
+        await terminal.write(data)
+    except (trio.ClosedResourceError, OSError) as error:
+        raise _has_ended(terminal) from error
+    return WriteResponse(len(data))
+
+
+def resize(caller: Caller, params: ResizeRequest) -> Empty:
+    """`_acpterm/terminal/resize`: set the window's size."""
+    terminal = caller.session(params.session_id).get(params.terminal_id)
+    try:
+        terminal.resize(params.cols, params.rows)
+    except (trio.ClosedResourceError, OSError) as error:
+        raise _has_ended(terminal) from error
+    return Empty()
+
+
+def signal(caller: Caller, params: SignalRequest) -> Empty:
+    """`_acpterm/terminal/signal`: signal the foreground process group, as a key would."""
+    terminal = caller.session(params.session_id).get(params.terminal_id)
+    try:
+        number = number_of(params.signal)
+    except ValueError as error:
+        raise RpcError(INVALID_PARAMS, str(error)) from error
+    if not terminal.signal(number):
+        raise _has_ended(terminal)
+    return Empty()
+
+
+async def set_session(caller: Caller, params: SetSessionRequest) -> Empty:
+    """`_acpterm/session/set`: the folder of the session's terminals that name none."""
+    await trio.to_thread.run_sync(check_folder, params.cwd)
+    session = caller.session(params.session_id)
+    caller.own(session)
+    caller.sessions[params.session_id].cwd = params.cwd
+    return Empty()
+
+
+def _has_ended(terminal: Terminal) -> RpcError:
+    return RpcError(
+        INVALID_PARAMS, f"terminal {terminal.id!r} has ended: its output can still be read"
+    )

@@ -1,0 +1,170 @@
+"""The Unix socket that the daemon listens on, and who may connect to it.
+
+Rule: one daemon a path. Whoever holds the lock on `PATH.lock` owns the path: it may replace a
+socket that is there and removes it at the end. Without the lock nothing is touched, so a live
+daemon's socket is never taken away, and two that start at once cannot both think it stale.
+
+The socket is for its user alone: 0600, in a folder that is 0700 where acpterm makes it, and each
+peer's uid is checked, since modes do not bind everywhere.
+
+A socket handed over by systemd is somebody else's: it is neither locked nor removed.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+import struct
+from types import TracebackType
+from typing import Self
+
+import trio
+
+
+class ListenError(Exception):
+    """The path cannot be listened on; the message says why, and what to do."""
+
+
+class Peer:
+    """Who is at the other end of a Unix socket."""
+
+    def __init__(self, uid: int, pid: int | None) -> None:
+        self.uid = uid
+        self.pid = pid
+
+
+def peer_of(stream: trio.SocketStream) -> Peer:
+    """Ask the system who connected (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
+    if hasattr(socket, "SO_PEERCRED"):
+        found = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        pid, uid, _ = struct.unpack("3i", found)
+        return Peer(uid, pid)
+    # struct xucred: version, uid, …
+    found = stream.socket.getsockopt(0, getattr(socket, "LOCAL_PEERCRED", 1), 76)
+    _, uid = struct.unpack_from("Ii", found)
+    return Peer(uid, None)
+
+
+class UnixListener:
+    """A bound, listening socket at `path`, as a context manager that removes it at the end."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = -1
+        self._inode: tuple[int, int] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._inode is not None:
+            with contextlib.suppress(OSError):
+                found = os.lstat(self.path)
+                if (found.st_dev, found.st_ino) == self._inode:
+                    os.unlink(self.path)
+        if self._lock >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(f"{self.path}.lock")
+            os.close(self._lock)
+            self._lock = -1
+
+    def listen(self) -> trio.SocketListener:
+        """Bind and listen. Raises `ListenError`."""
+        folder = os.path.dirname(os.path.abspath(self.path))
+        try:
+            _private_folder(folder)
+            self._take_lock()
+            self._remove_stale()
+            return self._bind()
+        except OSError as error:
+            what = error.strerror or str(error)
+            raise ListenError(f"cannot listen on {self.path}: {what}") from error
+
+    def _take_lock(self) -> None:
+        name = f"{self.path}.lock"
+        while True:
+            lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pid = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
+                os.close(lock)
+                raise ListenError(
+                    f"a daemon already listens on {self.path} (pid {pid}): "
+                    "use it, end it, or choose another path with --socket"
+                ) from None
+            # Its last owner may have removed the file between our open and our lock.
+            with contextlib.suppress(OSError):
+                if os.stat(name).st_ino == os.fstat(lock).st_ino:
+                    break
+            os.close(lock)
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+        self._lock = lock
+
+    def _remove_stale(self) -> None:
+        try:
+            found = os.lstat(self.path)
+        except FileNotFoundError:
+            return
+        if not stat.S_ISSOCK(found.st_mode):
+            raise ListenError(
+                f"{self.path} is there and is no socket: remove it, or choose another --socket"
+            )
+        # Somebody without our lock may listen there: another program, or a handed socket.
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1)
+            try:
+                probe.connect(self.path)
+            except (ConnectionRefusedError, FileNotFoundError):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.path)
+                return
+            except TimeoutError:
+                pass
+        raise ListenError(
+            f"another program already listens on {self.path}: end it, or choose another --socket"
+        )
+
+    def _bind(self) -> trio.SocketListener:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # The mode of the socket is that of the moment it is made: there is no gap.
+            before = os.umask(0o177)
+            try:
+                sock.bind(self.path)
+            finally:
+                os.umask(before)
+            found = os.lstat(self.path)
+            self._inode = (found.st_dev, found.st_ino)
+            sock.listen(128)
+            return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        except BaseException:
+            sock.close()
+            raise
+
+
+def _private_folder(folder: str) -> None:
+    """Make `folder` 0700 if it is missing; refuse one of ours that others may write to."""
+    if not os.path.isdir(folder):
+        parent = os.path.dirname(folder)
+        if parent != folder:
+            os.makedirs(parent, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+    found = os.stat(folder)
+    loose = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if loose and not found.st_mode & stat.S_ISVTX:
+        raise ListenError(
+            f"{folder} can be written to by others (mode {stat.S_IMODE(found.st_mode):o}), who "
+            f"could replace the socket: run chmod 700 {folder}, or choose another --socket"
+        )
+    if found.st_uid not in (os.geteuid(), 0):
+        raise OSError(errno.EPERM, f"{folder} belongs to uid {found.st_uid}")

@@ -1,0 +1,46 @@
+"""The table of what a host answers: each method, the type of its params, and its handler."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from acpterm.acp import (
+    CancelNotification,
+    CreateTerminalRequest,
+    InitializeRequest,
+    ReadRequest,
+    ResizeRequest,
+    SessionNotification,
+    SetSessionRequest,
+    SignalRequest,
+    TerminalRequest,
+    Wire,
+    WriteRequest,
+)
+from acpterm.host import extension_methods, session_methods, terminal_methods
+
+
+class Method(NamedTuple):
+    """One method. Its handler gives the result, or a coroutine that does when it has to wait."""
+
+    params: type[Wire]
+    handle: Callable[..., Any]
+
+
+REQUESTS: dict[str, Method] = {
+    "initialize": Method(InitializeRequest, session_methods.initialize),
+    "terminal/create": Method(CreateTerminalRequest, terminal_methods.create),
+    "terminal/output": Method(TerminalRequest, terminal_methods.output),
+    "terminal/wait_for_exit": Method(TerminalRequest, terminal_methods.wait_for_exit),
+    "terminal/kill": Method(TerminalRequest, terminal_methods.kill),
+    "terminal/release": Method(TerminalRequest, terminal_methods.release),
+    "_acpterm/terminal/read": Method(ReadRequest, extension_methods.read),
+    "_acpterm/terminal/write": Method(WriteRequest, extension_methods.write),
+    "_acpterm/terminal/resize": Method(ResizeRequest, extension_methods.resize),
+    "_acpterm/terminal/signal": Method(SignalRequest, extension_methods.signal),
+    "_acpterm/session/set": Method(SetSessionRequest, extension_methods.set_session),
+}
+
+NOTIFICATIONS: dict[str, Method] = {
+    "session/update": Method(SessionNotification, session_methods.update),
+    "session/cancel": Method(CancelNotification, session_methods.cancel),
+}

@@ -1,0 +1,60 @@
+"""What is to be sent to one peer, in order, and never more than there is room for.
+
+States: *open*, until `close` (what is in it is still sent) or until the stream breaks (what is in
+it is dropped: nobody is there to read it). `put` never waits; whoever reads from the peer waits
+for `room` first, so that a peer that does not read its answers is not read from either. What is in
+memory is at most `HIGH` bytes, one batch of answers, and the small answers of pending requests.
+"""
+
+from typing import Final
+
+import trio
+
+HIGH: Final = 4 * 1024 * 1024
+
+
+class Outbox:
+    """Lines on their way to a stream."""
+
+    def __init__(self, stream: trio.abc.SendStream) -> None:
+        self._stream = stream
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._closed = False
+        self._news = trio.Event()
+        self._room = trio.Event()
+        self._room.set()
+
+    def put(self, line: bytes) -> None:
+        """Have `line` sent after all that was put before."""
+        if self._closed:
+            return
+        self._lines.append(line)
+        self._size += len(line)
+        if self._size > HIGH and self._room.is_set():
+            self._room = trio.Event()
+        self._news.set()
+
+    async def room(self) -> None:
+        """Wait until no more than `HIGH` bytes are waiting to be sent."""
+        await self._room.wait()
+
+    def close(self) -> None:
+        """Take nothing more; `run` returns when the rest is sent."""
+        self._closed = True
+        self._news.set()
+
+    async def run(self) -> None:
+        """Send until closed. Raises `trio.BrokenResourceError` when the peer is gone."""
+        while self._lines or not self._closed:
+            await self._news.wait()
+            self._news = trio.Event()
+            while self._lines:
+                batch, self._lines = self._lines, []
+                sending = sum(map(len, batch))
+                await self._stream.send_all(batch[0] if len(batch) == 1 else b"".join(batch))
+                self._size -= sending
+                if self._size <= HIGH:
+                    self._room.set()
+            if self._closed:
+                self._news.set()

@@ -1,0 +1,213 @@
+"""The five terminal methods of ACP v1 ("Terminals"), and what is common to all that name one.
+
+A handler that has its answer at once returns it; one that has to wait returns a coroutine, which
+the connection runs in a task of its own. Cancelling one leaves the terminal as it is.
+"""
+
+import math
+import os
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import trio
+from msgspec import UNSET, UnsetType
+
+from acpterm.acp import (
+    CreateMeta,
+    CreateTerminalRequest,
+    CreateTerminalResponse,
+    Empty,
+    ExitMeta,
+    TerminalExitStatus,
+    TerminalOutputResponse,
+    TerminalRequest,
+    WaitForTerminalExitResponse,
+    own_meta,
+)
+from acpterm.host.caller import Caller
+from acpterm.host.command import words
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from acpterm.pty.child import Program
+from acpterm.pty.signals import number_of
+from acpterm.terminal import EndedBy, ExitStatus, ShutDownError, Terminal, views
+
+# Seconds that kill and release wait for the end they cause, before they answer all the same.
+PATIENCE: Final = 0.3
+
+
+async def create(caller: Caller, params: CreateTerminalRequest) -> CreateTerminalResponse:
+    """`terminal/create`: start a command in a new terminal."""
+    settings = caller.settings
+    session = caller.session(params.session_id)
+    wishes = own_meta(params.meta, CreateMeta) or CreateMeta()
+    cwd = await _folder(params.cwd or session.cwd or caller.asker.cwd)
+    env = [(item.name, item.value) for item in params.env]
+    _check_command(params.command, params.args)
+    _check_env(env)
+    argv, otherwise = words(
+        params.command, params.args, shell=wishes.shell, shell_path=settings.shell
+    )
+
+    def program(identifier: str) -> Program:
+        return Program(
+            argv=argv,
+            env=caller.asker.environment(identifier, env),
+            cwd=cwd,
+            umask=caller.asker.umask,
+            rlimits=caller.asker.rlimits,
+            otherwise=otherwise,
+        )
+
+    limit = settings.output_bytes if params.output_byte_limit is None else params.output_byte_limit
+    try:
+        terminal = await caller.pool.create(
+            program,
+            size=(wishes.cols or settings.cols, wishes.rows or settings.rows),
+            limit=min(limit, settings.max_output_bytes),
+            ring_size=settings.raw_bytes,
+            lifetime=math.inf if wishes.timeout_ms is None else wishes.timeout_ms / 1000,
+            view=wishes.format or "text",
+        )
+    except OSError as error:
+        raise RpcError(
+            INTERNAL_ERROR,
+            f"no terminal can be created now: {error.strerror or error}; release terminals that "
+            "are no longer needed, or ask for higher limits of processes, PTYs and open files",
+        ) from error
+    except ShutDownError as error:
+        raise RpcError(INTERNAL_ERROR, str(error)) from error
+    caller.add(session, terminal)
+    return CreateTerminalResponse(terminal.id)
+
+
+def output(
+    caller: Caller, params: TerminalRequest
+) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
+    """`terminal/output`: what the terminal has, and its exit status once it has exited."""
+    terminal = caller.session(params.session_id).get(params.terminal_id)
+    if terminal.view == "screen":
+        return _screen_output(caller, terminal)
+    if terminal.view == "raw":
+        data, truncated = views.raw(terminal)
+        text = data.decode(errors="replace")
+    else:
+        text, truncated = terminal.text.text(), terminal.text.truncated
+    return TerminalOutputResponse(text, truncated, exit_status(caller, terminal.exit))
+
+
+async def _screen_output(caller: Caller, terminal: Terminal) -> TerminalOutputResponse:
+    text = await caller.screen(terminal).text()
+    return TerminalOutputResponse(text, False, exit_status(caller, terminal.exit))
+
+
+def wait_for_exit(
+    caller: Caller, params: TerminalRequest
+) -> WaitForTerminalExitResponse | Coroutine[Any, Any, WaitForTerminalExitResponse]:
+    """`terminal/wait_for_exit`: answered when the program has ended, however that comes."""
+    terminal = caller.session(params.session_id).get(params.terminal_id)
+
+    async def wait() -> WaitForTerminalExitResponse:
+        return _waited(caller, await terminal.wait_exited())
+
+    return wait() if terminal.exit is None else _waited(caller, terminal.exit)
+
+
+def kill(caller: Caller, params: TerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
+    """`terminal/kill`: end the program and all that comes from it; the id stays valid."""
+    terminal = caller.session(params.session_id).get(params.terminal_id)
+    terminal.kill(EndedBy.AGENT)
+    return _ended(terminal)
+
+
+def release(caller: Caller, params: TerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
+    """`terminal/release`: as kill, and the id is valid no more. A second one succeeds too."""
+    session = caller.session(params.session_id)
+    terminal = caller.release(session, params.terminal_id, EndedBy.AGENT)
+    return Empty() if terminal is None else _ended(terminal)
+
+
+def _ended(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
+    """Answer when the program has ended, or `PATIENCE` is over and it will have to."""
+    if terminal.exit is not None:
+        return Empty()
+
+    async def wait() -> Empty:
+        with trio.move_on_after(PATIENCE):
+            await terminal.wait_exited()
+        return Empty()
+
+    return wait()
+
+
+def exit_status(caller: Caller, status: ExitStatus | None) -> TerminalExitStatus | UnsetType:
+    """Write an exit status for the wire; absent while there is none."""
+    if status is None:
+        return UNSET
+    return TerminalExitStatus(_code(caller, status), status.signal, _meta(status))
+
+
+def _waited(caller: Caller, status: ExitStatus) -> WaitForTerminalExitResponse:
+    return WaitForTerminalExitResponse(_code(caller, status), status.signal, _meta(status))
+
+
+def _code(caller: Caller, status: ExitStatus) -> int | None:
+    if status.signal is not None and caller.settings.signal_exit_code:
+        return 128 + number_of(status.signal)
+    return status.code
+
+
+def _meta(status: ExitStatus) -> dict[str, ExitMeta]:
+    return {
+        "acpterm": ExitMeta(
+            ended_by=status.ended_by.value,
+            wall_ms=round(1000 * status.wall),
+            cpu_ms=UNSET if math.isnan(status.cpu) else round(1000 * status.cpu),
+            max_rss_bytes=status.max_rss,
+        )
+    }
+
+
+async def _folder(path: str) -> str:
+    await trio.to_thread.run_sync(check_folder, path)
+    return path
+
+
+def check_folder(path: str) -> None:
+    """Raise `RpcError` (-32602) unless `path` is absolute and a folder that can be entered."""
+    wrong = None
+    if not os.path.isabs(path):
+        wrong = "is not absolute"
+    elif "\0" in path:
+        wrong = "holds a NUL character"
+    elif not os.path.exists(path):
+        wrong = "does not exist"
+    elif not os.path.isdir(path):
+        wrong = "is not a directory"
+    elif not os.access(path, os.X_OK):
+        wrong = "cannot be entered: permission denied"
+    if wrong:
+        raise RpcError(
+            INVALID_PARAMS, f"cwd {path!r} {wrong}: give the absolute path of a directory"
+        )
+
+
+def _check_command(command: str, args: list[str] | None) -> None:
+    if not command.strip():
+        raise RpcError(
+            INVALID_PARAMS, f"command {command!r} is empty: give a program or a shell command line"
+        )
+    for word in (command, *(args or ())):
+        if "\0" in word:
+            raise RpcError(
+                INVALID_PARAMS, f"{word!r} holds a NUL character, which no program can be given"
+            )
+
+
+def _check_env(env: list[tuple[str, str]]) -> None:
+    for name, value in env:
+        if not name or "=" in name or "\0" in name + value:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"env has {name!r} = {value!r}: a name is not empty and holds no '=', "
+                "and neither holds a NUL character",
+            )

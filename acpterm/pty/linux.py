@@ -1,0 +1,90 @@
+"""The seam: what only Linux has, behind names that say whether it is there.
+
+Everything else in this package asks here and has another way for where the answer is no.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import termios
+from typing import NamedTuple
+
+AVAILABLE = sys.platform == "linux"
+
+# Input flag that makes the line discipline's erase remove a whole UTF-8 character (termios(3)).
+IUTF8 = 0x4000 if AVAILABLE else 0
+
+_PR_SET_CHILD_SUBREAPER = 36
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def has_pidfd() -> bool:
+    """Whether this kernel and this Python can wait for and signal a process by descriptor."""
+    if not (hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")):
+        return False
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:  # an older kernel, or a filter of system calls
+        return False
+    return True
+
+
+def become_subreaper() -> bool:
+    """Make orphaned descendants this process's children; whether it could be done."""
+    if not AVAILABLE:
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    return int(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
+
+
+class ProcStat(NamedTuple):
+    """The fields of `/proc/PID/stat` that say whose a process is (proc_pid_stat(5))."""
+
+    pid: int
+    ppid: int
+    sid: int
+    zombie: bool
+    started: float
+    """Seconds since boot, in steps of a clock tick (10 ms). With the pid, an identity."""
+
+
+def read_stat(pid: int) -> ProcStat | None:
+    """Read one process's; None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name, in brackets, may itself hold brackets and spaces.
+    fields = line[line.rindex(b")") + 2 :].split()
+    return ProcStat(
+        pid=pid,
+        ppid=int(fields[1]),
+        sid=int(fields[3]),
+        zombie=fields[0] in b"ZX",
+        started=int(fields[19]) / _CLOCK_TICKS,
+    )
+
+
+def all_stats() -> list[ProcStat]:
+    """Read every process's. Takes some 20 µs a process: for a thread, not for the loop."""
+    found = (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return [stat for stat in found if stat is not None]
+
+
+def environ_of(pid: int) -> bytes:
+    """Give the environment that a process was started with; empty when it may not be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def set_utf8_input(fd: int) -> None:
+    """Tell the line discipline of the terminal `fd` that its input is UTF-8."""
+    if IUTF8:
+        attributes = termios.tcgetattr(fd)
+        attributes[0] |= IUTF8
+        termios.tcsetattr(fd, termios.TCSANOW, attributes)

@@ -1,0 +1,168 @@
+"""The master side of one PTY: read what the program wrote, type, set the window's size.
+
+Owns the descriptor, through a `ptyprocess.PtyProcess`, from construction until `close`. Nothing
+here blocks: the descriptor is non-blocking, and of ptyprocess's methods those that sleep or wait
+(`close`, `terminate`, `wait`, and its finalizer) are never reached.
+
+What a read can find:
+
+- `EMPTY`: nothing more just now. On Linux a read that says so has first waited for the kernel's
+  own queue between the two sides, so that all that was written before it has been read;
+- `FULL`: the buffer is, and there may be more;
+- `CLOSED`: nobody has the slave open. Final once the child is gone; while it runs, somebody may
+  open `/dev/tty` again.
+"""
+
+import array
+import contextlib
+import enum
+import errno
+import fcntl
+import os
+import signal
+import termios
+import time
+from typing import Final
+
+import ptyprocess
+import trio
+
+from acpterm.pty import linux
+
+# How often the line discipline is asked whether more has come before the PTY counts as empty,
+# and how long one of those tries may take: on a busy machine, yielding is no way to wait.
+_YIELDS: Final = 60
+_LONGEST_YIELD: Final = 0.001
+# Bytes in one go that tell a flood from a line now and then.
+_FLOOD: Final = 1024
+# The signals that TIOCSIG takes: those that a key sends (ioctl_tty(2)).
+_BY_KEY: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
+
+
+class After(enum.Enum):
+    """What a read found behind the bytes it took."""
+
+    EMPTY = "empty"
+    FULL = "full"
+    CLOSED = "closed"
+
+
+class Master:
+    """The master side of the terminal of the child `pid`; takes over the descriptor `fd`."""
+
+    def __init__(self, pid: int, fd: int) -> None:
+        self.fd = fd
+        self._waiting = array.array("i", (0,))
+        self._process = ptyprocess.PtyProcess(pid, fd)
+        os.set_blocking(fd, False)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self.fd < 0
+
+    def close(self) -> None:
+        """Close the descriptor: the kernel hangs up the session. Can be repeated."""
+        if self.fd >= 0:
+            trio.lowlevel.notify_closing(self.fd)
+            self.fd = -1
+            with contextlib.suppress(OSError):
+                self._process.fileobj.close()
+            # ptyprocess's finalizer would otherwise close, sleep and kill.
+            self._process.closed = True
+
+    def read(self, buffer: memoryview, *, gather: bool = False) -> tuple[int, After]:
+        """Read until the PTY is empty or `buffer` full: how many bytes, and what came after.
+
+        With `gather`, a PTY that had 1 KiB or more and is then found empty is given a little time
+        to fill again: the processor is yielded, up to 60 times or until a yield has taken longer than a millisecond. The kernel
+        moves output to the master in steps of at most 4 KiB by a worker of its own, which then
+        runs at once; a reader that sleeps and is woken for each step is a third slower. `EMPTY`
+        then means no more than that nothing came in that time.
+        """
+        taken = 0
+        while taken < len(buffer):
+            if gather and taken >= _FLOOD and not self._more():
+                return taken, After.EMPTY
+            try:
+                got = os.readv(self.fd, [buffer[taken:]])
+            except BlockingIOError:
+                return taken, After.EMPTY
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                return taken, After.CLOSED
+            if got == 0:  # how other systems than Linux say it
+                return taken, After.CLOSED
+            taken += got
+        return taken, After.FULL
+
+    def _more(self) -> bool:
+        for _ in range(_YIELDS):
+            fcntl.ioctl(self.fd, termios.FIONREAD, self._waiting)
+            if self._waiting[0]:
+                return True
+            before = time.perf_counter()
+            os.sched_yield()
+            if time.perf_counter() - before > _LONGEST_YIELD:
+                return False
+        return False
+
+    async def wait_readable(self) -> None:
+        """Wait until there is something to read, or nobody has the slave open."""
+        await trio.lowlevel.wait_readable(self.fd)
+
+    async def write(self, data: bytes) -> None:
+        """Type `data`: to the program, as from a keyboard. Waits while its input is full.
+
+        Cancelled, it has typed an unknown part of `data`. Raises `trio.ClosedResourceError` when
+        the terminal is closed meanwhile.
+        """
+        rest = memoryview(data)
+        while rest:
+            if self.closed:
+                raise trio.ClosedResourceError
+            await trio.lowlevel.wait_writable(self.fd)
+            try:
+                rest = rest[os.write(self.fd, rest) :]
+            except BlockingIOError:
+                continue
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Set the window's size, in character cells; the foreground group gets SIGWINCH."""
+        self._process.setwinsize(rows, cols)
+
+    @property
+    def echoes(self) -> bool:
+        """Whether what is typed is shown: not so while a password is asked for."""
+        return bool(self._process.getecho())
+
+    def signal_foreground(self, number: signal.Signals | int) -> bool:
+        """Signal the terminal's foreground process group, as a key does; whether there is one."""
+        if number in _BY_KEY and hasattr(termios, "TIOCSIG"):
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self.fd, termios.TIOCSIG, int(number))
+                return True
+        with contextlib.suppress(OSError):
+            group = os.tcgetpgrp(self.fd)
+            # 0: there is no foreground group; killpg(0) would be our own.
+            if group > 0:
+                os.killpg(group, number)
+                return True
+        return False
+
+
+def open_pair(cols: int, rows: int) -> tuple[int, int]:
+    """Open a PTY whose window has that size: the descriptors of master and slave.
+
+    Neither is inherited by programs. Raises `OSError` when the machine has no more to give.
+    """
+    master, slave = os.openpty()
+    try:
+        termios.tcsetwinsize(slave, (rows, cols))
+        linux.set_utf8_input(slave)
+    except BaseException:
+        os.close(master)
+        os.close(slave)
+        raise
+    return master, slave

@@ -1,0 +1,103 @@
+"""The system's processes, each with an identity that outlives the reuse of its pid.
+
+A pid alone names whoever has it now. A pid with the time its process started names one process,
+for ever. Linux says both in `/proc`; psutil says them elsewhere.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from acpterm.pty import linux
+from acpterm.pty.linux import ProcStat
+
+_HAS_PIDFD = linux.has_pidfd()
+
+
+def now() -> float:
+    """Give the time on the clock that `ProcStat.started` is on, in seconds."""
+    if linux.AVAILABLE:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.time()
+
+
+def snapshot() -> list[ProcStat]:
+    """Read all processes. Takes milliseconds: call it in a thread."""
+    return linux.all_stats() if linux.AVAILABLE else portable_snapshot()
+
+
+def portable_snapshot() -> list[ProcStat]:
+    """Read all processes with psutil, on systems without `/proc`."""
+    import psutil  # noqa: PLC0415  installed only where it is needed
+
+    found = []
+    for process in psutil.process_iter():
+        try:
+            with process.oneshot():
+                found.append(
+                    ProcStat(
+                        pid=process.pid,
+                        ppid=process.ppid(),
+                        sid=os.getsid(process.pid),
+                        zombie=process.status() == psutil.STATUS_ZOMBIE,
+                        started=process.create_time(),
+                    )
+                )
+        except (psutil.Error, OSError):
+            continue  # it ended meanwhile, or is none of ours to look at
+    return found
+
+
+def identity(pid: int) -> ProcStat | None:
+    """Read one process; None when there is none of that pid."""
+    if linux.AVAILABLE:
+        return linux.read_stat(pid)
+    return next((stat for stat in portable_snapshot() if stat.pid == pid), None)
+
+
+def has_in_environment(pid: int, entry: bytes) -> bool:
+    """Whether the process was started with `entry` (`NAME=value`) in its environment."""
+    if linux.AVAILABLE:
+        return entry in linux.environ_of(pid).split(b"\0")
+    import psutil  # noqa: PLC0415  as above
+
+    name, _, value = os.fsdecode(entry).partition("=")
+    try:
+        return bool(psutil.Process(pid).environ().get(name) == value)
+    except (psutil.Error, OSError):
+        return False
+
+
+def send(process: ProcStat, number: int) -> bool:
+    """Signal exactly `process`; False when it is gone, whoever has its pid now."""
+    if not _HAS_PIDFD:
+        return _send_by_pid(process, number)
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        # The descriptor holds on to whoever has the pid now; then it is seen who that is.
+        return _is_still(process) and _deliver(lambda: signal.pidfd_send_signal(pidfd, number))
+    finally:
+        os.close(pidfd)
+
+
+def _send_by_pid(process: ProcStat, number: int) -> bool:
+    # Between the look and the signal lies a moment in which the pid could be used again: the
+    # smallest that a system without pidfds allows.
+    return _is_still(process) and _deliver(lambda: os.kill(process.pid, number))
+
+
+def _is_still(process: ProcStat) -> bool:
+    found = identity(process.pid)
+    return found is not None and found.started == process.started and not found.zombie
+
+
+def _deliver(call: Callable[[], None]) -> bool:
+    try:
+        call()
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

@@ -1,0 +1,181 @@
+"""Trees without control groups: by descent, session and identity.
+
+What belongs to the tree of a terminal whose first child was `root`:
+
+- `root`, while its pid is ours;
+- every process of root's session: its id is root's pid, which the system does not use again while
+  the session has a member. Once root is reaped, that holds for processes that had started by then;
+- the descendants of all these, and of every process once seen to belong;
+- orphans. A process that leaves the session and whose parent ends becomes the child of the nearest
+  subreaper, which is this process (prctl(2), PR_SET_CHILD_SUBREAPER; elsewhere, of pid 1). It is
+  the tree's if its environment says so (`ACPTERM_TERMINAL_ID`), or if no other tree can have it:
+  it started in this one's lifetime and in no other's that is still open.
+
+An orphan that two open trees may own, that wiped its environment and that nobody ever looked at
+while its parent lived, is the only one that waits: for the last of these trees to end. Nothing
+outlives the daemon. Orphans that end are reaped here, `Subreaper.run`, and only here.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+
+import trio
+
+from acpterm.pty import linux, processes
+from acpterm.pty.linux import ProcStat
+
+# Seconds between two rounds that reap orphans; one that is a zombie in two rounds is nobody's.
+_ROUND = 1.0
+# Start times are in clock ticks, and the system's clock is read a moment later.
+_SLACK = 0.02
+
+
+class Subreaper:
+    """Adopts the orphans of all trees. `run` reaps them; `new` makes a tree."""
+
+    def __init__(self) -> None:
+        self.parent = os.getpid() if linux.become_subreaper() else 1
+        self.trees: set[ProcessTree] = set()
+        self._not_orphans: list[Callable[[], int | None]] = []
+
+    def new(self, name: str) -> "ProcessTree":
+        """Make the tree of the terminal `name`."""
+        tree = ProcessTree(self, f"ACPTERM_TERMINAL_ID={name}".encode())
+        self.trees.add(tree)
+        return tree
+
+    def spare(self, pid: Callable[[], int | None]) -> None:
+        """Have the child that `pid` names, now or later, never taken for an orphan."""
+        self._not_orphans.append(pid)
+
+    def is_orphan(self, process: ProcStat) -> bool:
+        """Whether nobody in this process waits for it."""
+        known = {pid() for pid in self._not_orphans} | {tree.root for tree in self.trees}
+        return process.ppid == self.parent and process.pid not in known
+
+    async def run(self, busy: Callable[[], bool]) -> None:
+        """Reap orphans until cancelled; not while `busy`: then a child may not be known yet."""
+        if self.parent != os.getpid():
+            return
+        before: set[tuple[int, float]] = set()
+        with trio.open_signal_receiver(signal.SIGCHLD) as deaths:
+            async for _ in deaths:
+                while not busy():
+                    await trio.sleep(_ROUND)
+                    found = await trio.to_thread.run_sync(processes.snapshot)
+                    dead = {
+                        (process.pid, process.started)
+                        for process in found
+                        if process.zombie and self.is_orphan(process)
+                    }
+                    for pid, _started in dead & before:
+                        if not busy() and pid not in {tree.root for tree in self.trees}:
+                            _reap(pid)
+                    before = dead - before
+                    if not before:
+                        break
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+class ProcessTree:
+    """One terminal's processes. See `tree.Tree`."""
+
+    cgroup: int | None = None
+    join: str | None = None
+
+    def __init__(self, subreaper: Subreaper, marker: bytes) -> None:
+        self._subreaper = subreaper
+        self._marker = marker
+        self._seen: set[tuple[int, float]] = set()
+        self._pid: int | None = None
+        self._started = processes.now()
+        self._reaped_at: float | None = None
+
+    @property
+    def root(self) -> int | None:
+        """The first child's pid while it is ours."""
+        return None if self._reaped_at is not None else self._pid
+
+    def started(self, pid: int) -> None:
+        """Learn the first child's pid."""
+        self._pid = pid
+
+    def reaped(self) -> None:
+        """Learn that the first child's pid is no longer ours."""
+        self._reaped_at = processes.now()
+
+    async def empty(self) -> bool:
+        """Whether nobody is left."""
+        return not await self._members()
+
+    async def signal(self, number: int) -> None:
+        """Signal each process by its identity."""
+        for process in await self._members():
+            processes.send(process, number)
+
+    async def kill(self) -> None:
+        """SIGKILL who is there until nobody is: what forks meanwhile is there the next time."""
+        pause = 0.002
+        while members := await self._members():
+            for process in members:
+                processes.send(process, signal.SIGKILL)
+            await trio.sleep(pause)
+            pause = min(2 * pause, 0.1)
+
+    async def close(self) -> None:
+        """Forget the tree."""
+        self._subreaper.trees.discard(self)
+        await trio.lowlevel.checkpoint()
+
+    async def _members(self) -> list[ProcStat]:
+        found = await trio.to_thread.run_sync(processes.snapshot)
+        orphans = [p for p in found if self._subreaper.is_orphan(p) and not p.zombie]
+        marked = await trio.to_thread.run_sync(self._marked, orphans)
+        mine = {
+            p.pid
+            for p in found
+            if self._is_root(p)
+            or self._in_session(p)
+            or (p.pid, p.started) in self._seen
+            or p.pid in marked
+        }
+        mine |= {p.pid for p in orphans if p.pid not in mine and self._is_last_resort_of(p)}
+        children: dict[int, list[int]] = {}
+        for p in found:
+            children.setdefault(p.ppid, []).append(p.pid)
+        pending = list(mine)
+        while pending:
+            for pid in children.get(pending.pop(), ()):
+                if pid not in mine:
+                    mine.add(pid)
+                    pending.append(pid)
+        members = [p for p in found if p.pid in mine and not p.zombie]
+        self._seen = {(p.pid, p.started) for p in members}
+        return members
+
+    def _marked(self, orphans: list[ProcStat]) -> set[int]:
+        return {p.pid for p in orphans if processes.has_in_environment(p.pid, self._marker)}
+
+    def _is_root(self, process: ProcStat) -> bool:
+        return process.pid == self.root
+
+    def _in_session(self, process: ProcStat) -> bool:
+        if process.sid != self._pid or self._pid is None:
+            return False
+        return self._reaped_at is None or process.started <= self._reaped_at + _SLACK
+
+    def _is_last_resort_of(self, process: ProcStat) -> bool:
+        """Whether an orphan that says nothing of itself can be nobody else's."""
+        if process.ppid == 1 or not self._covers(process):
+            return False
+        others = (tree for tree in self._subreaper.trees if tree is not self)
+        return not any(tree._covers(process) for tree in others)  # noqa: SLF001  the same class
+
+    def _covers(self, process: ProcStat) -> bool:
+        return process.started >= self._started - _SLACK

@@ -1,0 +1,173 @@
+"""All terminals of one daemon: makes them, runs them, knows them by id, ends them.
+
+Who owns what: the pool's nursery, `run`, has one task per terminal, from `create` until the
+terminal is gone. A terminal leaves the pool's books when it is released; one that is to stay
+readable is kept by whoever wants to read it. Ids are drawn at random from 2**128 and so are
+neither guessed nor drawn again.
+
+The unhappy order: `create` before `run` has begun, or after it has ended, is an error of the
+caller. Once `shut_down` was called nothing is created. When `run` is cancelled every terminal is
+killed without grace.
+"""
+
+import math
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from acpterm.pty.cgroup import Cgroups
+from acpterm.pty.child import Program
+from acpterm.pty.forkclient import ForkServer, UnavailableError
+from acpterm.pty.spawn import ForkServerSpawner, Spawner, ThreadSpawner
+from acpterm.pty.subreaper import Subreaper
+from acpterm.pty.tree import Tree
+from acpterm.terminal.status import EndedBy
+from acpterm.terminal.terminal import Terminal
+
+MIB: Final = 1024 * 1024
+# A terminal has been busy within so many seconds when it counts as busy.
+_BUSY: Final = 0.1
+
+
+class ShutDownError(Exception):
+    """The pool creates no more terminals."""
+
+
+class Pool:
+    """The terminals of one daemon.
+
+    `grace`: seconds that a killed tree has to tidy up. `tracking`: `cgroup`, `subreaper`, or
+    `auto` for the first that works. `spawner`: `forkserver`, `thread`, or `auto`.
+    `pidfds` False has children waited for by threads, as where there are no pidfds.
+    """
+
+    def __init__(
+        self,
+        *,
+        grace: float = 2.0,
+        tracking: str = "auto",
+        spawner: str = "auto",
+        pidfds: bool = True,
+    ) -> None:
+        self.terminals: Final[dict[str, Terminal]] = {}
+        self._grace = grace
+        self._server = ForkServer()
+        threads = ThreadSpawner(pidfds=pidfds)
+        by_server = spawner != "thread" and pidfds
+        self._spawner: Spawner = ForkServerSpawner(self._server, threads) if by_server else threads
+        self._by_server = by_server
+        self._cgroups = Cgroups.find() if tracking != "subreaper" else None
+        if tracking == "cgroup" and self._cgroups is None:
+            raise ShutDownError("tracking 'cgroup': this process may make no control groups")
+        self._subreaper = Subreaper() if self._cgroups is None else None
+        self._nursery: trio.Nursery | None = None
+        self._running: set[Terminal] = set()
+        self._spawning = 0
+        self._busy: Terminal | None = None
+        self._busy_since = -math.inf
+        self._closing = False
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Supervise terminals until cancelled; then kill those that are left."""
+        try:
+            async with self._server, trio.open_nursery() as nursery:
+                if self._by_server:
+                    # Started ahead of the first request, and if it can't be, the first one tells.
+                    nursery.start_soon(self._start_server)
+                if self._subreaper is not None:
+                    self._subreaper.spare(lambda: self._server.pid)
+                    nursery.start_soon(self._subreaper.run, lambda: self._spawning > 0)
+                async with trio.open_nursery() as self._nursery:
+                    task_status.started()
+                    await trio.sleep_forever()
+        finally:
+            self._nursery = None
+            if self._cgroups is not None:
+                self._cgroups.close()
+
+    async def create(
+        self,
+        make_program: Callable[[str], Program],
+        *,
+        size: tuple[int, int] = (120, 40),
+        limit: int = MIB,
+        ring_size: int = MIB,
+        lifetime: float = math.inf,
+        view: str = "text",
+    ) -> Terminal:
+        """Start a program on a new terminal of `size` (columns, rows).
+
+        `make_program` is given the terminal's id, for the program's environment. `limit`: bytes of
+        text to keep; `ring_size`: bytes of raw output; `lifetime`: seconds until it is killed;
+        `view`: what its creator wants to see of it, `text`, `raw` or `screen`.
+        A program that cannot be found or run is a terminal that says so and ends with 127 or 126.
+        Raises `OSError` when the machine has no PTY, process or descriptor left, `ShutDownError`
+        after `shut_down`. Cancelled, it leaves nothing running.
+        """
+        if self._closing or self._nursery is None:
+            raise ShutDownError("acpterm is shutting down: no terminal is created any more")
+        identifier = f"term_{secrets.token_hex(16)}"
+        program = make_program(identifier)
+        tree = self._new_tree(identifier)
+        self._spawning += 1
+        try:
+            child = await self._spawner.spawn(program, *size, tree)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await tree.close()
+            raise
+        finally:
+            self._spawning -= 1
+        terminal = Terminal(
+            identifier, program, child, size=size, limit=limit, ring_size=ring_size, view=view
+        )
+        self.terminals[identifier] = terminal
+        self._running.add(terminal)
+        self._nursery.start_soon(self._run, terminal, lifetime)
+        if self._has_closed():
+            self.release(terminal, EndedBy.DISCONNECT)
+        return terminal
+
+    def _has_closed(self) -> bool:
+        return self._closing
+
+    def release(self, terminal: Terminal, by: EndedBy) -> None:
+        """Take `terminal` from the books and begin to end what is left of it. Can be repeated."""
+        self.terminals.pop(terminal.id, None)
+        terminal.release(by)
+
+    async def shut_down(self, deadline: float) -> None:
+        """Release every terminal and wait, at most `deadline` seconds, until all are gone."""
+        self._closing = True
+        for terminal in list(self.terminals.values()):
+            self.release(terminal, EndedBy.DISCONNECT)
+        with trio.move_on_after(deadline):
+            for terminal in list(self._running):
+                await terminal.wait_gone()
+
+    async def _start_server(self) -> None:
+        try:
+            await self._server.start()
+        except UnavailableError:
+            return
+
+    async def _run(self, terminal: Terminal, lifetime: float) -> None:
+        try:
+            await terminal.run(grace=self._grace, lifetime=lifetime, exclusive=self._exclusive)
+        finally:
+            self._running.discard(terminal)
+
+    def _exclusive(self, terminal: Terminal) -> bool:
+        """Whether no other terminal has had output just now; notes that this one has."""
+        now = trio.current_time()
+        alone = self._busy is terminal or now - self._busy_since > _BUSY
+        self._busy, self._busy_since = terminal, now
+        return alone
+
+    def _new_tree(self, name: str) -> Tree:
+        if self._cgroups is not None:
+            return self._cgroups.new(name)
+        assert self._subreaper is not None  # noqa: S101  one of the two there is
+        return self._subreaper.new(name)

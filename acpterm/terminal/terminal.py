@@ -1,0 +1,249 @@
+"""One terminal: a program on its PTY, what it wrote, and how it ended.
+
+States, in order; none comes back:
+
+    running ──child ends──▶ reapable ──drained──▶ exited ──closed for good──▶ gone
+                                                                │
+    `released` is a mark beside them: nobody may ask any more; a running program is being ended.
+
+- *running*: the reader takes what the PTY has into the ring and the text.
+- *reapable*: the child has ended, its pid is still ours. The PTY is read until it is empty, closed
+  or `DRAIN` bytes have come from somebody who holds it still; then the child is reaped.
+- *exited*: `exit` is set and whoever waits is told. Processes it left may write on, and are read.
+- *gone*: the tree has ended, the descriptors are closed. What was written stays readable.
+
+Two facts end a program, in either order. The PTY closes first when a program closes its own
+descriptors and runs on: then it has not exited, and may open `/dev/tty` again, so the master is
+kept and looked at every `REOPENED` seconds. The child goes first as a rule.
+
+Who owns what: `run` owns the child, its descriptors and its tree, from its start to its end; it is
+one task (with children) in the pool's nursery. The ring and the text belong to the terminal.
+Cancelling `run` kills the program at once and closes everything.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from acpterm.pty.child import Program
+from acpterm.pty.master import After
+from acpterm.pty.reap import Exit, reap, wait_reapable
+from acpterm.pty.spawn import Child
+from acpterm.pty.tree import end
+from acpterm.terminal.ring import Ring
+from acpterm.terminal.status import EndedBy, ExitStatus
+from acpterm.terminal.text import TextView
+
+DRAIN: Final = 256 * 1024
+REOPENED: Final = 0.05
+# Bytes taken between two checkpoints: some 300 µs of reading.
+TURN: Final = 64 * 1024
+# The most seconds of grace for a program whose owner has gone.
+FAREWELL: Final = 2.0
+# Seconds that SIGKILL may take to be obeyed before the rest is given up and reported.
+_LAST_DEADLINE: Final = 5.0
+
+# One for all terminals: it is only used between two checkpoints.
+_buffer = memoryview(bytearray(TURN))
+
+
+class Terminal:
+    """A terminal. Made by `Pool.create`, which also runs it."""
+
+    def __init__(
+        self,
+        identifier: str,
+        program: Program,
+        child: Child,
+        *,
+        size: tuple[int, int],
+        limit: int,
+        ring_size: int,
+        view: str,
+    ) -> None:
+        self.id: Final = identifier
+        self.program: Final = program
+        self.ring: Final = Ring(ring_size)
+        self.text: Final = TextView(limit)
+        self.limit: Final = limit
+        self.view: Final = view
+        self.exit: ExitStatus | None = None
+        self.released = False
+        self.cols, self.rows = size
+        self._child: Final = child
+        self._started = time.monotonic()
+        self._exited = trio.Event()
+        self._reapable = trio.Event()
+        self._ending = trio.Event()
+        self._gone = trio.Event()
+        self._ended_by = EndedBy.EXITED
+        self._news = trio.lowlevel.ParkingLot()
+        self._reader_scope = trio.CancelScope()
+
+    # What may be asked of it
+
+    @property
+    def gone(self) -> bool:
+        """Whether its processes and descriptors are."""
+        return self._gone.is_set()
+
+    @property
+    def held(self) -> int:
+        """Bytes of output in memory, raw and text, or a little less."""
+        return self.ring.end - self.ring.start + min(self.limit, self.ring.end)
+
+    async def wait_exited(self) -> ExitStatus:
+        """Wait for the program's end, and all it had written to be readable."""
+        await self._exited.wait()
+        assert self.exit is not None  # noqa: S101  set before the event, for the type checker
+        return self.exit
+
+    async def wait_gone(self) -> None:
+        """Wait until its processes have ended and its descriptors are closed."""
+        await self._gone.wait()
+
+    async def wait_news(self) -> None:
+        """Wait for output that comes after this call, or for the end."""
+        await self._news.park()
+
+    def kill(self, by: EndedBy) -> None:
+        """Begin to end the whole tree, on behalf of `by`. Returns at once; can be repeated."""
+        if self.exit is None and not self._ending.is_set() and not self._reapable.is_set():
+            self._ended_by = by
+        self._ending.set()
+
+    def release(self, by: EndedBy) -> None:
+        """Begin to end the tree and close the PTY for good. Returns at once; can be repeated."""
+        self.released = True
+        self.kill(by)
+
+    async def write(self, data: bytes) -> None:
+        """Type `data`. Waits while the program's input is full.
+
+        Raises `trio.ClosedResourceError` when the terminal has ended, or does meanwhile.
+        """
+        await self._child.master.write(data)
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Set the window's size. Raises `trio.ClosedResourceError` when the terminal has ended."""
+        if self._child.master.closed:
+            raise trio.ClosedResourceError
+        self._child.master.resize(cols, rows)
+        self.cols, self.rows = cols, rows
+
+    def signal(self, number: int) -> bool:
+        """Signal the foreground process group; whether there is one."""
+        return not self._child.master.closed and self._child.master.signal_foreground(number)
+
+    # What runs it
+
+    async def run(
+        self, *, grace: float, lifetime: float, exclusive: Callable[["Terminal"], bool]
+    ) -> None:
+        """Supervise the program until the terminal is gone.
+
+        `grace`: seconds between SIGTERM and SIGKILL; `lifetime`: seconds until the program is
+        killed, or `math.inf`. `exclusive` says whether this terminal alone is busy, so that its
+        reader may be patient. Cancelled, it kills the tree with no grace.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._read, exclusive)
+                nursery.start_soon(self._see_exit)
+                if lifetime < math.inf:
+                    nursery.start_soon(self._expire, lifetime)
+                await self._ending.wait()
+                if self._ended_by is EndedBy.DISCONNECT:
+                    grace = min(grace, FAREWELL)
+                await end(self._child.tree, grace)
+                await self._exited.wait()
+                self._reader_scope.cancel()
+        finally:
+            with trio.move_on_after(_LAST_DEADLINE, shield=True):
+                await self._finish()
+
+    async def _finish(self) -> None:
+        """Close everything: first the processes, then the descriptors."""
+        child = self._child
+        if self.exit is None:
+            with trio.move_on_after(_LAST_DEADLINE / 2):
+                await child.tree.kill()
+                await wait_reapable(child.pid, child.pidfd)
+                self._drain()
+                self._set_exit()
+        child.master.close()
+        child.close_pidfd()
+        self.text.finish()
+        await child.tree.close()
+        self._gone.set()
+        self._news.unpark_all()
+
+    async def _see_exit(self) -> None:
+        await wait_reapable(self._child.pid, self._child.pidfd)
+        self._reapable.set()
+        self._drain()
+        self._set_exit()
+
+    async def _expire(self, lifetime: float) -> None:
+        with trio.move_on_after(lifetime):
+            await self._exited.wait()
+            return
+        self.kill(EndedBy.TIMEOUT)
+
+    def _drain(self) -> None:
+        """Read what the child had written, which is in the kernel by now."""
+        left = DRAIN
+        while left > 0 and not self._child.master.closed:
+            taken, after = self._child.master.read(_buffer)
+            self._take(taken)
+            left -= taken
+            if after is not After.FULL:
+                if after is After.CLOSED:
+                    self.text.finish()
+                return
+
+    def _set_exit(self) -> None:
+        try:
+            ended = reap(self._child.pid)
+        except ChildProcessError:
+            # Somebody else in this process has waited for all children. 255 and no signal is what
+            # a shell says of a status that it could not have; agents break on neither.
+            ended = Exit(code=255, signal=None, cpu=math.nan, max_rss=0)
+        self._child.tree.reaped()
+        self._child.close_pidfd()
+        self.exit = ExitStatus(
+            code=ended.code,
+            signal=ended.signal,
+            ended_by=self._ended_by,
+            wall=time.monotonic() - self._started,
+            cpu=ended.cpu,
+            max_rss=ended.max_rss,
+        )
+        self._exited.set()
+        self._news.unpark_all()
+
+    async def _read(self, exclusive: Callable[["Terminal"], bool]) -> None:
+        master = self._child.master
+        with self._reader_scope:
+            while True:
+                await master.wait_readable()
+                taken, after = master.read(_buffer, gather=exclusive(self))
+                self._take(taken)
+                if after is After.FULL:
+                    await trio.lowlevel.checkpoint()
+                elif after is After.CLOSED:
+                    if self._reapable.is_set():
+                        master.close()
+                        return
+                    with trio.move_on_after(REOPENED):
+                        await self._reapable.wait()
+
+    def _take(self, taken: int) -> None:
+        if taken:
+            data = _buffer[:taken]
+            self.ring.write(data)
+            self.text.feed(data)
+            self._news.unpark_all()

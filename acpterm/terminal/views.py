@@ -1,0 +1,86 @@
+"""The three ways to look at what a terminal's program wrote: text, raw, screen.
+
+- *text*: what agents read; kept as the terminal goes along (`text`), so it has its own retention;
+- *raw*: the bytes that the ring has, escape sequences and all;
+- *screen*: what a window of the terminal's size shows now, by a VT emulator that is made at the
+  first question and then follows; it starts at most `REPLAY` bytes back.
+
+`since` reads a part of the stream: positions are those of the ring, whatever the view. A part of
+text is the text of these bytes alone: a carriage return does not reach back into an earlier part.
+"""
+
+from typing import Final, NamedTuple
+
+import trio
+
+from acpterm.terminal.screen import Screen
+from acpterm.terminal.terminal import Terminal
+from acpterm.terminal.text import resync, text_of
+
+REPLAY: Final = 256 * 1024
+# Bytes fed to the emulator between two checkpoints: a few milliseconds.
+_STEP: Final = 2 * 1024
+
+
+class Part(NamedTuple):
+    """A part of the stream."""
+
+    data: bytes
+    """As the view shows it: UTF-8 for text, the bytes themselves for raw."""
+    position: int
+    """Where the next part begins."""
+    lost: int
+    """How many bytes after the position asked for were gone already."""
+
+
+def raw(terminal: Terminal) -> tuple[bytes, bool]:
+    """Give the raw bytes that are kept, at most the terminal's limit, and whether some are gone."""
+    ring = terminal.ring
+    start = max(ring.start, ring.end - terminal.limit)
+    return ring.read(start).data, start > 0
+
+
+def since(terminal: Terminal, position: int | None, most: int, *, as_text: bool) -> Part:
+    """Give at most `most` bytes that came after `position`; None is the oldest that are kept.
+
+    Text ends before a character or escape sequence that is not complete yet; the rest comes with
+    the next part. Raises `ValueError` for a position that the stream has not reached.
+    """
+    asked = terminal.ring.start if position is None else position
+    data, start, lost = terminal.ring.read(asked, most)
+    if not as_text:
+        return Part(data, start + len(data), lost)
+    skipped = resync(data) if lost or (position is None and start) else 0
+    ended = terminal.exit is not None and start + len(data) == terminal.ring.end
+    text, used = text_of(data[skipped:], final=ended)
+    if not used and len(data) == most:  # one sequence longer than may be read at a time
+        text, used = text_of(data[skipped:], final=True)
+    return Part(text.encode(), start + skipped + used, lost + skipped)
+
+
+class ScreenView:
+    """The screen of one terminal, brought up to date whenever it is asked for."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._position = 0
+        self._screen = Screen(terminal.cols, terminal.rows)
+
+    async def text(self) -> str:
+        """Give what the screen shows. Takes up to a second for `REPLAY` bytes, with checkpoints.
+
+        Raises `ScreenUnavailable` without the emulator.
+        """
+        terminal = self._terminal
+        while self._position < terminal.ring.end:
+            if terminal.ring.end - self._position > REPLAY:
+                self._screen = Screen(terminal.cols, terminal.rows)
+                self._position = terminal.ring.end - REPLAY
+            piece = terminal.ring.read(self._position, _STEP)
+            skipped = resync(piece.data) if piece.lost else 0
+            if (self._screen.cols, self._screen.rows) != (terminal.cols, terminal.rows):
+                self._screen.resize(terminal.cols, terminal.rows)
+            self._screen.feed(piece.data[skipped:])
+            self._position = piece.position + len(piece.data)
+            await trio.lowlevel.checkpoint()
+        return self._screen.text()

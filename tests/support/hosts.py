@@ -1,0 +1,142 @@
+"""Hosts for tests: in this process, or as a process of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from acpterm.config import Settings
+from acpterm.host import Host, open_host
+from acpterm.host.asker import own
+from tests.support.agent import Agent, connected
+
+ACPTERM = [sys.executable, "-m", "acpterm"]
+
+
+@asynccontextmanager
+async def host_here(**settings: Any) -> AsyncIterator[Host]:
+    """Run a host in this process."""
+    async with open_host(Settings(**settings), own()) as host:
+        yield host
+
+
+@asynccontextmanager
+async def agent_of(host: Host, session: str = "session-1") -> AsyncIterator[Agent]:
+    """Connect an agent to a host in this process, over a socket pair."""
+    ours, theirs = trio.socket.socketpair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(host.serve, trio.SocketStream(theirs), host.asker)
+        async with connected(trio.SocketStream(ours), session) as agent:
+            yield agent
+
+
+@asynccontextmanager
+async def agent_here(**settings: Any) -> AsyncIterator[Agent]:
+    """Run a host in this process, with one agent."""
+    async with host_here(**settings) as host, agent_of(host) as agent:
+        yield agent
+
+
+class Process:
+    """A host in a process of its own, ended with the block."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self.pid = process.pid
+        self.log = log
+
+    async def wait(self, seconds: float = 10) -> int:
+        """Wait for its end: the exit status."""
+        return await poll(self.process.poll, seconds)
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def logged(self) -> str:
+        return self.log.read_text()
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Make an environment for a host: this one's, with no settings in it."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ACPTERM_")}
+    return env | more
+
+
+@asynccontextmanager
+async def process(
+    tmp_path: Path, *arguments: str, env: dict[str, str] | None = None, **more: Any
+) -> AsyncIterator[Process]:
+    """Run `acpterm` with arguments; kill it at the end if it still runs."""
+    log = tmp_path / f"stderr-{os.urandom(4).hex()}"
+    with log.open("wb") as stderr:
+        popen = subprocess.Popen(
+            [*ACPTERM, *arguments],
+            stderr=stderr,
+            env=environment(XDG_CONFIG_HOME=str(tmp_path / "none")) if env is None else env,
+            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **more},
+        )
+    try:
+        yield Process(popen, log)
+    finally:
+        if popen.poll() is None:
+            popen.kill()
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(popen.wait)
+
+
+@asynccontextmanager
+async def daemon(tmp_path: Path, *arguments: str, **more: Any) -> AsyncIterator[tuple[Process, str]]:
+    """Run `acpterm serve` on a socket: the process, and the path, once it listens."""
+    path = str(tmp_path / "run" / "agent.sock")
+    async with process(tmp_path, "serve", "--socket", path, *arguments, **more) as running:
+        await poll(lambda: os.path.exists(path) or running.process.poll() is not None)
+        yield running, path
+
+
+@asynccontextmanager
+async def agent_at(path: str, session: str = "session-1") -> AsyncIterator[Agent]:
+    """Connect an agent to a daemon's socket."""
+    async with connected(await trio.open_unix_socket(path), session) as agent:
+        yield agent
+
+
+@asynccontextmanager
+async def agent_on_stdio(
+    tmp_path: Path, *arguments: str, **more: Any
+) -> AsyncIterator[tuple[Process, Agent]]:
+    """Spawn `acpterm stdio` as an agent does, over pipes."""
+    async with process(
+        tmp_path, "stdio", *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **more
+    ) as running:
+        assert running.process.stdin is not None
+        assert running.process.stdout is not None
+        stream = trio.StapledStream(
+            trio.lowlevel.FdStream(os.dup(running.process.stdin.fileno())),
+            trio.lowlevel.FdStream(os.dup(running.process.stdout.fileno())),
+        )
+        running.process.stdin.close()
+        running.process.stdout.close()
+        async with connected(stream) as agent:
+            yield running, agent
+
+
+async def poll(look: Callable[[], Any], seconds: float = 10) -> Any:
+    """Look until what is seen is true: that."""
+    with trio.fail_after(seconds):
+        while (found := look()) is None or found is False:
+            await trio.sleep(0.005)
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
