@@ -72,9 +72,12 @@ def main(fd: int) -> NoReturn:
 
 
 def _receive(channel: socket.socket) -> tuple[Program, list[int]] | None:
-    head, fds, _, _ = socket.recv_fds(channel, LENGTH.size, 2, socket.MSG_CMSG_CLOEXEC)
+    head, fds, _, _ = socket.recv_fds(channel, LENGTH.size, 2)
     if not head:
         return None
+    for fd in fds:
+        # recv_fds ignores its flags, MSG_CMSG_CLOEXEC among them. There is no other thread here.
+        os.set_inheritable(fd, False)
     head += _exactly(channel, LENGTH.size - len(head))
     body = _exactly(channel, LENGTH.unpack(head)[0])
     return Program(*marshal.loads(body)), fds  # noqa: S302  the daemon alone holds the other end

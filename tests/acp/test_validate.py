@@ -5,6 +5,7 @@ import json
 
 import msgspec
 import pytest
+from jsonschema import Draft202012Validator
 
 from acpterm.acp import (
     CreateTerminalResponse,
@@ -143,3 +144,7 @@ def test_tagged_values_are_checked_closed_too():
     assert not valid(type="terminal", terminalId="t", more=1)
     assert not valid(type="content", content={"type": "text", "text": "x", "more": 1})
     assert len(_closed_definitions()) > 200
+
+
+def test_the_closed_definitions_are_themselves_a_schema():
+    Draft202012Validator.check_schema({"$defs": _closed_definitions()})
