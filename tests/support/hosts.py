@@ -91,7 +91,9 @@ async def process(
 
 
 @asynccontextmanager
-async def daemon(tmp_path: Path, *arguments: str, **more: Any) -> AsyncIterator[tuple[Process, str]]:
+async def daemon(
+    tmp_path: Path, *arguments: str, **more: Any
+) -> AsyncIterator[tuple[Process, str]]:
     """Run `acpterm serve` on a socket: the process, and the path, once it listens."""
     path = str(tmp_path / "run" / "agent.sock")
     async with process(tmp_path, "serve", "--socket", path, *arguments, **more) as running:
