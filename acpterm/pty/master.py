@@ -35,6 +35,8 @@ _YIELDS: Final = 60
 _LONGEST_YIELD: Final = 0.001
 # Bytes in one go that tell a flood from a line now and then.
 _FLOOD: Final = 1024
+# Not everywhere; where there is none, looking again is all the patience there is.
+_yield: Final = getattr(os, "sched_yield", lambda: None)
 # The signals that TIOCSIG takes: those that a key sends (ioctl_tty(2)).
 _BY_KEY: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 
@@ -75,10 +77,10 @@ class Master:
         """Read until the PTY is empty or `buffer` full: how many bytes, and what came after.
 
         With `gather`, a PTY that had 1 KiB or more and is then found empty is given a little time
-        to fill again: the processor is yielded, up to 60 times or until a yield has taken longer than a millisecond. The kernel
-        moves output to the master in steps of at most 4 KiB by a worker of its own, which then
-        runs at once; a reader that sleeps and is woken for each step is a third slower. `EMPTY`
-        then means no more than that nothing came in that time.
+        to fill again: the processor is yielded, up to 60 times or until a yield has taken longer
+        than a millisecond. The kernel moves output to the master in steps of at most 4 KiB by a
+        worker of its own, which then runs at once; a reader that sleeps and is woken for each step
+        is a third slower. `EMPTY` then means no more than that nothing came in that time.
         """
         taken = 0
         while taken < len(buffer):
@@ -103,7 +105,7 @@ class Master:
             if self._waiting[0]:
                 return True
             before = time.perf_counter()
-            os.sched_yield()
+            _yield()
             if time.perf_counter() - before > _LONGEST_YIELD:
                 return False
         return False

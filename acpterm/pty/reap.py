@@ -7,9 +7,11 @@
 By a pidfd where there is one; else a thread waits, without taking the status.
 """
 
+import contextlib
 import math
 import os
 import resource
+import select
 import sys
 from typing import NamedTuple
 
@@ -49,10 +51,16 @@ async def wait_reapable(pid: int, pidfd: int | None) -> None:
 
 
 def _wait_in_thread(pid: int) -> None:
-    try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    except ChildProcessError:
-        return  # reaped already; `reap` says what that means
+    # Whoever is gone has been reaped already; `reap` says what that means.
+    with contextlib.suppress(ProcessLookupError):
+        if sys.platform == "darwin":  # which has no waitid in Python before 3.13
+            queue = select.kqueue()
+            event = select.kevent(pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT)
+            queue.control([event], 1)
+            queue.close()
+        else:
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
 def reap(pid: int) -> Exit:
