@@ -132,7 +132,11 @@ class Connection:
             self._respond(request, result)
         elif self._tasks < PENDING:
             self._tasks += 1
-            handlers.start_soon(self._finish, request, result)
+            # From now on it can be cancelled, whether its task has begun or not.
+            scope = trio.CancelScope()
+            if request.id is not None:
+                self._scopes[request.id] = scope
+            handlers.start_soon(self._finish, request, result, scope)
         else:
             result.close()
             self._fail(
@@ -140,11 +144,11 @@ class Connection:
                 RpcError(INTERNAL_ERROR, f"{PENDING} requests are pending: wait for some of them"),
             )
 
-    async def _finish(self, request: RequestReceived, work: Coroutine[Any, Any, Any]) -> None:
+    async def _finish(
+        self, request: RequestReceived, work: Coroutine[Any, Any, Any], scope: trio.CancelScope
+    ) -> None:
         try:
-            with trio.CancelScope() as scope:
-                if request.id is not None:
-                    self._scopes[request.id] = scope
+            with scope:
                 self._respond(request, await work)
             if scope.cancelled_caught:
                 self._fail(request, RpcError(REQUEST_CANCELLED, "cancelled, as was asked"))

@@ -20,7 +20,7 @@ from acpterm.acp import (
     WriteResponse,
 )
 from acpterm.host.caller import Caller
-from acpterm.host.terminal_methods import check_folder, exit_status
+from acpterm.host.terminal_methods import check_folder, exit_status, seconds
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from acpterm.pty.signals import number_of
 from acpterm.terminal import Terminal, views
@@ -34,7 +34,7 @@ async def read(caller: Caller, params: ReadRequest) -> ReadResponse:
     """`_acpterm/terminal/read`: what came after a position, waiting for it up to `waitMs`."""
     terminal = caller.session(params.session_id).get(params.terminal_id)
     view = params.format or terminal.view
-    with trio.move_on_after((params.wait_ms or 0) / 1000):
+    with trio.move_on_after(seconds(params.wait_ms or 0)):
         while not _has_news(terminal, params, view):
             await terminal.wait_news()
     if view == "screen":

@@ -65,7 +65,7 @@ async def create(caller: Caller, params: CreateTerminalRequest) -> CreateTermina
             size=(wishes.cols or settings.cols, wishes.rows or settings.rows),
             limit=min(limit, settings.max_output_bytes),
             ring_size=settings.raw_bytes,
-            lifetime=math.inf if wishes.timeout_ms is None else wishes.timeout_ms / 1000,
+            lifetime=math.inf if wishes.timeout_ms is None else seconds(wishes.timeout_ms),
             view=wishes.format or "text",
         )
     except OSError as error:
@@ -165,6 +165,11 @@ def _meta(status: ExitStatus) -> dict[str, ExitMeta]:
             max_rss_bytes=status.max_rss,
         )
     }
+
+
+def seconds(milliseconds: int) -> float:
+    """Convert; a number that is too long for a float is as good as the longest time of use."""
+    return min(milliseconds, 10**15) / 1000
 
 
 async def _folder(path: str) -> str:

@@ -1,0 +1,427 @@
+"""Requests on a connection: in any order, any size and any number, and what is none of them."""
+
+import json
+from contextlib import suppress
+
+import pytest
+import trio
+
+from acpterm.host.connection import PENDING
+from acpterm.jsonrpc import RpcError
+from tests.support.agent import Agent
+from tests.support.hosts import agent_here, poll
+
+
+async def refusal(agent: Agent, line: bytes) -> dict:
+    """Send a line that is no request: the error that answers it, which has no id to wait for."""
+    before = len(agent.received)
+    await agent.send(line + b"\n")
+    await poll(lambda: len(agent.received) > before)
+    return agent.received[before]
+
+
+async def is_served(agent: Agent) -> bool:
+    """Whether a good request is answered as it should be."""
+    with trio.fail_after(10):
+        return (await agent.run("echo served"))[0] == "served\n"
+
+
+# Several at a time
+
+
+async def test_other_requests_are_answered_while_a_wait_is_pending():
+    async with agent_here() as agent:
+        terminal = await agent.create("read line; echo got $line")
+        wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+        assert (await agent.run("echo other"))[0] == "other\n"
+        assert "exitStatus" not in await agent.output(terminal)
+        await agent.request("initialize", {"protocolVersion": 1})
+        assert not agent.answered(wait)
+        await agent.type(terminal, "it\n")
+        assert (await agent.answer(wait))["exitCode"] == 0
+
+
+async def test_200_requests_in_one_write_are_all_answered():
+    async with agent_here() as agent:
+        terminal = await agent.create("sleep 60")
+        sent = []
+        for number in range(40):
+            sent += [
+                agent.message(
+                    "terminal/create",
+                    {"sessionId": agent.session, "command": "echo", "args": [str(number)]},
+                ),
+                agent.message("terminal/output", agent.of(terminal)),
+                agent.message("terminal/wait_for_exit", agent.of(terminal)),
+                agent.message("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000)),
+                agent.message("terminal/output", agent.of("term_that_never_was")),
+            ]
+        assert len(sent) == 200
+        await agent.send(b"".join(line for _, line in sent))
+        for number in range(40):
+            created, output, wait, read, missing = (id_ for id_, _ in sent[5 * number :][:5])
+            made = (await agent.answer(created))["terminalId"]
+            assert (await agent.wait(made))["exitCode"] == 0
+            assert (await agent.output(made))["output"] == f"{number}\n"
+            assert (await agent.answer(output))["output"] == ""
+            with pytest.raises(RpcError, match="term_that_never_was"):
+                await agent.answer(missing)
+            assert not agent.answered(wait)
+            assert not agent.answered(read)
+        await agent.kill(terminal)
+        for index, (id_, _) in enumerate(sent):
+            if index % 5 == 2:
+                assert (await agent.answer(id_))["signal"] == "SIGTERM"
+            elif index % 5 == 3:
+                assert (await agent.answer(id_))["exitStatus"]["signal"] == "SIGTERM"
+        assert len([m for m in agent.received if m["id"] in {id_ for id_, _ in sent}]) == 200
+
+
+async def test_more_pending_requests_than_there_may_be_are_refused_and_hurt_no_others():
+    async with agent_here() as agent:
+        terminal = await agent.create("read line")
+        sent = [
+            agent.message("terminal/wait_for_exit", agent.of(terminal)) for _ in range(PENDING + 3)
+        ]
+        await agent.send(b"".join(line for _, line in sent))
+        for id_, _ in sent[PENDING:]:
+            with pytest.raises(RpcError, match=f"{PENDING} requests are pending") as caught:
+                await agent.answer(id_)
+            assert caught.value.code == -32603
+        # What is answered at once is so still; and there is room again when they are answered.
+        await agent.output(terminal)
+        await agent.send(
+            b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"session-1"}}\n'
+        )
+        for id_, _ in sent[:PENDING]:
+            assert (await agent.answer(id_))["signal"] == "SIGTERM"
+        assert await is_served(agent)
+
+
+async def test_an_id_that_is_in_progress_is_refused_and_its_request_still_answered():
+    async with agent_here() as agent:
+        terminal = await agent.create("read line")
+        id_, line = agent.message("terminal/wait_for_exit", agent.of(terminal))
+        await agent.send(line)
+        error = (await refusal(agent, line.rstrip()))["error"]
+        assert error["code"] == -32600
+        assert f"id {id_} is still in progress" in error["message"]
+        agent._answers.clear()
+        agent._waiting[id_] = trio.Event()
+        await agent.type(terminal, "\n")
+        assert (await agent.answer(id_))["exitCode"] == 0
+
+
+@pytest.mark.parametrize("id_", [0, -1, 2**63 - 1, "", "a", "\u2028é", None])
+async def test_ids_come_back_as_they_were(id_):
+    async with agent_here() as agent:
+        agent._methods[id_] = "initialize"
+        params = {"protocolVersion": 1}
+        request = {"jsonrpc": "2.0", "id": id_, "method": "initialize", "params": params}
+        assert (await refusal(agent, json.dumps(request).encode()))["id"] == id_
+
+
+# Cut in whatever way
+
+
+async def test_half_a_line_now_and_the_rest_later_is_one_request():
+    async with agent_here() as agent:
+        id_, line = agent.message("initialize", {"protocolVersion": 1})
+        await agent.send(line[:20])
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert not agent.answered(id_)
+        await agent.send(line[20:])
+        assert (await agent.answer(id_))["protocolVersion"] == 1
+
+
+async def test_a_request_that_comes_byte_by_byte_is_one_request():
+    async with agent_here() as agent:
+        params = {"sessionId": "é→🙂", "command": "echo é→🙂"}
+        id_, line = agent.message("terminal/create", params)
+        line = json.dumps(json.loads(line), ensure_ascii=False).encode() + b"\r\n"
+        for index in range(len(line)):
+            await agent.send(line[index : index + 1])
+            await trio.lowlevel.checkpoint()
+        agent.session = "é→🙂"
+        terminal = (await agent.answer(id_))["terminalId"]
+        await agent.wait(terminal)
+        assert (await agent.output(terminal))["output"] == "é→🙂\n"
+
+
+async def test_two_lines_and_a_half_in_one_read_are_two_requests_and_then_a_third():
+    async with agent_here() as agent:
+        first, one = agent.message("initialize", {"protocolVersion": 1})
+        second, two = agent.message("terminal/output", agent.of("none"))
+        third, three = agent.message("initialize", {"protocolVersion": 1})
+        await agent.send(one + b"\n \r\n" + two + three[:9])
+        await agent.answer(first)
+        with pytest.raises(RpcError):
+            await agent.answer(second)
+        await agent.send(three[9:])
+        await agent.answer(third)
+        assert len(agent.received) == 3, "empty lines are not answered"
+
+
+# Not a request at all
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        (b"hello", -32700, "not JSON: hello"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ini', -32700, "not JSON"),
+        (b'{"jsonrpc":"2.0","id":NaN,"method":"x"}', -32700, "NaN"),
+        (b'{"jsonrpc":"2.0","method":"\xff"}', -32700, "0xff, is not UTF-8"),
+        (b'{"jsonrpc":"2.0","method":"\\ud83d","id":null}', -32700, "surrogate"),
+        (b"[" * 100_000, -32700, "nested too deeply"),
+        (b"[]", -32600, "batches are not part of ACP v1"),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"initialize"}]', -32600, "each message on a line"),
+        (b"3", -32600, "must be a JSON object, not 3"),
+        (b"null", -32600, "must be a JSON object, not null"),
+        (b"{}", -32600, "jsonrpc is missing"),
+        (b'{"jsonrpc":"1.0","method":"x","id":null}', -32600, 'it must be "2.0"'),
+        (b'{"jsonrpc":"2.0","method":7,"id":null}', -32600, "method is 7"),
+        (b'{"jsonrpc":"2.0","method":"x","id":1.5}', -32600, "id is 1.5"),
+        (b'{"jsonrpc":"2.0","method":"x","id":true}', -32600, "id is true"),
+        (b'{"jsonrpc":"2.0","method":"x","id":{}}', -32600, "id is {}"),
+        (b'{"jsonrpc":"2.0","params":{},"id":null}', -32600, "method is missing"),
+    ],
+    ids=lambda value: str(value[:30]) if isinstance(value, bytes) else "",
+)
+async def test_a_line_that_is_no_message_is_refused_and_the_next_good_one_answered(
+    line, code, says
+):
+    async with agent_here() as agent:
+        answer = await refusal(agent, line)
+        assert answer["id"] is None
+        assert answer["error"]["code"] == code
+        assert says in answer["error"]["message"]
+        assert len(answer["error"]["message"]) < 400
+        assert await is_served(agent)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":1,"result":{}}',
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}',
+        b'{"jsonrpc":"2.0","id":1,"error":7}',
+        b'{"jsonrpc":"2.0","id":1}',
+        b"",
+        b" \t\r",
+    ],
+)
+async def test_an_answer_to_nothing_and_an_empty_line_are_not_answered(line):
+    async with agent_here() as agent:
+        await agent.send(line + b"\n")
+        await agent.request("initialize", {"protocolVersion": 1})
+        assert len(agent.received) == 1
+        assert await is_served(agent)
+
+
+async def test_a_message_of_10_mb_is_answered():
+    async with agent_here() as agent:
+        ten = "x" * 10_000_000
+        result = await agent.request("initialize", {"protocolVersion": 1, "unknown": ten})
+        assert result["protocolVersion"] == 1
+        # An argument that no program can be given is told by the terminal, as by a shell.
+        output, status = await agent.run("echo", args=[ten])
+        assert "Argument list too long" in output
+        assert status["exitCode"] == 126
+        assert await is_served(agent)
+
+
+async def test_a_message_over_the_limit_is_refused_and_the_next_good_one_answered():
+    async with agent_here(max_message_bytes=4096) as agent:
+        id_, line = agent.message("initialize", {"protocolVersion": 1, "x": ""})
+        padding = 4096 - len(line.rstrip())
+        exact = line.replace(b'"x": ""', b'"x": "%s"' % (b"y" * padding))
+        assert len(exact.rstrip()) == 4096
+        await agent.send(exact)
+        await agent.answer(id_)
+
+        answer = await refusal(agent, exact.rstrip().replace(b"yyy", b"yyyy", 1))
+        assert answer["id"] is None
+        assert answer["error"]["code"] == -32600
+        assert "4097 bytes" in answer["error"]["message"]
+        assert "at most 4096" in answer["error"]["message"]
+        assert await is_served(agent)
+
+        answer = await refusal(agent, b"z" * 3_000_000)
+        assert "3000000 bytes" in answer["error"]["message"]
+        assert await is_served(agent)
+
+
+# Methods and notifications
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["craft/drainMidTurnQueue", "_unknown/thing", "_acpterm/unknown", "fs/read_text_file", ""],
+)
+async def test_an_unknown_method_is_told_so_with_the_ones_there_are(method):
+    async with agent_here() as agent:
+        with pytest.raises(RpcError) as caught:
+            await agent.request(method, {"x": 1})
+        assert caught.value.code == -32601
+        assert repr(method) in caught.value.message
+        assert "terminal/create" in caught.value.message
+        assert await is_served(agent)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("_unknown/thing", {"x": 1}),
+        ("craft/unknown", [1]),
+        ("terminal/create", {"sessionId": "session-1", "command": "echo"}),
+        ("session/update", {"sessionId": "session-1"}),
+        ("session/update", {"sessionId": "session-1", "update": {"sessionUpdate": "new_kind"}}),
+        ("session/update", {"sessionId": "session-1", "update": {"sessionUpdate": "tool_call"}}),
+        ("session/cancel", {"sessionId": 7}),
+        ("$/unknown", None),
+        ("$/cancel_request", None),
+        ("$/cancel_request", {"requestId": 99}),
+        ("$/cancel_request", {"requestId": {}}),
+    ],
+)
+async def test_unknown_and_bad_notifications_are_ignored(method, params):
+    async with agent_here() as agent:
+        await agent.notify(method, params)
+        await agent.request("initialize", {"protocolVersion": 1})
+        assert len(agent.received) == 1
+        assert await is_served(agent)
+
+
+# Cancelling
+
+
+async def test_a_cancelled_wait_is_answered_so_and_its_terminal_runs_on():
+    async with agent_here() as agent:
+        terminal = await agent.create("read line; echo got $line")
+        other = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+        wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+        await agent.output(terminal)
+        await agent.notify("$/cancel_request", {"requestId": wait})
+        with pytest.raises(RpcError) as caught:
+            await agent.answer(wait)
+        assert caught.value.code == -32800
+        assert not agent.answered(other)
+        # A second cancellation, as one of an answered request, is nothing.
+        await agent.notify("$/cancel_request", {"requestId": wait})
+        await agent.type(terminal, "it\n")
+        assert (await agent.answer(other))["exitCode"] == 0
+        assert "got it" in (await agent.output(terminal))["output"]
+        assert len([m for m in agent.received if m["id"] == wait]) == 1
+
+
+async def test_a_request_and_its_cancellation_in_one_write_are_answered_cancelled():
+    async with agent_here() as agent:
+        terminal = await agent.create("read line")
+        for _ in range(40):
+            id_, line = agent.message("terminal/wait_for_exit", agent.of(terminal))
+            cancel = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id_}}
+            await agent.send(line + json.dumps(cancel).encode() + b"\n")
+            with trio.fail_after(5), pytest.raises(RpcError) as caught:
+                await agent.answer(id_)
+            assert caught.value.code == -32800
+
+
+async def test_a_cancelled_read_is_answered_so_or_with_what_it_has():
+    async with agent_here() as agent:
+        terminal = await agent.create("read line")
+        read = await agent.start("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000))
+        await agent.output(terminal)
+        await agent.notify("$/cancel_request", {"requestId": read})
+        with pytest.raises(RpcError) as caught:
+            await agent.answer(read)
+        assert caught.value.code == -32800
+        assert "exitStatus" not in await agent.output(terminal)
+
+
+async def test_cancelled_creates_leave_nothing_running_that_nobody_knows_of():
+    async with agent_here() as agent:
+        sent = []
+        for _ in range(20):
+            params = {"sessionId": agent.session, "command": "sleep 60"}
+            id_, line = agent.message("terminal/create", params)
+            cancel = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id_}}
+            await agent.send(line + json.dumps(cancel).encode() + b"\n")
+            sent.append(id_)
+        for id_ in sent:
+            with suppress(RpcError):
+                await agent.release((await agent.answer(id_))["terminalId"])
+            error = agent._answers[id_].get("error", {"code": -32800})
+            assert error["code"] == -32800
+        assert await is_served(agent)
+
+
+# Forgiven, and not
+
+
+async def test_a_bad_limit_counts_as_absent():
+    async with agent_here(output_bytes=10) as agent:
+        for bad in ("x", -1, 1.5, [], None, {}):
+            terminal = await agent.create("printf 0123456789abc", outputByteLimit=bad)
+            await agent.wait(terminal)
+            output = await agent.output(terminal)
+            assert (output["output"], output["truncated"]) == ("3456789abc", True)
+
+
+async def test_the_good_items_of_a_bad_env_are_used():
+    async with agent_here() as agent:
+        env = [{"name": 1}, {"name": "A", "value": "b"}, 7, {"name": "C"}, {"value": "d"}, None]
+        assert (await agent.run("echo $A", env=env))[0] == "b\n"
+        assert (await agent.run("echo $A", env="A=b"))[0] == "\n"
+
+
+async def test_unknown_members_are_ignored_wherever_they_are():
+    async with agent_here() as agent:
+        env = [{"name": "A", "value": "b", "unknown": 1}]
+        assert (await agent.run("echo $A", env=env, unknown={"x": [1]}))[0] == "b\n"
+        assert (await agent.run("echo x", _meta={"other": 1}))[0] == "x\n"
+        assert (await agent.run("echo x", _meta="bad"))[0] == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"sessionId": "s"}, "params.command is missing"),
+        ({"sessionId": "s", "command": None}, "params.command is null"),
+        ({"sessionId": "s", "command": 7}, "params.command is 7: it must be a string"),
+        ({"command": "echo"}, "params.sessionId is missing"),
+        ({"sessionId": 7, "command": "echo"}, "params.sessionId is 7"),
+        ([], "params is []"),
+        (None, "params is missing"),
+        ("x", 'params is "x"'),
+    ],
+)
+async def test_what_the_schema_does_not_forgive_is_bad_params(params, says):
+    async with agent_here() as agent:
+        with pytest.raises(RpcError) as caught:
+            await agent.request("terminal/create", params)
+        assert caught.value.code == -32602
+        assert says in caught.value.message
+        assert await is_served(agent)
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("_acpterm/terminal/read", {"waitMs": 10**400}),
+        ("_acpterm/terminal/read", {"since": 10**400}),
+        ("_acpterm/terminal/read", {"maxBytes": 10**400}),
+        ("terminal/create", {"command": "true", "_meta": {"acpterm": {"timeoutMs": 10**400}}}),
+        ("terminal/create", {"command": "true", "outputByteLimit": 10**400}),
+    ],
+)
+async def test_a_number_of_any_size_is_taken_or_refused_and_no_failure(method, more):
+    async with agent_here() as agent:
+        terminal = await agent.create("true")
+        await agent.wait(terminal)
+        id_ = await agent.start(method, agent.of(terminal, **more))
+        with suppress(RpcError):
+            await agent.answer(id_)
+        error = agent._answers[id_].get("error", {"code": -32602})
+        assert error["code"] == -32602, error
+        assert await is_served(agent)
