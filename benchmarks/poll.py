@@ -1,0 +1,20 @@
+"""Polls a quiet terminal every 5 ms until stdin is closed; then prints what each took, in ms."""
+
+import select
+import sys
+
+from benchmarks.client import Client, polls
+
+
+def main(path: str) -> None:
+    client = Client(path)
+    quiet = client.create("/bin/cat")
+    taken: list[float] = []
+    polls(client, quiet, 50, 0.001)
+    print("ready", flush=True)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        taken += polls(client, quiet, 1, 0.005)
+    print(*taken)
+
+
+main(sys.argv[1])
