@@ -16,6 +16,7 @@ from acpterm.host import (
     logs,
     notify,
     serve,
+    stdio,
 )
 
 
@@ -29,6 +30,7 @@ def command(config: str | None, socket: str | None, **flags: object) -> None:
     directory. Started by a systemd socket unit, the daemon takes the socket that it is handed. On
     SIGTERM or SIGINT it ends its terminals, answers what is pending, removes its socket and exits.
     """
+    stdio.open_missing()
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     log = structlog.get_logger("acpterm.daemon")

@@ -111,7 +111,7 @@ class Connection:
                 if scope := self._scopes.get(request):
                     scope.cancel()
             case Refused(reply, error):
-                self._log.warning("message refused", reason=error.message)
+                self._log.warning("message refused", code=error.code)
                 if reply is not None:
                     self._outbox.put(reply)
             case _:
@@ -175,7 +175,8 @@ class Connection:
         try:
             work = method.handle(self._caller, decode(event.params, method.params))
         except Exception as error:  # noqa: BLE001  nobody can be answered
-            self._log.warning("notification ignored", method=event.method, reason=str(error))
+            why = type(error).__name__
+            self._log.warning("notification ignored", method=event.method, error=why)
             return
         if inspect.iscoroutine(work):
             nursery.start_soon(_await, work)

@@ -76,16 +76,23 @@ def take_over() -> StdioStream:
 
     A closed stdin is one that has ended.
     """
-    # First of all no number below 3 may be free, or the next open file would get it.
-    missing = [fd for fd in (0, 1, 2) if not _is_open(fd)]
-    for fd in missing:
-        _to_null(fd)
-    if 1 in missing:
+    if 1 in open_missing():
         raise OSError("stdout is closed: there is nowhere to answer to")
     stream = StdioStream(os.dup(0), os.dup(1))
     _to_null(0)
     os.dup2(2, 1)
     return stream
+
+
+def open_missing() -> list[int]:
+    """Open those of 0, 1 and 2 that are closed, so that no other file gets their number.
+
+    They lead nowhere then. Gives which they were. To be called before anything else is opened.
+    """
+    missing = [fd for fd in (0, 1, 2) if not _is_open(fd)]
+    for fd in missing:
+        _to_null(fd)
+    return missing
 
 
 def _is_open(fd: int) -> bool:
