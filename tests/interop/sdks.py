@@ -1,0 +1,58 @@
+"""The official SDKs' agents: how each is started. One that cannot be is skipped, and says why.
+
+The TypeScript SDK is installed beside its driver, at the versions of its lock file, when the lock
+file has changed since; without Node, or without a way to fetch it, its tests are skipped.
+"""
+
+import fcntl
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+TYPESCRIPT = HERE / "typescript"
+
+
+def python() -> list[str]:
+    """Give the command of the Python SDK's agent."""
+    return [sys.executable, str(HERE / "python" / "drive.py")]
+
+
+def typescript() -> list[str]:
+    """Give the command of the TypeScript SDK's agent, installed when it is not yet."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("the TypeScript SDK needs node and npm on the PATH")
+    try:
+        # Test workers come here at the same time.
+        with (TYPESCRIPT / "package.json").open() as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            _install(npm)
+    except OSError as error:
+        pytest.skip(f"the TypeScript SDK cannot be installed: {error}")
+    return [node, str(TYPESCRIPT / "drive.mjs")]
+
+
+def _install(npm: str) -> None:
+    wanted = (TYPESCRIPT / "package-lock.json").read_bytes()
+    installed = TYPESCRIPT / "node_modules" / ".installed"
+    if installed.exists() and installed.read_bytes() == wanted:
+        return
+    done = subprocess.run(
+        [npm, "ci", "--loglevel=error"],
+        cwd=TYPESCRIPT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise OSError(f"npm ci ended with {done.returncode}: {done.stderr.strip()}")
+    installed.write_bytes(wanted)
+
+
+SDKS: dict[str, Callable[[], list[str]]] = {"python": python, "typescript": typescript}

@@ -1,0 +1,165 @@
+// An agent on the official TypeScript SDK: leads terminals through their lives, prints a report.
+//
+//     drive.mjs '{"folder": …, "host": [command to spawn…] or "path of a socket", …}'
+//
+// Everything goes through the SDK's agent side of protocol v1: `createTerminal` and the handle that
+// it gives, and its plain `request` where an agent has no typed method.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { Readable, Writable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { agent, methods, ndJsonStream, PROTOCOL_VERSION, RequestError } from "@agentclientprotocol/sdk";
+
+const sessionId = "session-1";
+
+// Spawn a host, or connect to one: its stream, and a promise of its exit status.
+async function open(host) {
+  if (typeof host === "string") {
+    const socket = connect(host);
+    await once(socket, "connect");
+    return {
+      stream: ndJsonStream(Writable.toWeb(socket), Readable.toWeb(socket)),
+      close: async () => { socket.destroy(); return []; },
+    };
+  }
+  const child = spawn(host[0], host.slice(1), { stdio: ["pipe", "pipe", "inherit"] });
+  const exit = once(child, "exit");
+  return {
+    stream: ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout)),
+    close: async () => { child.stdin.end(); return [(await exit)[0]]; },
+  };
+}
+
+// An answer; an error as its code and message.
+async function told(asked) {
+  try {
+    return (await asked) ?? null;
+  } catch (error) {
+    if (!(error instanceof RequestError)) throw error;
+    return { error: error.code, message: error.message };
+  }
+}
+
+// Poll until the output holds `text`.
+async function untilOutput(terminal, text) {
+  for (const end = Date.now() + 10_000; Date.now() < end; await sleep(10)) {
+    const seen = await terminal.currentOutput();
+    if (seen.output.includes(text)) return seen;
+  }
+  throw new Error(`no ${text} in 10 seconds`);
+}
+
+async function wholeLife(client, plan) {
+  const terminal = await client.createTerminal({
+    sessionId,
+    command: "/bin/sh",
+    args: ["-c", plan.script, "sh", "two  words"],
+    env: [{ name: "GREETING", value: plan.greeting }],
+    cwd: plan.folder,
+    outputByteLimit: 1000,
+  });
+  await client.notify(methods.client.session.update, {
+    sessionId,
+    update: {
+      sessionUpdate: "tool_call",
+      toolCallId: "call-1",
+      title: "Run it",
+      kind: "execute",
+      content: [{ type: "terminal", terminalId: terminal.id }],
+    },
+  });
+  const waiting = told(terminal.waitForExit());
+  const running = await untilOutput(terminal, "waiting");
+  writeFileSync(`${plan.folder}/go`, "");
+  const waited = await waiting;
+  const output = await told(terminal.currentOutput());
+  await client.notify(methods.client.session.update, {
+    sessionId,
+    update: { sessionUpdate: "tool_call_update", toolCallId: "call-1", status: "completed" },
+  });
+  return {
+    running,
+    waited,
+    output,
+    killed: await told(terminal.kill()),
+    released: await told(terminal.release()),
+    again: await told(terminal.release()),
+    after: await told(terminal.currentOutput()),
+  };
+}
+
+async function run(client, command, more = {}) {
+  const terminal = await client.createTerminal({ sessionId, command, ...more });
+  const waited = await told(terminal.waitForExit());
+  const output = await told(terminal.currentOutput());
+  await terminal.release();
+  return { waited, output };
+}
+
+// What agents do when they have waited long enough: kill, output, release.
+async function timeOut(client, plan) {
+  const terminal = await client.createTerminal({ sessionId, command: plan.sleeper });
+  await untilOutput(terminal, "asleep");
+  const gave_up = await told(
+    client.request(
+      methods.client.terminal.waitForExit,
+      { sessionId, terminalId: terminal.id },
+      { cancellationSignal: AbortSignal.timeout(50) },
+    ),
+  );
+  const start = performance.now();
+  const killed = await told(terminal.kill());
+  const seconds = (performance.now() - start) / 1000;
+  const output = await told(terminal.currentOutput());
+  const waited = await told(terminal.waitForExit());
+  return {
+    gave_up,
+    killed,
+    seconds,
+    output,
+    waited,
+    released: await told(terminal.release()),
+    again: await told(terminal.release()),
+  };
+}
+
+async function goWrong(client, plan) {
+  const terminal = await client.createTerminal({ sessionId, command: "true" });
+  const { create, output } = methods.client.terminal;
+  const foreign = { sessionId: "session-2", terminalId: terminal.id };
+  const path = `${plan.folder}/go`;
+  const wrong = {
+    relative: await told(client.request(create, { sessionId, command: "true", cwd: "not/absolute" })),
+    empty: await told(client.request(create, { sessionId, command: "" })),
+    unknown: await told(client.request(output, { sessionId, terminalId: "never-was" })),
+    foreign: await told(client.request(output, foreign)),
+    file: await told(client.request(methods.client.fs.readTextFile, { sessionId, path })),
+    extension: await told(client.request("_nobody/knows", {})),
+  };
+  await terminal.release();
+  return wrong;
+}
+
+const plan = JSON.parse(process.argv[2]);
+const host = await open(plan.host);
+const report = await agent({ name: "drive" }).connectWith(host.stream, async (client) => {
+  const initialized = await client.request("initialize", {
+    protocolVersion: PROTOCOL_VERSION,
+    clientCapabilities: { terminal: true },
+    clientInfo: { name: "drive", version: "1" },
+  });
+  const life = await wholeLife(client, plan);
+  const cut = await run(client, plan.long, { outputByteLimit: plan.limit });
+  const signalled = await run(client, plan.signalled);
+  const timed_out = await timeOut(client, plan);
+  const wrong = await goWrong(client, plan);
+  const last = await client.createTerminal({ sessionId, command: plan.sleeper });
+  const left = await untilOutput(last, "asleep");
+  return { initialized, life, cut, signalled, timed_out, wrong, left };
+});
+report.ended = await host.close();
+console.log(JSON.stringify(report));
