@@ -46,13 +46,17 @@ class Host:
         self._names = itertools.count(1)
         self._idle = trio.Event()
         self._idle.set()
+        self._ending = False
 
     async def serve(self, stream: trio.abc.Stream, asker: Asker) -> None:
-        """Serve one connection until it is closed, by either side."""
+        """Serve one connection until it is closed, by either side; at once if the host ends."""
         caller = Caller(asker, self.settings, self.pool, self.keepsakes)
         connection = Connection(stream, caller, f"c{next(self._names)}")
         self._connections.add(connection)
-        self._idle = trio.Event()
+        if self._idle.is_set():
+            self._idle = trio.Event()
+        if self._ending:
+            connection.close()
         try:
             await connection.serve()
         finally:
@@ -73,10 +77,12 @@ class Host:
         await self.serve(stream, asker)
 
     async def close(self) -> None:
-        """Close every connection, and wait until the last one is closed."""
+        """Close every connection, those too that are yet to come; wait for the last one's end."""
+        self._ending = True
         for connection in list(self._connections):
             connection.close()
-        await self._idle.wait()
+        while self._connections:
+            await self._idle.wait()
 
 
 @asynccontextmanager
@@ -116,17 +122,18 @@ async def serve(
     """
     asker = askers.own()
     raise_open_files()
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with open_host(settings, asker) as host, trio.open_nursery() as nursery:
-            accepting = trio.CancelScope()
-            nursery.start_soon(_accept, accepting, host, listeners)
-            ready()
-            async for number in signals:
-                _log.info("ending", signal=signal.Signals(number).name)
-                break
-            ending()
-            accepting.cancel()
-            await host.close()
+    async with (
+        _told_to_end() as told,
+        open_host(settings, asker) as host,
+        trio.open_nursery() as nursery,
+    ):
+        accepting = trio.CancelScope()
+        nursery.start_soon(_accept, accepting, host, listeners)
+        ready()
+        await told.wait()
+        ending()
+        accepting.cancel()
+        await host.close()
 
 
 async def _accept(
@@ -142,17 +149,38 @@ async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
     """Serve the agent at the other end of `stream` until it is gone, or SIGTERM or SIGINT."""
     asker = askers.own()
     raise_open_files()
+    async with (
+        _told_to_end() as told,
+        open_host(settings, asker) as host,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(_close_when, told, host)
+        await host.serve(stream, asker)
+        nursery.cancel_scope.cancel()
+
+
+async def _close_when(told: trio.Event, host: Host) -> None:
+    await told.wait()
+    await host.close()
+
+
+@asynccontextmanager
+async def _told_to_end() -> AsyncIterator[trio.Event]:
+    """Give an event that the first SIGTERM or SIGINT sets; in the block more of them do nothing."""
+    told = trio.Event()
+
+    async def watch() -> None:
+        # To the end: a signal that nobody took is raised again when the receiver closes.
+        async for number in signals:
+            if not told.is_set():
+                _log.info("ending", signal=signal.Signals(number).name)
+            told.set()
+
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with open_host(settings, asker) as host, trio.open_nursery() as nursery:
-            nursery.start_soon(_end_on, signals, host)
-            await host.serve(stream, asker)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            yield told
             nursery.cancel_scope.cancel()
-
-
-async def _end_on(signals: AsyncIterator[int], host: Host) -> None:
-    async for number in signals:
-        _log.info("ending", signal=signal.Signals(number).name)
-        await host.close()
 
 
 def raise_open_files() -> None:

@@ -150,7 +150,7 @@ class Pool:
     async def _start_server(self) -> None:
         try:
             await self._server.start()
-        except UnavailableError:
+        except (UnavailableError, OSError):
             return
 
     async def _run(self, terminal: Terminal, lifetime: float) -> None:

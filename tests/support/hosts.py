@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -97,8 +98,14 @@ async def daemon(
     """Run `acpterm serve` on a socket: the process, and the path, once it listens."""
     path = str(tmp_path / "run" / "agent.sock")
     async with process(tmp_path, "serve", "--socket", path, *arguments, **more) as running:
-        await poll(lambda: os.path.exists(path) or running.process.poll() is not None)
+        await poll(lambda: listens(path) or running.process.poll() is not None)
         yield running, path
+
+
+def listens(path: str) -> bool:
+    """Whether somebody takes connections at `path`."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(path) == 0
 
 
 @asynccontextmanager

@@ -1,0 +1,210 @@
+"""The end of a host: what is pending answered, nothing left behind, within five seconds."""
+
+import json
+import os
+import signal
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.support.hosts import agent_at, agent_of, agent_on_stdio, alive, daemon, host_here, poll
+
+# Ignores what can be ignored, as do its child and one that has left the session.
+STUBBORN = """
+trap '' TERM HUP INT
+sh -c "trap '' TERM HUP INT; echo \\$\\$ >>{pids}; while :; do sleep 1; done" &
+setsid sh -c "trap '' TERM HUP INT; echo \\$\\$ >>{pids}; while :; do sleep 1; done" &
+echo $$ >>{pids}
+while :; do sleep 1; done
+"""
+
+
+async def stubborn(agent, tmp_path):
+    """Start a terminal that SIGTERM does not end: its id, and its processes."""
+    pids = tmp_path / f"pids-{os.urandom(4).hex()}"
+    terminal = await agent.create(STUBBORN.format(pids=pids))
+    await poll(lambda: pids.exists() and len(pids.read_text().split()) == 3)
+    return terminal, [int(pid) for pid in pids.read_text().split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("tracking", ["auto", "subreaper"])
+async def test_the_daemon_ends_in_order_within_five_seconds(
+    tmp_path, number, tracking, monkeypatch
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    settings = tmp_path / "settings.toml"
+    settings.write_text(f'tracking = "{tracking}"\n')
+    async with (
+        daemon(tmp_path, "--config", str(settings)) as (process, path),
+        agent_at(path) as one,
+        agent_at(path) as two,
+    ):
+        pids, waits = [], []
+        for agent in (one, two, two):
+            terminal, more = await stubborn(agent, tmp_path)
+            pids += more
+            waits.append((agent, await agent.start("terminal/wait_for_exit", agent.of(terminal))))
+        read = await one.start("_acpterm/terminal/read", one.of(terminal, waitMs=60_000))
+        reads = await two.start(
+            "_acpterm/terminal/read", two.of(terminal, since=0, waitMs=60_000, format="raw")
+        )
+        await two.request("initialize", {"protocolVersion": 1})
+
+        began = time.monotonic()
+        process.process.send_signal(number)
+        assert await process.wait() == 0
+        assert time.monotonic() - began < 5
+        for agent, wait in waits:
+            status = await agent.answer(wait)
+            assert status["signal"] == "SIGKILL"
+            assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
+        assert (await two.answer(reads))["exitStatus"]["signal"] == "SIGKILL"
+        assert one._answers[read]["error"]["code"] == -32002, "it was two's terminal"
+        await one.closed.wait()
+        await two.closed.wait()
+        assert not [pid for pid in pids if alive(pid)]
+        assert os.listdir(Path(path).parent) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_host_on_stdio_ends_in_order_within_five_seconds(tmp_path, number):
+    async with agent_on_stdio(tmp_path) as (process, agent):
+        terminal, pids = await stubborn(agent, tmp_path)
+        wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+        await agent.request("initialize", {"protocolVersion": 1})
+        began = time.monotonic()
+        process.process.send_signal(number)
+        assert await process.wait() == 0
+        assert time.monotonic() - began < 5
+        assert (await agent.answer(wait))["signal"] == "SIGKILL"
+        await agent.closed.wait()
+        assert not [pid for pid in pids if alive(pid)]
+
+
+async def test_a_second_signal_does_not_cut_the_end_short(tmp_path):
+    async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
+        terminal, pids = await stubborn(agent, tmp_path)
+        wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+        await agent.request("initialize", {"protocolVersion": 1})
+        process.process.send_signal(signal.SIGINT)
+        await poll(lambda: "ending" in process.logged())
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+            process.process.send_signal(number)
+        assert (await agent.answer(wait))["signal"] == "SIGKILL"
+        assert await process.wait() == 0
+        assert not [pid for pid in pids if alive(pid)]
+
+
+async def test_a_program_that_tidies_up_is_given_the_time_when_the_daemon_ends(tmp_path):
+    tidy = tmp_path / "tidy"
+    async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
+        trap = f"trap 'sleep 0.3; echo done >{tidy}; exit 3' TERM"
+        command = f"{trap}; echo go; while :; do sleep 0.02; done"
+        terminal = await agent.create(command)
+        await agent.until_output(terminal, "go")
+        wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+        await agent.request("initialize", {"protocolVersion": 1})
+        process.terminate()
+        assert (await agent.answer(wait))["exitCode"] == 3
+        assert await process.wait() == 0
+        assert tidy.read_text() == "done\n"
+
+
+async def test_the_daemon_ends_though_an_agent_reads_nothing(tmp_path):
+    async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
+        terminal = await agent.create("head -c 3000000 /dev/zero | tr '\\0' x; read line")
+        await agent.until_output(terminal, "x" * 1000)
+        with socket.socket(socket.AF_UNIX) as mute:
+            mute.connect(path)
+            mute.sendall(
+                b'{"jsonrpc":"2.0","id":1,"method":"terminal/create","params":'
+                b'{"sessionId":"s","command":"yes"}}\n'
+            )
+            terminal = json.loads(await trio.to_thread.run_sync(mute.makefile().readline))
+            params = {"sessionId": "s", "terminalId": terminal["result"]["terminalId"]}
+            ask = {"jsonrpc": "2.0", "id": 2, "method": "terminal/output", "params": params}
+            mute.settimeout(0.3)
+            asks = b"".join(json.dumps(ask | {"id": n}).encode() + b"\n" for n in range(2, 20_000))
+            with pytest.raises(TimeoutError):
+                mute.sendall(asks)
+            began = time.monotonic()
+            process.terminate()
+            assert await process.wait() == 0
+            assert time.monotonic() - began < 5
+
+
+async def test_the_daemon_ends_however_agents_come_and_go_meanwhile(tmp_path):
+    """Agents that connect while it ends are served, refused or cut off: none holds it up."""
+    for _ in range(5):
+        async with daemon(tmp_path) as (process, path):
+            streams = []
+
+            def connect(path=path, streams=streams):
+                with suppress(OSError):  # the socket is gone
+                    while len(streams) < 500:
+                        streams.append(socket.socket(socket.AF_UNIX))
+                        streams[-1].connect(path)
+                        streams[-1].send(b'{"jsonrpc":"2.0","id":1,"method":"x"}\n')
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.to_thread.run_sync, connect)
+                await poll(lambda streams=streams: len(streams) > 20)
+                process.terminate()
+                assert await process.wait(8) == 0
+            for stream in streams:
+                stream.close()
+
+
+async def test_a_connection_that_begins_while_the_host_ends_is_closed():
+    async with host_here() as host, trio.open_nursery() as nursery, agent_of(host) as early:
+        await early.request("initialize", {"protocolVersion": 1})
+        nursery.start_soon(host.close)
+        await early.closed.wait()
+        async with agent_of(host) as late:
+            with trio.fail_after(5):
+                await late.closed.wait()
+
+
+async def test_nothing_is_created_once_the_end_has_begun(tmp_path):
+    async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
+        _, pids = await stubborn(agent, tmp_path)
+        marker = tmp_path / "created"
+        process.terminate()
+        for _ in range(20):
+            try:
+                await agent.start(
+                    "terminal/create", {"sessionId": "s", "command": f"touch {marker}; sleep 60"}
+                )
+            except trio.BrokenResourceError:
+                break
+        assert await process.wait() == 0
+        assert not [pid for pid in pids if alive(pid)]
+        left = [
+            name
+            for name in os.listdir("/proc")
+            if name.isdigit() and str(marker).encode() in command_line(name)
+        ]
+        assert left == []
+
+
+def command_line(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+async def test_terminals_of_an_agent_that_is_gone_are_ended_and_those_of_others_not(tmp_path):
+    async with host_here() as host, agent_of(host) as stays:
+        kept = await stays.create("read line; echo got $line")
+        async with agent_of(host) as leaves:
+            _, pids = await stubborn(leaves, tmp_path)
+        await poll(lambda: not [pid for pid in pids if alive(pid)])
+        await poll(lambda: len(host.pool.terminals) == 1)
+        await stays.type(kept, "it\n")
+        assert (await stays.wait(kept))["exitCode"] == 0
