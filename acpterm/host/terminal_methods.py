@@ -88,8 +88,7 @@ def output(
     if terminal.view == "screen":
         return _screen_output(caller, terminal)
     if terminal.view == "raw":
-        data, truncated = views.raw(terminal)
-        text = data.decode(errors="replace")
+        text, truncated = views.raw(terminal)
     else:
         text, truncated = terminal.text.text(), terminal.text.truncated
     return TerminalOutputResponse(text, truncated, exit_status(caller, terminal.exit))

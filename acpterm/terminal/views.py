@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import trio
 
+from acpterm.terminal import utf8
 from acpterm.terminal.screen import Screen
 from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.text import resync, text_of
@@ -33,11 +34,21 @@ class Part(NamedTuple):
     """How many bytes after the position asked for were gone already."""
 
 
-def raw(terminal: Terminal) -> tuple[bytes, bool]:
-    """Give the raw bytes that are kept, at most the terminal's limit, and whether some are gone."""
-    ring = terminal.ring
-    start = max(ring.start, ring.end - terminal.limit)
-    return ring.read(start).data, start > 0
+def raw(terminal: Terminal) -> tuple[str, bool]:
+    """Give the raw output as text, and whether some of it is gone.
+
+    At most the terminal's limit in UTF-8 bytes, cut at a character; what is not UTF-8 is U+FFFD.
+    """
+    ring, limit = terminal.ring, terminal.limit
+    start = max(ring.start, ring.end - limit)
+    data = ring.read(start).data
+    if start:
+        data = data[utf8.boundary(data[:3], 0) :]
+    if terminal.exit is None:
+        data = data[: utf8.whole(data)]
+    text = data.decode(errors="replace").encode()
+    cut = utf8.boundary(text, max(0, len(text) - limit))
+    return text[cut:].decode(), start + cut > 0
 
 
 def since(terminal: Terminal, position: int | None, most: int, *, as_text: bool) -> Part:

@@ -1,0 +1,44 @@
+"""`terminal/output` of a terminal that was created with the format raw."""
+
+import pytest
+
+from tests.support.hosts import agent_here
+
+RAW = {"format": "raw"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [(0, ""), (1, ""), (2, ""), (3, "€"), (4, "b€"), (5, "b€"), (7, "€b€"), (8, "a€b€")],
+)
+async def test_a_limit_is_kept_in_bytes_and_cuts_at_a_character(limit, expected):
+    async with agent_here() as agent:
+        terminal = await agent.create("printf 'a€b€'", own=RAW, outputByteLimit=limit)
+        await agent.wait(terminal)
+        output = await agent.output(terminal)
+        assert output["output"] == expected
+        assert output["truncated"] is (limit < 8)
+
+
+async def test_what_is_not_utf8_still_fits_the_limit():
+    async with agent_here() as agent:
+        terminal = await agent.create(r"printf '\377\377\377x'", own=RAW, outputByteLimit=5)
+        await agent.wait(terminal)
+        output = await agent.output(terminal)
+        assert (output["output"], output["truncated"]) == ("\ufffdx", True)
+
+
+async def test_half_a_character_waits_for_its_rest():
+    async with agent_here() as agent:
+        command = r"stty -echo; printf 'a\342\202'; read x; printf '\254'"
+        terminal = await agent.create(command, own=RAW)
+        assert await agent.until_output(terminal, "a") == "a"
+        await agent.type(terminal, "\n")
+        await agent.wait(terminal)
+        assert (await agent.output(terminal))["output"] == "a€"
+
+
+async def test_escape_sequences_and_carriage_returns_stay():
+    async with agent_here() as agent:
+        output, _ = await agent.run(r"printf '\033[1mx\ry\n'", own=RAW)
+        assert output == "\x1b[1mx\ry\r\n"
