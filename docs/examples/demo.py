@@ -364,6 +364,15 @@ async def perform(demo: Demo) -> None:
     demo.check("and removes its socket", not path.exists(), path)
 
 
+class Printer(Console):
+    """A console that goes on in silence when nobody reads any more, as in `make demo | head`."""
+
+    def on_broken_pipe(self) -> None:
+        """Print to nowhere from now on."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def picture(console: Console) -> str:
     """Draw what was printed, with fonts of the reader's own machine."""
     from rich._export_format import CONSOLE_SVG_FORMAT  # noqa: PLC0415  for the picture only
@@ -381,11 +390,11 @@ def main() -> int:
     parser.add_argument("--svg", metavar="FILE", type=Path, help="write a picture instead")
     options = parser.parse_args()
     if options.svg:
-        console = Console(record=True, file=io.StringIO(), width=WIDTH, highlight=False)
+        console = Printer(record=True, file=io.StringIO(), width=WIDTH, highlight=False)
     elif sys.stdout.isatty():
-        console = Console(highlight=False)
+        console = Printer(highlight=False)
     else:
-        console = Console(highlight=False, width=WIDTH)
+        console = Printer(highlight=False, width=WIDTH)
     folder = Path(tempfile.mkdtemp(prefix="acpterm-demo-"))
     demo = Demo(console, folder)
     try:
