@@ -154,5 +154,5 @@ async def test_the_daemon_logs_what_it_does_under_names_of_its_own(tmp_path):
     assert lines[0]["pid"] == process.pid
     opened = [line["connection"] for line in lines if line["event"] == "connection opened"]
     closed = [line["connection"] for line in lines if line["event"] == "connection closed"]
-    assert len(set(opened)) == 2
-    assert set(opened) == set(closed)
+    assert len(opened) == len(set(opened)) >= 2
+    assert sorted(opened) == sorted(closed)

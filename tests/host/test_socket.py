@@ -1,0 +1,283 @@
+"""The daemon's socket: where it is, whose it is, and what becomes of one that is there already."""
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.support.hosts import agent_at, daemon, environment, listens, poll, process
+
+
+def mode(path) -> int:
+    return stat.S_IMODE(os.lstat(path).st_mode)
+
+
+def there(path) -> bool:
+    return os.path.lexists(path)
+
+
+async def refused(tmp_path: Path, path: str | Path) -> str:
+    """Start a daemon that cannot listen at `path`: what it says."""
+    async with process(tmp_path, "serve", "--socket", str(path)) as running:
+        assert await running.wait() == 1
+        said = running.logged()
+    assert said.startswith("acpterm: ")
+    assert "Traceback" not in said
+    assert len(said.splitlines()) == 1
+    return said
+
+
+# Where and whose
+
+
+async def test_it_is_by_default_in_a_private_folder_of_the_runtime_directory(tmp_path):
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    env = environment(XDG_RUNTIME_DIR=str(runtime), XDG_CONFIG_HOME=str(tmp_path))
+    path = runtime / "acpterm" / "agent.sock"
+    async with process(tmp_path, "serve", env=env, umask=0) as running:
+        await poll(lambda: listens(str(path)))
+        assert mode(path) == 0o600
+        assert mode(path.parent) == 0o700
+        assert mode(f"{path}.lock") == 0o600
+        async with agent_at(str(path)) as agent:
+            assert (await agent.run("umask"))[0] == "0022\n", "it is the asker's"
+        running.terminate()
+        assert await running.wait() == 0
+    assert os.listdir(path.parent) == []
+
+
+async def test_missing_folders_are_made_and_the_last_is_private(tmp_path):
+    path = tmp_path / "a" / "b" / "agent.sock"
+    async with process(tmp_path, "serve", "--socket", str(path), umask=0o022):
+        await poll(lambda: listens(str(path)))
+        assert mode(path.parent) == 0o700
+        assert mode(path) == 0o600
+
+
+async def test_a_relative_path_is_in_the_working_directory(tmp_path):
+    more = {"cwd": tmp_path, "env": environment(PYTHONPATH=os.getcwd())}
+    tmp_path.chmod(0o700)
+    async with process(tmp_path, "serve", "--socket", "it.sock", **more) as running:
+        await poll(lambda: listens(str(tmp_path / "it.sock")))
+        running.terminate()
+        assert await running.wait() == 0
+    assert not (tmp_path / "it.sock").exists()
+    assert not (tmp_path / "it.sock.lock").exists()
+
+
+CONNECT_AS_ANOTHER = """
+import os, socket, sys
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+stream = socket.socket(socket.AF_UNIX)
+stream.connect(sys.argv[1])
+try:
+    stream.sendall(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\\n')
+    print(stream.recv(1000))
+except (BrokenPipeError, ConnectionResetError):
+    print(b"")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_another_users_connection_is_closed_without_a_word(tmp_path):
+    async with daemon(tmp_path, "--log-format", "json") as (running, path):
+        # In reach, as if modes did not bind; the uid is looked at all the same.
+        os.chmod(path, 0o666)
+        for folder in (Path(path).parent, *Path(path).parent.parents):
+            if not mode(folder) & stat.S_IXOTH:
+                folder.chmod(mode(folder) | stat.S_IXOTH)
+        other = [sys.executable, "-S", "-c", CONNECT_AS_ANOTHER, path]
+        done = await trio.run_process(other, capture_stdout=True)
+        assert done.stdout == b"b''\n"
+        refusals = [
+            line for line in map(json.loads, running.logged().splitlines()) if "uid" in line
+        ]
+        assert [line["uid"] for line in refusals] == [65534]
+        async with agent_at(path) as agent:
+            assert (await agent.run("echo served"))[0] == "served\n"
+
+
+# What is there already
+
+
+async def test_a_stale_socket_is_replaced(tmp_path):
+    path = tmp_path / "run" / "agent.sock"
+    async with daemon(tmp_path) as (running, at):
+        assert at == str(path)
+        running.process.kill()
+        await running.wait()
+        assert path.exists()
+        assert there(f"{path}.lock")
+    async with daemon(tmp_path) as (running, _), agent_at(str(path)) as agent:
+        assert (await agent.run("echo served"))[0] == "served\n"
+        running.terminate()
+        await running.wait()
+    assert os.listdir(path.parent) == []
+
+
+async def test_a_live_one_is_left_alone(tmp_path):
+    async with daemon(tmp_path) as (running, path), agent_at(path) as agent:
+        terminal = await agent.create("read line; echo got $line")
+        said = await refused(tmp_path, path)
+        assert f"a daemon already listens on {path} (pid {running.pid})" in said
+        assert "--socket" in said
+        await agent.type(terminal, "it\n")
+        assert (await agent.wait(terminal))["exitCode"] == 0
+        async with agent_at(path) as second:
+            assert (await second.run("echo served"))[0] == "served\n"
+
+
+async def test_one_of_another_program_is_left_alone(tmp_path):
+    path = tmp_path / "agent.sock"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        assert f"another program already listens on {path}" in await refused(tmp_path, path)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+    assert path.exists()
+    assert not there(f"{path}.lock")
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "link"])
+async def test_what_is_no_socket_is_refused_and_left_as_it_is(tmp_path, what):
+    path = tmp_path / "agent.sock"
+    (tmp_path / "file").write_text("precious")
+    if what == "file":
+        path.write_text("precious")
+    elif what == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(tmp_path / "file")
+    assert f"{path} is there and is no socket" in await refused(tmp_path, path)
+    assert there(path)
+    assert (tmp_path / "file").read_text() == "precious"
+    assert not there(f"{path}.lock")
+
+
+@pytest.mark.parametrize("bits", [0o770, 0o707, 0o777])
+async def test_a_folder_that_others_may_write_to_is_refused(tmp_path, bits):
+    folder = tmp_path / "loose"
+    folder.mkdir()
+    folder.chmod(bits)
+    said = await refused(tmp_path, folder / "agent.sock")
+    assert f"mode {bits:o}" in said
+    assert f"chmod 700 {folder}" in said
+    assert os.listdir(folder) == []
+
+
+async def test_a_folder_in_which_nobody_may_remove_the_others_files_is_taken(tmp_path):
+    folder = tmp_path / "sticky"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    path = str(folder / "agent.sock")
+    async with process(tmp_path, "serve", "--socket", path):
+        await poll(lambda: listens(path))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+async def test_a_folder_of_another_user_is_refused(tmp_path):
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=0o755)
+    os.chown(folder, 65534, 65534)
+    said = await refused(tmp_path, folder / "agent.sock")
+    assert f"{folder} belongs to uid 65534" in said
+
+
+async def test_a_path_too_long_for_a_socket_is_refused(tmp_path):
+    said = await refused(tmp_path, tmp_path / ("x" * 120))
+    assert "cannot listen on" in said
+    assert "too long" in said
+
+
+async def test_a_path_below_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "cannot listen on" in await refused(tmp_path, tmp_path / "file" / "agent.sock")
+
+
+async def test_of_daemons_that_start_at_once_one_wins(tmp_path):
+    tmp_path.chmod(0o700)
+    path = str(tmp_path / "agent.sock")
+    # A stale socket, which each of them would remove and replace.
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(path)
+    command = [sys.executable, "-m", "acpterm", "serve", "--socket", path]
+    for _ in range(2):
+        logs = [tmp_path / f"log-{number}" for number in range(4)]
+        running = [start(command, log) for log in logs]
+        try:
+            await poll(lambda running=running: sum(p.poll() is None for p in running) == 1, 20)
+            (winner,) = [p for p in running if p.poll() is None]
+            await poll(lambda: listens(path))
+            assert sorted(p.wait() for p in running if p is not winner) == [1, 1, 1]
+            said = "".join(log.read_text() for log in logs)
+            assert said.count(f"a daemon already listens on {path}") == 3
+            async with agent_at(path) as agent:
+                assert (await agent.run("echo served"))[0] == "served\n"
+            winner.terminate()
+            assert await poll(winner.poll) == 0
+        finally:
+            for p in running:
+                with suppress(ProcessLookupError):
+                    p.kill()
+                p.wait()
+    assert not there(path)
+    assert not there(f"{path}.lock")
+
+
+def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as stderr:
+        return subprocess.Popen(command, stderr=stderr, env=environment())
+
+
+# Afterwards
+
+
+async def test_a_socket_that_somebody_has_put_in_its_place_is_not_removed(tmp_path):
+    async with daemon(tmp_path) as (running, path):
+        os.unlink(path)
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(path)
+            other.listen()
+            running.terminate()
+            assert await running.wait() == 0
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)
+        assert os.listdir(Path(path).parent) == ["agent.sock"]
+
+
+async def test_a_socket_that_was_removed_is_no_trouble_at_the_end(tmp_path):
+    async with daemon(tmp_path) as (running, path):
+        os.unlink(path)
+        os.unlink(f"{path}.lock")
+        running.terminate()
+        assert await running.wait() == 0
+        assert "Traceback" not in running.logged()
+
+
+async def test_it_works_with_every_standard_descriptor_closed(tmp_path):
+    path = str(tmp_path / "agent.sock")
+    tmp_path.chmod(0o700)
+    command = f"exec {sys.executable} -m acpterm serve --socket {path} <&- >&- 2>&-"
+    running = start(["/bin/sh", "-c", command], tmp_path / "log")
+    try:
+        await poll(lambda: listens(path) or running.poll() is not None)
+        async with agent_at(path) as agent:
+            await agent.send(b"nonsense to be logged\n")
+            assert (await agent.run("echo served"))[0] == "served\n"
+            assert (await agent.run("ls -l /proc/self/fd | grep -c /dev/pts"))[0] == "2\n"
+        running.terminate()
+        assert await poll(running.poll) == 0
+    finally:
+        running.kill()
+        running.wait()
