@@ -1,0 +1,322 @@
+"""A host on stdin and stdout, whatever these are, and however they end."""
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import tty
+from contextlib import contextmanager
+
+import pytest
+import trio
+
+from tests.support.agent import connected
+from tests.support.hosts import ACPTERM, agent_on_stdio, alive, environment, poll
+
+
+def line(method, id_=1, **params) -> bytes:
+    message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+    return json.dumps(message).encode() + b"\n"
+
+
+HELLO = line("initialize", protocolVersion=1)
+
+
+@contextmanager
+def hosted(tmp_path, redirections="", *arguments, **more):
+    """Run `acpterm stdio` behind a shell's redirections; kill it at the end if it still runs."""
+    command = ["/bin/sh", "-c", f'exec "$@" {redirections}', "sh", *ACPTERM, "stdio", *arguments]
+    log = tmp_path / "stderr"
+    with log.open("ab") as stderr:
+        running = subprocess.Popen(command, env=environment(), **{"stderr": stderr, **more})
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+        for pipe in (running.stdin, running.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def said(tmp_path) -> str:
+    return (tmp_path / "stderr").read_text()
+
+
+def is_non_blocking(fd) -> bool:
+    return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_NONBLOCK)
+
+
+# The usual: two pipes
+
+
+async def test_it_serves_and_ends_with_its_input(tmp_path):
+    async with agent_on_stdio(tmp_path) as (process, agent):
+        assert (await agent.request("initialize", {"protocolVersion": 1}))["protocolVersion"] == 1
+        assert (await agent.run("echo over pipes"))[0] == "over pipes\n"
+        terminal = await agent.create("sleep 60 & echo $!; sleep 60")
+        child = int(await agent.until_output(terminal, "\n"))
+        wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+        await agent.stream.send_stream.aclose()
+        # What was due is answered: the terminal is ended, as its agent is gone.
+        status = await agent.answer(wait)
+        assert status["signal"] == "SIGTERM"
+        assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
+        assert await process.wait() == 0
+        await agent.closed.wait()
+        assert not alive(child)
+
+
+async def test_nothing_but_messages_comes_out_of_stdout(tmp_path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with hosted(tmp_path, "", "--log-level", "debug", **pipes) as running:
+        out, _ = await trio.to_thread.run_sync(running.communicate, b"nonsense\n" + HELLO)
+    assert [json.loads(one)["jsonrpc"] for one in out.splitlines()] == ["2.0", "2.0"]
+    assert out.endswith(b"\n")
+    assert "connection opened" in said(tmp_path)
+
+
+async def test_programs_get_none_of_its_descriptors(tmp_path):
+    async with agent_on_stdio(tmp_path) as (_, agent):
+        output, _ = await agent.run("readlink /proc/$$/fd/*")
+        assert {name.partition("/pts/")[0] for name in output.split()} == {"/dev"}
+
+
+async def test_a_program_that_reads_its_input_takes_none_of_the_hosts(tmp_path):
+    async with agent_on_stdio(tmp_path) as (_, agent):
+        terminal = await agent.create("cat")
+        assert (await agent.run("echo still in order"))[0] == "still in order\n"
+        await agent.type(terminal, "typed\n")
+        await agent.until_output(terminal, "typed\ntyped\n")
+
+
+async def test_sigpipe_is_at_its_default_in_programs_and_harmless_to_the_host(tmp_path):
+    async with agent_on_stdio(tmp_path) as (_, agent):
+        output, _ = await agent.run("grep SigIgn /proc/self/status; yes | head -1")
+        assert output == "SigIgn:\t0000000000000000\ny\n"
+
+
+# One file description for both, which the parent has too
+
+
+@contextmanager
+def socket_pair():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours.fileno(), theirs.fileno()
+
+
+@contextmanager
+def pty_pair():
+    ours, theirs = os.openpty()
+    tty.setraw(theirs)
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.parametrize("pair", [socket_pair, pty_pair])
+@pytest.mark.parametrize("how", ["end", "SIGTERM", "SIGKILL"])
+async def test_a_shared_description_is_never_left_non_blocking(tmp_path, pair, how):
+    with pair() as (ours, theirs):
+        with hosted(tmp_path, "", stdin=theirs, stdout=theirs) as running:
+            stream = trio.lowlevel.FdStream(os.dup(ours))
+            async with connected(stream) as agent:
+                terminal = await agent.create("echo $$; sleep 60")
+                child = int(await agent.until_output(terminal, "\n"))
+                wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+                for number in range(20):
+                    assert not is_non_blocking(theirs)
+                    assert (await agent.run(f"echo {number}"))[0] == f"{number}\n"
+                # More than fits between the two, so that somebody has to wait.
+                big = await agent.run("head -c 500000 /dev/zero | tr '\\0' x")
+                assert big[0] == "x" * 500_000
+                assert not is_non_blocking(theirs)
+                if how == "end" and pair is socket_pair:
+                    with socket.socket(fileno=os.dup(ours)) as end:
+                        end.shutdown(socket.SHUT_WR)
+                    assert (await agent.answer(wait))["signal"] == "SIGTERM"
+                elif how == "end":
+                    running.terminate()
+                elif how == "SIGTERM":
+                    running.terminate()
+                    assert (await agent.answer(wait))["signal"] == "SIGTERM"
+                else:
+                    running.kill()
+                assert await poll(running.poll) == (-9 if how == "SIGKILL" else 0)
+            await poll(lambda: not alive(child))
+        assert not is_non_blocking(theirs)
+
+
+async def test_a_description_that_somebody_else_made_non_blocking_serves_all_the_same(tmp_path):
+    with socket_pair() as (ours, theirs):
+        os.set_blocking(theirs, False)
+        with hosted(tmp_path, "", stdin=theirs, stdout=theirs):
+            async with connected(trio.lowlevel.FdStream(os.dup(ours))) as agent:
+                output, _ = await agent.run("head -c 3000000 /dev/zero | tr '\\0' x")
+                assert len(output) == 1 << 20
+        assert is_non_blocking(theirs), "it is not ours to change"
+
+
+# Closed from the start
+
+
+async def test_a_closed_stdin_is_one_that_has_ended(tmp_path):
+    with hosted(tmp_path, "<&-", stdout=subprocess.PIPE) as running:
+        assert await trio.to_thread.run_sync(running.stdout.read) == b""
+        assert await poll(running.poll) == 0
+    assert "Traceback" not in said(tmp_path)
+
+
+@pytest.mark.parametrize("redirections", [">&-", "<&- >&-"])
+async def test_a_closed_stdout_is_an_error_that_says_so(tmp_path, redirections):
+    with hosted(tmp_path, redirections, stdin=subprocess.PIPE) as running:
+        assert await poll(running.poll) == 1
+    assert said(tmp_path) == "acpterm: stdout is closed: there is nowhere to answer to\n"
+
+
+async def test_a_closed_stderr_changes_nothing(tmp_path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with hosted(tmp_path, "2>&-", **pipes) as running:
+        asked = b"nonsense\n" + HELLO + line("terminal/create", 2, sessionId="s", command="true")
+        running.stdin.write(asked)
+        running.stdin.flush()
+        answers = [
+            json.loads(await trio.to_thread.run_sync(running.stdout.readline)) for _ in range(3)
+        ]
+        assert [answer["id"] for answer in answers] == [None, 1, 2]
+        running.stdin.close()
+        assert await trio.to_thread.run_sync(running.stdout.read) == b""
+        assert await poll(running.poll) == 0
+
+
+async def test_all_three_closed_is_an_error(tmp_path):
+    with hosted(tmp_path, "<&- >&- 2>&-") as running:
+        assert await poll(running.poll) == 1
+
+
+# Closed later
+
+
+async def test_a_stdout_that_nobody_reads_any_more_ends_it_and_its_terminals(tmp_path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with hosted(tmp_path, "", **pipes) as running:
+        pids = tmp_path / "pid"
+        command = f"trap '' HUP; echo $$ >{pids}; sleep 60"
+        running.stdin.write(line("terminal/create", sessionId="s", command=command))
+        running.stdin.flush()
+        answer = json.loads(await trio.to_thread.run_sync(running.stdout.readline))
+        terminal = answer["result"]["terminalId"]
+        await poll(lambda: pids.exists() and pids.read_text().endswith("\n"))
+        running.stdin.write(line("terminal/wait_for_exit", 2, sessionId="s", terminalId=terminal))
+        running.stdin.flush()
+        running.stdout.close()
+        # Nobody notices before there is something to write.
+        running.stdin.write(HELLO)
+        running.stdin.flush()
+        assert await poll(running.poll) == 0
+        assert not alive(int(pids.read_text()))
+    assert "Traceback" not in said(tmp_path)
+
+
+async def test_an_agent_that_dies_in_the_middle_of_a_line_ends_it(tmp_path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with hosted(tmp_path, "", **pipes) as running:
+        running.stdin.write(HELLO + HELLO[:25])
+        running.stdin.close()
+        out = await trio.to_thread.run_sync(running.stdout.read)
+        assert [json.loads(one)["id"] for one in out.splitlines()] == [1]
+        assert await poll(running.poll) == 0
+
+
+async def test_answers_that_are_due_are_sent_after_the_end_of_the_input(tmp_path):
+    """The whole of a long answer comes, though it is read only after the input has ended."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with hosted(tmp_path, "", **pipes) as running:
+        long = "x" * 70_000
+        asked = b"".join(line(f"_{long}", number) for number in range(20))
+        running.stdin.write(asked)
+        running.stdin.close()
+        out = await trio.to_thread.run_sync(running.stdout.read)
+        assert [json.loads(one)["id"] for one in out.splitlines()] == list(range(20))
+        assert await poll(running.poll) == 0
+
+
+# Other kinds of files
+
+
+async def test_a_file_of_requests_is_answered_into_a_file(tmp_path):
+    asked, answered = tmp_path / "in", tmp_path / "out"
+    asked.write_bytes(
+        HELLO
+        + line("terminal/create", 2, sessionId="s", command="sleep 60")
+        + b"nonsense\n"
+        + line("unknown", 3)
+    )
+    with hosted(tmp_path, f"<{asked} >{answered}") as running:
+        assert await poll(running.poll) == 0
+    answers = [json.loads(one) for one in answered.read_text().splitlines()]
+    assert sorted(str(answer["id"]) for answer in answers) == ["1", "2", "3", "None"]
+    assert "Traceback" not in said(tmp_path)
+
+
+async def test_an_input_that_gives_nothing_ends_it(tmp_path):
+    null = subprocess.DEVNULL
+    with hosted(tmp_path, "", stdin=null, stdout=null) as running:
+        assert await poll(running.poll) == 0
+    assert "Traceback" not in said(tmp_path)
+
+
+async def test_a_full_stdout_is_an_end_and_no_crash(tmp_path):
+    with hosted(tmp_path, ">/dev/full", stdin=subprocess.PIPE) as running:
+        running.stdin.write(HELLO)
+        running.stdin.flush()
+        assert await poll(running.poll) == 0
+    assert "Traceback" not in said(tmp_path)
+
+
+async def test_an_agent_that_reads_nothing_cannot_keep_it_from_ending(tmp_path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with hosted(tmp_path, "", **pipes) as running:
+        running.stdin.write(HELLO)
+        running.stdin.flush()
+        await trio.to_thread.run_sync(running.stdout.readline)
+        long = "x" * 1000
+        fd = running.stdin.fileno()
+        os.set_blocking(fd, False)
+
+        def is_full() -> bool:
+            try:
+                os.write(fd, line(f"_{long}"))
+            except BlockingIOError:
+                return True
+            return False
+
+        def write_until_full() -> None:
+            while not is_full():
+                pass
+
+        with trio.fail_after(20):
+            while True:
+                write_until_full()
+                with trio.move_on_after(0.3) as moved:
+                    await poll(lambda: not is_full())
+                if moved.cancelled_caught:
+                    break
+        running.terminate()
+        assert await poll(running.poll, 5) == 0
+
+
+def test_it_says_how_to_use_it_with_wrong_arguments():
+    done = subprocess.run(
+        [sys.executable, "-m", "acpterm", "stdio", "--unknown"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--unknown" in done.stderr
