@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test test-serial check format bench fuzz clean
+.PHONY: help demo test test-serial check format docs bench fuzz clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ check: $(VENV)/.check ## format, lint, types and the import rules
 format: $(VENV)/.check ## put the sources in their one format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.check ## the pages that follow from the code: settings and commands
+	$(BIN)/python docs/generate.py
 
 bench: $(VENV)/.check ## the figures of docs/performance.md, each beside its baseline
 	$(BIN)/python -m benchmarks
