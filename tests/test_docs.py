@@ -1,0 +1,183 @@
+"""The pages in docs/ say what the code does."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acpterm.acp import extensions
+from acpterm.acp.wire import Wire
+from acpterm.config import Settings
+from acpterm.host.methods import NOTIFICATIONS, REQUESTS
+from tests.support.hosts import agent_here, environment, poll
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md")])
+PROTOCOL = (DOCS / "protocol.md").read_text()
+EXAMPLES = re.findall(r"^```json\n(.*?)^```", PROTOCOL, re.MULTILINE | re.DOTALL)
+# What differs from run to run.
+VARIES = re.compile(r'"(wallMs|cpuMs|maxRssBytes)": \d+')
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["settings.md", "commands.md"])
+def test_a_generated_page_is_up_to_date(page):
+    assert (DOCS / page).read_text() == load("generate").PAGES[page](), "run `make docs`"
+
+
+def test_every_setting_is_on_the_page():
+    for name in Settings.__struct_fields__:
+        assert f"| `{name}` |" in (DOCS / "settings.md").read_text()
+
+
+def test_every_module_has_its_line_in_the_architecture():
+    page = (DOCS / "architecture.md").read_text()
+    modules = {f"{path.parent.name}/{path.stem}" for path in (ROOT / "acpterm").glob("*/*.py")}
+    described = {
+        f"{room}/{module}"
+        for room, rows in re.findall(
+            r"^\| `acpterm/(\w+)/` \| \|\n((?:\|.*\n)+)", page, re.MULTILINE
+        )
+        for names in re.findall(r"^\| (`.*?`) \|", rows, re.MULTILINE)
+        for module in re.findall(r"`(\w+)`", names)
+    }
+    assert described == {module for module in modules if not module.endswith("/__init__")}
+
+
+@pytest.mark.parametrize("method", [*REQUESTS, *NOTIFICATIONS, "$/cancel_request"])
+def test_every_method_has_its_heading(method):
+    assert re.search(rf"^##? {re.escape(method)}$", PROTOCOL, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {
+            field
+            for kind in vars(extensions).values()
+            if isinstance(kind, type) and issubclass(kind, Wire) and kind is not Wire
+            for field in kind.__struct_encode_fields__
+            if not field.startswith("_")
+        }
+    ),
+)
+def test_every_member_of_an_extension_is_described(name):
+    assert re.search(rf"`([\w.]+\.)?{name}`", PROTOCOL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_json_example_is_json(page):
+    for example in re.findall(r"^```json\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        for line in example.splitlines():
+            json.loads(line)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_inside_leads_somewhere(page):
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text()):
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+            assert anchor in {slug(heading) for heading in headings}, anchor
+
+
+def slug(heading):
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+async def test_the_examples_of_the_protocol_are_real():
+    """Every request is sent, in order, and every answer is the one on the page."""
+    ids = {}
+
+    def real(line):
+        return re.sub(r"term_[0-9a-f]{32}", lambda match: ids[match[0]], line)
+
+    def plain(message):
+        return VARIES.sub(r'"\1": 0', json.dumps(message, sort_keys=True))
+
+    async with agent_here() as agent:
+        for example in EXAMPLES:
+            messages = [json.loads(line) for line in example.splitlines()]
+            for message in messages:
+                if "method" in message:
+                    await agent.send(real(json.dumps(message)).encode() + b"\n")
+                    agent._methods[message.get("id")] = message["method"]
+                    continue
+                answer = await poll(lambda m=message: agent._answers.get(m["id"]))
+                if "terminalId" in message.get("result", {}):
+                    ids[message["result"]["terminalId"]] = answer["result"]["terminalId"]
+                assert plain(answer) == real(plain(message))
+
+
+def test_an_agent_author_finds_an_answer_to_every_request():
+    asked = re.findall(r'"id":(\d+),"method"', PROTOCOL)
+    answered = re.findall(r'"id":(\d+),"(?:result|error)"', PROTOCOL)
+    assert sorted(asked) == sorted(answered)
+    assert len(asked) == len(set(asked))
+
+
+def run(*arguments, **more):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        env=environment(**more),
+    )
+
+
+AGENT = DOCS / "examples" / "agent.py"
+DEMO = DOCS / "examples" / "demo.py"
+
+
+def test_the_example_agent_runs_a_command_and_exits_with_its_code():
+    done = run(AGENT, "echo hello; exit 7")
+    assert (done.stdout, done.stderr, done.returncode) == ("hello\n", "", 7)
+
+
+def test_the_example_agent_kills_what_takes_too_long():
+    done = run(AGENT, "--timeout", "0.2", "echo hello; sleep 60")
+    assert (done.stdout, done.returncode) == ("hello\n", 1)
+    assert done.stderr == "agent: ended by SIGTERM\n"
+
+
+def test_the_demo_does_what_it_says_without_a_terminal(tmp_path):
+    done = run(DEMO, TMPDIR=str(tmp_path), FORCE_COLOR="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All 16 checks passed." in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_demo_fails_and_says_why_when_a_step_comes_out_wrong(tmp_path):
+    wrong = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); import demo; "
+        "demo.LINT = 'exit 4'; demo.STEPS = (demo.hello, demo.failure); sys.exit(demo.main())"
+    )
+    done = run("-c", wrong, DEMO.parent, TMPDIR=str(tmp_path))
+    assert done.returncode == 1
+    assert "Not as it should be:\n   exit code 3; found {'exitCode': 4" in done.stdout
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_picture_is_small_and_says_nothing_of_a_machine():
+    picture = (DOCS / "demo.svg").read_text()
+    assert len(picture) < 100_000
+    assert "checks&#160;passed" in picture
+    assert not re.search(r"/(home|root|tmp|usr|work|var)\b|term_[0-9a-f]", picture)
+    assert re.findall(r"https?://[^\"' ]+", picture) == ["http://www.w3.org/2000/svg"]
