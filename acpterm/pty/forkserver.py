@@ -66,6 +66,8 @@ def main(fd: int) -> NoReturn:
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     with socket.socket(fileno=fd) as channel:
+        # Its maker's sockets do not block; here there is nothing to do but to wait for the next.
+        channel.setblocking(True)
         while (request := _receive(channel)) is not None:
             _serve(channel, *request)
     sys.exit(0)

@@ -1,0 +1,225 @@
+"""Scenarios of trees by descent, each for a process of its own: being a subreaper is for ever.
+
+`python -m tests.pty.scenarios NAME` runs one; what it asserts, it asserts there. Little is
+imported, for the start of these processes to be quick.
+"""
+# ruff: noqa: ASYNC110, ASYNC220  nothing else runs in these processes that could be held up
+
+import os
+import signal
+import subprocess
+import sys
+
+import trio
+import trio.testing
+
+from acpterm.pty import linux, processes
+from acpterm.pty.subreaper import Subreaper
+from acpterm.pty.tree import end
+
+SCENARIOS = {}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+async def poll(look):
+    with trio.fail_after(10):
+        while (found := look()) is None or found is False:
+            await trio.sleep(0.005)
+    return found
+
+
+def alive(pid):
+    found = linux.read_stat(pid)
+    return found is not None and not found.zombie
+
+
+def start(tree, line, marker="ACPTERM_TERMINAL_ID=one"):
+    """Start a shell line as the tree's first child: a session leader, with the tree's mark."""
+    name, _, value = marker.partition("=")
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", line],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={"PATH": os.environ["PATH"], name: value},
+    )
+    tree.started(process.pid)
+    return process
+
+
+def pids(process, count):
+    return [int(process.stdout.readline()) for _ in range(count)]
+
+
+async def reap(tree, process):
+    """Take the first child's status, and say so to the tree."""
+    code = await poll(process.poll)
+    tree.reaped()
+    return code
+
+
+@scenario
+async def descendants():
+    tree = Subreaper().new("one")
+    process = start(tree, "sleep 60 & echo $!; setsid sleep 60 & echo $!; echo $$; wait")
+    three = pids(process, 3)
+    await tree.kill()
+    assert await tree.empty()
+    assert not any(alive(pid) for pid in three)
+    assert await reap(tree, process) == -signal.SIGKILL
+
+
+@scenario
+async def orphans_that_left_the_session():
+    tree = Subreaper().new("one")
+    process = start(tree, "(setsid sleep 60 & echo $!); echo done")
+    (orphan,) = pids(process, 1)
+    assert await reap(tree, process) == 0
+    assert linux.read_stat(orphan).ppid == os.getpid()
+    assert not await tree.empty()
+    await end(tree, 5)
+    assert not alive(orphan)
+
+
+@scenario
+async def orphans_that_wiped_their_environment():
+    tree = Subreaper().new("one")
+    process = start(tree, "(env -i setsid sleep 60 & echo $!); echo done")
+    (orphan,) = pids(process, 1)
+    assert await reap(tree, process) == 0
+    await end(tree, 5)
+    assert not alive(orphan)
+
+
+@scenario
+async def orphans_of_two_trees_that_say_whose_they_are():
+    subreaper = Subreaper()
+    one, two = subreaper.new("one"), subreaper.new("two")
+    first = start(one, "(setsid sleep 60 & echo $!); echo done")
+    second = start(two, "(setsid sleep 60 & echo $!); echo done", "ACPTERM_TERMINAL_ID=two")
+    (orphan,), (stranger,) = pids(first, 1), pids(second, 1)
+    await reap(one, first)
+    await reap(two, second)
+    await one.kill()
+    assert not alive(orphan)
+    assert alive(stranger)
+    await two.kill()
+    assert not alive(stranger)
+
+
+@scenario
+async def an_orphan_that_two_trees_may_own_waits_for_the_last():
+    subreaper = Subreaper()
+    one, two = subreaper.new("one"), subreaper.new("two")
+    process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
+    (orphan,) = pids(process, 1)
+    await reap(one, process)
+    await one.kill()
+    await one.close()
+    assert alive(orphan)
+    await two.kill()
+    assert not alive(orphan)
+
+
+@scenario
+async def one_seen_while_its_parent_lived_is_known_for_good():
+    subreaper = Subreaper()
+    one, _two = subreaper.new("one"), subreaper.new("two")
+    process = start(one, "env -i setsid sleep 60 & echo $!; read x; exit 0")
+    (orphan,) = pids(process, 1)
+    assert not await one.empty()
+    process.stdin.close()
+    assert await reap(one, process) == 0
+    await one.kill()
+    assert not alive(orphan)
+
+
+@scenario
+async def children_that_are_no_trees_are_left_alone():
+    subreaper = Subreaper()
+    own = subprocess.Popen(["sleep", "60"])
+    subreaper.spare(lambda: own.pid)
+    tree = subreaper.new("one")
+    process = start(tree, "sleep 60")
+    await tree.kill()
+    assert own.poll() is None
+    await reap(tree, process)
+    own.kill()
+    own.wait()
+
+
+@scenario
+async def a_process_older_than_the_tree_is_left_alone():
+    subreaper = Subreaper()
+    line = "(env -i setsid sleep 60 & echo $!)"
+    first = subprocess.Popen(["/bin/sh", "-c", line], stdout=subprocess.PIPE)
+    (older,) = pids(first, 1)
+    first.wait()
+    born = linux.read_stat(older).started
+    await poll(lambda: processes.now() > born + 0.1)
+    tree = subreaper.new("one")
+    process = start(tree, "sleep 60")
+    await tree.kill()
+    await reap(tree, process)
+    assert alive(older)
+    os.kill(older, signal.SIGKILL)
+
+
+@scenario
+async def whoever_has_the_first_childs_pid_later_is_a_stranger():
+    tree = Subreaper().new("one")
+    process = start(tree, "exit 0")
+    await reap(tree, process)
+    gone = tree._reaped_at
+    await poll(lambda: processes.now() > gone + 0.1)
+    # A later session of the same id: as if the pid had come round.
+    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    tree._pid = stranger.pid
+    tree._subreaper.spare(lambda: stranger.pid)
+    assert await tree.empty()
+    await tree.kill()
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+@scenario
+async def orphans_that_end_are_reaped_and_nobody_else():
+    subreaper = Subreaper()
+    busy = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(subreaper.run, lambda: busy)
+        await trio.testing.wait_all_tasks_blocked()
+        tree = subreaper.new("one")
+        root = start(tree, "(setsid sh -c 'echo $$' &); exit 5")
+        (orphan,) = pids(root, 1)
+        await poll(lambda: linux.read_stat(orphan) is None or not alive(orphan))
+        assert linux.read_stat(orphan) is not None, "reaped while a child may not be known"
+        busy = False
+        # Any later death tells it to look.
+        own = start(subreaper.new("two"), "exit 0")
+        await poll(lambda: linux.read_stat(orphan) is None)
+        assert linux.read_stat(root.pid).zombie
+        assert await poll(root.poll) == 5
+        assert await poll(own.poll) == 0
+        nursery.cancel_scope.cancel()
+
+
+@scenario
+async def a_tree_that_keeps_forking_ends():
+    tree = Subreaper().new("one")
+    line = "trap '' TERM; echo $$; while :; do (setsid sleep 0.05 &); done"
+    process = start(tree, line)
+    pids(process, 1)
+    with trio.fail_after(15):
+        await end(tree, 0.05)
+    await reap(tree, process)
+    assert await tree.empty()
+
+
+if __name__ == "__main__":
+    trio.run(SCENARIOS[sys.argv[1]])

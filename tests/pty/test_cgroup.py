@@ -1,0 +1,164 @@
+import os
+import signal
+import subprocess
+
+import pytest
+import trio
+
+from acpterm.pty import cgroup
+from acpterm.pty.cgroup import Cgroups
+from acpterm.pty.tree import end, wait_empty
+from tests.support.hosts import alive, poll
+
+_found = Cgroups.find()
+if _found is None:
+    pytest.skip("this process may make no control groups", allow_module_level=True)
+_found.close()
+
+
+@pytest.fixture
+async def groups():
+    groups = Cgroups.find()
+    yield groups
+    groups.close()
+
+
+@pytest.fixture
+async def tree(groups):
+    tree = groups.new(f"test-{os.urandom(8).hex()}")
+    yield tree
+    await tree.kill()
+    await tree.close()
+
+
+def start(tree, line):
+    """Start a shell line in the tree; its output is a pipe."""
+    joined = f"echo 0 > {tree.join}; {line}"
+    return subprocess.Popen(["/bin/sh", "-c", joined], stdout=subprocess.PIPE)
+
+
+def pids(process, count):
+    return [int(process.stdout.readline()) for _ in range(count)]
+
+
+async def reaped(process):
+    process.stdout.close()
+    return await poll(process.poll)
+
+
+async def test_a_new_tree_is_empty_and_closing_it_leaves_no_folder(groups):
+    tree = groups.new("empty")
+    assert await tree.empty()
+    await tree.close()
+    assert not os.listdir(groups._base) or "empty" not in os.listdir(groups._base)
+
+
+async def test_a_folder_is_open_until_the_first_child_has_started(tree):
+    fd = tree.cgroup
+    assert os.path.samestat(os.fstat(fd), os.stat(os.path.dirname(tree.join)))
+    tree.started(1)
+    assert tree.cgroup is None
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+
+
+async def test_what_forks_and_leaves_is_in_the_tree(tree):
+    process = start(tree, "(setsid sleep 60 & echo $!); (env -i setsid sleep 60 & echo $!)")
+    two = pids(process, 2)
+    assert await reaped(process) == 0
+    assert not await tree.empty()
+    await tree.kill()
+    assert await tree.empty()
+    assert not any(alive(pid) for pid in two)
+
+
+async def test_a_signal_reaches_every_process_and_those_of_groups_below(tree):
+    below = f"{os.path.dirname(tree.join)}/below"
+    line = (
+        f"sleep 60 & echo $!; mkdir {below}; echo 0 > {below}/cgroup.procs; echo $$; exec sleep 60"
+    )
+    process = start(tree, line)
+    two = pids(process, 2)
+    await tree.signal(signal.SIGTERM)
+    with trio.fail_after(10):
+        await wait_empty(tree)
+    assert await reaped(process) == -signal.SIGTERM
+    assert not any(alive(pid) for pid in two)
+
+
+async def test_the_end_of_a_tree_gives_its_programs_time(tree):
+    line = "trap 'sleep 0.15; exit 7' TERM; echo $$; while :; do sleep 0.01; done"
+    process = start(tree, line)
+    pids(process, 1)
+    await end(tree, 5)
+    assert await reaped(process) == 7
+
+
+async def test_the_end_of_a_tree_does_not_wait_for_those_that_will_not(tree):
+    process = start(tree, "trap '' TERM HUP; echo $$; while :; do sleep 0.01; done")
+    pids(process, 1)
+    with trio.fail_after(10):
+        await end(tree, 0.05)
+    assert await reaped(process) == -signal.SIGKILL
+
+
+async def test_stopped_processes_hear_the_end(tree):
+    process = start(tree, "trap 'exit 7' TERM; echo $$; kill -STOP $$; sleep 60")
+    pids(process, 1)
+    with trio.fail_after(10):
+        await end(tree, 5)
+    assert await reaped(process) == 7
+
+
+async def test_where_a_kernel_has_no_cgroup_kill_each_process_is_killed(tree, monkeypatch):
+    process = start(tree, "(setsid sleep 60 & echo $!); echo $$; exec sleep 60")
+    two = pids(process, 2)
+    monkeypatch.setattr(tree, "_kill_at_once", lambda: False)
+    with trio.fail_after(10):
+        await tree.kill()
+    assert await reaped(process) == -signal.SIGKILL
+    assert not any(alive(pid) for pid in two)
+
+
+async def test_closing_removes_the_groups_that_programs_made(groups):
+    tree = groups.new("nested")
+    folder = os.path.dirname(tree.join)
+    os.makedirs(f"{folder}/a/b")
+    await tree.close()
+    assert not os.path.exists(folder)  # noqa: ASYNC240
+
+
+def test_folders_of_daemons_that_were_killed_are_removed_and_those_of_the_living_stay():
+    own = os.path.dirname(Cgroups.find()._base)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    os.makedirs(f"{own}/acpterm-{dead.pid}/term_x")
+    living = f"{own}/acpterm-{os.getppid()}"
+    os.makedirs(living, exist_ok=True)
+    try:
+        Cgroups.find().close()
+        assert not os.path.exists(f"{own}/acpterm-{dead.pid}")
+        assert os.path.exists(living)
+    finally:
+        os.rmdir(living)
+
+
+def test_where_nothing_was_delegated_to_root_no_groups_are_made(monkeypatch, tmp_path):
+    (tmp_path / "cgroup.procs").touch()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(cgroup, "_own_folder", lambda: str(tmp_path))
+    real = open
+
+    def not_the_root(path, *args, **more):
+        if path == "/proc/self/cgroup":
+            path = tmp_path / "cgroup"
+        return real(path, *args, **more)
+
+    (tmp_path / "cgroup").write_text("0::/user.slice/session.scope\n")
+    monkeypatch.setattr("builtins.open", not_the_root)
+    assert Cgroups.find() is None
+
+
+def test_without_version_2_there_are_no_groups(monkeypatch):
+    monkeypatch.setattr(cgroup, "_own_folder", lambda: None)
+    assert Cgroups.find() is None

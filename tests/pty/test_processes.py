@@ -1,0 +1,109 @@
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from acpterm.pty import linux, processes
+from tests.support.hosts import poll
+
+
+@pytest.fixture
+def sleeper():
+    process = subprocess.Popen(["sleep", "60"], env={"MARK": "here", "OTHER": "x"})
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(params=[True, False], ids=["pidfd", "pid"])
+def by_pidfd(request, monkeypatch):
+    monkeypatch.setattr(processes, "_HAS_PIDFD", request.param and linux.has_pidfd())
+
+
+def test_a_process_is_known_by_pid_and_start(sleeper):
+    found = processes.identity(sleeper.pid)
+    assert (found.pid, found.ppid, found.sid) == (sleeper.pid, os.getpid(), os.getsid(0))
+    assert not found.zombie
+    assert 0 <= processes.now() - found.started < 10
+
+
+async def test_a_process_that_ended_is_a_zombie_until_it_is_reaped(sleeper):
+    sleeper.kill()
+    await poll(lambda: processes.identity(sleeper.pid).zombie)
+    sleeper.wait()
+    assert processes.identity(sleeper.pid) is None
+
+
+def test_a_name_with_brackets_and_spaces_does_not_confuse(tmp_path):
+    path = tmp_path / "a) S 1 (b"
+    path.symlink_to("/bin/sleep")
+    process = subprocess.Popen([str(path), "60"])
+    try:
+        assert processes.identity(process.pid).ppid == os.getpid()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_snapshot_has_every_process(sleeper):
+    found = {process.pid: process for process in processes.snapshot()}
+    assert found[sleeper.pid] == processes.identity(sleeper.pid)
+    assert os.getpid() in found
+
+
+def test_the_portable_snapshot_says_the_same(sleeper):
+    found = {process.pid: process for process in processes.portable_snapshot()}
+    exact = processes.identity(sleeper.pid)
+    portable = found[sleeper.pid]
+    assert portable._replace(started=0) == exact._replace(started=0)
+    assert portable.started == psutil.Process(sleeper.pid).create_time()
+
+
+def test_an_entry_of_the_environment_is_found_whole_or_not_at_all(sleeper):
+    assert processes.has_in_environment(sleeper.pid, b"MARK=here")
+    assert not processes.has_in_environment(sleeper.pid, b"MARK=her")
+    assert not processes.has_in_environment(sleeper.pid, b"ARK=here")
+    assert not processes.has_in_environment(2**22, b"MARK=here")
+
+
+@pytest.mark.usefixtures("by_pidfd")
+def test_exactly_the_process_is_signalled(sleeper):
+    assert processes.send(processes.identity(sleeper.pid), signal.SIGTERM)
+    assert sleeper.wait() == -signal.SIGTERM
+
+
+@pytest.mark.usefixtures("by_pidfd")
+def test_whoever_has_the_pid_now_and_started_at_another_time_is_not_signalled(sleeper):
+    stranger = processes.identity(sleeper.pid)
+    before = stranger._replace(started=stranger.started - 1)
+    assert not processes.send(before, signal.SIGKILL)
+    assert sleeper.poll() is None
+
+
+@pytest.mark.usefixtures("by_pidfd")
+async def test_nobody_is_signalled_who_is_gone_or_a_zombie(sleeper):
+    process = processes.identity(sleeper.pid)
+    sleeper.kill()
+    await poll(lambda: processes.identity(sleeper.pid).zombie)
+    assert not processes.send(process, signal.SIGKILL)
+    sleeper.wait()
+    assert not processes.send(process, signal.SIGKILL)
+
+
+def test_pidfds_are_known_to_be_missing(monkeypatch):
+    def refuse(_):
+        raise OSError
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    assert linux.has_pidfd() is False
+    monkeypatch.delattr(os, "pidfd_open")
+    assert linux.has_pidfd() is False
+
+
+def test_a_process_can_become_a_subreaper():
+    code = "from acpterm.pty import linux; print(linux.become_subreaper())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"True\n"
