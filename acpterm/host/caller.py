@@ -7,7 +7,10 @@ States: *present*, then, by `leave`, *gone*: all its terminals are released, onc
 one whose creation was under way is released when it comes.
 """
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import trio
 
 from acpterm.config import Settings
 from acpterm.host.asker import Asker
@@ -15,6 +18,8 @@ from acpterm.host.keepsakes import Keepsakes
 from acpterm.host.session import Session
 from acpterm.terminal import EndedBy, Pool, Terminal
 from acpterm.terminal.views import ScreenView
+
+Room: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Caller:
@@ -26,6 +31,8 @@ class Caller:
         self.pool: Final = pool
         self.sessions: Final[dict[str, Session]] = {}
         self.screens: Final[dict[str, ScreenView]] = {}
+        self.room: Room = trio.lowlevel.checkpoint
+        """To be waited for before a large answer is made: the agent has to read, too."""
         self._keepsakes = keepsakes
         self._gone = False
 

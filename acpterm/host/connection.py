@@ -52,6 +52,7 @@ class Connection:
         self._caller = caller
         self._peer = Peer(caller.settings.max_message_bytes)
         self._outbox = Outbox(stream)
+        caller.room = self._outbox.room
         self._reading = trio.CancelScope()
         self._scopes: dict[Id, trio.CancelScope] = {}
         self._tasks = 0

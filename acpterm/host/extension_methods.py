@@ -37,6 +37,7 @@ async def read(caller: Caller, params: ReadRequest) -> ReadResponse:
     with trio.move_on_after(seconds(params.wait_ms or 0)):
         while not _has_news(terminal, params, view):
             await terminal.wait_news()
+    await caller.room()
     if view == "screen":
         return await _read_screen(caller, terminal, params)
     part = _part(terminal, params, as_text=view == "text")

@@ -2,8 +2,9 @@
 
 States: *open*, until `close` (what is in it is still sent) or until the stream breaks (what is in
 it is dropped: nobody is there to read it). `put` never waits; whoever reads from the peer waits
-for `room` first, so that a peer that does not read its answers is not read from either. What is in
-memory is at most `HIGH` bytes, one batch of answers, and the small answers of pending requests.
+for `room` first, so that a peer that does not read its answers is not read from either, and so does
+a pending request before it makes a large answer. What is in memory is at most `HIGH` bytes, one
+large answer, and the small answers of pending requests.
 """
 
 from typing import Final
@@ -36,8 +37,13 @@ class Outbox:
         self._news.set()
 
     async def room(self) -> None:
-        """Wait until no more than `HIGH` bytes are waiting to be sent."""
-        await self._room.wait()
+        """Wait until no more than `HIGH` bytes are waiting to be sent.
+
+        That is so when it returns: of many who wait, each finds what the one before has put.
+        """
+        await trio.lowlevel.checkpoint()
+        while self._size > HIGH:
+            await self._room.wait()
 
     def close(self) -> None:
         """Take nothing more; `run` returns when the rest is sent."""

@@ -1,0 +1,318 @@
+"""Backpressure and dying peers: who does not read slows nobody and fills no memory."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import trio
+
+from acpterm.host.outbox import HIGH, Outbox
+from tests.support.agent import connected
+from tests.support.hosts import (
+    agent_at,
+    agent_of,
+    agent_on_stdio,
+    alive,
+    daemon,
+    environment,
+    host_here,
+    poll,
+)
+
+MIB = 1 << 20
+
+
+def memory(pid: int) -> int:
+    """Bytes that a process has in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+CREATE = (
+    b'{"jsonrpc":"2.0","id":1,"method":"terminal/create",'
+    b'"params":{"sessionId":"s","command":"sleep 60"}}\n'
+)
+
+
+class Mute:
+    """An agent that asks and does not read."""
+
+    def __init__(self, path: str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(path)
+        self.number = 0
+        self.rest = b""
+
+    def line(self, method: str, **params) -> bytes:
+        self.number += 1
+        message = {"jsonrpc": "2.0", "id": self.number, "method": method}
+        return json.dumps(message | {"params": {"sessionId": "s", **params}}).encode() + b"\n"
+
+    def create(self, command: str) -> str:
+        """Create a terminal, and read that answer alone."""
+        self.socket.sendall(self.line("terminal/create", command=command))
+        answer = b""
+        while not answer.endswith(b"\n"):
+            answer += self.socket.recv(1000)
+        return json.loads(answer)["result"]["terminalId"]
+
+    async def ask(self, terminal: str, count: int) -> None:
+        """Ask for output as long as the host takes requests, at most `count` times."""
+        self.socket.setblocking(False)
+        for _ in range(count):
+            # Long ones, since a socket takes some 200 kB by itself.
+            self.rest += self.line("terminal/output", terminalId=terminal, unknown="x" * 20_000)
+        while self.rest:
+            with trio.move_on_after(0.5) as patience:
+                await trio.lowlevel.wait_writable(self.socket)
+            if patience.cancelled_caught:
+                return
+            self.rest = self.rest[self.socket.send(self.rest) :]
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@pytest.fixture
+def mutes():
+    made = []
+    yield lambda path: made.append(Mute(path)) or made[-1]
+    for mute in made:
+        mute.close()
+
+
+async def test_a_peer_that_reads_nothing_slows_no_terminal_and_nobody_else(tmp_path, mutes):
+    go, done = tmp_path / "go", tmp_path / "done"
+    async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
+        await agent.run("true")
+        mute = mutes(path)
+        terminal = mute.create(
+            f"head -c 2000000 /dev/zero | tr '\\0' x; until [ -e {go} ]; do sleep 0.02; done; "
+            f"head -c 40000000 /dev/zero | tr '\\0' y; touch {done}; sleep 60"
+        )
+        before = memory(process.pid)
+        await mute.ask(terminal, 300)
+        assert mute.rest, "the host should take no more requests of an agent that does not read"
+        go.touch()
+        answered = 0
+        while not done.exists():
+            assert (await agent.run(f"echo {answered}"))[0] == f"{answered}\n"
+            answered += 1
+        assert answered > 2
+        assert memory(process.pid) - before < 32 * MIB
+
+        # When it reads at last it gets every answer it asked for, whole and in order.
+        taken = mute.number - mute.rest.count(b"\n")
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(mute.socket.dup()))
+        received = bytearray()
+        with trio.fail_after(20):
+            while received.count(b"\n") < taken - 1:
+                received += await stream.receive_some(MIB)
+        answers = [json.loads(line) for line in received.splitlines()[: taken - 1]]
+        assert [answer["id"] for answer in answers] == list(range(2, taken + 1))
+        assert {len(answer["result"]["output"]) for answer in answers[-3:]} == {MIB}
+        await stream.aclose()
+
+
+async def test_a_peer_that_reads_nothing_holds_little_of_what_it_waits_for(tmp_path, mutes):
+    """Reads that wait are all answered by one line of output: with that line, not with more."""
+    async with daemon(tmp_path) as (process, path):
+        mute = mutes(path)
+        terminal = mute.create("read line; head -c 3000000 /dev/zero | tr '\\0' x; sleep 60")
+        before = memory(process.pid)
+        asks = [
+            mute.line("_acpterm/terminal/read", terminalId=terminal, since=0, waitMs=60_000)
+            for _ in range(3000)
+        ]
+        mute.socket.sendall(b"".join(asks))
+        mute.socket.sendall(mute.line("_acpterm/terminal/write", terminalId=terminal, data="go\n"))
+        async with agent_at(path) as agent:
+            for _ in range(20):
+                assert (await agent.run("echo served"))[0] == "served\n"
+        assert memory(process.pid) - before < 64 * MIB
+
+
+async def test_a_terminal_whose_output_nobody_asks_for_costs_what_it_may_keep(tmp_path):
+    async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
+        await agent.run("true")
+        before = memory(process.pid)
+        terminal = await agent.create("head -c 60000000 /dev/zero | tr '\\0' x; echo; echo end")
+        await agent.wait(terminal)
+        assert memory(process.pid) - before < 16 * MIB
+        assert (await agent.output(terminal))["output"].endswith("x\nend\n")
+
+
+async def test_a_peer_on_pipes_that_reads_nothing_slows_no_terminal(tmp_path):
+    done = tmp_path / "done"
+    async with agent_on_stdio(tmp_path) as (process, agent):
+        command = "head -c 2000000 /dev/zero | tr '\\0' x; read line; yes | head -c 9000000; "
+        terminal = await agent.create(f"{command} touch {done}; sleep 60")
+        await agent.until_output(terminal, "x" * MIB)
+        write, line = agent.message("_acpterm/terminal/write", agent.of(terminal, data="go\n"))
+        lines = [agent.message("terminal/output", agent.of(terminal))[1] for _ in range(3)]
+        # Written in one go, before this process, which is the reader, gets to run again.
+        fd = agent.stream.send_stream.fileno()
+        os.write(fd, line + b"".join(lines))
+        before = memory(process.pid)
+        deadline = time.monotonic() + 15
+        while not done.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)  # noqa: ASYNC251  nothing is read meanwhile, on purpose
+        assert memory(process.pid) - before < 32 * MIB
+        assert (await agent.answer(write))["written"] == 3
+        assert (await agent.output(terminal))["output"].endswith("y\ny\n")
+
+
+# Peers that die
+
+
+async def leave_abruptly(host, data: bytes) -> None:
+    """Connect, say something and go, without having read what was answered."""
+    ours, theirs = socket.socketpair()
+    async with trio.open_nursery() as nursery:
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
+        nursery.start_soon(host.serve, stream, host.asker)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        ours.sendall(data)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        ours.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b'{"jsonrpc":"2.0","id":1,"method":"terminal/create","params":{"sessionId":"s","comma',
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n{"json',
+        CREATE,
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
+)
+async def test_a_peer_that_goes_in_the_middle_of_anything_leaves_nothing(data):
+    async with host_here() as host, agent_of(host) as other:
+        terminal = await other.create("read line; echo got $line")
+        with trio.fail_after(10):
+            await leave_abruptly(host, data)
+            await poll(lambda: len(host.pool.terminals) == 1)
+        await other.type(terminal, "it\n")
+        await other.wait(terminal)
+        assert (await other.output(terminal))["output"].endswith("got it\n")
+
+
+async def test_a_peer_that_goes_while_its_terminal_is_being_made_leaves_none(tmp_path):
+    """Whenever it goes: before, while and after the program is started."""
+    async with daemon(tmp_path) as (process, path):
+        marker = f"sleep 61.{os.getpid()}"
+        create = {"sessionId": "s", "command": marker}
+        line = json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": "terminal/create", "params": create}
+        )
+        for number in range(40):
+            with socket.socket(socket.AF_UNIX) as stream:
+                stream.connect(path)
+                stream.sendall(line.encode() + b"\n")
+                await trio.sleep(number / 8000)
+        await poll(lambda: not running(marker))
+        async with agent_at(path) as agent:
+            assert (await agent.run("echo served"))[0] == "served\n"
+        assert not running(marker)
+        process.terminate()
+        assert await process.wait() == 0
+
+
+def running(command: str) -> list[str]:
+    """The processes whose command line holds `command`."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                line = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ")
+            except OSError:
+                continue
+            if command.encode() in line:
+                found.append(name)
+    return found
+
+
+async def test_a_peer_that_says_its_last_is_still_answered():
+    async with host_here() as host:
+        ours, theirs = trio.socket.socketpair()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(host.serve, trio.SocketStream(theirs), host.asker)
+            async with connected(trio.SocketStream(ours)) as agent:
+                terminal = await agent.create("sleep 60")
+                wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+                missing = await agent.start("terminal/output", agent.of("none"))
+                ours.shutdown(socket.SHUT_WR)
+                status = await agent.answer(wait)
+                assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
+                await agent.closed.wait()
+                assert agent.answered(missing)
+
+
+async def test_a_killed_agent_takes_its_terminals_with_it(tmp_path):
+    pids = tmp_path / "pids"
+    program = (
+        "import socket, sys, time\n"
+        "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+        "s.sendall(sys.argv[2].encode() + b'\\n' + sys.argv[2].encode()[:40]); time.sleep(60)\n"
+    )
+    command = f"trap '' HUP; echo $$ >{pids}; while :; do sleep 1; done"
+    create = {"sessionId": "s", "command": command}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "terminal/create", "params": create})
+    async with daemon(tmp_path) as (_, path):
+        agent = start_agent(program, path, line)
+        try:
+            await poll(lambda: pids.exists() and pids.read_text().endswith("\n"))
+        finally:
+            agent.kill()
+            agent.wait()
+        await poll(lambda: not alive(int(pids.read_text())))
+
+
+def start_agent(program: str, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["python3", "-c", program, *arguments], env=environment())
+
+
+# The outbox alone
+
+
+async def test_what_is_put_is_sent_in_order_and_whole():
+    ours, theirs = trio.testing.memory_stream_one_way_pair()
+    outbox = Outbox(ours)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.run)
+        for number in range(1000):
+            outbox.put(b"%d\n" % number)
+            if number % 100 == 0:
+                await trio.lowlevel.checkpoint()
+        outbox.close()
+        outbox.put(b"too late\n")
+    await ours.aclose()
+    received = b""
+    while data := await theirs.receive_some():
+        received += data
+    assert received == b"".join(b"%d\n" % number for number in range(1000))
+
+
+async def test_there_is_room_until_too_much_waits_and_again_when_it_was_sent():
+    ours, theirs = trio.testing.lockstep_stream_one_way_pair()
+    outbox = Outbox(ours)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.run)
+        outbox.put(b"x" * HIGH)
+        await outbox.room()
+        outbox.put(b"y")
+        with trio.move_on_after(0.02) as full:
+            await outbox.room()
+        assert full.cancelled_caught
+        taken = 0
+        while taken < HIGH + 1:
+            taken += len(await theirs.receive_some(MIB))
+        await outbox.room()
+        nursery.cancel_scope.cancel()
