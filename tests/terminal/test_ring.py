@@ -1,0 +1,89 @@
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acpterm.terminal.ring import Ring
+from tests.terminal.models import RingModel
+
+
+def test_positions_are_absolute_and_only_grow():
+    ring = Ring(4)
+    assert (ring.start, ring.end) == (0, 0)
+    ring.write(b"abc")
+    assert (ring.start, ring.end) == (0, 3)
+    ring.write(b"defg")
+    assert (ring.start, ring.end) == (3, 7)
+    assert ring.read(3, None) == (b"defg", 3, 0)
+
+
+def test_a_reader_is_told_what_is_gone():
+    ring = Ring(4)
+    ring.write(b"abcdefg")
+    assert ring.read(1, None) == (b"defg", 3, 2)
+    assert ring.read(1, 2) == (b"de", 3, 2)
+    assert ring.read(7, None) == (b"", 7, 0)
+
+
+def test_max_bytes_takes_the_oldest_across_the_wrap():
+    ring = Ring(4)
+    ring.write(b"abc")
+    ring.write(b"def")
+    assert ring.read(2, 3) == (b"cde", 2, 0)
+    assert ring.read(2, 0) == (b"", 2, 0)
+
+
+@pytest.mark.parametrize("since", [-1, 4])
+def test_a_position_outside_the_stream_is_an_error_with_the_values(since):
+    ring = Ring(2)
+    ring.write(b"abc")
+    with pytest.raises(ValueError, match=rf"{since}; the stream is at 0 to 3"):
+        ring.read(since, None)
+
+
+def test_negative_sizes_are_errors():
+    with pytest.raises(ValueError, match="-1"):
+        Ring(-1)
+    with pytest.raises(ValueError, match="-2"):
+        Ring(1).read(0, -2)
+
+
+def test_capacity_0_keeps_nothing_but_counts():
+    ring = Ring(0)
+    ring.write(b"abc")
+    assert (ring.start, ring.end) == (3, 3)
+    assert ring.read(1, None) == (b"", 3, 2)
+
+
+def test_one_write_larger_than_the_capacity():
+    ring = Ring(3)
+    ring.write(b"a")
+    ring.write(memoryview(b"bcdefghij"))
+    assert ring.read(0, None) == (b"hij", 7, 7)
+
+
+def test_memory_follows_what_was_written():
+    ring = Ring(1 << 20)
+    ring.write(b"$ ")
+    assert sys.getsizeof(ring._buffer) < 200
+    for _ in range(100):
+        ring.write(b"x" * 65536)
+    assert sys.getsizeof(ring._buffer) <= 1.13 * (1 << 20)
+
+
+@given(
+    st.integers(0, 20),
+    st.lists(st.binary(max_size=30)),
+    st.integers(0, 400),
+    st.none() | st.integers(0, 25),
+)
+def test_the_ring_does_as_the_model(capacity, writes, since, max_bytes):
+    ring, model = Ring(capacity), RingModel(capacity)
+    for data in writes:
+        ring.write(data)
+        model.write(data)
+        at = since % (ring.end + 1)
+        assert ring.end == len(model.data)
+        assert ring.end - ring.start == min(capacity, ring.end)
+        assert ring.read(at, max_bytes) == model.read(at, max_bytes)
