@@ -1,0 +1,62 @@
+"""UTF-8, a piece at a time: any bytes in, valid UTF-8 out.
+
+States and rules:
+
+- At most three bytes are held back: the beginning of a character whose rest may come.
+- What can never become a character is U+FFFD, grouped as Python's "replace" groups it
+  (Unicode 3.9, "substitution of maximal subparts"): three bytes for one.
+- When the stream ends, a character held back is one U+FFFD.
+"""
+
+from __future__ import annotations
+
+from codecs import utf_8_decode
+
+REPLACEMENT = "\ufffd".encode()
+
+
+class Utf8:
+    """Turns a stream of bytes into a stream of whole UTF-8 characters."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the characters that `data` completes, as valid UTF-8."""
+        if self._held:
+            data = self._held + data
+            self._held = b""
+        if data.isascii():
+            return data
+        try:
+            _, consumed = utf_8_decode(data, "strict", False)
+        except UnicodeDecodeError:
+            text, consumed = utf_8_decode(data, "replace", False)
+            self._held = data[consumed:]
+            return text.encode()
+        self._held = data[consumed:]
+        return data[:consumed]
+
+    def finish(self) -> bytes:
+        """Return what is left when the stream has ended: nothing, or one U+FFFD."""
+        held, self._held = self._held, b""
+        return REPLACEMENT if held else b""
+
+
+def is_continuation(byte: int) -> bool:
+    """Whether `byte` is one that a character of UTF-8 cannot begin with, but go on with."""
+    return byte & 0xC0 == 0x80
+
+
+def boundary(data: bytes, index: int) -> int:
+    """Return the first character boundary of valid UTF-8 `data` at or after `index`."""
+    while index < len(data) and is_continuation(data[index]):
+        index += 1
+    return index
+
+
+def whole(data: bytes) -> int:
+    """Return how many leading bytes of `data` are whole characters or invalid bytes."""
+    return utf_8_decode(data, "replace", False)[1]

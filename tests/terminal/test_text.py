@@ -1,0 +1,381 @@
+"""The text view: rules, limits and the cases of bytes and text."""
+
+import time
+import tracemalloc
+
+import pytest
+
+from acpterm.terminal.line import WIDTH
+from acpterm.terminal.text import TextView
+
+MIB = 1 << 20
+SAMPLE = "aé→🙂bc"
+
+
+def view_of(*chunks, limit=MIB):
+    view = TextView(limit)
+    for chunk in chunks:
+        view.feed(chunk)
+    return view
+
+
+def text(*chunks, limit=MIB):
+    return view_of(*chunks, limit=limit).text()
+
+
+# -- Characters
+
+
+def test_a_character_of_four_bytes_one_byte_at_a_time_while_polled():
+    view = TextView(100)
+    seen = []
+    for byte in b"a" + "🙂".encode() + b"b":
+        view.feed(bytes([byte]))
+        seen.append(view.text())
+    assert seen == ["a", "a", "a", "a", "a🙂", "a🙂b"]
+
+
+def test_an_incomplete_character_at_the_end_is_one_replacement():
+    view = view_of(b"a\xf0\x9f\x99")
+    assert view.text() == "a"
+    view.finish()
+    assert view.text() == "a\ufffd"
+
+
+def test_finish_adds_nothing_to_whole_text():
+    view = view_of(b"abc")
+    version = view.version
+    view.finish()
+    assert (view.text(), view.version) == ("abc", version)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff",
+        b"\x80\x80\x80",
+        b"a\xffb",
+        b"\xe2\x82a",
+        b"\xf0\x9f\xff",
+        b"\xc0\xaf",
+        b"\xed\xa0\x80",
+    ],
+)
+def test_invalid_bytes_are_grouped_as_python_does(data):
+    whole = view_of(data)
+    whole.finish()
+    single = view_of(*(bytes([byte]) for byte in data))
+    single.finish()
+    assert whole.text() == single.text() == data.decode(errors="replace")
+
+
+def test_a_replacement_counts_three_bytes():
+    assert text(b"\xff\xff", limit=6) == "\ufffd\ufffd"
+    view = view_of(b"\xff\xff", limit=5)
+    assert (view.text(), view.truncated) == ("\ufffd", True)
+
+
+def test_only_continuation_bytes():
+    view = view_of(b"\x80" * 1000, limit=100)
+    assert view.text() == "\ufffd" * 33
+    assert view.size == 99
+
+
+def test_a_megabyte_of_four_byte_characters():
+    view = TextView(MIB)
+    data = "🙂".encode() * (MIB // 4)
+    for at in range(0, len(data), 4095):
+        view.feed(data[at : at + 4095])
+    assert view.text() == "🙂" * (MIB // 4)
+    assert not view.truncated
+    view.feed("🙂".encode())
+    assert view.size == MIB
+    assert view.truncated
+
+
+def test_nul_del_and_c1_are_dropped():
+    assert text(b"a\0b\x7fc\xc2\x9bd\x0e\x0f\x01e\a") == "abcde"
+
+
+def test_the_internal_marks_cannot_come_from_outside():
+    assert text(b"abc\r\x11x\x12y\x13z") == "xyz"
+
+
+# -- Limits
+
+
+@pytest.mark.parametrize("limit", range(len(SAMPLE.encode()) + 3))
+@pytest.mark.parametrize("line", [False, True])
+def test_a_limit_of_every_size(limit, line):
+    data = SAMPLE.encode() + (b"\n" if line else b"")
+    view = view_of(data, limit=limit)
+    begin = max(0, len(data) - limit)
+    assert view.text() == data[begin:].decode(errors="ignore")
+    assert view.truncated == (limit < len(data))
+    assert view.size == len(view.text().encode()) <= limit
+
+
+def test_truncated_never_goes_back_to_false():
+    view = view_of(b"123456", limit=5)
+    assert view.truncated
+    view.feed(b"\r\x1b[K")
+    assert (view.text(), view.truncated) == ("", True)
+
+
+def test_a_line_that_nobody_saw_truncates_nothing():
+    view = view_of(b"123456", b"\r\x1b[Kab", limit=5)
+    assert (view.text(), view.truncated) == ("ab", False)
+
+
+def test_an_erased_line_shows_what_it_had_covered():
+    view = view_of(b"abcd\n", b"12345", limit=5)
+    assert (view.text(), view.truncated) == ("12345", True)
+    view.feed(b"\x1b[2K")
+    assert (view.text(), view.truncated) == ("abcd\n", True)
+
+
+def test_limit_0_keeps_nothing_and_says_so():
+    view = TextView(0)
+    assert (view.text(), view.truncated) == ("", False)
+    view.feed(b"\x1b[31m\xf0")
+    assert (view.text(), view.truncated) == ("", False)
+    view.feed(b"\x9f\x99\x82")
+    assert (view.text(), view.truncated, view.size) == ("", True, 0)
+
+
+def test_a_negative_limit_is_an_error():
+    with pytest.raises(ValueError, match="-1"):
+        TextView(-1)
+
+
+def test_one_feed_larger_than_the_limit():
+    view = view_of(b"x" * 79 + b"\n", (b"y" * 79 + b"\r\n") * 5000, limit=1000)
+    assert view.text() == ("y" * 79 + "\n").join([""] * 14)[-1000:]
+
+
+@pytest.mark.parametrize("step", [1, 700, 3000, 5000])
+@pytest.mark.parametrize("limit", [7, 5000, 80_000])
+def test_the_cut_is_exact_whatever_the_pieces(limit, step):
+    data = "".join(f"{number}é→🙂\n" for number in range(12_000)).encode()
+    view = TextView(limit)
+    for at in range(0, len(data), step):
+        view.feed(data[at : at + step])
+        if at % 350 == 0:
+            # What is not a whole character yet is no part of the text.
+            whole = data[: at + step].decode(errors="ignore").encode()
+            assert view.size == len(whole[-limit:].decode(errors="ignore").encode())
+    assert view.text() == data[-limit:].decode(errors="ignore")
+
+
+# -- Lines
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a\r\nb\r\n", "a\nb\n"),
+        (b"a\n\rb", "a\nb"),
+        (b"a\r\r\nb", "a\nb"),
+        (b"a\vb\fc", "a\nb\nc"),
+        (b"10%\r55%\r100%\n", "100%\n"),
+        (b"long line\rshort", "shortline"),
+        (b"abc\r", "abc"),
+        (b"abc\b\bX", "aXc"),
+        (b"\b\bX", "X"),
+        (b"a\b", "a"),
+        (b"a\tb", "a\tb"),
+        (b"abcdef\r\x1b[Kx", "x"),
+        (b"abcdef\b\b\x1b[K", "abcd"),
+        (b"abcdef\b\b\x1b[0K", "abcd"),
+        (b"abcdef\b\b\b\x1b[1K", "    ef"),
+        (b"abcdef\x1b[1K", ""),
+        (b"abcdef\x1b[2Kx", "      x"),
+        (b"abcdef\x1b[2K\rx", "x"),
+        (b"ab  \b\x1b[K", "ab "),
+        (b"a\x1b[2Kb\b\x1b[K", ""),
+        (b"abc\x1b[3K\x1b[?K\x1b[ K\x1b[10K", "abc"),
+        (b"abc\r\x1b[;1K", ""),
+        (b"abc\r\x1b[00002;5Kx", "x"),
+        ("héé\bx\r→".encode(), "→éx"),
+    ],
+)
+def test_what_moves_and_erases_in_a_line(data, expected):
+    assert text(data) == expected
+    assert text(*(bytes([byte]) for byte in data)) == expected
+
+
+def test_crlf_cut_in_two():
+    assert text(b"a\r", b"\nb") == "a\nb"
+    assert text(b"a\r", b"\n\r\nb\r\n") == "a\n\nb\n"
+
+
+def test_a_spinner_is_one_line():
+    assert text(b"working " + b"|\b/\b-\b\\\b" * 1000 + b" \bdone\n") == "working done\n"
+
+
+def test_a_full_line_ends_and_the_cursor_does_not_cross_back():
+    assert text(b"x" * WIDTH + b"\rY") == "Y" + "x" * (WIDTH - 1)
+    assert text(b"x" * WIDTH + b"z\rY") == "x" * WIDTH + "Y"
+    assert text(b"x" * WIDTH, b"z", b"\b\b\b", b"Y\n") == "x" * WIDTH + "Y\n"
+    assert text(b"1\r" + b"x" * (WIDTH + 1) + b"\rY\n") == "x" * WIDTH + "Y\n"
+    assert text(b"x" * WIDTH + b"\x1b[2Ky") == "y"
+
+
+def test_a_long_line_is_cut_exactly():
+    view = view_of(b"x" * 3 * WIDTH, b"y" * WIDTH, limit=WIDTH + 3)
+    assert view.text() == "xxx" + "y" * WIDTH
+
+
+# -- Escape sequences
+
+
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        b"\x1b[m",
+        b"\x1b[1;38;5;200m",
+        b"\x1b[4:3m",
+        b"\x1b[?25l",
+        b"\x1b[>4;2m",
+        b"\x1b[!p",
+        b"\x1b[2 q",
+        b"\x1b[12;40H",
+        b"\x1b(B",
+        b"\x1b#8",
+        b"\x1b%G",
+        b"\x1b $(X",
+        b"\x1b7",
+        b"\x1b=",
+        b"\x1b\\",
+        b"\x1bc",
+        b"\x1b]0;a title\a",
+        b"\x1b]0;a \xc3\xa9 title\x1b\\",
+        b"\x1b]8;;https://example.org/\x1b\\",
+        b"\x1bPq#0;2;0\r\n#1~~\x1b\\",
+        b"\x1b_Gf=24;AAAA\x1b\\",
+        b"\x1b^private\x1b\\",
+        b"\x1bXstring with \a bell\x1b\\",
+        b"\x1b[31\x18",
+        b"\x1b]title\x1a",
+        b"\x1b\x1b[31m",
+        b"\x1b[3\x1b[1m",
+        b"\x1b]0;title\x1b[31m",
+        b"\x1b[3\x001\am",
+        b"\x1b[" + b"1;" * 300 + b"m",
+        b"\x1b]52;c;" + b"QUJD" * 1500 + b"\a",
+    ],
+)
+def test_a_sequence_is_removed_wherever_it_is_cut(sequence):
+    data = b"a" + sequence + b"b"
+    assert text(data) == "ab"
+    assert text(data * 3) == "ababab"
+    assert text(*(bytes([byte]) for byte in data)) == "ab"
+    for at in range(min(len(data), 80)):
+        view = view_of(data[:at])
+        assert view.text() in {"", "a", "ab"}
+        view.feed(data[at:])
+        assert view.text() == "ab"
+
+
+def test_controls_inside_a_sequence_are_done():
+    assert text(b"ab\x1b[3\r1mX") == "Xb"
+    assert text(b"ab\x1b[\n31mX") == "ab\nX"
+    assert text(b"ab\x1b\b[KX") == "aX"
+    assert text(b"ab\x1b(\tBX") == "ab\tX"
+    assert text(b"abc\r\x1b[\b2KX\x1b[m") == "X"
+
+
+def test_a_character_beyond_ascii_ends_a_sequence_and_is_text():
+    assert text("a\x1b[3é1mb\x1b(→\x1b[m".encode()) == "aé1mb→"
+
+
+def test_an_erasure_ends_a_string():
+    assert text(b"\x1b]0;title\x1b[Ka\x1b[m") == "a"
+    assert text(b"abc\r\x1b_x\x1b[2Ky\x1b[m") == "y"
+
+
+def test_a_title_without_its_end_costs_one_line():
+    data = b"\x1b]0;title\r\nimportant\r\n"
+    assert text(data) == "\nimportant\n"
+    assert text(*(bytes([byte]) for byte in data)) == "\nimportant\n"
+
+
+@pytest.mark.parametrize("introducer", [b"\x1b]", b"\x1bP", b"\x1bX", b"\x1b[", b"\x1b("])
+@pytest.mark.parametrize("filler", [b"0", b"\t"])
+def test_no_sequence_swallows_more_than_its_most(introducer, filler):
+    filler = b" " if introducer == b"\x1b(" and filler == b"0" else filler
+    data = introducer + filler * (8192 - 2) + b"text\n"
+    shown = filler.decode() * 8190 if filler == b"\t" and introducer in {b"\x1b[", b"\x1b("} else ""
+    assert text(data) == shown + "text\n"
+    assert text(data[:1], data[1:5000], data[5000:]) == shown + "text\n"
+    assert text(data, b"\x1b[m") == shown + "text\n"
+
+
+def test_a_sequence_exactly_as_long_as_the_most():
+    assert text(b"\x1b]" + b"x" * 8189 + b"\aok") == "ok"
+    assert text(b"\x1b]" + b"x" * 8190 + b"\aok") == "ok"
+    assert text(b"\x1b]" + b"x" * 8191 + b"\aok") == "xok"
+    assert text(b"\x1b]" + "é".encode() * 8191 + b"\aok") == "éok"
+
+
+def test_nothing_of_a_long_string_is_kept():
+    view = TextView(MIB)
+    tracemalloc.start()
+    view.feed(b"\x1b]" + b"x" * 8000)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 1000
+
+
+# -- Retention
+
+
+def test_a_progress_bar_pushes_out_no_line():
+    view = view_of(b"useful\r\n", limit=1000)
+    bar = b"".join(b"\r[%-60s] %3d%%" % (b"#" * (n * 60 // 100), n) for n in range(101))
+    began = time.monotonic()
+    for _ in range(20_000_000 // len(bar)):
+        view.feed(bar)
+    view.feed(b"\r\nerror: the one that matters\r\n")
+    assert time.monotonic() - began < 10
+    assert view.text() == "useful\n[" + "#" * 60 + "] 100%\nerror: the one that matters\n"
+    assert not view.truncated
+
+
+def test_the_cut_falls_inside_a_sequence_a_title_and_a_crlf():
+    data = b"one\x1b]0;a long title\a\x1b[1;31mtwo\x1b[m\r\n"
+    for limit in range(10):
+        assert text(data * 3, limit=limit) == ("onetwo\n" * 3)[len("onetwo\n" * 3) - limit :]
+
+
+@pytest.mark.parametrize(
+    "chunk", [b"\n", b"x" * 50 + b"\r\n", b"x" * 4093 + b"\r\n", b"x\n" * 40_000]
+)
+def test_memory_of_a_full_view_and_of_an_idle_one(chunk):
+    limit = MIB if len(chunk) > 1 else MIB // 16
+    data = chunk * (16384 // len(chunk) + 1)
+    pieces = [data[at : at + len(chunk)] for at in range(0, len(data), len(chunk))]
+    view_of(b"warm\r\n").text()
+    tracemalloc.start()
+    base = tracemalloc.get_traced_memory()[0]
+    view = view_of(b"$ make\r\n", limit=limit)
+    assert tracemalloc.get_traced_memory()[0] - base < 1024
+    for _ in range(2 * limit // len(data) + 1):
+        for piece in pieces:
+            view.feed(piece)
+    used = tracemalloc.get_traced_memory()[0] - base
+    tracemalloc.stop()
+    assert view.truncated
+    assert used < 1.15 * limit
+
+
+def test_the_text_is_the_same_object_until_something_comes():
+    view = view_of(b"a\n" * 100)
+    assert view.text() is view.text()
+    version = view.version
+    view.feed(b"\x1b[31m")
+    view.feed(b"")
+    assert view.version == version
+    view.feed(memoryview(bytearray(b"b")))
+    assert view.version > version
+    assert view.text().endswith("\nb")
