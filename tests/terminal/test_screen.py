@@ -1,0 +1,280 @@
+import subprocess
+import sys
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acpterm.terminal.screen import Screen, ScreenUnavailable
+
+SEQUENCES = [
+    *(b"\x1b[>4m", b"\x1b[>4;2m", b"\x1b[?4m", b"\x1b[?1;2c", b"\x1b[>c", b"\x1b[=c", b"\x1b[c"),
+    *(b"\x1b[?5r", b"\x1b[?2;3H", b"\x1b[6n", b"\x1b[?6n", b"\x1b[!p", b"\x1b[4:3m", b"\x1b[<u"),
+    *(b"\x1b[2 q", b"\x1b[?25$p", b"\x1b[99J", b"\x1b[99K", b"\x1b[?2K", b"\x1b[9999999999b"),
+    *(b"\x1b[" + b"1;" * 90 + b"H", "\x1b[²m".encode(), b"\x1b[38;5;999m", b"\x1b[48;2m"),
+    *(b"\x1bP$q q\x1b\\", b"\x1b_Ga=q\x1b\\", b"\x1bXsos\x1b\\", b"\x1b]11;?\a", b"\x1b]0;t\x1b\\"),
+    *(
+        b"\x1b F",
+        b"\x1b*0",
+        b"\x1b%G",
+        b"\x1b#3",
+        b"\x1b=",
+        b"\x1b>",
+        b"\x1bZ",
+        b"\x1bN",
+        b"\x1b\\",
+    ),
+]
+MOVES = [
+    *(b"\x1b[H", b"\x1b[3;4H", b"\x1b[99;99H", b"\x1b[A", b"\x1b[9B", b"\x1b[C", b"\x1b[3D"),
+    *(b"\x1b[2J", b"\x1b[J", b"\x1b[1J", b"\x1b[K", b"\x1b[1K", b"\x1b[2K", b"\x1b[3X", b"\x1b[2P"),
+    *(b"\x1b[2@", b"\x1b[2L", b"\x1b[2M", b"\x1b[2;3r", b"\x1b[r", b"\x1b[?6h", b"\x1b[?6l"),
+    *(b"\x1b[?7l", b"\x1b[?7h", b"\x1b[4h", b"\x1b[4l", b"\x1b[20h", b"\x1b[?3h", b"\x1b[?3l"),
+    *(
+        b"\x1b[2d",
+        b"\x1b[4G",
+        b"\x1b7",
+        b"\x1b8",
+        b"\x1b[s",
+        b"\x1b[u",
+        b"\x1bD",
+        b"\x1bM",
+        b"\x1bE",
+    ),
+    *(b"\x1bc", b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?47h", b"\x1b[?47l", b"\x1b[96h", b"\x1b#8"),
+    *(b"\x1b[3S", b"\x1b[2T", b"\x1b[5b", b"\x1b[2I", b"\x1b[Z", b"\x1bH", b"\x1b[3g", b"\x1b(0"),
+    *(b"\x1b(B", b"\x0e", b"\x0f", b"\r", b"\n", b"\b", b"\t", b"\v", b"\x18", b"\x1b", b"\x1b["),
+]
+TEXT = [
+    c.encode()
+    for c in ("a", "hello world", "é", "日本語", "e\u0301", "\u0301", "🙂", "\u200d", "\ufe0f")
+]
+
+
+def screen_of(*chunks, cols=20, rows=5):
+    screen = Screen(cols, rows)
+    for chunk in chunks:
+        screen.feed(chunk)
+    return screen
+
+
+def shown(*chunks, cols=20, rows=5):
+    return screen_of(*chunks, cols=cols, rows=rows).text()
+
+
+def test_rows_without_trailing_blanks_and_no_trailing_rows():
+    screen = screen_of(b"one  \r\n\r\n  two \r\n")
+    assert screen.text() == "one\n\n  two"
+    assert screen.cursor == (0, 3)
+    assert (screen.cols, screen.rows) == (20, 5)
+    assert Screen(3, 3).text() == ""
+
+
+def test_what_scrolled_off_is_not_shown():
+    assert shown(b"".join(b"%d\r\n" % n for n in range(10))) == "6\n7\n8\n9"
+
+
+def test_a_program_paints_by_moving_the_cursor():
+    data = b"\x1b[2J\x1b[2;3Hmenu\x1b[4;1Hstatus\x1b[2;5HNU\x1b[1mX\x1b[A\x1b[G>"
+    assert shown(data) == ">\n  meNUX\n\nstatus"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"abc\x1b[2D\x1b[P", "ac"),
+        (b"abc\r\x1b[2@", "  abc"),
+        (b"abcdef\r\x1b[3X", "   def"),
+        (b"abc\x1b[4hx\rY\x1b[4l", "Yabcx"),
+        (b"1\r\n2\r\n3\x1b[1;1H\x1b[M", "2\n3"),
+        (b"1\r\n2\r\n\r\n4\x1b[1;1H\x1b[2M", "\n4"),
+        (b"1\r\n2\r\n3\x1b[2;1H\x1b[L", "1\n\n2\n3"),
+        (b"1\r\n2\r\n3\x1b[S", "2\n3"),
+        (b"1\r\n2\r\n3\x1b[T", "\n1\n2\n3"),
+        (b"1\r\n2\r\n3\r\n4\r\n5\x1b[2;4r\x1b[4;1H\n", "1\n3\n4\n\n5"),
+        (b"\x1b[1;3r\x1b[5;1Hlow\n\x1b[Aup", "\n\n\n   up\nlow"),
+        (b"\x1b[2;4r\x1b[?6h\x1b[1;1Horigin\x1b[2dx", "\norigin\n      x"),
+        (b"1\r\n\r\n3\r\n4\r\n5\n", "\n3\n4\n5"),
+        (b"a\x1b[?2;3Hb\x1b[>3;3H\x1b[2;3 Hc", "abc"),
+        (b"-\x1b[4b|", "-----|"),
+        (b"a\tb\x1b[Zc\x1b[2Id", "a       c          d"),
+        (b"a\x1b7bc\x1b8X\x1b8Y", "aYc"),
+        (b"a\x1b[sbc\x1b[uX", "aXc"),
+        (b"12\x1bE34\x1bM\x1bM5", "  5\n12\n34"),
+        (b"\x1b(0lqk\x1b(Blqk\x1b)0\x0ex\x0f", "┌─┐lqk│"),
+        (b"a\x1b[3Jb", "ab"),
+        (b"abc\x1bcd", "d"),
+        (b"a\x1b[\r1mb", "b"),
+        (b"a\x1b[1\x18b", "ab"),
+        ("a\x1b[1éb".encode(), "aéb"),
+        (b"\x1b]0;title\nlost end", "\nlost end"),
+    ],
+)
+def test_control_functions(data, expected):
+    assert shown(data) == expected
+    assert shown(*(bytes([byte]) for byte in data)) == expected
+
+
+def test_lines_wrap_unless_told_not_to():
+    assert shown(b"abcdef", cols=4) == "abcd\nef"
+    assert shown(b"\x1b[?7labcdef", cols=4) == "abcf"
+    screen = screen_of(b"abcd", cols=4)
+    assert screen.cursor == (3, 0)
+    screen.feed(b"\r\nx")
+    assert screen.text() == "abcd\nx"
+
+
+def test_wide_characters_take_two_columns():
+    assert shown("日本語x".encode(), cols=5) == "日本\n語x"
+    assert shown("日本\rx".encode()) == "x 本"
+    assert shown("日本\x1b[2Gx".encode()) == " x本"
+    assert shown("a日\x1b[4Gb".encode()) == "a日b"
+
+
+def test_marks_combine_and_do_not_pile_up():
+    assert shown("e\u0301x日\u0301".encode()) == "éx日\u0301"
+    assert shown("\u0301a".encode()) == "a"
+    assert len(shown(b"a" + "\u0316".encode() * 10_000)) < 20
+    assert shown("👩\u200d💻\ufe0f!".encode()) == "👩💻!"
+
+
+@pytest.mark.parametrize("mode", [b"47", b"1047", b"1049"])
+def test_the_alternate_screen_leaves_the_main_one_as_it_was(mode):
+    screen = screen_of(b"$ vi\r\n", b"\x1b[?" + mode + b"h")
+    assert screen.text() == ""
+    screen.feed(b"\x1b[2J\x1b[Hfile\x1b[5;9H~\x1b[?" + mode + b"h")
+    assert screen.text() == "file\n\n\n\n        ~"
+    screen.feed(b"\x1b[?" + mode + b"l")
+    assert screen.text() == "$ vi"
+    if mode == b"1049":
+        assert screen.cursor == (0, 1)
+        screen.feed(b"\x1b[?1049l$ ")
+        assert screen.text() == "$ vi\n$"
+
+
+def test_a_size_change_keeps_the_main_screen_under_the_alternate_one():
+    screen = screen_of(b"1\r\n2\r\n3\r\n$ less\x1b[?1049h\x1b[5;20Hx")
+    screen.resize(10, 2)
+    screen.feed(b"\x1b[?1049l")
+    assert screen.text() == "3\n$ less"
+    assert screen.cursor == (6, 1)
+
+
+def test_a_size_change_drops_empty_rows_first():
+    screen = screen_of(b"one\r\ntwo three")
+    screen.resize(5, 3)
+    assert screen.text() == "one\ntwo t"
+    assert screen.cursor == (4, 1)
+    screen.resize(30, 1)
+    assert screen.text() == "two t"
+    screen.resize(30, 4)
+    screen.feed(b"\r\nlonger than it was before")
+    assert screen.text() == "two t\nlonger than it was before"
+    assert (screen.cols, screen.rows) == (30, 4)
+
+
+def test_a_program_does_not_change_the_size():
+    screen = screen_of(b"a\x1b[?40h\x1b[?3h\x1b[96h")
+    assert (screen.cols, screen.text()) == (20, "a")
+
+
+@pytest.mark.parametrize("size", [(0, 1), (1, 0), (-1, 5)])
+def test_a_size_of_nothing_is_an_error(size):
+    with pytest.raises(ValueError, match=f"{size[0]} by {size[1]}"):
+        Screen(*size)
+    with pytest.raises(ValueError, match=f"{size[0]} by {size[1]}"):
+        Screen(1, 1).resize(*size)
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+def test_what_has_no_meaning_here_leaves_nothing_behind(sequence):
+    if sequence.endswith((b"J", b"K", b"H", b"b")):
+        shown(b"a" + sequence + b"b")
+        return
+    expected = "a²mb" if "²".encode() in sequence else "ab"
+    assert shown(b"a" + sequence + b"b") == expected
+    assert shown(*(bytes([byte]) for byte in b"a" + sequence + b"b")) == expected
+
+
+def test_a_sequence_without_its_end_is_over_at_last():
+    assert shown(b"\x1bP" + b"x" * 8190 + b"text") == "text"
+    assert shown(b"\x1b_", *[b"y"] * 8190, b"text") == "text"
+    assert shown(b"\x1b_" + b"y" * 9000 + b"\x1b\\", cols=2000) == "y" * (9002 - 8192)
+
+
+def test_characters_cut_anywhere():
+    assert shown(*(bytes([byte]) for byte in "aé日🙂".encode())) == "aé日🙂"
+    assert shown(b"\xff\x80") == "\ufffd\ufffd"
+
+
+def test_if_the_emulator_raises_the_sequence_is_left_out(monkeypatch):
+    screen = screen_of(b"a")
+    table = sys.modules[type(screen._emulator).__module__]._POSITIONS
+    monkeypatch.setitem(table, "H", lambda *_: 1 / 0)
+    screen.feed(b"\x1b[2;2Hb\x1b[2;2H")
+    assert screen.text() == "ab"
+
+
+def test_the_screen_does_not_grow_with_what_is_printed():
+    screen = screen_of(b"a")
+    data = b"\x1b7\x1b[?1049h\x1b[?1048h\x1b[?1049l\x1bH" + "e\u0301".encode() + b"\x1b[99;99H\n"
+    screen.feed(data * 50)
+    tracemalloc.start()
+    screen.feed(data * 500)
+    grown = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert grown < 20_000
+
+
+def test_without_pyte_the_error_says_what_to_install(monkeypatch):
+    for module in ("acpterm.terminal.emulator", "acpterm.terminal.grid"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, "pyte", None)
+    with pytest.raises(ScreenUnavailable, match=r"pip install 'acpterm\[screen\]'"):
+        Screen(80, 24)
+
+
+def test_pyte_is_not_imported_before_there_is_a_screen():
+    program = "import sys, acpterm.terminal.screen; print('pyte' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert run.stdout == b"False\n"
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(SEQUENCES)
+        | st.sampled_from(MOVES)
+        | st.sampled_from(TEXT)
+        | st.binary(max_size=4)
+        | st.tuples(st.integers(1, 12), st.integers(1, 6)),
+        max_size=40,
+    ),
+)
+def test_no_input_breaks_the_screen(steps):
+    screen = Screen(9, 4)
+    failures = []
+    do = screen._emulator._do
+
+    def counted(token):
+        try:
+            do(token)
+        except Exception as error:
+            failures.append((token, error))
+            raise
+
+    # __slots__ has no place for it: the emulator's class is what `feed` asks.
+    kind = type(screen._emulator)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "_do", lambda _self, token: counted(token))
+        for step in steps:
+            if isinstance(step, tuple):
+                screen.resize(*step)
+            else:
+                screen.feed(step)
+            column, row = screen.cursor
+            assert 0 <= column < screen.cols
+            assert 0 <= row < screen.rows
+            assert len(screen.text().split("\n")) <= screen.rows
+    assert not failures
