@@ -210,18 +210,20 @@ async def main() -> int:
         print(way, json.dumps(message), file=sys.stderr)
 
     watch = show if options.wire else None
-    if options.socket:
-        host = await Host.connect(options.socket, watch=watch)
-    else:
-        host = await Host.spawn(watch=watch)
     try:
-        await initialize(host)
-        result = await run(host, f"example-{os.getpid()}", "1", options.command, options.timeout)
-    except (HostError, EOFError) as error:
+        if options.socket:
+            host = await Host.connect(options.socket, watch=watch)
+        else:
+            host = await Host.spawn(watch=watch)
+        try:
+            await initialize(host)
+            session = f"example-{os.getpid()}"
+            result = await run(host, session, "1", options.command, options.timeout)
+        finally:
+            await host.close()
+    except (HostError, EOFError, OSError) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 1
-    finally:
-        await host.close()
     print(result["output"], end="")
     status = result["exitStatus"]
     if status["signal"]:

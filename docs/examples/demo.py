@@ -258,17 +258,23 @@ async def time_out(demo: Demo) -> None:
     )
     env = [{"name": "PIDS", "value": str(demo.folder / "pids")}]
     terminal = await demo.create("serve", "Start the server", SERVER, env=env)
+    loop = asyncio.get_running_loop()
     showing = asyncio.create_task(demo.show(terminal, "Start the server"))
     waiting = asyncio.create_task(terminal.wait())
-    done, _ = await asyncio.wait([waiting], timeout=1)
-    running = _running(demo.folder)
-    demo.check("after a second its three processes run", not done and len(running) == 3, running)
-    loop = asyncio.get_running_loop()
-    asked = loop.time()
-    await terminal.kill()
-    demo.check("kill is answered within half a second", loop.time() - asked < 0.5, loop.time())
-    status = await waiting
-    await showing
+    try:
+        done, _ = await asyncio.wait([waiting], timeout=1)
+        running = _running(demo.folder)
+        good = not done and len(running) == 3
+        demo.check("after a second its three processes run", good, running)
+        asked = loop.time()
+        await terminal.kill()
+        took = loop.time() - asked
+        demo.check("kill is answered within half a second", took < 0.5, took)
+        status = await waiting
+        await showing
+    finally:  # for Ctrl-C
+        showing.cancel()
+        waiting.cancel()
     demo.check("the program has ended by SIGTERM", status["signal"] == "SIGTERM", status)
     # Who ignores SIGTERM has two seconds of grace; then comes SIGKILL.
     while (running := _running(demo.folder)) and loop.time() - asked < 6:  # noqa: ASYNC110
