@@ -53,7 +53,8 @@ class CgroupTree:
     """One terminal's group. See `tree.Tree`."""
 
     def __init__(self, folder: str) -> None:
-        os.mkdir(folder, 0o755)
+        # With the folder above it: another pool of this process may have removed that, as its own.
+        os.makedirs(folder, 0o755)
         self._folder = folder
         self.cgroup: int | None = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
 

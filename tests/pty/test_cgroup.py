@@ -53,6 +53,13 @@ async def test_a_new_tree_is_empty_and_closing_it_leaves_no_folder(groups):
     assert not os.listdir(groups._base) or "empty" not in os.listdir(groups._base)
 
 
+async def test_a_tree_is_made_where_another_pool_of_this_process_has_tidied_up(groups):
+    Cgroups.find().close()
+    tree = groups.new("alone")
+    assert await tree.empty()
+    await tree.close()
+
+
 async def test_a_folder_is_open_until_the_first_child_has_started(tree):
     fd = tree.cgroup
     assert os.path.samestat(os.fstat(fd), os.stat(os.path.dirname(tree.join)))

@@ -1,0 +1,493 @@
+"""Which program runs, seen from an agent: shell text, programs, folders, errors."""
+
+import os
+import shutil
+import subprocess
+import sys
+import termios
+from fcntl import ioctl
+
+import pytest
+import trio
+
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from tests.support.hosts import agent_here, agent_on_stdio
+
+
+@pytest.fixture
+async def agent():
+    async with agent_here() as agent:
+        yield agent
+
+
+def script(path, text, mode=0o755):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+def variables(**values):
+    return [{"name": name, "value": str(value)} for name, value in values.items()]
+
+
+# Shell text: no `args`.
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        pytest.param("printf 'b\\na\\n' | sort", "a\nb\n", id="pipe"),
+        pytest.param("true && echo yes", "yes\n", id="and"),
+        pytest.param("false || echo no", "no\n", id="or"),
+        pytest.param("echo 'a  b' \"c  d\" e\\ f", "a  b c  d e f\n", id="quotes"),
+        pytest.param("X=1 printenv X", "1\n", id="assignment"),
+        pytest.param("cat <<END\none $((1 + 1))\nEND\n", "one 2\n", id="heredoc"),
+        pytest.param("echo one\necho two\n", "one\ntwo\n", id="lines"),
+        pytest.param("echo $((2 * 3)) `echo x` $(echo y)", "6 x y\n", id="substitution"),
+        pytest.param("for i in 1 2; do echo $i; done", "1\n2\n", id="loop"),
+        pytest.param("echo b; echo a >&2", "b\na\n", id="stderr"),
+        pytest.param("  echo  spaces  ", "spaces\n", id="spaces"),
+        pytest.param("(exit 3); echo $?", "3\n", id="subshell"),
+        pytest.param("/bin/echo one two", "one two\n", id="path and words"),
+        pytest.param("/bin/echo one | tr a-z A-Z", "ONE\n", id="path and pipe"),
+    ],
+)
+async def test_a_command_without_args_is_shell_text(agent, command, expected):
+    output, status = await agent.run(command)
+    assert (output, status["exitCode"]) == (expected, 0)
+
+
+async def test_shell_text_can_redirect_and_expand_names(agent, tmp_path):
+    (tmp_path / "a.txt").touch()
+    output, _ = await agent.run("echo hi >b.txt; echo *.txt", cwd=str(tmp_path))
+    assert output == "a.txt b.txt\n"
+    assert (tmp_path / "b.txt").read_text() == "hi\n"
+
+
+async def test_null_args_are_no_args(agent):
+    assert (await agent.run("echo a | cat", args=None))[0] == "a\n"
+
+
+# Programs: `args` present.
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["$HOME", "*", "~", "`id`", "$(id)"],
+        ["a b", "  ", "", "c\nd", "tab\there"],
+        ["'", '"', "\\", "\\n", ";", "&&", "|", ">x", "#"],
+        ["é→🙂", "-", "--", "-n"],
+    ],
+)
+async def test_arguments_arrive_as_they_are(agent, words, tmp_path):
+    path = script(tmp_path / "show", '#!/bin/sh\nfor word; do printf "<%s>" "$word"; done\n')
+    output, status = await agent.run(path, args=words)
+    assert status["exitCode"] == 0
+    assert output == "".join(f"<{word}>" for word in words)
+
+
+async def test_a_program_with_empty_args_is_executed_and_its_path_may_hold_spaces(agent, tmp_path):
+    path = script(tmp_path / "with space" / "a $HOME tool", "#!/bin/sh\necho ran $#\n")
+    assert (await agent.run(path, args=[]))[0] == "ran 0\n"
+
+
+async def test_args_make_no_shell_text_of_a_command(agent):
+    output, status = await agent.run("echo a; echo b", args=[])
+    assert status["exitCode"] == 127
+    assert "echo a; echo b: command not found" in output
+
+
+async def test_an_agent_can_say_itself_whether_it_means_the_shell(agent, tmp_path):
+    output, _ = await agent.run("echo a; echo", args=["b  c", "$HOME"], own={"shell": True})
+    assert output == "a\nb  c $HOME\n"
+    output, status = await agent.run("echo a; echo b", own={"shell": False})
+    assert status["exitCode"] == 127
+    assert "a\n" not in output
+    path = script(tmp_path / "tool", "#!/bin/sh\necho ran\n")
+    assert (await agent.run(path, own={"shell": False}))[0] == "ran\n"
+
+
+# A path with a space in it, and what may be mistaken for it.
+
+
+@pytest.fixture
+def decoy(tmp_path):
+    """`PATH/path`, a program that tells when it was run by mistake."""
+    script(tmp_path / "path", f"#!/bin/sh\necho decoy >{tmp_path}/mistake\n")
+    yield tmp_path / "path with space" / "tool"
+    assert not (tmp_path / "mistake").exists()
+
+
+@pytest.mark.parametrize("more", [{}, {"args": []}, {"own": {"shell": False}}])
+async def test_a_path_with_a_space_runs_that_program_and_not_its_first_half(agent, decoy, more):
+    script(decoy, "#!/bin/sh\necho tool\n")
+    assert (await agent.run(str(decoy), **more))[0] == "tool\n"
+
+
+@pytest.mark.parametrize("wrong", ["not executable", "no interpreter", "a folder"])
+async def test_a_path_with_a_space_that_cannot_be_run_is_an_error(agent, decoy, wrong):
+    if wrong == "a folder":
+        decoy.mkdir(parents=True)
+    elif wrong == "not executable":
+        script(decoy, "#!/bin/sh\necho tool\n", 0o644)
+    else:
+        script(decoy, "#!/no/such/interpreter\necho tool\n")
+    output, status = await agent.run(str(decoy))
+    assert status["exitCode"] == 126
+    assert f"{decoy}: cannot be run" in output
+
+
+@pytest.mark.parametrize("more", [{}, {"args": []}, {"args": ["x"]}])
+async def test_a_missing_interpreter_is_an_error_that_names_it(agent, tmp_path, more):
+    path = script(tmp_path / "tool", "#!/no/such/python\necho shell text\n")
+    output, status = await agent.run(path, **more)
+    assert status["exitCode"] == 126
+    assert output == (
+        f"acpterm: {path}: cannot be run: its interpreter /no/such/python is not there\n"
+    )
+
+
+async def test_a_missing_interpreter_is_an_error_for_a_name_in_the_path_too(agent, tmp_path):
+    script(tmp_path / "tool", "#!/no/such/python\necho shell text\n")
+    output, status = await agent.run("tool", env=variables(PATH=f"{tmp_path}:/usr/bin:/bin"))
+    assert status["exitCode"] == 126
+    assert "/no/such/python is not there" in output
+
+
+# Where names are found.
+
+
+@pytest.mark.parametrize("more", [{}, {"args": []}])
+async def test_the_agents_path_decides_where_a_name_is_found(agent, tmp_path, monkeypatch, more):
+    script(tmp_path / "agents" / "tool", "#!/bin/sh\necho the agents\n")
+    script(tmp_path / "askers" / "tool", "#!/bin/sh\necho the askers\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/askers:{os.environ['PATH']}")
+    async with agent_here() as other:
+        assert (await other.run("tool", **more))[0] == "the askers\n"
+        path = variables(PATH=f"{tmp_path}/agents")
+        assert (await other.run("tool", env=path, **more))[0] == "the agents\n"
+    output, status = await agent.run("cat", env=variables(PATH=f"{tmp_path}/agents"), **more)
+    assert status["exitCode"] == 127
+    assert "cat" in output
+
+
+async def test_the_agents_path_decides_in_shell_text_too(agent, tmp_path):
+    script(tmp_path / "tool", "#!/bin/sh\necho the agents\n")
+    path = variables(PATH=f"{tmp_path}:/usr/bin:/bin")
+    assert (await agent.run("tool | cat", env=path))[0] == "the agents\n"
+
+
+async def test_a_program_in_the_folder_is_run_by_its_relative_path(agent, tmp_path):
+    script(tmp_path / "bin" / "tool", "#!/bin/sh\necho here $1\n")
+    assert (await agent.run("./bin/tool", cwd=str(tmp_path)))[0] == "here\n"
+    assert (await agent.run("bin/tool", args=["x"], cwd=str(tmp_path)))[0] == "here x\n"
+
+
+# What the shell is.
+
+
+@pytest.fixture
+def startup_files(tmp_path):
+    """A home whose files for interactive and login shells all say so: its environment."""
+    names = ".profile", ".bashrc", ".bash_profile", ".bash_login", ".zshrc", ".kshrc", "env"
+    for name in names:
+        (tmp_path / name).write_text(f"echo {name} was read\n")
+    return variables(HOME=tmp_path, ENV=tmp_path / "env")
+
+
+async def test_the_shell_is_neither_interactive_nor_a_login_shell(agent, startup_files):
+    output, _ = await agent.run('echo "$0"; echo "<$->"', env=startup_files)
+    name, flags = output.splitlines()
+    assert name == "/bin/sh"
+    assert not set("iml") & set(flags[1:-1])
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
+async def test_a_shell_of_the_settings_is_not_interactive_either(startup_files):
+    async with agent_here(shell=shutil.which("bash")) as agent:
+        output, _ = await agent.run(
+            'echo "<$->"; shopt login_shell; [[ a == a ]] && echo bash', env=startup_files
+        )
+    flags, login, name = output.splitlines()
+    assert "i" not in flags
+    assert login.split() == ["login_shell", "off"]
+    assert name == "bash"
+
+
+@pytest.mark.parametrize(
+    "command", ["if then", "echo 'unterminated", "echo $(", "for", "cat <<E |", ")", "echo a; done"]
+)
+async def test_a_syntax_error_ends_with_a_status_and_not_with_a_prompt(agent, command):
+    with trio.fail_after(10):
+        output, status = await agent.run(command)
+    # An open here-document is an error to no shell; what follows it here is.
+    assert status["exitCode"] != 0
+    assert status["signal"] is None
+    assert output
+
+
+async def test_a_user_of_another_shell_still_gets_posix_shell(tmp_path, monkeypatch):
+    fish = script(tmp_path / "fish", "#!/bin/sh\necho this is fish\n")
+    monkeypatch.setenv("SHELL", fish)
+    async with agent_here() as agent:
+        output, _ = await agent.run('x=1; for i in a b; do echo "$i$x"; done; echo "$SHELL"')
+        assert output == f"a1\nb1\n{fish}\n"
+        output, _ = await agent.run("echo $x | cat", env=variables(SHELL=fish, x="y"))
+        assert output == "y\n"
+
+
+# What is not there, and what cannot be run.
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("no-such-program", {}),
+        ("no-such-program", {"args": []}),
+        ("no-such-program", {"args": ["x"]}),
+        ("no-such-program -x | cat; no-such-program", {}),
+        ("/no/such/program", {}),
+        ("/no/such/program", {"args": ["x"]}),
+        ("/no/such/program with words", {}),
+        ("./no-such-program", {"args": []}),
+    ],
+)
+async def test_a_program_that_is_not_there_is_a_terminal_that_ends_with_127(agent, command, more):
+    output, status = await agent.run(command, **more)
+    assert (status["exitCode"], status["signal"]) == (127, None)
+    assert command.split()[0] in output
+    assert "not found" in output
+
+
+@pytest.mark.parametrize("how", ["{}", "{} one two", "exec {}", "args"])
+async def test_a_file_that_is_not_executable_is_a_terminal_that_ends_with_126(agent, tmp_path, how):
+    path = script(tmp_path / "tool", "#!/bin/sh\necho ran\n", 0o644)
+    if how == "args":
+        output, status = await agent.run(path, args=["x"])
+    else:
+        output, status = await agent.run(how.format(path))
+    assert status["exitCode"] == 126
+    assert path in output
+    assert "ermission denied" in output
+
+
+async def test_a_folder_is_no_program(agent, tmp_path):
+    output, status = await agent.run(str(tmp_path), args=[])
+    assert status["exitCode"] == 126
+    assert str(tmp_path) in output
+
+
+async def refused(agent, command, **more):
+    """Ask for what is refused: the message."""
+    with pytest.raises(RpcError) as caught:
+        await agent.create(command, **more)
+    assert caught.value.code == INVALID_PARAMS
+    return caught.value.message
+
+
+@pytest.mark.parametrize("command", ["", " ", "\t\n"])
+@pytest.mark.parametrize("more", [{}, {"args": []}, {"args": ["x"]}])
+async def test_an_empty_command_is_refused(agent, command, more):
+    message = await refused(agent, command, **more)
+    assert repr(command) in message
+    assert "empty" in message
+
+
+@pytest.mark.parametrize("cwd", ["sub/folder", ".", "~", "~/x", "C:\\x"])
+async def test_a_relative_folder_is_refused(agent, cwd):
+    message = await refused(agent, "pwd", cwd=cwd)
+    assert repr(cwd) in message
+    assert "is not absolute" in message
+
+
+async def test_a_missing_folder_is_refused(agent, tmp_path):
+    message = await refused(agent, "pwd", cwd=f"{tmp_path}/missing")
+    assert f"{tmp_path}/missing" in message
+    assert "does not exist" in message
+
+
+async def test_a_file_is_no_folder(agent, tmp_path):
+    (tmp_path / "file").touch()
+    message = await refused(agent, "pwd", cwd=f"{tmp_path}/file")
+    assert f"{tmp_path}/file" in message
+    assert "is not a directory" in message
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [("a\0b", {}), ("a", {"args": ["b\0c"]}), ("pwd", {"cwd": "/tmp\0x"})],
+)
+async def test_a_nul_character_is_refused(agent, command, more):
+    assert "NUL" in await refused(agent, command, **more)
+
+
+# Where it runs.
+
+
+async def test_without_a_folder_of_its_own_a_command_runs_in_the_sessions_then_in_the_askers(
+    tmp_path, monkeypatch
+):
+    for name in "asker", "session", "other", "own":
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "asker")
+    async with agent_here() as agent:
+        assert (await agent.run("pwd"))[0] == f"{tmp_path}/asker\n"
+        set_ = {"sessionId": agent.session, "cwd": f"{tmp_path}/session"}
+        await agent.request("_acpterm/session/set", set_)
+        assert (await agent.run("pwd"))[0] == f"{tmp_path}/session\n"
+        assert (await agent.run("pwd", args=[], cwd=None))[0] == f"{tmp_path}/session\n"
+        assert (await agent.run("pwd", cwd=f"{tmp_path}/own"))[0] == f"{tmp_path}/own\n"
+        assert (await agent.run("pwd"))[0] == f"{tmp_path}/session\n"
+        agent.session = "another"
+        assert (await agent.run("pwd"))[0] == f"{tmp_path}/asker\n"
+
+
+@pytest.mark.parametrize("cwd", ["relative", "/no/such/folder", ""])
+async def test_a_session_is_given_no_folder_that_cannot_be_one(agent, cwd):
+    with pytest.raises(RpcError) as caught:
+        await agent.request("_acpterm/session/set", {"sessionId": agent.session, "cwd": cwd})
+    assert caught.value.code == INVALID_PARAMS
+    assert repr(cwd) in caught.value.message
+
+
+async def test_a_folder_whose_name_is_odd_is_just_a_folder(agent, tmp_path):
+    folder = tmp_path / "a b $HOME 'é'\n;x"
+    folder.mkdir()
+    output, _ = await agent.run("basename \"$(pwd)\" | tr '\\n' '/'", cwd=str(folder))
+    assert output == "a b $HOME 'é'/;x/"
+
+
+# What waits for somebody, and whom it holds up.
+
+
+@pytest.fixture
+def pagers(monkeypatch, tmp_path):
+    """An asker whose every pager waits for ever: that which would show it was reached."""
+    pager = script(tmp_path / "pager", "#!/bin/sh\necho PAGER; exec sleep 60\n")
+    for name in "PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER":
+        monkeypatch.setenv(name, pager)
+    return pager
+
+
+async def ended(agent, command, **more):
+    with trio.fail_after(20):
+        output, status = await agent.run(command, **more)
+    assert "PAGER" not in output
+    return output, status
+
+
+@pytest.fixture
+def repository(tmp_path, pagers):
+    """A repository of git whose log fills more than a screen."""
+    if not shutil.which("git"):
+        pytest.skip("git is not installed")
+    path = str(tmp_path / "repository")
+    body = "\n".join(f"line {number}" for number in range(200))
+    who = {f"GIT_{a}_{b}": "a@b" for a in ("AUTHOR", "COMMITTER") for b in ("NAME", "EMAIL")}
+    for arguments in (
+        ["init", "-q", path],
+        ["-C", path, "commit", "-q", "--allow-empty", "-m", body],
+        ["-C", path, "config", "core.pager", pagers],
+    ):
+        subprocess.run(["git", *arguments], check=True, env={**os.environ, **who})
+    return path
+
+
+async def test_git_log_does_not_wait_in_a_pager(repository):
+    async with agent_here() as agent:
+        output, status = await ended(agent, "git log", cwd=repository)
+        assert status["exitCode"] == 0
+        assert "line 199" in output
+        assert (await ended(agent, "git", args=["show"], cwd=repository))[1]["exitCode"] == 0
+
+
+@pytest.mark.skipif(not shutil.which("man"), reason="man is not installed")
+async def test_man_does_not_wait_in_a_pager(pagers, tmp_path):
+    assert pagers
+    lines = "".join(f"line {number}\n.br\n" for number in range(200))
+    (tmp_path / "page.1").write_text(f".TH PAGE 1\n.SH NAME\npage\n.SH LINES\n{lines}")
+    async with agent_here() as agent:
+        await ended(agent, f"man {tmp_path}/page.1")
+
+
+@pytest.mark.skipif(not shutil.which("systemctl"), reason="systemctl is not installed")
+async def test_systemctl_does_not_wait_in_a_pager(pagers):
+    assert pagers
+    async with agent_here() as agent:
+        for command in "systemctl --help", "systemctl status":
+            await ended(agent, command)
+
+
+@pytest.mark.parametrize("program", ["GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"])
+async def test_a_program_that_pages_as_the_known_ones_do_does_not_wait(pagers, program):
+    assert pagers
+    async with agent_here() as agent:
+        output, _ = await ended(agent, f"seq 200 | ${{{program}:-${{PAGER:-less}}}}")
+    assert output.endswith("\n200\n")
+
+
+async def test_a_program_that_reads_waits_and_holds_up_nobody_else(agent):
+    reader = await agent.create('read x; echo "got <$x>"')
+    waiting = await agent.start("terminal/wait_for_exit", agent.of(reader))
+    for number in range(5):
+        assert (await agent.run(f"echo {number}"))[0] == f"{number}\n"
+    assert "exitStatus" not in await agent.output(reader)
+    assert not agent.answered(waiting)
+    await agent.type(reader, "hello\n")
+    assert (await agent.answer(waiting))["exitCode"] == 0
+    assert "got <hello>" in (await agent.output(reader))["output"]
+
+
+PROMPT = (
+    "exec </dev/null >/dev/null 2>&1\n"
+    "printf 'Password: ' >/dev/tty\n"
+    "read word </dev/tty\n"
+    'printf "got <%s>\\n" "$word" >/dev/tty\n'
+)
+
+
+async def test_a_prompt_at_dev_tty_reaches_this_terminal_and_is_answered_there(agent):
+    other = await agent.create("read x")
+    terminal = await agent.create(PROMPT)
+    await agent.until_output(terminal, "Password: ")
+    await agent.type(terminal, "secret\n")
+    assert (await agent.wait(terminal))["exitCode"] == 0
+    assert "got <secret>" in (await agent.output(terminal))["output"]
+    assert (await agent.output(other))["output"] == ""
+
+
+async def test_a_prompt_at_dev_tty_does_not_reach_the_terminal_that_the_host_runs_on(tmp_path):
+    master, slave = os.openpty()
+
+    def lead():
+        os.setsid()
+        ioctl(slave, termios.TIOCSCTTY, 0)
+
+    try:
+        async with agent_on_stdio(tmp_path, preexec_fn=lead) as (_, agent):
+            terminal = await agent.create(PROMPT)
+            await agent.until_output(terminal, "Password: ")
+            # What is typed at the other terminal is not for this program.
+            os.write(master, b"other\n")
+            await agent.type(terminal, "secret\n")
+            assert (await agent.wait(terminal))["exitCode"] == 0
+            assert "got <secret>" in (await agent.output(terminal))["output"]
+        os.set_blocking(master, False)
+        assert os.read(master, 1000) == b"other\r\n"
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+async def test_a_program_leads_a_session_on_its_terminal_in_the_foreground(agent):
+    code = (
+        "import os; pid = os.getpid(); "
+        "print(os.getsid(0) == os.getpgrp() == os.tcgetpgrp(0) == pid, os.ttyname(0) == "
+        "os.ttyname(1) == os.ttyname(2), os.get_terminal_size())"
+    )
+    output, _ = await agent.run(sys.executable, args=["-S", "-c", code])
+    assert output == "True True os.terminal_size(columns=120, lines=40)\n"
+    output, _ = await agent.run("stty size", own={"cols": 33, "rows": 7})
+    assert output == "7 33\n"
