@@ -34,6 +34,12 @@ async def read(caller: Caller, params: ReadRequest) -> ReadResponse:
     """`_acpterm/terminal/read`: what came after a position, waiting for it up to `waitMs`."""
     terminal = caller.session(params.session_id).get(params.terminal_id)
     view = params.format or terminal.view
+    if params.since is not None and params.since > terminal.ring.end:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"since {params.since} is after the end of the output, {terminal.ring.end}: "
+            "use the position that an earlier read gave",
+        )
     with trio.move_on_after(seconds(params.wait_ms or 0)):
         while not _has_news(terminal, params, view):
             await terminal.wait_news()
@@ -68,7 +74,7 @@ def _has_news(terminal: Terminal, params: ReadRequest, view: str) -> bool:
     if terminal.exit is not None:
         return True
     since = terminal.ring.start if params.since is None else params.since
-    if view == "text" and since <= terminal.ring.end:
+    if view == "text":
         # Half a character or half an escape sequence is no news yet.
         return _part(terminal, params, as_text=True).position > since
     return terminal.ring.end > since
@@ -76,14 +82,7 @@ def _has_news(terminal: Terminal, params: ReadRequest, view: str) -> bool:
 
 def _part(terminal: Terminal, params: ReadRequest, *, as_text: bool) -> views.Part:
     most = min(params.max_bytes or MOST, MOST)
-    try:
-        return views.since(terminal, params.since, most, as_text=as_text)
-    except ValueError as error:
-        raise RpcError(
-            INVALID_PARAMS,
-            f"since {params.since} is after the end of the output, {terminal.ring.end}: "
-            "use the position that an earlier read gave",
-        ) from error
+    return views.since(terminal, params.since, most, as_text=as_text)
 
 
 async def write(caller: Caller, params: WriteRequest) -> WriteResponse:

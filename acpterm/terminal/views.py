@@ -16,7 +16,7 @@ import trio
 from acpterm.terminal import utf8
 from acpterm.terminal.screen import Screen
 from acpterm.terminal.terminal import Terminal
-from acpterm.terminal.text import resync, text_of
+from acpterm.terminal.text import SLICE_MIN, resync, text_of
 
 REPLAY: Final = 256 * 1024
 # Bytes fed to the emulator between two checkpoints: a few milliseconds.
@@ -55,18 +55,24 @@ def since(terminal: Terminal, position: int | None, most: int, *, as_text: bool)
     """Give at most `most` bytes that came after `position`; None is the oldest that are kept.
 
     Text ends before a character or escape sequence that is not complete yet; the rest comes with
-    the next part. Raises `ValueError` for a position that the stream has not reached.
+    the next part. One that is longer than `most` is given whole all the same. Raises `ValueError`
+    for a position that the stream has not reached.
     """
     asked = terminal.ring.start if position is None else position
     data, start, lost = terminal.ring.read(asked, most)
     if not as_text:
         return Part(data, start + len(data), lost)
     skipped = resync(data) if lost or (position is None and start) else 0
-    ended = terminal.exit is not None and start + len(data) == terminal.ring.end
-    text, used = text_of(data[skipped:], final=ended)
-    if not used and len(data) == most:  # one sequence longer than may be read at a time
-        text, used = text_of(data[skipped:], final=True)
+    text, used = _text(terminal, data[skipped:], start + len(data))
+    while not used and not skipped and len(data) == most < SLICE_MIN:
+        most = min(2 * most, SLICE_MIN)
+        data = terminal.ring.read(start, most).data
+        text, used = _text(terminal, data, start + len(data))
     return Part(text.encode(), start + skipped + used, lost + skipped)
+
+
+def _text(terminal: Terminal, data: bytes, end: int) -> tuple[str, int]:
+    return text_of(data, final=terminal.exit is not None and end == terminal.ring.end)
 
 
 class ScreenView:

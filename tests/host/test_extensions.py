@@ -1,0 +1,532 @@
+"""acpterm's own methods: read from a position, type, resize, signal, set the folder."""
+
+import base64
+import os
+import time
+
+import pytest
+import trio
+
+from acpterm.jsonrpc import RpcError
+from tests.support.hosts import agent_here, poll
+
+TEXT = "aé→🙂b\x1b[31mred\x1b[0m\r\nend"
+
+
+async def printed(agent, text: str, *, own=None, **more) -> str:
+    """Print `text` in a terminal, as it is but for LF, which the terminal makes CRLF."""
+    escaped = "".join(f"\\{byte:03o}" for byte in text.replace("\r\n", "\n").encode())
+    terminal = await agent.create(f"printf '{escaped}'", own=own, **more)
+    await agent.wait(terminal)
+    return terminal
+
+
+async def refused(agent, method: str, code: int, says: str, **params) -> None:
+    with pytest.raises(RpcError) as caught:
+        await agent.request(method, params)
+    assert caught.value.code == code
+    assert says in caught.value.message
+
+
+# read
+
+
+async def test_read_gives_what_there_is_and_where_to_read_on():
+    async with agent_here() as agent:
+        terminal = await agent.create("printf one; read line; printf two")
+        await agent.until_output(terminal, "one")
+        first = await agent.read_from(terminal)
+        assert first == {"data": "one", "position": 3, "lost": 0}
+        again = await agent.read_from(terminal, since=first["position"])
+        assert again == {"data": "", "position": 3, "lost": 0}
+        await agent.type(terminal, "\n")
+        await agent.wait(terminal)
+        rest = await agent.read_from(terminal, since=3)
+        assert rest["data"] == "\ntwo"
+        assert rest["position"] == 3 + len("\r\ntwo")
+        assert rest["exitStatus"]["exitCode"] == 0
+        whole = await agent.read_from(terminal, since=0)
+        assert whole["data"] == "one\ntwo"
+
+
+async def test_read_waits_for_something_new_and_no_longer():
+    async with agent_here() as agent:
+        terminal = await agent.create("printf one; read line; echo two; sleep 60")
+        await agent.until_output(terminal, "one")
+        read = await agent.start(
+            "_acpterm/terminal/read", agent.of(terminal, since=3, waitMs=60_000)
+        )
+        await agent.output(terminal)
+        assert not agent.answered(read)
+        began = time.monotonic()
+        await agent.type(terminal, "\n")
+        assert (await agent.answer(read))["data"]
+        assert time.monotonic() - began < 5
+        assert "exitStatus" not in await agent.output(terminal)
+
+
+async def test_read_that_has_something_does_not_wait():
+    async with agent_here() as agent:
+        terminal = await agent.create("printf one; sleep 60")
+        await agent.until_output(terminal, "one")
+        with trio.fail_after(5):
+            assert (await agent.read_from(terminal, waitMs=60_000))["data"] == "one"
+            assert (await agent.read_from(terminal, since=1, waitMs=60_000))["data"] == "ne"
+
+
+async def test_read_answers_with_nothing_when_it_has_waited():
+    async with agent_here() as agent:
+        terminal = await agent.create("sleep 60")
+        began = time.monotonic()
+        assert await agent.read_from(terminal, waitMs=80) == {"data": "", "position": 0, "lost": 0}
+        assert 0.07 < time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("form", ["text", "raw", "screen"])
+async def test_read_that_waits_is_answered_at_the_end_of_the_program(form):
+    async with agent_here() as agent:
+        terminal = await agent.create("stty -echo; echo ready; read line; exit 7")
+        await agent.until_output(terminal, "ready")
+        position = (await agent.read_from(terminal))["position"]
+        read = await agent.start(
+            "_acpterm/terminal/read",
+            agent.of(terminal, since=position, waitMs=60_000, format=form),
+        )
+        await agent.type(terminal, "\n")
+        answer = await agent.answer(read)
+        if "exitStatus" not in answer:  # the line's end was echoed
+            answer = await agent.read_from(
+                terminal, since=answer["position"], waitMs=60_000, format=form
+            )
+        assert answer["exitStatus"]["exitCode"] == 7
+
+
+@pytest.mark.parametrize("method", ["terminal/kill", "terminal/release"])
+async def test_read_that_waits_is_answered_when_the_terminal_is_killed_or_released(method):
+    async with agent_here() as agent:
+        terminal = await agent.create("sleep 60")
+        read = await agent.start("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000))
+        await agent.request(method, agent.of(terminal))
+        assert (await agent.answer(read))["exitStatus"]["signal"] == "SIGTERM"
+
+
+async def test_raw_is_base64_of_the_very_bytes():
+    async with agent_here() as agent:
+        terminal = await printed(agent, TEXT)
+        answer = await agent.read_from(terminal, format="raw")
+        assert answer["encoding"] == "base64"
+        assert base64.b64decode(answer["data"]) == TEXT.encode()
+        assert answer["position"] == len(TEXT.encode())
+        part = await agent.read_from(terminal, format="raw", since=2, maxBytes=3)
+        assert base64.b64decode(part["data"]) == TEXT.encode()[2:5]
+        assert part["position"] == 5
+
+
+async def test_the_screen_is_read_whole():
+    pytest.importorskip("pyte")
+    async with agent_here() as agent:
+        terminal = await printed(agent, "old\x1b[2J\x1b[2;3Hnew")
+        answer = await agent.read_from(terminal, format="screen")
+        assert answer["data"].rstrip() == "\n  new"
+        assert "encoding" not in answer
+        assert answer["position"] == len("old\x1b[2J\x1b[2;3Hnew")
+        since = await agent.read_from(terminal, format="screen", since=answer["position"])
+        assert since["data"] == answer["data"]
+
+
+async def test_the_format_is_the_terminals_own_unless_asked_otherwise():
+    async with agent_here() as agent:
+        terminal = await printed(agent, TEXT, own={"format": "raw"})
+        assert (await agent.read_from(terminal))["encoding"] == "base64"
+        assert (await agent.read_from(terminal, format="text"))["data"] == "aé→🙂bred\nend"
+
+
+@pytest.mark.parametrize("most", [*range(1, 12), 1000])
+async def test_parts_of_any_size_join_to_the_whole_and_split_no_character(most):
+    async with agent_here() as agent:
+        terminal = await printed(agent, TEXT)
+        position, parts = 0, []
+        while True:
+            answer = await agent.read_from(terminal, since=position, maxBytes=most)
+            if answer["position"] == position:
+                break
+            assert answer["position"] > position
+            assert answer["lost"] == 0
+            parts.append(answer["data"])
+            position = answer["position"]
+        assert position == len(TEXT.encode())
+        assert "".join(parts) == "aé→🙂bred\nend"
+
+
+async def test_a_character_that_is_not_whole_is_no_news_until_it_is():
+    async with agent_here() as agent:
+        # é, a byte at a time; and at the end half a character that never becomes whole.
+        command = "printf 'a\\303'; read x; printf '\\251'; read x; printf '\\342\\206'"
+        terminal = await agent.create(f"stty -echo -icrnl; echo; {command}")
+        await poll_raw(agent, terminal, b"\r\na\xc3")
+        first = await agent.read_from(terminal)
+        assert (first["data"], first["position"]) == ("\na", 3)
+        assert (await agent.read_from(terminal, since=3))["position"] == 3
+        read = await agent.start(
+            "_acpterm/terminal/read", agent.of(terminal, since=3, waitMs=60_000)
+        )
+        await agent.output(terminal)
+        assert not agent.answered(read)
+        await agent.type(terminal, "\n")
+        second = await agent.answer(read)
+        assert (second["data"].strip(), second["lost"]) == ("é", 0)
+        await agent.type(terminal, "\n")
+        await agent.wait(terminal)
+        rest = await agent.read_from(terminal, since=second["position"])
+        assert rest["data"].strip() == "\ufffd"
+
+
+async def poll_raw(agent, terminal, wanted: bytes) -> None:
+    """Wait until the raw output is `wanted`."""
+    position = 0
+    data = b""
+    with trio.fail_after(10):
+        while data != wanted:
+            answer = await agent.read_from(terminal, since=position, format="raw", waitMs=10_000)
+            data += base64.b64decode(answer["data"])
+            position = answer["position"]
+
+
+async def test_what_is_gone_is_counted():
+    async with agent_here(raw_bytes=1000) as agent:
+        terminal = await agent.create("seq 1000 1999")
+        await agent.wait(terminal)
+        raw = await agent.read_from(terminal, since=100, format="raw")
+        assert (raw["position"], raw["lost"]) == (6000, 4900)
+        assert len(base64.b64decode(raw["data"])) == 1000
+        # Text begins with a whole line, and what is skipped to get there is lost too.
+        text = await agent.read_from(terminal, since=102)
+        assert text["data"].startswith("1834\n")
+        assert text["data"].endswith("1999\n")
+        assert text["lost"] == 5004 - 102
+        oldest = await agent.read_from(terminal, format="raw")
+        assert (oldest["position"], oldest["lost"]) == (6000, 0)
+        none = await agent.read_from(terminal, since=6000, format="raw")
+        assert (none["data"], none["position"], none["lost"]) == ("", 6000, 0)
+
+
+async def test_a_reader_that_follows_gets_all_of_a_stream_once():
+    async with agent_here() as agent:
+        terminal = await agent.create("seq 1 20000")
+        parts, position = [], 0
+        while True:
+            answer = await agent.read_from(terminal, since=position, waitMs=10_000)
+            assert answer["lost"] == 0
+            parts.append(answer["data"])
+            position = answer["position"]
+            if "exitStatus" in answer and not answer["data"]:
+                break
+        assert "".join(parts) == "".join(f"{number}\n" for number in range(1, 20001))
+
+
+async def test_a_read_gives_a_mebibyte_at_most():
+    async with agent_here(raw_bytes=3 << 20) as agent:
+        terminal = await agent.create("head -c 2000000 /dev/zero | tr '\\0' x")
+        await agent.wait(terminal)
+        for more in ({}, {"maxBytes": 10**9}):
+            answer = await agent.read_from(terminal, **more)
+            assert (len(answer["data"]), answer["position"]) == (1 << 20, 1 << 20)
+
+
+@pytest.mark.parametrize("form", ["text", "raw", "screen"])
+async def test_a_position_that_is_not_reached_yet_is_refused_at_once(form):
+    async with agent_here() as agent:
+        terminal = await agent.create("printf 12345; sleep 60")
+        await agent.until_output(terminal, "12345")
+        says = "since 6 is after the end of the output, 5: use the position"
+        with trio.fail_after(5):
+            await refused(
+                agent,
+                "_acpterm/terminal/read",
+                -32602,
+                says,
+                **agent.of(terminal, since=6, waitMs=60_000, format=form),
+            )
+        assert (await agent.read_from(terminal, since=5))["data"] == ""
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "says"),
+    [
+        ("read", {"since": -1}, "params.since is -1: it must be an integer, 0 or more"),
+        ("read", {"since": "0"}, "params.since is"),
+        ("read", {"maxBytes": 0}, "params.maxBytes is 0: it must be an integer, 1 or more"),
+        ("read", {"format": "html"}, 'must be "text" or "raw" or "screen"'),
+        ("read", {"waitMs": -1}, "params.waitMs is -1"),
+        ("read", {"waitMs": 0.5}, "params.waitMs is 0.5"),
+        ("write", {}, "params.data is missing: it must be a string, what to type"),
+        ("write", {"data": 7}, "params.data is 7"),
+        ("resize", {"cols": 80}, "params.rows is missing"),
+        ("resize", {"cols": 0, "rows": 24}, "params.cols is 0: it must be an integer, 1 to 10000"),
+        ("resize", {"cols": 80, "rows": 10001}, "params.rows is 10001"),
+        ("signal", {}, "params.signal is missing"),
+        ("signal", {"signal": 9}, "params.signal is 9"),
+        ("signal", {"signal": "SIGNONE"}, "there is no signal 'SIGNONE'"),
+        ("signal", {"signal": ""}, "there is no signal ''"),
+        ("signal", {"signal": "SIGRTMIN+99"}, "there is no signal 'SIGRTMIN+99'"),
+    ],
+)
+async def test_bad_values_are_named(method, params, says):
+    async with agent_here() as agent:
+        terminal = await agent.create("sleep 60")
+        method = f"_acpterm/terminal/{method}"
+        await refused(agent, method, -32602, says, **agent.of(terminal, **params))
+        assert "exitStatus" not in await agent.output(terminal)
+
+
+@pytest.mark.parametrize(
+    "params", [{"cols": 0}, {"rows": 10001}, {"timeoutMs": 0}, {"shell": 1}, {"format": "html"}, 7]
+)
+async def test_bad_values_in_our_own_meta_of_create_are_named(params):
+    async with agent_here() as agent:
+        create = {"sessionId": "s", "command": "true", "_meta": {"acpterm": params}}
+        name = f"params._meta.acpterm.{next(iter(params))}" if params != 7 else "_meta.acpterm is 7"
+        await refused(agent, "terminal/create", -32602, name, **create)
+
+
+# write
+
+
+async def test_what_is_typed_reaches_the_program_and_is_echoed():
+    async with agent_here() as agent:
+        terminal = await agent.create("read line; echo got $line")
+        assert await agent.type(terminal, "é→🙂\n") == {"written": 10}
+        await agent.wait(terminal)
+        assert (await agent.output(terminal))["output"] == "é→🙂\ngot é→🙂\n"
+
+
+async def test_nothing_may_be_typed():
+    async with agent_here() as agent:
+        assert await agent.type(await agent.create("sleep 60"), "") == {"written": 0}
+
+
+async def test_a_control_character_does_what_the_key_does():
+    async with agent_here() as agent:
+        terminal = await agent.create("trap 'echo caught; exit 5' INT; echo go; read line")
+        await agent.until_output(terminal, "go")
+        await agent.type(terminal, "\x03")
+        assert (await agent.wait(terminal))["exitCode"] == 5
+        terminal = await agent.create("cat")
+        await agent.type(terminal, "\x04")
+        assert (await agent.wait(terminal))["exitCode"] == 0
+
+
+async def test_a_write_that_does_not_fit_waits_and_holds_up_nobody():
+    async with agent_here() as agent:
+        terminal = await agent.create("stty raw -echo; echo ready; read x; sleep 60")
+        await agent.until_output(terminal, "ready")
+        write = await agent.start("_acpterm/terminal/write", agent.of(terminal, data="x" * 300_000))
+        assert (await agent.run("echo other"))[0] == "other\n"
+        assert not agent.answered(write)
+        await agent.kill(terminal)
+        await refused_answer(agent, write, terminal)
+
+
+async def refused_answer(agent, id_, terminal):
+    with trio.fail_after(10), pytest.raises(RpcError) as caught:
+        await agent.answer(id_)
+    assert caught.value.code == -32602
+    assert f"terminal '{terminal}' has ended" in caught.value.message
+
+
+async def test_a_long_write_is_typed_whole_to_a_program_that_reads_slowly():
+    async with agent_here() as agent:
+        terminal = await agent.create("stty raw -echo; echo ready; head -c 200000 | wc -c")
+        await agent.until_output(terminal, "ready")
+        assert await agent.type(terminal, "x" * 200_000) == {"written": 200_000}
+        await agent.wait(terminal)
+        assert "200000" in (await agent.output(terminal))["output"]
+
+
+# resize
+
+
+async def test_a_new_size_is_seen_by_the_program_which_is_told():
+    async with agent_here() as agent:
+        terminal = await agent.create(
+            "trap 'stty size; exit' WINCH; stty size; while :; do sleep 0.01; done",
+            own={"cols": 90, "rows": 33},
+        )
+        assert await agent.until_output(terminal, "33 90\n")
+        await agent.request("_acpterm/terminal/resize", agent.of(terminal, cols=101, rows=7))
+        await agent.wait(terminal)
+        assert (await agent.output(terminal))["output"] == "33 90\n7 101\n"
+
+
+@pytest.mark.parametrize(("cols", "rows"), [(1, 1), (10_000, 10_000)])
+async def test_the_least_and_the_most_size(cols, rows):
+    async with agent_here() as agent:
+        own = {"cols": cols, "rows": rows}
+        assert (await agent.run("stty size", _meta={"acpterm": own}))[0] == f"{rows} {cols}\n"
+        terminal = await agent.create("read line; stty size")
+        await agent.request("_acpterm/terminal/resize", agent.of(terminal, cols=cols, rows=rows))
+        await agent.type(terminal, "\n")
+        await agent.wait(terminal)
+        assert (await agent.output(terminal))["output"] == f"\n{rows} {cols}\n"
+
+
+async def test_the_screen_takes_the_new_size():
+    pytest.importorskip("pyte")
+    async with agent_here() as agent:
+        terminal = await agent.create("read line; printf 1234567890; read line")
+        await agent.request("_acpterm/terminal/resize", agent.of(terminal, cols=4, rows=5))
+        await agent.type(terminal, "\n")
+        await agent.until_output(terminal, "1234567890")
+        screen = await agent.read_from(terminal, format="screen")
+        assert screen["data"].split() == ["1234", "5678", "90"]
+
+
+# signal
+
+
+@pytest.mark.parametrize("name", ["SIGUSR1", "usr1", "SIGINT", "Int", "SIGRTMIN+3"])
+async def test_a_signal_reaches_the_foreground_group(name):
+    async with agent_here() as agent:
+        number = {"SIGRTMIN+3": "37"}.get(name, name.upper().removeprefix("SIG"))
+        terminal = await agent.create(
+            f"trap 'echo caught; exit 5' {number}; echo go; while :; do sleep 0.01; done"
+        )
+        await agent.until_output(terminal, "go")
+        await agent.request("_acpterm/terminal/signal", agent.of(terminal, signal=name))
+        assert (await agent.wait(terminal))["exitCode"] == 5
+
+
+async def test_a_signal_reaches_no_group_in_the_background():
+    async with agent_here() as agent:
+        # With job control a background job has a group of its own.
+        terminal = await agent.create(
+            "set -m; sh -c 'trap \"echo no\" USR1; echo in; while :; do sleep 0.01; done' & "
+            "trap 'echo caught; sleep 0.1; kill %1; exit 5' USR1; while :; do read x; done"
+        )
+        await agent.until_output(terminal, "in")
+        await agent.request("_acpterm/terminal/signal", agent.of(terminal, signal="SIGUSR1"))
+        await agent.wait(terminal)
+        output = (await agent.output(terminal))["output"]
+        assert "caught" in output
+        assert "no\n" not in output
+
+
+async def test_a_death_by_signal_is_told_by_name_and_as_the_programs_own():
+    async with agent_here() as agent:
+        terminal = await agent.create("echo go; exec sleep 60")
+        await agent.until_output(terminal, "go")
+        await agent.request("_acpterm/terminal/signal", agent.of(terminal, signal="SIGKILL"))
+        status = await agent.wait(terminal)
+        assert (status["exitCode"], status["signal"]) == (None, "SIGKILL")
+        assert status["_meta"]["acpterm"]["endedBy"] == "exited"
+
+
+async def test_a_stopped_program_is_continued_by_signal():
+    async with agent_here() as agent:
+        terminal = await agent.create("echo $$; read line; exit 5")
+        pid = int(await agent.until_output(terminal, "\n"))
+
+        def state() -> str:
+            with open(f"/proc/{pid}/stat") as stat:
+                return stat.read().rpartition(")")[2].split()[0]
+
+        await agent.request("_acpterm/terminal/signal", agent.of(terminal, signal="SIGSTOP"))
+        await poll(lambda: state() == "T")
+        await agent.request("_acpterm/terminal/signal", agent.of(terminal, signal="SIGCONT"))
+        await poll(lambda: state() != "T")
+        await agent.type(terminal, "\n")
+        assert (await agent.wait(terminal))["exitCode"] == 5
+
+
+# After the end
+
+
+async def test_after_the_end_only_reading_works():
+    async with agent_here() as agent:
+        terminal = await agent.create("echo x")
+        await agent.wait(terminal)
+        says = f"terminal '{terminal}' has ended"
+        for method, params in (
+            ("write", {"data": "x"}),
+            ("resize", {"cols": 80, "rows": 24}),
+            ("signal", {"signal": "SIGINT"}),
+        ):
+            await refused_later(agent, f"_acpterm/terminal/{method}", says, terminal, params)
+        assert (await agent.read_from(terminal))["data"] == "x\n"
+
+
+async def refused_later(agent, method, says, terminal, params):
+    """As `refused`; a little later at the latest, when the PTY has been closed too."""
+    with trio.fail_after(5):
+        while True:
+            try:
+                await agent.request(method, agent.of(terminal, **params))
+            except RpcError as error:
+                assert (error.code, says in error.message) == (-32602, True), error  # noqa: PT017
+                return
+            await trio.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("read", {}),
+        ("write", {"data": "x"}),
+        ("resize", {"cols": 80, "rows": 24}),
+        ("signal", {"signal": "SIGINT"}),
+    ],
+)
+async def test_after_release_nothing_works(method, params):
+    async with agent_here() as agent:
+        terminal = await agent.create("echo x")
+        await agent.wait(terminal)
+        await agent.release(terminal)
+        says = f"terminal '{terminal}' has been released"
+        method = f"_acpterm/terminal/{method}"
+        await refused(agent, method, -32002, says, **agent.of(terminal, **params))
+
+
+# session/set
+
+
+async def test_a_session_has_the_folder_that_is_set(tmp_path):
+    async with agent_here() as agent:
+        assert (await agent.run("pwd"))[0] == f"{os.getcwd()}\n"
+        await agent.request(
+            "_acpterm/session/set", {"sessionId": agent.session, "cwd": str(tmp_path)}
+        )
+        assert (await agent.run("pwd"))[0] == f"{tmp_path}\n"
+        assert (await agent.run("pwd", cwd="/usr"))[0] == "/usr\n"
+        agent.session = "another"
+        assert (await agent.run("pwd"))[0] == f"{os.getcwd()}\n"
+
+
+@pytest.mark.parametrize(
+    ("cwd", "says"),
+    [
+        ("relative", "cwd 'relative' is not absolute"),
+        ("/none/such", "cwd '/none/such' does not exist"),
+        ("/etc/passwd", "cwd '/etc/passwd' is not a directory"),
+        ("", "cwd '' is not absolute"),
+        ("/\0", "holds a NUL character"),
+        (None, "params.cwd is null"),
+        (7, "params.cwd is 7"),
+    ],
+)
+async def test_a_folder_that_is_none_is_refused_and_the_old_one_kept(tmp_path, cwd, says):
+    async with agent_here() as agent:
+        good = {"sessionId": agent.session, "cwd": str(tmp_path)}
+        await agent.request("_acpterm/session/set", good)
+        await refused(agent, "_acpterm/session/set", -32602, says, **(good | {"cwd": cwd}))
+        assert (await agent.run("pwd"))[0] == f"{tmp_path}\n"
+
+
+async def test_every_method_is_advertised_and_answers():
+    async with agent_here() as agent:
+        answer = await agent.request("initialize", {"protocolVersion": 1})
+        methods = answer["clientCapabilities"]["_meta"]["acpterm"]["methods"]
+        assert len(methods) == 5
+        for method in methods:
+            with pytest.raises(RpcError) as caught:
+                await agent.request(method, {})
+            assert caught.value.code == -32602
