@@ -3,6 +3,7 @@
 from typing import Final
 
 import trio
+from msgspec import UnsetType
 
 from acpterm import __version__
 from acpterm.acp import (
@@ -59,10 +60,9 @@ def update(caller: Caller, params: SessionNotification) -> None:
     if isinstance(said, OtherUpdate):
         return
     shown = None
-    if said.content is None:
-        shown = []
-    elif said.content:
-        shown = [item.terminal_id for item in said.content if isinstance(item, Terminal)]
+    if not isinstance(said.content, UnsetType):
+        content = said.content or ()
+        shown = [item.terminal_id for item in content if isinstance(item, Terminal)]
     session = caller.session(params.session_id)
     session.show(said.tool_call_id, said.title or None, shown)
     if session.tool_calls:

@@ -1,0 +1,357 @@
+"""Whose a terminal is, what tool calls keep of it, and what a cancelled turn leaves."""
+
+import json
+
+import pytest
+import trio
+
+from acpterm.host.session import _REMEMBERED, _TOOL_CALLS
+from acpterm.jsonrpc import RpcError
+from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here, poll
+
+NAMING_A_TERMINAL = {
+    "terminal/output": {},
+    "terminal/wait_for_exit": {},
+    "terminal/kill": {},
+    "terminal/release": {},
+    "_acpterm/terminal/read": {"waitMs": 60_000},
+    "_acpterm/terminal/write": {"data": "x\n"},
+    "_acpterm/terminal/resize": {"cols": 3, "rows": 3},
+    "_acpterm/terminal/signal": {"signal": "SIGKILL"},
+}
+NEVER_WAS = "term_0123456789abcdef0123456789abcdef"
+
+
+async def answer_to(agent, session: str, terminal: str, method: str) -> tuple[int, str]:
+    """Ask for a terminal that is not there: the error, without the ids that were asked for."""
+    params = {"sessionId": session, "terminalId": terminal, **NAMING_A_TERMINAL[method]}
+    with pytest.raises(RpcError) as caught:
+        await agent.request(method, params)
+    message = caught.value.message
+    assert repr(terminal) in message
+    assert repr(session) in message
+    return caught.value.code, message.replace(terminal, "ID").replace(session, "SESSION")
+
+
+async def is_untouched(agent, terminal: str) -> bool:
+    """Whether a `read line` still runs, has its size and has been typed nothing."""
+    await agent.type(terminal, "mine\n")
+    assert (await agent.wait(terminal))["exitCode"] == 0
+    return (await agent.output(terminal))["output"] == "mine\ngot mine 40 120\n"
+
+
+WAITS = "read line; echo got $line $(stty size)"
+
+# Another's
+
+
+@pytest.mark.parametrize("method", NAMING_A_TERMINAL)
+async def test_another_sessions_terminal_is_answered_as_one_that_never_was(method):
+    async with agent_here() as agent:
+        terminal = await agent.create(WAITS)
+        await agent.create("sleep 60", sessionId="session-2")
+        never = await answer_to(agent, "session-2", NEVER_WAS, method)
+        assert never[0] == -32002
+        assert await answer_to(agent, "session-2", terminal, method) == never
+        # A session that is not known at all is no different either.
+        assert await answer_to(agent, "session-3", terminal, method) == never
+        assert await is_untouched(agent, terminal)
+
+
+@pytest.mark.parametrize("method", NAMING_A_TERMINAL)
+async def test_another_connections_terminal_is_answered_as_one_that_never_was(method):
+    async with host_here() as host, agent_of(host) as owner, agent_of(host) as other:
+        terminal = await owner.create(WAITS)
+        await other.create("sleep 60")
+        assert owner.session == other.session
+        never = await answer_to(other, other.session, NEVER_WAS, method)
+        assert never[0] == -32002
+        assert await answer_to(other, owner.session, terminal, method) == never
+        assert await is_untouched(owner, terminal)
+
+
+async def test_another_connections_terminal_is_out_of_reach_of_a_daemon_too(tmp_path):
+    async with (
+        daemon(tmp_path) as (_, path),
+        agent_at(path) as owner,
+        agent_at(path) as other,
+    ):
+        terminal = await owner.create(WAITS)
+        for method in NAMING_A_TERMINAL:
+            never = await answer_to(other, "session-1", NEVER_WAS, method)
+            assert await answer_to(other, "session-1", terminal, method) == never
+        assert await is_untouched(owner, terminal)
+
+
+async def test_what_another_has_released_is_answered_as_one_that_never_was():
+    async with host_here() as host, agent_of(host) as owner, agent_of(host) as other:
+        terminal = await owner.create("true")
+        await owner.release(terminal)
+        for agent, session in ((other, "session-1"), (owner, "session-2")):
+            for method in NAMING_A_TERMINAL:
+                never = await answer_to(agent, session, NEVER_WAS, method)
+                assert await answer_to(agent, session, terminal, method) == never
+
+
+async def test_showing_anothers_terminal_in_a_tool_call_gives_nothing_of_it():
+    async with host_here() as host, agent_of(host) as owner, agent_of(host) as other:
+        terminal = await owner.create(WAITS)
+        await other.notify("session/update", tool_call(terminal))
+        never = await answer_to(other, "session-1", NEVER_WAS, "terminal/output")
+        assert await answer_to(other, "session-1", terminal, "terminal/output") == never
+        assert await is_untouched(owner, terminal)
+        await owner.release(terminal)
+        assert host.keepsakes.get(terminal) is None
+
+
+async def test_ids_are_long_random_and_never_the_same():
+    async with host_here() as host, agent_of(host) as one, agent_of(host) as two:
+        ids = []
+        for _ in range(20):
+            for agent in (one, two):
+                ids.append(await agent.create("true"))
+                await agent.release(ids[-1])
+        assert len(set(ids)) == 40
+        assert {len(id_) for id_ in ids} == {len(NEVER_WAS)}
+        bits = [int(id_.removeprefix("term_"), 16) for id_ in ids]
+        # Each of the 128 bits is now one and now the other.
+        for bit in range(128):
+            assert len({value >> bit & 1 for value in bits}) == 2
+
+
+# Released
+
+
+async def test_a_released_id_is_told_from_one_that_never_was_and_may_be_released_again():
+    async with agent_here() as agent:
+        terminal = await agent.create("sleep 60")
+        await agent.release(terminal)
+        assert await agent.release(terminal) == {}
+        for method, params in NAMING_A_TERMINAL.items():
+            if method == "terminal/release":
+                continue
+            with pytest.raises(RpcError, match=f"'{terminal}' has been released") as caught:
+                await agent.request(method, agent.of(terminal, **params))
+            assert caught.value.code == -32002
+
+
+async def test_as_many_released_ids_are_remembered_as_there_is_room_for():
+    async with host_here() as host, agent_of(host) as agent:
+        first = await agent.create("true")
+        await agent.release(first)
+        (session,) = (c._caller.sessions["session-1"] for c in host._connections)
+        for number in range(_REMEMBERED):
+            session._released[f"term_{number}"] = None
+        last = await agent.create("true")
+        await agent.release(last)
+        assert len(session._released) == _REMEMBERED
+        assert await agent.release(last) == {}
+        with pytest.raises(RpcError, match="there is no terminal"):
+            await agent.release(first)
+
+
+# Tool calls and keepsakes
+
+
+def tool_call(*terminals, call="call-1", session="session-1", update="tool_call", **more):
+    """Make the params of a `session/update` that shows terminals."""
+    content = [{"type": "terminal", "terminalId": terminal} for terminal in terminals]
+    body = {"sessionUpdate": update, "toolCallId": call, "title": "Run", "content": content}
+    return {"sessionId": session, "update": body | more}
+
+
+async def kept(host, agent, *updates, command="printf precious") -> str | None:
+    """Show a terminal with updates, release it: its text as the person can read it, if at all."""
+    terminal = await agent.create(command)
+    await agent.wait(terminal)
+    for update in updates:
+        await agent.notify("session/update", update(terminal))
+    await agent.release(terminal)
+    found = host.keepsakes.get(terminal)
+    return None if found is None else found.text.text()
+
+
+@pytest.mark.parametrize("update", ["tool_call", "tool_call_update"])
+async def test_a_terminal_in_a_tool_call_stays_readable_after_release(update):
+    async with host_here() as host, agent_of(host) as agent:
+        assert await kept(host, agent, lambda t: tool_call(t, update=update)) == "precious"
+        assert await kept(host, agent) is None
+        assert len(host.keepsakes) == 1
+
+
+async def test_a_keepsake_is_not_the_agents_any_more():
+    async with host_here() as host, agent_of(host) as agent:
+        terminal = await agent.create("printf precious")
+        await agent.notify("session/update", tool_call(terminal))
+        await agent.release(terminal)
+        assert host.keepsakes.get(terminal) is not None
+        with pytest.raises(RpcError, match="has been released"):
+            await agent.output(terminal)
+
+
+async def test_a_running_terminal_that_is_kept_is_ended_and_keeps_what_it_wrote():
+    async with host_here() as host, agent_of(host) as agent:
+        terminal = await agent.create("trap 'echo bye; exit' TERM; echo $$; read line")
+        pid = int(await agent.until_output(terminal, "\n"))
+        await agent.notify("session/update", tool_call(terminal))
+        await agent.release(terminal)
+        await poll(lambda: not alive(pid))
+        found = host.keepsakes.get(terminal)
+        await found.wait_gone()
+        assert found.text.text() == f"{pid}\nbye\n"
+        assert terminal not in host.pool.terminals
+
+
+async def test_a_keepsake_outlives_its_connection():
+    async with host_here() as host:
+        async with agent_of(host) as agent:
+            terminal = await agent.create("printf precious; sleep 60")
+            await agent.until_output(terminal, "precious")
+            await agent.notify("session/update", tool_call(terminal))
+            await agent.request("initialize", {"protocolVersion": 1})
+        await poll(lambda: host.keepsakes.get(terminal) is not None)
+        assert host.keepsakes.get(terminal).text.text() == "precious"
+        await poll(lambda: not host.pool.terminals)
+
+
+@pytest.mark.parametrize(
+    ("updates", "stays"),
+    [
+        ([lambda t: tool_call(t, "other", update="tool_call_update")], True),
+        ([tool_call, lambda _: tool_call("other")], False),
+        ([tool_call, lambda _: tool_call()], False),
+        ([tool_call, lambda _: tool_call(update="tool_call_update")], False),
+        (
+            [tool_call, lambda _: tool_call(content=None, update="tool_call_update")],
+            False,
+        ),
+        ([tool_call, lambda _: without_content("tool_call_update")], True),
+        ([tool_call, lambda _: tool_call("other", call="call-2")], True),
+        ([lambda t: tool_call(t, session="session-2")], False),
+        ([lambda t: tool_call(content=[7, {"type": "terminal", "terminalId": t}, {}])], True),
+        ([lambda t: tool_call(content={"type": "terminal", "terminalId": t})], False),
+        ([lambda t: tool_call(t, status=7, kind="unheard of", locations="x")], True),
+        ([lambda t: tool_call(t, update="plan")], False),
+    ],
+)
+async def test_content_replaces_what_a_call_shows_and_bad_parts_are_forgiven(updates, stays):
+    async with host_here() as host, agent_of(host) as agent:
+        assert await kept(host, agent, *updates) == ("precious" if stays else None)
+
+
+def without_content(update):
+    params = tool_call(update=update)
+    del params["update"]["content"]
+    return params
+
+
+async def test_the_oldest_keepsakes_go_first_by_number():
+    async with host_here(keep_released=2) as host, agent_of(host) as agent:
+        ids = []
+        for number in range(4):
+            ids.append(await agent.create(f"printf {number}"))
+            await agent.wait(ids[-1])
+            await agent.notify("session/update", tool_call(ids[-1], call=f"call-{number}"))
+            await agent.release(ids[-1])
+        found = [host.keepsakes.get(id_) for id_ in ids]
+        assert [item and item.text.text() for item in found] == [None, None, "2", "3"]
+
+
+async def test_the_oldest_keepsakes_go_first_by_size():
+    async with host_here(keep_released_bytes=250_000) as host, agent_of(host) as agent:
+        ids = []
+        for number in range(3):
+            ids.append(await agent.create(f"head -c 50000 /dev/zero | tr '\\0' {number}"))
+            await agent.wait(ids[-1])
+            await agent.notify("session/update", tool_call(ids[-1], call=f"call-{number}"))
+            await agent.release(ids[-1])
+        assert [host.keepsakes.get(id_) is not None for id_ in ids] == [False, True, True]
+
+
+async def test_nothing_is_kept_when_nothing_may_be():
+    async with host_here(keep_released=0) as host, agent_of(host) as agent:
+        assert await kept(host, agent, tool_call) is None
+
+
+async def test_as_many_tool_calls_are_remembered_as_there_is_room_for():
+    async with host_here() as host, agent_of(host) as agent:
+        terminal = await agent.create("true")
+        await agent.notify("session/update", tool_call(terminal, call="oldest"))
+        lines = [
+            json.dumps(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "session/update",
+                    "params": tool_call("other", call=f"call-{number}"),
+                }
+            )
+            for number in range(_TOOL_CALLS)
+        ]
+        await agent.send("\n".join([*lines, ""]).encode())
+        await agent.release(terminal)
+        assert host.keepsakes.get(terminal) is None
+
+
+async def test_sessions_that_are_only_named_are_not_remembered():
+    async with host_here() as host, agent_of(host) as agent:
+        for number in range(50):
+            session = f"session-{number}"
+            with pytest.raises(RpcError):
+                await agent.request("terminal/output", {"sessionId": session, "terminalId": "x"})
+            await agent.notify("session/cancel", {"sessionId": session})
+            await agent.notify("session/update", tool_call(session=session))
+        await agent.request("initialize", {"protocolVersion": 1})
+        (connection,) = host._connections
+        assert connection._caller.sessions == {}
+
+
+# A cancelled turn
+
+
+async def test_a_cancelled_turn_kills_its_terminals_and_then_releases_them():
+    async with agent_here() as agent:
+        agent.session = "other"
+        other = await agent.create(WAITS)
+        agent.session = "session-1"
+        running = await agent.create("echo $$; sleep 60")
+        pid = int(await agent.until_output(running, "\n"))
+        done = await agent.create("echo done")
+        await agent.wait(done)
+        wait = await agent.start("terminal/wait_for_exit", agent.of(running))
+        await agent.notify("session/cancel", {"sessionId": "session-1"})
+        status = await agent.answer(wait)
+        assert status["signal"] == "SIGTERM"
+        assert status["_meta"]["acpterm"]["endedBy"] == "agent"
+        assert not alive(pid)
+        # The agent has time to read and release them itself.
+        assert (await agent.output(done))["output"] == "done\n"
+        assert (await agent.output(running))["output"] == f"{pid}\n"
+        await agent.release(done)
+        assert await agent.release(done) == {}
+        later = await agent.create("read line")
+        await released(agent, running)
+        assert "exitStatus" not in await agent.output(later), "the next turn's is left alone"
+        agent.session = "other"
+        assert await is_untouched(agent, other)
+
+
+async def released(agent, terminal, seconds=10):
+    """Wait until a terminal has been released by the host."""
+    with trio.fail_after(seconds):
+        while True:
+            try:
+                await agent.output(terminal)
+            except RpcError as error:
+                assert "has been released" in error.message  # noqa: PT017
+                return
+            await trio.sleep(0.02)
+
+
+async def test_a_connection_that_ends_soon_after_a_cancelled_turn_ends_at_once():
+    async with host_here() as host:
+        with trio.fail_after(1.5):
+            async with agent_of(host) as agent:
+                await agent.run("true")
+                await agent.notify("session/cancel", {"sessionId": "session-1"})
+                await agent.request("initialize", {"protocolVersion": 1})
+        await poll(lambda: not host._connections, 1.5)
