@@ -122,6 +122,7 @@ async def serve(
     """
     asker = askers.own()
     raise_open_files()
+    hear_signals()
     async with (
         _told_to_end() as told,
         open_host(settings, asker) as host,
@@ -149,6 +150,7 @@ async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
     """Serve the agent at the other end of `stream` until it is gone, or SIGTERM or SIGINT."""
     asker = askers.own()
     raise_open_files()
+    hear_signals()
     async with (
         _told_to_end() as told,
         open_host(settings, asker) as host,
@@ -189,3 +191,13 @@ def raise_open_files() -> None:
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def hear_signals() -> None:
+    """Undo what a parent may have left: signals that are needed here, ignored or blocked.
+
+    Where SIGCHLD is ignored the kernel reaps children itself, and how they ended is lost.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    needed = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, needed)

@@ -56,7 +56,11 @@ class CgroupTree:
         # With the folder above it: another pool of this process may have removed that, as its own.
         os.makedirs(folder, 0o755)
         self._folder = folder
-        self.cgroup: int | None = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self.cgroup: int | None = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            os.rmdir(folder)
+            raise
 
     @property
     def join(self) -> str | None:

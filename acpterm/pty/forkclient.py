@@ -77,11 +77,14 @@ class ForkServer:
         async with self._lock:
             await self._ensure()
 
-    async def fork(self, program: Program, slave: int, cgroup: int | None) -> tuple[int, int]:
+    async def fork(
+        self, program: Program, slave: int, cgroup: int | None
+    ) -> tuple[int, int | None]:
         """Make a child that becomes `program` on the terminal `slave`: its pid and its pidfd.
 
-        `slave` and `cgroup` (a cgroup's folder, open) stay the caller's. Raises `UnavailableError`,
-        or `RefusedError` when the kernel has no room for one more process (EAGAIN, ENOMEM).
+        There is no pidfd when this process has no room for one more descriptor. `slave` and
+        `cgroup` (a cgroup's folder, open) stay the caller's. Raises `UnavailableError`, or
+        `RefusedError` when the kernel has no room for one more process (EAGAIN, ENOMEM).
         A caller that is cancelled while it waits for its turn has made no child; later than that
         the child is made, and given.
         """
@@ -100,7 +103,7 @@ class ForkServer:
 
     async def _exchange(
         self, channel: trio.socket.SocketType, program: Program, slave: int, cgroup: int | None
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int | None]:
         fds = [slave] if cgroup is None else [slave, cgroup]
         request = pack(program)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, b"".join(_int(fd) for fd in fds))]
@@ -117,8 +120,9 @@ class ForkServer:
             raise UnavailableError(f"clone3 is refused here: {os.strerror(number)}")
         if number:
             raise RefusedError(number, f"no new process: {os.strerror(number)}")
-        pidfd = int.from_bytes(ancillary[0][2][:4], sys.byteorder, signed=True)
-        return pid, pidfd
+        if not ancillary:
+            return pid, None
+        return pid, int.from_bytes(ancillary[0][2][:4], sys.byteorder, signed=True)
 
     async def _ensure(self) -> trio.socket.SocketType:
         if self._process is not None and self._process.poll() is not None:

@@ -11,6 +11,7 @@ killed without grace.
 """
 
 import math
+import os
 import secrets
 from collections.abc import Callable
 from typing import Final
@@ -29,6 +30,8 @@ from acpterm.terminal.terminal import Terminal
 MIB: Final = 1024 * 1024
 # A terminal has been busy within so many seconds when it counts as busy.
 _BUSY: Final = 0.1
+# Descriptors that terminals leave free: without any, processes cannot even be looked at and killed.
+_SPARE: Final = 64
 
 
 class ShutDownError(Exception):
@@ -108,6 +111,7 @@ class Pool:
         """
         if self._closing or self._nursery is None:
             raise ShutDownError("acpterm is shutting down: no terminal is created any more")
+        _check_spare()
         identifier = f"term_{secrets.token_hex(16)}"
         program = make_program(identifier)
         tree = self._new_tree(identifier)
@@ -171,3 +175,14 @@ class Pool:
             return self._cgroups.new(name)
         assert self._subreaper is not None  # noqa: S101  one of the two there is
         return self._subreaper.new(name)
+
+
+def _check_spare() -> None:
+    """Raise `OSError` (EMFILE) unless `_SPARE` more descriptors could be opened."""
+    spare = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while len(spare) < _SPARE:
+            spare.append(os.dup(spare[0]))
+    finally:
+        for fd in spare:
+            os.close(fd)

@@ -1,0 +1,345 @@
+"""What a program finds: environment, signals, descriptors, umask and limits, all the asker's."""
+
+import os
+import resource
+import signal
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from tests.support.hosts import (
+    agent_at,
+    agent_here,
+    agent_on_stdio,
+    daemon,
+    environment,
+)
+
+SPAWNERS = ["forkserver", "thread"]
+
+
+def variables(**values):
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def read_variables(output):
+    return dict(line.split("=", 1) for line in output.splitlines())
+
+
+async def env_of(agent, **more):
+    output, status = await agent.run("env", args=[], **more)
+    assert status["exitCode"] == 0
+    return read_variables(output)
+
+
+# The environment, in layers: the asker's, what a terminal sets, the agent's.
+
+
+async def test_the_environment_is_the_askers_then_the_terminals_then_the_agents(monkeypatch):
+    monkeypatch.setenv("ASKERS", "x y")
+    monkeypatch.setenv("BOTH", "asker")
+    monkeypatch.setenv("TERM", "dumb")
+    async with agent_here() as agent:
+        env = await env_of(agent, env=variables(BOTH="agent", OWN="é 'q' $HOME"))
+        assert env["ASKERS"] == "x y"
+        assert env["BOTH"] == "agent"
+        assert env["OWN"] == "é 'q' $HOME"
+        assert env["TERM"] == "xterm-256color"
+        assert env["HOME"] == os.environ["HOME"]
+        # The next terminal knows nothing of it.
+        env = await env_of(agent)
+        assert env["BOTH"] == "asker"
+        assert "OWN" not in env
+
+
+async def test_a_terminal_sets_its_type_its_pagers_and_its_id():
+    async with agent_here() as agent:
+        terminal = await agent.create("env", args=[])
+        await agent.wait(terminal)
+        env = read_variables((await agent.output(terminal))["output"])
+    assert env["TERM"] == "xterm-256color"
+    assert env["PAGER"] == env["GIT_PAGER"] == "cat"
+    assert env["ACPTERM_TERMINAL_ID"] == terminal
+
+
+async def test_what_the_agent_sets_wins_over_what_the_terminal_sets():
+    said = {"TERM": "vt100", "PAGER": "less", "GIT_PAGER": "", "COLUMNS": "33", "LINES": "7"}
+    async with agent_here() as agent:
+        env = await env_of(agent, env=variables(**said))
+    assert said.items() <= env.items()
+
+
+async def test_the_last_of_two_values_wins():
+    async with agent_here() as agent:
+        two = variables(A="1") + variables(A="2")
+        assert (await env_of(agent, env=two))["A"] == "2"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "COLUMNS",
+        "LINES",
+        "LISTEN_FDS",
+        "LISTEN_PID",
+        "LISTEN_FDNAMES",
+        "MANPAGER",
+        "NOTIFY_SOCKET",
+        "SYSTEMD_PAGER",
+        "WATCHDOG_PID",
+        "WATCHDOG_USEC",
+    ],
+)
+async def test_what_is_wrong_in_a_terminal_is_not_passed_on(monkeypatch, name):
+    monkeypatch.setenv(name, "7")
+    async with agent_here() as agent:
+        assert name not in await env_of(agent)
+
+
+@pytest.mark.parametrize(("name", "value"), [("A=B", "x"), ("", "x"), ("A\0", "x"), ("A", "x\0")])
+async def test_a_variable_that_cannot_be_is_refused_with_its_name_and_value(name, value):
+    async with agent_here() as agent:
+        with pytest.raises(RpcError) as caught:
+            await agent.create("true", env=[{"name": name, "value": value}])
+    assert caught.value.code == INVALID_PARAMS
+    assert repr(name) in caught.value.message
+    assert repr(value) in caught.value.message
+
+
+async def test_variables_of_bytes_that_are_no_text_are_passed_on(tmp_path):
+    env = environment(XDG_CONFIG_HOME=str(tmp_path), ODD=os.fsdecode(b"\xff\xfe"))
+    async with agent_on_stdio(tmp_path, env=env) as (_, agent):
+        for own in {}, {"args": []}:
+            command = "printenv" if own else "printenv ODD | od -An -tx1"
+            output, _ = await agent.run(command, **({"args": ["ODD"]} if own else {}))
+            assert output == ("��\n" if own else " ff fe 0a\n")
+
+
+# Signals.
+
+
+def ignore_and_block():
+    """What a parent may leave a host with."""
+    for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    blocked = (signal.SIGPIPE, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGRTMIN + 3)
+    signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+
+
+@asynccontextmanager
+async def host_at(tmp_path, way, spawner, **more):
+    """An agent of a host in a process of its own, reached one way or the other."""
+    env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_SPAWNER=spawner)
+    if way == "stdio":
+        async with agent_on_stdio(tmp_path, env=env, **more) as (process, agent):
+            yield process, agent
+    else:
+        async with daemon(tmp_path, env=env, **more) as (process, path), agent_at(path) as agent:
+            yield process, agent
+
+
+@pytest.mark.parametrize("spawner", SPAWNERS)
+@pytest.mark.parametrize("way", ["stdio", "daemon"])
+async def test_signals_are_at_their_defaults_and_unblocked_whatever_the_host_was_left_with(
+    tmp_path, way, spawner
+):
+    async with host_at(tmp_path, way, spawner, preexec_fn=ignore_and_block) as (_, agent):
+        look = ["-E", "^Sig(Blk|Ign)", "/proc/self/status"]
+        zeros = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"
+        for _ in range(2):
+            assert (await agent.run("grep", args=look))[0] == zeros
+        # And the host itself hears of its children all the same.
+        for code in 0, 3:
+            with trio.fail_after(5):
+                _, status = await agent.run(f"true | cat; exit {code}")
+            assert (status["exitCode"], status["signal"]) == (code, None)
+        assert (await agent.run("kill -INT $$"))[1]["signal"] == "SIGINT"
+        # The writer ends by SIGPIPE, and does not go on for ever.
+        with trio.fail_after(5):
+            assert (await agent.run("yes | head -n 1"))[0] == "y\n"
+
+
+@pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
+@pytest.mark.parametrize("spawner", SPAWNERS)
+async def test_a_host_whose_parent_ignored_sigchld_knows_how_programs_end(
+    tmp_path, spawner, tracking
+):
+    def ignore():
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    env = environment(
+        XDG_CONFIG_HOME=str(tmp_path), ACPTERM_SPAWNER=spawner, ACPTERM_TRACKING=tracking
+    )
+    async with agent_on_stdio(tmp_path, env=env, preexec_fn=ignore) as (process, agent):
+        try:
+            for code in 0, 1, 127:
+                _, status = await agent.run(f"exit {code}")
+                assert status["exitCode"] == code
+        except EOFError:
+            if tracking in process.logged():
+                pytest.skip("this host may make no control groups")
+            raise
+
+
+# Descriptors.
+
+
+@pytest.mark.parametrize("spawner", SPAWNERS)
+@pytest.mark.parametrize("way", ["stdio", "daemon"])
+async def test_no_descriptor_of_the_hosts_is_open_in_a_program(tmp_path, way, spawner):
+    reads, writes = os.pipe()
+    try:
+        async with host_at(tmp_path, way, spawner, pass_fds=(reads, writes)) as (_, agent):
+            waiting = [await agent.create("read x") for _ in range(3)]
+            for _ in range(3):
+                output, _ = await agent.run("ls", args=["-l", "/proc/self/fd"])
+                lines = [line.split(maxsplit=8)[8] for line in output.splitlines()[1:]]
+                own = [line.split(" -> ") for line in lines]
+                assert [number for number, _ in own] == ["0", "1", "2", "3"]
+                assert len({target for _, target in own[:3]}) == 1
+                assert own[0][1].startswith("/dev/pts/")
+                assert own[3][1].startswith("/proc/")
+                output, _ = await agent.run("sleep 5 & ls /proc/$!/fd; kill $!")
+                assert output == "0  1  2\n"
+            for terminal in waiting:
+                await agent.release(terminal)
+    finally:
+        os.close(reads)
+        os.close(writes)
+
+
+@pytest.mark.parametrize("spawner", SPAWNERS)
+async def test_programs_that_start_at_once_do_not_get_each_others_descriptors(tmp_path, spawner):
+    async with host_at(tmp_path, "daemon", spawner) as (_, agent):
+        asked = [
+            await agent.start(
+                "terminal/create", {"sessionId": agent.session, "command": "echo /proc/$$/fd/*"}
+            )
+            for _ in range(20)
+        ]
+        for id_ in asked:
+            terminal = (await agent.answer(id_))["terminalId"]
+            await agent.wait(terminal)
+            output = (await agent.output(terminal))["output"]
+            numbers = [path.rpartition("/")[2] for path in output.split()]
+            # dash keeps the directory that it lists open meanwhile.
+            assert numbers in (["0", "1", "2"], ["0", "1", "2", "3"])
+
+
+# Umask, limits and folder.
+
+LIMITS = {
+    resource.RLIMIT_NOFILE: (111, 222),
+    resource.RLIMIT_CORE: (0, 0),
+    resource.RLIMIT_FSIZE: (10_000_000, 20_000_000),
+}
+SHOW = "umask; ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Sf; ulimit -Hf; pwd"
+
+
+def shown(cwd):
+    # ulimit counts sizes of files in blocks of 512 bytes.
+    return f"0027\n111\n222\n0\n{10_000_000 // 512}\n{20_000_000 // 512}\n{cwd}\n"
+
+
+def be_modest():
+    os.umask(0o27)
+    for limit, both in LIMITS.items():
+        resource.setrlimit(limit, both)
+
+
+@pytest.mark.parametrize("spawner", SPAWNERS)
+async def test_over_stdio_umask_limits_and_folder_are_those_that_the_host_was_given(
+    tmp_path, spawner
+):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    # The host finds its own package from another folder too.
+    env = environment(
+        XDG_CONFIG_HOME=str(tmp_path), ACPTERM_SPAWNER=spawner, PYTHONPATH=os.getcwd()
+    )
+    more = {"preexec_fn": be_modest, "cwd": str(folder), "env": env}
+    async with agent_on_stdio(tmp_path, **more) as (process, agent):
+        assert (await agent.run(SHOW))[0] == shown(folder)
+        # The host itself has raised what it may, for the terminals it holds.
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (222, 222)
+
+
+PEER = """
+import json, socket, sys
+path, command = sys.argv[1:]
+sock = socket.socket(socket.AF_UNIX)
+sock.connect(path)
+lines = sock.makefile("rw")
+def ask(method, **params):
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    print(json.dumps(message), file=lines, flush=True)
+    return json.loads(lines.readline())["result"]
+one = ask("terminal/create", sessionId="s", command=command)["terminalId"]
+ask("terminal/wait_for_exit", sessionId="s", terminalId=one)
+print(ask("terminal/output", sessionId="s", terminalId=one)["output"], end="")
+"""
+
+
+@pytest.mark.parametrize("spawner", SPAWNERS)
+async def test_at_a_daemon_umask_limits_and_folder_are_those_of_whoever_connected(
+    tmp_path, spawner
+):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_SPAWNER=spawner)
+    async with daemon(tmp_path, env=env) as (_, path):
+        for _ in range(2):
+            done = await trio.run_process(
+                [sys.executable, "-S", "-c", PEER, path, SHOW],
+                capture_stdout=True,
+                preexec_fn=be_modest,
+                cwd=folder,
+            )
+            assert done.stdout.decode() == shown(folder)
+        # Another peer, who is not modest.
+        async with agent_at(path) as agent:
+            output, _ = await agent.run(SHOW)
+            assert output.startswith(f"{os.umask(os.umask(0o22)):04o}\n") or output
+            assert output.endswith(f"\n{os.getcwd()}\n")
+            assert output != shown(folder)
+
+
+async def test_an_asker_can_send_what_the_system_does_not_tell(tmp_path):
+    asker = {
+        "env": {"PATH": "/usr/bin:/bin", "MINE": "yes", "COLUMNS": "9"},
+        "cwd": str(tmp_path),
+        "umask": 0o27,
+        "rlimits": {"NOFILE": [111, 222], "CORE": [0, 0], "NO_SUCH_LIMIT": [1, 1]},
+    }
+    async with agent_here() as agent:
+        meta = {"acpterm": {"asker": asker}}
+        params = {"protocolVersion": 1, "_meta": meta}
+        await agent.request("initialize", params)
+        output, _ = await agent.run("umask; ulimit -Sn; ulimit -Hn; ulimit -Sc; pwd")
+        assert output == f"0027\n111\n222\n0\n{tmp_path}\n"
+        env = await env_of(agent)
+        assert env["MINE"] == "yes"
+        assert env.keys() == {
+            "PATH", "MINE", "TERM", "PAGER", "GIT_PAGER", "ACPTERM_TERMINAL_ID",
+        }  # fmt: skip
+
+
+async def test_a_host_without_room_for_more_files_says_so_and_can_still_end_its_terminals(tmp_path):
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+
+    env = environment(XDG_CONFIG_HOME=str(tmp_path))
+    async with agent_on_stdio(tmp_path, env=env, preexec_fn=few) as (_, agent):
+        held = []
+        with pytest.raises(RpcError, match=r"Too many open files.*release terminals"):
+            for _ in range(128):
+                held.append(await agent.create("read x"))  # noqa: PERF401  it fails in between
+        assert len(held) > 10
+        for terminal in held[1:]:
+            await agent.release(terminal)
+        assert (await agent.run("echo again"))[0] == "again\n"
+        await agent.type(held[0], "x\n")
+        assert (await agent.wait(held[0]))["exitCode"] == 0
