@@ -55,7 +55,6 @@ class ReadResponse(Wire):
     position: int
     lost: int
     encoding: Literal["base64"] | UnsetType = UNSET
-    truncated: bool | UnsetType = UNSET
     exit_status: TerminalExitStatus | UnsetType = UNSET
 
 
@@ -108,16 +107,12 @@ class CreateMeta(Wire, omit_defaults=True):
 
 
 class ExitMeta(Wire):
-    """``_meta.acpterm`` of an exit status.
-
-    `shell_code` is what a shell would have said: 128 and the signal's number.
-    """
+    """``_meta.acpterm`` of an exit status."""
 
     ended_by: EndedBy
     wall_ms: int
     cpu_ms: int | UnsetType = UNSET
     max_rss_bytes: int | UnsetType = UNSET
-    shell_code: int | UnsetType = UNSET
 
 
 class Asker(Wire, omit_defaults=True):

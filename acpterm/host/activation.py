@@ -27,7 +27,7 @@ def handed_listeners(environ: Mapping[str, str]) -> list[trio.SocketListener]:
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = environ.get("LISTEN_FDS", "0")
-    if not count.isdigit():
+    if not (count.isascii() and count.isdigit()):
         raise ActivationError(f"LISTEN_FDS is {count!r}, and should be a number")
     return [_listener(fd) for fd in range(FIRST, FIRST + int(count))]
 

@@ -4,7 +4,8 @@ Documented in `docs/protocol.md`, advertised in `clientCapabilities._meta.acpter
 """
 
 import base64
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import trio
 from msgspec import UNSET
@@ -20,11 +21,11 @@ from acpterm.acp import (
     WriteResponse,
 )
 from acpterm.host.caller import Caller
-from acpterm.host.terminal_methods import check_folder, exit_status, seconds
-from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from acpterm.host.checks import check_absolute, check_format, seconds
+from acpterm.host.terminal_methods import exit_status
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.pty.signals import number_of
-from acpterm.terminal import Terminal, views
-from acpterm.terminal.screen import ScreenUnavailable
+from acpterm.terminal import InputFullError, Terminal, views
 
 # Bytes that one read gives when it does not say, and at most.
 MOST: Final = 1024 * 1024
@@ -34,6 +35,7 @@ async def read(caller: Caller, params: ReadRequest) -> ReadResponse:
     """`_acpterm/terminal/read`: what came after a position, waiting for it up to `waitMs`."""
     terminal = caller.session(params.session_id).get(params.terminal_id)
     view = params.format or terminal.view
+    check_format(view)
     if params.since is not None and params.since > terminal.ring.end:
         raise RpcError(
             INVALID_PARAMS,
@@ -57,10 +59,7 @@ async def read(caller: Caller, params: ReadRequest) -> ReadResponse:
 
 
 async def _read_screen(caller: Caller, terminal: Terminal, params: ReadRequest) -> ReadResponse:
-    try:
-        text = await caller.screen(terminal).text()
-    except ScreenUnavailable as error:
-        raise RpcError(INTERNAL_ERROR, str(error)) from error
+    text = await caller.screen(terminal).text()
     lost = max(0, terminal.ring.start - (params.since or 0)) if params.since is not None else 0
     return ReadResponse(
         data=text,
@@ -85,15 +84,32 @@ def _part(terminal: Terminal, params: ReadRequest, *, as_text: bool) -> views.Pa
     return views.since(terminal, params.since, most, as_text=as_text)
 
 
-async def write(caller: Caller, params: WriteRequest) -> WriteResponse:
-    """`_acpterm/terminal/write`: type; answered when the program's input has taken it all."""
+def write(caller: Caller, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
+    """`_acpterm/terminal/write`: type; answered when the terminal has taken it all.
+
+    What is typed is in order from here on, whichever answer comes first.
+    """
     terminal = caller.session(params.session_id).get(params.terminal_id)
     data = params.data.encode()
     try:
-        await terminal.write(data)
+        typed = terminal.keyboard.type(data)
     except (trio.ClosedResourceError, OSError) as error:
         raise _has_ended(terminal) from error
-    return WriteResponse(len(data))
+    except InputFullError as error:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"{len(data)} bytes were not typed: the program in terminal {terminal.id!r} does not "
+            "read its input; wait for the answers to earlier writes",
+        ) from error
+
+    async def wait() -> WriteResponse:
+        try:
+            await terminal.keyboard.wait(typed)
+        except trio.ClosedResourceError as error:
+            raise _has_ended(terminal) from error
+        return WriteResponse(len(data))
+
+    return wait()
 
 
 def resize(caller: Caller, params: ResizeRequest) -> Empty:
@@ -118,12 +134,15 @@ def signal(caller: Caller, params: SignalRequest) -> Empty:
     return Empty()
 
 
-async def set_session(caller: Caller, params: SetSessionRequest) -> Empty:
-    """`_acpterm/session/set`: the folder of the session's terminals that name none."""
-    await trio.to_thread.run_sync(check_folder, params.cwd)
+def set_session(caller: Caller, params: SetSessionRequest) -> Empty:
+    """`_acpterm/session/set`: the folder of the session's terminals that name none.
+
+    It holds from here on, so the folder itself is looked at only when it is used.
+    """
+    check_absolute(params.cwd)
     session = caller.session(params.session_id)
     caller.own(session)
-    caller.sessions[params.session_id].cwd = params.cwd
+    session.cwd = params.cwd
     return Empty()
 
 

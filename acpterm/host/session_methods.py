@@ -20,6 +20,7 @@ from acpterm.acp import (
 )
 from acpterm.host.asker import limits_by_name
 from acpterm.host.caller import Caller
+from acpterm.host.checks import check_absolute
 from acpterm.terminal import EndedBy
 
 # Seconds that an agent has after a cancel to release its terminals itself.
@@ -44,6 +45,8 @@ def initialize(caller: Caller, params: InitializeRequest) -> InitializeAnswer:
     wishes = own_meta(params.meta, InitializeMeta)
     sent = wishes and wishes.asker
     if sent:
+        if sent.cwd is not None:
+            check_absolute(sent.cwd)
         asker = caller.asker
         caller.asker = asker._replace(
             env=asker.env if sent.env is None else sent.env,
@@ -74,7 +77,7 @@ async def cancel(caller: Caller, params: CancelNotification) -> None:
     session = caller.sessions.get(params.session_id)
     if session is None:
         return
-    running = list(session.terminals.values())
+    running = [terminal for terminal in session.terminals.values() if terminal.exit is None]
     for terminal in running:
         terminal.kill(EndedBy.AGENT)
     await trio.sleep(AFTER_CANCEL)

@@ -5,7 +5,6 @@ the connection runs in a task of its own. Cancelling one leaves the terminal as 
 """
 
 import math
-import os
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -24,9 +23,10 @@ from acpterm.acp import (
     WaitForTerminalExitResponse,
     own_meta,
 )
+from acpterm.host import checks
 from acpterm.host.caller import Caller
 from acpterm.host.command import words
-from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.pty.child import Program
 from acpterm.pty.signals import number_of
 from acpterm.terminal import EndedBy, ExitStatus, ShutDownError, Terminal, views
@@ -35,15 +35,19 @@ from acpterm.terminal import EndedBy, ExitStatus, ShutDownError, Terminal, views
 PATIENCE: Final = 0.3
 
 
-async def create(caller: Caller, params: CreateTerminalRequest) -> CreateTerminalResponse:
+def create(
+    caller: Caller, params: CreateTerminalRequest
+) -> Coroutine[Any, Any, CreateTerminalResponse]:
     """`terminal/create`: start a command in a new terminal."""
     settings = caller.settings
-    session = caller.session(params.session_id)
     wishes = own_meta(params.meta, CreateMeta) or CreateMeta()
-    cwd = await _folder(params.cwd or session.cwd or caller.asker.cwd)
     env = [(item.name, item.value) for item in params.env]
-    _check_command(params.command, params.args)
-    _check_env(env)
+    checks.check_command(params.command, params.args)
+    checks.check_environment(env)
+    checks.check_format(wishes.format)
+    session = caller.session(params.session_id)
+    # Taken now: what the agent asks afterwards is not to have been before.
+    cwd = params.cwd or session.cwd or caller.asker.cwd
     argv, otherwise = words(
         params.command, params.args, shell=wishes.shell, shell_path=settings.shell
     )
@@ -59,25 +63,33 @@ async def create(caller: Caller, params: CreateTerminalRequest) -> CreateTermina
         )
 
     limit = settings.output_bytes if params.output_byte_limit is None else params.output_byte_limit
-    try:
-        terminal = await caller.pool.create(
-            program,
-            size=(wishes.cols or settings.cols, wishes.rows or settings.rows),
-            limit=min(limit, settings.max_output_bytes),
-            ring_size=settings.raw_bytes,
-            lifetime=math.inf if wishes.timeout_ms is None else seconds(wishes.timeout_ms),
-            view=wishes.format or "text",
-        )
-    except OSError as error:
-        raise RpcError(
-            INTERNAL_ERROR,
-            f"no terminal can be created now: {error.strerror or error}; release terminals that "
-            "are no longer needed, or ask for higher limits of processes, PTYs and open files",
-        ) from error
-    except ShutDownError as error:
-        raise RpcError(INTERNAL_ERROR, str(error)) from error
-    caller.add(session, terminal)
-    return CreateTerminalResponse(terminal.id)
+
+    async def start() -> CreateTerminalResponse:
+        await trio.to_thread.run_sync(checks.check_folder, cwd)
+        try:
+            terminal = await caller.pool.create(
+                program,
+                size=(wishes.cols or settings.cols, wishes.rows or settings.rows),
+                limit=min(limit, settings.max_output_bytes),
+                ring_size=settings.raw_bytes,
+                lifetime=math.inf
+                if wishes.timeout_ms is None
+                else checks.seconds(wishes.timeout_ms),
+                view=wishes.format or "text",
+            )
+        except OSError as error:
+            raise RpcError(
+                INTERNAL_ERROR,
+                f"no terminal can be created now: {error.strerror or error}; release terminals "
+                "that are no longer needed, or ask for higher limits of processes, PTYs and open "
+                "files",
+            ) from error
+        except ShutDownError as error:
+            raise RpcError(INTERNAL_ERROR, str(error)) from error
+        caller.add(session, terminal)
+        return CreateTerminalResponse(terminal.id)
+
+    return start()
 
 
 def output(
@@ -95,8 +107,8 @@ def output(
 
 
 async def _screen_output(caller: Caller, terminal: Terminal) -> TerminalOutputResponse:
-    text = await caller.screen(terminal).text()
-    return TerminalOutputResponse(text, False, exit_status(caller, terminal.exit))
+    text, truncated = views.last(await caller.screen(terminal).text(), terminal.limit)
+    return TerminalOutputResponse(text, truncated, exit_status(caller, terminal.exit))
 
 
 def wait_for_exit(
@@ -164,54 +176,3 @@ def _meta(status: ExitStatus) -> dict[str, ExitMeta]:
             max_rss_bytes=status.max_rss,
         )
     }
-
-
-def seconds(milliseconds: int) -> float:
-    """Convert; a number that is too long for a float is as good as the longest time of use."""
-    return min(milliseconds, 10**15) / 1000
-
-
-async def _folder(path: str) -> str:
-    await trio.to_thread.run_sync(check_folder, path)
-    return path
-
-
-def check_folder(path: str) -> None:
-    """Raise `RpcError` (-32602) unless `path` is absolute and a folder that can be entered."""
-    wrong = None
-    if not os.path.isabs(path):
-        wrong = "is not absolute"
-    elif "\0" in path:
-        wrong = "holds a NUL character"
-    elif not os.path.exists(path):
-        wrong = "does not exist"
-    elif not os.path.isdir(path):
-        wrong = "is not a directory"
-    elif not os.access(path, os.X_OK):
-        wrong = "cannot be entered: permission denied"
-    if wrong:
-        raise RpcError(
-            INVALID_PARAMS, f"cwd {path!r} {wrong}: give the absolute path of a directory"
-        )
-
-
-def _check_command(command: str, args: list[str] | None) -> None:
-    if not command.strip():
-        raise RpcError(
-            INVALID_PARAMS, f"command {command!r} is empty: give a program or a shell command line"
-        )
-    for word in (command, *(args or ())):
-        if "\0" in word:
-            raise RpcError(
-                INVALID_PARAMS, f"{word!r} holds a NUL character, which no program can be given"
-            )
-
-
-def _check_env(env: list[tuple[str, str]]) -> None:
-    for name, value in env:
-        if not name or "=" in name or "\0" in name + value:
-            raise RpcError(
-                INVALID_PARAMS,
-                f"env has {name!r} = {value!r}: a name is not empty and holds no '=', "
-                "and neither holds a NUL character",
-            )

@@ -46,6 +46,7 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: trio.socket.SocketType | None = None
         self._lock = trio.Lock()
+        self._proven = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -84,7 +85,9 @@ class ForkServer:
 
         There is no pidfd when this process has no room for one more descriptor. `slave` and
         `cgroup` (a cgroup's folder, open) stay the caller's. Raises `UnavailableError`, or
-        `RefusedError` when the kernel has no room for one more process (EAGAIN, ENOMEM).
+        `RefusedError` when the kernel has no room for one more process (EAGAIN, ENOMEM), or the
+        server, which has worked before, was lost in the middle (EIO): no second try is made, since
+        the program may have been started.
         A caller that is cancelled while it waits for its turn has made no child; later than that
         the child is made, and given.
         """
@@ -97,9 +100,15 @@ class ForkServer:
                     raise
                 except (OSError, EOFError) as error:
                     await self._stop()
-                    raise UnavailableError(f"the fork server went away: {error}") from error
+                    raise self._failed(f"the fork server went away: {error}") from error
             await self._stop()
-            raise UnavailableError(f"the fork server did not answer in {DEADLINE:g} s")
+            raise self._failed(f"the fork server did not answer in {DEADLINE:g} s")
+
+    def _failed(self, what: str) -> Exception:
+        # One that has worked will work again; but not for this child, which may have been made.
+        if self._proven:
+            return RefusedError(errno.EIO, f"{what}; try again")
+        return UnavailableError(what)
 
     async def _exchange(
         self, channel: trio.socket.SocketType, program: Program, slave: int, cgroup: int | None
@@ -116,6 +125,7 @@ class ForkServer:
         if len(data) < ANSWER.size:
             raise EOFError("it closed its socket")
         pid, number = ANSWER.unpack(data)
+        self._proven = self._proven or number == 0
         if number in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
             raise UnavailableError(f"clone3 is refused here: {os.strerror(number)}")
         if number:

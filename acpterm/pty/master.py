@@ -114,21 +114,21 @@ class Master:
         """Wait until there is something to read, or nobody has the slave open."""
         await trio.lowlevel.wait_readable(self.fd)
 
-    async def write(self, data: bytes) -> None:
-        """Type `data`: to the program, as from a keyboard. Waits while its input is full.
+    async def wait_writable(self) -> None:
+        """Wait until the program's input has room.
 
-        Cancelled, it has typed an unknown part of `data`. Raises `trio.ClosedResourceError` when
-        the terminal is closed meanwhile.
+        Raises `trio.ClosedResourceError` when the terminal is closed meanwhile.
         """
-        rest = memoryview(data)
-        while rest:
-            if self.closed:
-                raise trio.ClosedResourceError
-            await trio.lowlevel.wait_writable(self.fd)
-            try:
-                rest = rest[os.write(self.fd, rest) :]
-            except BlockingIOError:
-                continue
+        if self.closed:
+            raise trio.ClosedResourceError
+        await trio.lowlevel.wait_writable(self.fd)
+
+    def write(self, data: bytes) -> int:
+        """Type `data` to the program, as from a keyboard: how many bytes there was room for."""
+        try:
+            return os.write(self.fd, data)
+        except BlockingIOError:
+            return 0
 
     def resize(self, cols: int, rows: int) -> None:
         """Set the window's size, in character cells; the foreground group gets SIGWINCH."""

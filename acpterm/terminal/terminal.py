@@ -23,7 +23,7 @@ Cancelling `run` kills the program at once and closes everything.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
@@ -33,6 +33,7 @@ from acpterm.pty.master import After
 from acpterm.pty.reap import Exit, reap, wait_reapable
 from acpterm.pty.spawn import Child
 from acpterm.pty.tree import end
+from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.ring import Ring
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text import TextView
@@ -73,6 +74,8 @@ class Terminal:
         self.exit: ExitStatus | None = None
         self.released = False
         self.cols, self.rows = size
+        self.keyboard: Final = Keyboard(child.master, self._start)
+        self._nursery: trio.Nursery | None = None
         self._child: Final = child
         self._started = time.monotonic()
         self._exited = trio.Event()
@@ -92,8 +95,8 @@ class Terminal:
 
     @property
     def held(self) -> int:
-        """Bytes of output in memory, raw and text, or a little less."""
-        return self.ring.end - self.ring.start + min(self.limit, self.ring.end)
+        """Bytes of output in memory, raw and text."""
+        return self.ring.end - self.ring.start + self.text.size
 
     async def wait_exited(self) -> ExitStatus:
         """Wait for the program's end, and all it had written to be readable."""
@@ -120,13 +123,6 @@ class Terminal:
         self.released = True
         self.kill(by)
 
-    async def write(self, data: bytes) -> None:
-        """Type `data`. Waits while the program's input is full.
-
-        Raises `trio.ClosedResourceError` when the terminal has ended, or does meanwhile.
-        """
-        await self._child.master.write(data)
-
     def resize(self, cols: int, rows: int) -> None:
         """Set the window's size. Raises `trio.ClosedResourceError` when the terminal has ended."""
         if self._child.master.closed:
@@ -151,6 +147,7 @@ class Terminal:
         """
         try:
             async with trio.open_nursery() as nursery:
+                self._nursery = nursery
                 nursery.start_soon(self._read, exclusive)
                 nursery.start_soon(self._see_exit)
                 if lifetime < math.inf:
@@ -175,11 +172,17 @@ class Terminal:
                 self._drain()
                 self._set_exit()
         child.master.close()
+        self.keyboard.close()
         child.close_pidfd()
         self.text.finish()
         await child.tree.close()
         self._gone.set()
         self._news.unpark_all()
+
+    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+        if self._nursery is None:
+            raise trio.ClosedResourceError
+        self._nursery.start_soon(work)
 
     async def _see_exit(self) -> None:
         await wait_reapable(self._child.pid, self._child.pidfd)
@@ -237,6 +240,7 @@ class Terminal:
                 elif after is After.CLOSED:
                     if self._reapable.is_set():
                         master.close()
+                        self.keyboard.close()
                         return
                     with trio.move_on_after(REOPENED):
                         await self._reapable.wait()

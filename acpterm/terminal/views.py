@@ -46,9 +46,15 @@ def raw(terminal: Terminal) -> tuple[str, bool]:
         data = data[utf8.boundary(data[:3], 0) :]
     if terminal.exit is None:
         data = data[: utf8.whole(data)]
-    text = data.decode(errors="replace").encode()
-    cut = utf8.boundary(text, max(0, len(text) - limit))
-    return text[cut:].decode(), start + cut > 0
+    text, cut = last(data.decode(errors="replace"), limit)
+    return text, start > 0 or cut
+
+
+def last(text: str, limit: int) -> tuple[str, bool]:
+    """Give the last `limit` bytes of UTF-8 of a text, from a character on; whether it was cut."""
+    data = text.encode()
+    cut = utf8.boundary(data, max(0, len(data) - limit))
+    return data[cut:].decode(), cut > 0
 
 
 def since(terminal: Terminal, position: int | None, most: int, *, as_text: bool) -> Part:

@@ -76,13 +76,12 @@ def test_bad_params(into, more, words):
 def test_results():
     plain = ReadResponse("x", 5, 0)
     assert json.loads(msgspec.json.encode(plain)) == {"data": "x", "position": 5, "lost": 0}
-    full = ReadResponse("eA==", 5, 2, "base64", True, TerminalExitStatus(0))
+    full = ReadResponse("eA==", 5, 2, "base64", TerminalExitStatus(0))
     assert json.loads(msgspec.json.encode(full)) == {
         "data": "eA==",
         "position": 5,
         "lost": 2,
         "encoding": "base64",
-        "truncated": True,
         "exitStatus": {"exitCode": 0, "signal": None},
     }
     assert msgspec.json.encode(WriteResponse(3)) == b'{"written":3}'
@@ -90,7 +89,7 @@ def test_results():
 
 
 def test_exit_statuses_have_both_members_and_an_output_may_have_none():
-    meta = {"acpterm": ExitMeta("timeout", 10, 5, 4096, 143)}
+    meta = {"acpterm": ExitMeta("timeout", 10, 5, 4096)}
     wait = WaitForTerminalExitResponse(signal="SIGTERM", meta=meta)
     assert json.loads(msgspec.json.encode(wait)) == {
         "exitCode": None,
@@ -101,7 +100,6 @@ def test_exit_statuses_have_both_members_and_an_output_may_have_none():
                 "wallMs": 10,
                 "cpuMs": 5,
                 "maxRssBytes": 4096,
-                "shellCode": 143,
             }
         },
     }

@@ -19,7 +19,7 @@ from acpterm.acp import (
 from acpterm.jsonrpc import Peer, RpcError, encode_error, encode_response
 from tests.acp.validate import _closed_definitions, _validator, validate_sent
 
-META = {"acpterm": ExitMeta("exited", 5, shell_code=130)}
+META = {"acpterm": ExitMeta("exited", 5, cpu_ms=130)}
 
 
 def sent(line: bytes) -> dict:

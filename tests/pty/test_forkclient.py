@@ -106,7 +106,7 @@ async def test_children_live_on_when_their_server_ends():
     async with ForkServer() as server:
         running = await start(server, "sh", "-c", "echo up; read x; echo got $x")
         os.kill(server.pid, signal.SIGKILL)
-        await running.master.write(b"this\n")
+        assert running.master.write(b"this\n") == 5
         output, ended = await running.end()
     assert "got this" in output
     assert ended.code == 0
@@ -166,6 +166,22 @@ async def test_a_server_that_ends_at_once_is_unavailable(monkeypatch):
         with pytest.raises(UnavailableError, match="went away"):
             await start(server, "true")
         assert server.pid is None
+
+
+async def test_a_server_that_is_lost_in_the_middle_costs_one_child_and_no_second_try():
+    async with ForkServer() as server:
+        assert (await run(server, "true"))[1].code == 0
+        os.kill(server.pid, signal.SIGSTOP)
+        async with trio.open_nursery() as nursery:
+
+            async def refused():
+                with pytest.raises(RefusedError, match="try again"):
+                    await start(server, "true")
+
+            nursery.start_soon(refused)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            os.kill(server.pid, signal.SIGKILL)
+        assert (await run(server, "true"))[1].code == 0
 
 
 async def test_a_server_that_does_not_answer_is_killed_and_unavailable(monkeypatch):

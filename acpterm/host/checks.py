@@ -1,0 +1,75 @@
+"""What a request asks for that no machine can give: refused before anything is done.
+
+Every message says which value is wrong and what would be right.
+"""
+
+import os
+
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.terminal.screen import Screen, ScreenUnavailable
+
+
+def seconds(milliseconds: int) -> float:
+    """Convert; a number that is too long for a float is as good as the longest time of use."""
+    return min(milliseconds, 10**15) / 1000
+
+
+def check_absolute(path: str) -> None:
+    """Raise `RpcError` (-32602) unless `path` is absolute."""
+    if not os.path.isabs(path) or "\0" in path:
+        wrong = "holds a NUL character" if "\0" in path else "is not absolute"
+        raise _bad_folder(path, wrong)
+
+
+def check_folder(path: str) -> None:
+    """Raise `RpcError` (-32602) unless `path` is absolute and a folder that can be entered.
+
+    It asks the file system, which may take its time: for a thread.
+    """
+    check_absolute(path)
+    wrong = None
+    if not os.path.exists(path):
+        wrong = "does not exist"
+    elif not os.path.isdir(path):
+        wrong = "is not a directory"
+    elif not os.access(path, os.X_OK):
+        wrong = "cannot be entered: permission denied"
+    if wrong:
+        raise _bad_folder(path, wrong)
+
+
+def check_command(command: str, args: list[str] | None) -> None:
+    """Raise `RpcError` (-32602) unless there is a command, of words that programs can be given."""
+    if not command.strip():
+        raise RpcError(
+            INVALID_PARAMS, f"command {command!r} is empty: give a program or a shell command line"
+        )
+    for word in (command, *(args or ())):
+        if "\0" in word:
+            raise RpcError(
+                INVALID_PARAMS, f"{word!r} holds a NUL character, which no program can be given"
+            )
+
+
+def check_environment(env: list[tuple[str, str]]) -> None:
+    """Raise `RpcError` (-32602) for variables that no environment can hold."""
+    for name, value in env:
+        if not name or "=" in name or "\0" in name + value:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"env has {name!r} = {value!r}: a name is not empty and holds no '=', "
+                "and neither holds a NUL character",
+            )
+
+
+def check_format(wish: str | None) -> None:
+    """Raise `RpcError` (-32602) for a format that is not installed."""
+    if wish == "screen":
+        try:
+            Screen(1, 1)
+        except ScreenUnavailable as error:
+            raise RpcError(INVALID_PARAMS, f"format {wish!r}: {error}") from error
+
+
+def _bad_folder(path: str, wrong: str) -> RpcError:
+    return RpcError(INVALID_PARAMS, f"cwd {path!r} {wrong}: give the absolute path of a directory")
