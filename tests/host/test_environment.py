@@ -302,9 +302,8 @@ async def test_at_a_daemon_umask_limits_and_folder_are_those_of_whoever_connecte
         # Another peer, who is not modest.
         async with agent_at(path) as agent:
             output, _ = await agent.run(SHOW)
-            assert output.startswith(f"{os.umask(os.umask(0o22)):04o}\n") or output
             assert output.endswith(f"\n{os.getcwd()}\n")
-            assert output != shown(folder)
+            assert "\n111\n" not in output
 
 
 async def test_an_asker_can_send_what_the_system_does_not_tell(tmp_path):
@@ -334,9 +333,13 @@ async def test_a_host_without_room_for_more_files_says_so_and_can_still_end_its_
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with agent_on_stdio(tmp_path, env=env, preexec_fn=few) as (_, agent):
         held = []
+
+        async def hold_all_there_are():
+            while len(held) < 128:
+                held.append(await agent.create("read x"))
+
         with pytest.raises(RpcError, match=r"Too many open files.*release terminals"):
-            for _ in range(128):
-                held.append(await agent.create("read x"))  # noqa: PERF401  it fails in between
+            await hold_all_there_are()
         assert len(held) > 10
         for terminal in held[1:]:
             await agent.release(terminal)
