@@ -3,7 +3,6 @@
 `python -m tests.pty.scenarios NAME` runs one; what it asserts, it asserts there. Little is
 imported, for the start of these processes to be quick.
 """
-# ruff: noqa: ASYNC110, ASYNC220  nothing else runs in these processes that could be held up
 
 import os
 import signal
