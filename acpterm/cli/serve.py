@@ -39,17 +39,15 @@ def command(config: str | None, socket: str | None, **flags: object) -> None:
 
     async def run() -> None:
         with UnixListener(path) as listener:
-            listeners = handed_listeners(environ)
-            where = "handed over" if listeners else path
-            listeners = listeners or [listener.listen()]
+            handed = handed_listeners(environ)
 
             def ready() -> None:
-                log.info("listening", socket=where, pid=os.getpid())
+                log.info("listening", socket="handed over" if handed else path, pid=os.getpid())
                 notify(environ, "READY=1")
 
             await serve(
                 chosen,
-                listeners,
+                lambda: handed or [listener.listen()],
                 ready=ready,
                 ending=lambda: notify(environ, "STOPPING=1"),
             )

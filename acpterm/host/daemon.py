@@ -111,30 +111,29 @@ async def open_host(settings: Settings, asker: Asker) -> AsyncIterator[Host]:
 
 async def serve(
     settings: Settings,
-    listeners: list[trio.SocketListener],
+    listen: Callable[[], list[trio.SocketListener]],
     *,
     ready: Callable[[], None],
     ending: Callable[[], None],
 ) -> None:
-    """Serve agents on `listeners` until SIGTERM or SIGINT; closes them.
+    """Serve agents on what `listen` gives until SIGTERM or SIGINT; closes it.
 
+    Whoever can connect can also have it end in order: it listens once it minds signals.
     `ready` is called when connections are taken, `ending` when they are no longer.
     """
     asker = askers.own()
     raise_open_files()
     hear_signals()
-    async with (
-        _told_to_end() as told,
-        open_host(settings, asker) as host,
-        trio.open_nursery() as nursery,
-    ):
-        accepting = trio.CancelScope()
-        nursery.start_soon(_accept, accepting, host, listeners)
-        ready()
-        await told.wait()
-        ending()
-        accepting.cancel()
-        await host.close()
+    async with _told_to_end() as told:
+        listeners = listen()
+        async with open_host(settings, asker) as host, trio.open_nursery() as nursery:
+            accepting = trio.CancelScope()
+            nursery.start_soon(_accept, accepting, host, listeners)
+            ready()
+            await told.wait()
+            ending()
+            accepting.cancel()
+            await host.close()
 
 
 async def _accept(

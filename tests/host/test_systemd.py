@@ -1,0 +1,368 @@
+"""As a service of systemd: sockets that are handed over, telling how things stand, the units."""
+
+import configparser
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from acpterm.config import default_socket
+from tests.support.hosts import ACPTERM, agent_at, alive, environment, listens, poll
+
+UNITS = Path(__file__).parents[2] / "systemd"
+
+
+# Becomes the daemon with descriptors from 3 on, as what systemd starts does.
+HAND_OVER = """
+import fcntl, os, sys
+pid, count, fds, *command = sys.argv[1:]
+fds = [int(fd) for fd in fds.split()]
+copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100) for fd in fds]
+for fd in fds:
+    os.close(fd)
+for number, copy in enumerate(copies):
+    os.dup2(copy, 3 + number)
+os.environ["LISTEN_PID"] = pid.replace("self", str(os.getpid()))
+os.environ["LISTEN_FDS"] = count
+os.execv(command[0], command)
+"""
+
+
+@contextmanager
+def handed(tmp_path, fds, *arguments, pid="self", count=None, **more):
+    """Run `acpterm serve` with descriptors handed over; kill it at the end."""
+    count = str(len(fds)) if count is None else count
+    numbers = " ".join(map(str, fds))
+    hand_over = [sys.executable, "-S", "-c", HAND_OVER, pid, count, numbers]
+    env = environment(XDG_RUNTIME_DIR=str(tmp_path / "runtime"), **more)
+    with (tmp_path / "stderr").open("ab") as stderr:
+        running = subprocess.Popen(
+            [*hand_over, *ACPTERM, "serve", *arguments], env=env, stderr=stderr, pass_fds=fds
+        )
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+
+
+def said(tmp_path) -> str:
+    return (tmp_path / "stderr").read_text()
+
+
+def bound(path, kind=socket.SOCK_STREAM, *, listening=True) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, kind)
+    sock.bind(str(path))
+    if listening:
+        sock.listen()
+    return sock
+
+
+# Handed over
+
+
+async def test_a_socket_that_is_handed_over_is_served_and_neither_locked_nor_removed(tmp_path):
+    path = str(tmp_path / "handed.sock")
+    with bound(path) as sock, handed(tmp_path, [sock.fileno()]) as running:
+        async with agent_at(path) as agent:
+            assert (await agent.run("echo served"))[0] == "served\n"
+        running.terminate()
+        assert await poll(running.poll) == 0
+        assert sorted(os.listdir(tmp_path)) == ["handed.sock", "stderr"]
+        # It listens on: whoever connects now has the next daemon started.
+        assert listens(path)
+    assert "handed over" in said(tmp_path)
+
+
+async def test_all_sockets_that_are_handed_over_are_served(tmp_path):
+    paths = [str(tmp_path / name) for name in ("one", "two")]
+    with ExitStack() as stack:
+        fds = [stack.enter_context(bound(path)).fileno() for path in paths]
+        stack.enter_context(handed(tmp_path, fds))
+        for path in paths:
+            async with agent_at(path) as agent:
+                assert (await agent.run(f"echo {path}"))[0] == f"{path}\n"
+
+
+async def test_programs_see_nothing_of_what_systemd_told_the_daemon(tmp_path):
+    path = str(tmp_path / "handed.sock")
+    told = {"LISTEN_FDNAMES": "x", "NOTIFY_SOCKET": str(tmp_path / "none"), "WATCHDOG_USEC": "1"}
+    with bound(path) as sock, handed(tmp_path, [sock.fileno()], **told):
+        async with agent_at(path) as agent:
+            names = (await agent.run("env | cut -d= -f1; ls /proc/self/fd"))[0].split()
+            assert not {"LISTEN_PID", "LISTEN_FDS", *told} & set(names)
+            assert "PATH" in names
+            assert names[-4:] == ["0", "1", "2", "3"], "3 is the folder that ls reads"
+
+
+@pytest.mark.parametrize("pid", ["1", "", "x", "selfself"])
+async def test_what_is_handed_to_somebody_else_is_left_alone(tmp_path, pid):
+    path, handed_path = tmp_path / "run" / "agent.sock", tmp_path / "handed.sock"
+    with bound(handed_path) as sock:
+        arguments = ("--socket", str(path))
+        with handed(tmp_path, [sock.fileno()], *arguments, pid=pid) as running:
+            await poll(lambda: listens(str(path)))
+            async with agent_at(str(path)) as agent:
+                assert (await agent.run("echo served"))[0] == "served\n"
+            running.terminate()
+            assert await poll(running.poll) == 0
+    assert not path.exists()
+
+
+@contextmanager
+def no_listener(tmp_path, what):
+    """Make a descriptor that is no listening Unix stream socket."""
+    if what == "a file":
+        fd = os.open(tmp_path, os.O_RDONLY)
+    elif what == "a datagram socket":
+        fd = bound(tmp_path / "s", socket.SOCK_DGRAM, listening=False).detach()
+    elif what == "a socket that does not listen":
+        fd = bound(tmp_path / "s", listening=False).detach()
+    elif what == "a socket of packets":
+        fd = bound(tmp_path / "s", socket.SOCK_SEQPACKET).detach()
+    else:
+        fd = socket.create_server(("127.0.0.1", 0)).detach()
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "a file",
+        "a datagram socket",
+        "a socket that does not listen",
+        "a socket of packets",
+        "a socket of the network",
+    ],
+)
+async def test_a_descriptor_that_cannot_be_served_is_an_error_that_names_it(tmp_path, what):
+    with no_listener(tmp_path, what) as fd, handed(tmp_path, [fd]) as running:
+        assert await poll(running.poll) == 1
+    wrong = "descriptor 3, handed over by LISTEN_FDS, is no listening Unix stream socket"
+    assert said(tmp_path).startswith(f"acpterm: {wrong}")
+    assert len(said(tmp_path).splitlines()) == 1
+
+
+async def test_a_descriptor_that_is_not_there_is_an_error_that_names_it(tmp_path):
+    path = tmp_path / "handed.sock"
+    with bound(path) as sock, handed(tmp_path, [sock.fileno()], count="2") as running:
+        assert await poll(running.poll) == 1
+    assert said(tmp_path).startswith("acpterm: descriptor 4, handed over by LISTEN_FDS, is no")
+    assert len(said(tmp_path).splitlines()) == 1
+
+
+@pytest.mark.parametrize("count", ["x", "-1", "", "²", "1.0"])
+async def test_a_count_that_is_no_number_is_an_error_that_names_it(tmp_path, count):
+    with handed(tmp_path, [], count=count) as running:
+        assert await poll(running.poll) == 1
+    assert said(tmp_path) == f"acpterm: LISTEN_FDS is {count!r}, and should be a number\n"
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-socket-activate") is None,
+    reason="systemd-socket-activate is not installed (Debian: systemd)",
+)
+async def test_systemds_own_activation_starts_and_serves(tmp_path):
+    path = str(tmp_path / "activated.sock")
+    env = environment(XDG_RUNTIME_DIR=str(tmp_path))
+    passed = [f"--setenv={name}" for name in ("XDG_RUNTIME_DIR", "PATH", "HOME") if name in env]
+    command = ["systemd-socket-activate", *passed, "-l", path, *ACPTERM, "serve"]
+    activator = start(command, env, tmp_path)
+    try:
+        await poll(lambda: os.path.exists(path) and b"acpterm" not in running_as(activator.pid))
+        # Not started before somebody connects.
+        assert b"systemd-socket-activate" in running_as(activator.pid)
+        async with agent_at(path) as agent:
+            assert (await agent.request("initialize", {"protocolVersion": 1}))["protocolVersion"]
+            assert b"serve" in running_as(activator.pid)
+            assert (await agent.run("echo activated"))[0] == "activated\n"
+            terminal = await agent.create("echo $$; sleep 60")
+            pid = int(await agent.until_output(terminal, "\n"))
+        async with agent_at(path) as agent:
+            assert (await agent.run("echo again"))[0] == "again\n"
+        activator.terminate()
+        assert await poll(activator.poll) == 0
+        assert not alive(pid)
+        assert "activated.sock" in os.listdir(tmp_path), "it is not ours to remove"
+    finally:
+        activator.kill()
+        activator.wait()
+
+
+def start(command, env, tmp_path) -> subprocess.Popen[bytes]:
+    with (tmp_path / "stderr").open("ab") as stderr:
+        return subprocess.Popen(command, env=env, stderr=stderr)
+
+
+def running_as(pid: int) -> bytes:
+    """What a process was started as: the program, and its arguments after a space."""
+    line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return line[0] if b"systemd-socket-activate" in line[0] else b" ".join(line)
+
+
+# Told how things stand
+
+
+@contextmanager
+def manager(address):
+    """Listen as the service manager does: what it is told, one datagram after the other."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(address)
+        sock.setblocking(False)
+        yield sock
+
+
+def told(sock: socket.socket) -> bytes | None:
+    try:
+        return sock.recv(1000)
+    except BlockingIOError:
+        return None
+
+
+@pytest.mark.parametrize("kind", ["path", "abstract"])
+async def test_the_manager_is_told_of_readiness_and_of_the_end(tmp_path, kind):
+    path = str(tmp_path / "run" / "agent.sock")
+    name = f"{tmp_path}/notify" if kind == "path" else f"\0acpterm-test-{os.getpid()}-{id(path)}"
+    env = environment(NOTIFY_SOCKET=name.replace("\0", "@"), XDG_RUNTIME_DIR=str(tmp_path))
+    with manager(name) as sock:
+        running = start([*ACPTERM, "serve", "--socket", path], env, tmp_path)
+        try:
+            assert await poll(lambda: told(sock)) == b"READY=1"
+            # At that moment already, not some time after it.
+            async with agent_at(path) as agent:
+                assert (await agent.run("echo served"))[0] == "served\n"
+                # The program has no way to say that acpterm is something else than it is.
+                assert (await agent.run("echo ${NOTIFY_SOCKET-none}"))[0] == "none\n"
+                terminal = await agent.create("trap '' TERM; echo go; while :; do sleep 1; done")
+                await agent.until_output(terminal, "go")
+                assert told(sock) is None
+                running.send_signal(signal.SIGTERM)
+                assert await poll(lambda: told(sock)) == b"STOPPING=1"
+                assert running.poll() is None, "told at the beginning of the end"
+            assert await poll(running.poll) == 0
+            assert told(sock) is None
+        finally:
+            running.kill()
+            running.wait()
+
+
+@pytest.mark.parametrize("address", ["", "/none/such", "relative", "@", "x" * 200])
+async def test_a_manager_that_does_not_listen_is_no_trouble(tmp_path, address):
+    path = str(tmp_path / "run" / "agent.sock")
+    env = environment(NOTIFY_SOCKET=address, XDG_RUNTIME_DIR=str(tmp_path))
+    running = start([*ACPTERM, "serve", "--socket", path], env, tmp_path)
+    try:
+        await poll(lambda: listens(path))
+        running.terminate()
+        assert await poll(running.poll) == 0
+        assert "Traceback" not in said(tmp_path)
+    finally:
+        running.kill()
+        running.wait()
+
+
+async def test_a_manager_that_reads_nothing_holds_nobody_up(tmp_path):
+    path, name = str(tmp_path / "run" / "agent.sock"), f"{tmp_path}/notify"
+    env = environment(NOTIFY_SOCKET=name, XDG_RUNTIME_DIR=str(tmp_path))
+    with manager(name), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as filler:
+        filler.setblocking(False)
+        fill(filler, name)
+        running = start([*ACPTERM, "serve", "--socket", path], env, tmp_path)
+        try:
+            await poll(lambda: listens(path))
+            running.terminate()
+            assert await poll(running.poll) == 0
+        finally:
+            running.kill()
+            running.wait()
+
+
+def fill(sock: socket.socket, name: str) -> None:
+    while True:
+        try:
+            sock.sendto(b"x", name)
+        except BlockingIOError:
+            return
+
+
+# The units
+
+
+def unit(name: str) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str
+    parser.read(UNITS / name)
+    return parser
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="systemd-analyze is not installed (Debian: systemd)",
+)
+async def test_systemd_finds_nothing_to_say_about_the_units(tmp_path):
+    command = tmp_path / ".local" / "bin" / "acpterm"
+    command.parent.mkdir(parents=True)
+    command.symlink_to(Path(sys.executable).with_name("acpterm"))
+    env = environment(HOME=str(tmp_path), XDG_RUNTIME_DIR=str(tmp_path))
+    units = [str(UNITS / name) for name in ("acpterm.service", "acpterm.socket")]
+    done = await trio.run_process(
+        ["systemd-analyze", "--user", "verify", *units],
+        env=env,
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+    )
+    about = [
+        line for line in (done.stdout + done.stderr).decode().splitlines() if "acpterm" in line
+    ]
+    assert (done.returncode, about) == (0, [])
+
+
+def test_the_socket_unit_listens_where_clients_look_by_default(monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    settings = unit("acpterm.socket")["Socket"]
+    assert settings["ListenStream"].replace("%t", "/run/user/1000") == default_socket()
+    assert (settings["SocketMode"], settings["DirectoryMode"]) == ("0600", "0700")
+
+
+def test_the_service_unit_runs_the_daemon_and_changes_nothing_that_programs_see():
+    settings = unit("acpterm.service")["Service"]
+    assert settings["Type"] == "notify"
+    assert settings["ExecStart"] == "%h/.local/bin/acpterm serve"
+    assert settings["Delegate"] == "yes"
+    assert settings["KillMode"] == "mixed"
+    assert int(settings["TimeoutStopSec"]) > 5
+    # Whatever else is there concerns the manager and acpterm itself, and is not inherited.
+    assert set(settings) <= {
+        "Type",
+        "ExecStart",
+        "Restart",
+        "Delegate",
+        "KillMode",
+        "TimeoutStopSec",
+        "OOMPolicy",
+        "TasksMax",
+    }
+
+
+async def test_json_logs_say_which_socket_was_handed_over(tmp_path):
+    path = tmp_path / "handed.sock"
+    arguments = ("--log-format", "json")
+    with bound(path) as sock, handed(tmp_path, [sock.fileno()], *arguments) as running:
+        async with agent_at(str(path)) as agent:
+            await agent.run("true")
+        running.terminate()
+        assert await poll(running.poll) == 0
+    first = json.loads(said(tmp_path).splitlines()[0])
+    assert (first["event"], first["socket"]) == ("listening", "handed over")
