@@ -1,0 +1,243 @@
+"""What an agent reads of a terminal: limits, characters, the three formats."""
+
+import re
+
+import pytest
+import trio
+
+from acpterm.jsonrpc import RpcError
+from tests.support.hosts import agent_at, agent_here, daemon
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+async def agent():
+    async with agent_here() as agent:
+        yield agent
+
+
+async def read(agent, command, **more):
+    """Run a command to its end: its output, and whether it is truncated."""
+    terminal = await agent.create(command, **more)
+    await agent.wait(terminal)
+    output = await agent.output(terminal)
+    await agent.release(terminal)
+    return output["output"], output["truncated"]
+
+
+def last(text, limit):
+    """The most characters from the end of `text` that fit into `limit` bytes."""
+    while len(text.encode()) > limit:
+        text = text[1:]
+    return text
+
+
+# Limits.
+
+TEXT = "aé→🙂bc"
+
+
+@pytest.mark.parametrize("limit", range(len(TEXT.encode()) + 3))
+async def test_a_limit_of_every_size_cuts_at_a_character(agent, limit):
+    size = len(TEXT.encode())
+    output, truncated = await read(agent, f"printf '{TEXT}'", outputByteLimit=limit)
+    assert output == last(TEXT, limit)
+    # Exactly at the limit is not over it.
+    assert truncated is (size > limit)
+
+
+async def test_limits_of_every_size_hold_for_raw_output_too(agent):
+    for limit in range(len(TEXT.encode()) + 2):
+        own = {"format": "raw"}
+        output, truncated = await read(agent, f"printf '{TEXT}'", outputByteLimit=limit, own=own)
+        # Raw is cut to the byte: what is left of a character cut in two shows as U+FFFD.
+        assert output.lstrip("\ufffd") == last(TEXT, limit)
+        assert truncated is (limit < len(TEXT.encode()))
+
+
+async def test_a_limit_of_nothing_keeps_nothing_and_says_so(agent):
+    assert await read(agent, "echo x", outputByteLimit=0) == ("", True)
+    assert await read(agent, "true", outputByteLimit=0) == ("", False)
+
+
+async def test_once_truncated_is_truncated_ever_after(agent):
+    line = "printf 0123456789; read x; printf '\\r\\033[K'; read x; printf 'a\\n'"
+    terminal = await agent.create(f"stty -echo; {line}", outputByteLimit=8)
+    with trio.fail_after(10):
+        while not (await agent.output(terminal))["truncated"]:
+            pass
+    await agent.type(terminal, "\n\n")
+    await agent.wait(terminal)
+    assert (await agent.output(terminal))["truncated"] is True
+
+
+async def test_without_a_limit_a_mebibyte_of_text_is_kept(agent):
+    whole = "".join(f"{number}\n" for number in range(1, 200_001))
+    assert len(whole) > MIB
+    output, truncated = await read(agent, "seq 200000")
+    assert truncated is True
+    assert output == whole[-MIB:]
+    assert await read(agent, "seq 1000") == (
+        "".join(f"{number}\n" for number in range(1, 1001)),
+        False,
+    )
+
+
+@pytest.mark.parametrize("limit", ["x", -1, 1.5, None, [], True])
+async def test_a_limit_that_is_none_counts_as_absent(agent, limit):
+    assert await read(agent, "echo x", outputByteLimit=limit) == ("x\n", False)
+
+
+async def test_a_setting_says_what_is_kept_without_a_limit():
+    async with agent_here(output_bytes=5) as agent:
+        assert await read(agent, "printf 0123456789") == ("56789", True)
+        assert await read(agent, "printf 0123456789", outputByteLimit=8) == ("23456789", True)
+
+
+async def test_a_setting_caps_what_may_be_asked_for():
+    async with agent_here(max_output_bytes=5) as agent:
+        assert await read(agent, "printf 0123456789", outputByteLimit=10**12) == ("56789", True)
+        assert await read(agent, "printf 0123456789") == ("56789", True)
+        assert await read(agent, "printf 0123456789", outputByteLimit=3) == ("789", True)
+
+
+async def test_more_than_is_kept_without_a_limit_may_be_asked_for(agent):
+    whole = "".join(f"{number}\n" for number in range(1, 300_001))
+    assert await read(agent, "seq 300000", outputByteLimit=4 * MIB) == (whole, False)
+
+
+# Characters.
+
+
+async def test_a_character_written_byte_by_byte_is_never_seen_in_part(agent):
+    bytes_ = " ".join(f"{byte:o}" for byte in "🙂".encode())
+    line = (
+        f"stty -echo; printf '<\\n'; for b in {bytes_}; do read x; printf \"\\\\$b\"; done; read x"
+    )
+    terminal = await agent.create(line)
+    await agent.until_output(terminal, "<\n")
+    position = (await agent.read_from(terminal, format="raw"))["position"]
+    for count in range(1, 5):
+        await agent.type(terminal, "\n")
+        with trio.fail_after(10):
+            raw = await agent.read_from(terminal, since=position, format="raw", waitMs=9000)
+        assert raw["position"] == position + 1
+        position += 1
+        for _ in range(3):
+            expected = "<\n🙂" if count == 4 else "<\n"
+            assert (await agent.output(terminal))["output"] == expected
+    await agent.type(terminal, "\n")
+    assert (await agent.wait(terminal))["exitCode"] == 0
+
+
+async def test_half_a_character_at_the_end_is_shown_as_invalid_once_the_program_has_ended(agent):
+    assert await read(agent, "printf 'a\\360\\237\\231'") == ("a\ufffd", False)
+
+
+@pytest.mark.parametrize("limit", range(8, 11))
+async def test_invalid_bytes_count_as_the_characters_they_are_shown_as(agent, limit):
+    # Three bytes become three characters of three bytes each.
+    output, truncated = await read(agent, "printf '\\377\\377\\377'", outputByteLimit=limit)
+    assert output == "\ufffd" * (limit // 3)
+    assert truncated is (limit < 9)
+    assert len(output.encode()) <= limit
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        pytest.param("printf '\\200\\201\\202'", "\ufffd\ufffd\ufffd", id="continuation bytes"),
+        pytest.param("printf 'a\\377b'", "a\ufffdb", id="a lone 0xff"),
+        pytest.param("printf 'a\\000b'", "ab", id="NUL"),
+        pytest.param("printf 'a\\r\\nb\\n'", "a\nb\n", id="CRLF"),
+        pytest.param("printf '\\033[31mred\\033[0m\\n'", "red\n", id="colours"),
+        pytest.param("printf '\\033]0;title\\007x\\n'", "x\n", id="title"),
+        pytest.param("printf 'abc\\b\\bX\\n'", "aXc\n", id="backspace"),
+        pytest.param("printf '10%%\\r20%%\\r100%%\\n'", "100%\n", id="progress"),
+    ],
+)
+async def test_text_is_what_a_reader_sees(agent, command, expected):
+    assert await read(agent, command) == (expected, False)
+
+
+async def test_a_mebibyte_of_characters_of_four_bytes_is_whole(agent):
+    line = "🙂" * 63
+    command = f"yes '{line}' | head -n 4200"
+    output, truncated = await read(agent, command, outputByteLimit=2 * MIB)
+    assert output == f"{line}\n" * 4200
+    assert truncated is False
+    output, truncated = await read(agent, command, outputByteLimit=MIB + 1)
+    assert output == last((f"{line}\n" * 4200)[-(MIB // 4 + 5000) :], MIB + 1)
+    assert truncated is True
+
+
+async def test_a_long_progress_bar_does_not_push_out_the_lines_around_it(agent):
+    line = "echo first; yes \"$(printf 'progress %060d\\r' 7)\" | tr -d '\\n' | head -c 20000000"
+    command = f"{line}; printf '\\nlast\\n'"
+    with trio.fail_after(30):
+        output, truncated = await read(agent, command, outputByteLimit=1000)
+    first, *_, end = output.splitlines()
+    assert (first, end) == ("first", "last")
+    assert truncated is False
+
+
+async def test_memory_stays_flat_while_a_program_floods_and_the_agent_polls(tmp_path):
+    def resident(pid):
+        with open(f"/proc/{pid}/status") as status:
+            return int(re.search(r"VmRSS:\s+(\d+) kB", status.read())[1]) * 1024
+
+    async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
+        await agent.run("seq 100000")
+        terminal = await agent.create("yes")
+        before = resident(process.pid)
+        end = trio.current_time() + 1
+        most = before
+        while trio.current_time() < end:
+            await agent.output(terminal)
+            most = max(most, resident(process.pid))
+        await agent.release(terminal)
+    # A mebibyte raw, one of text, and a few answers under way.
+    assert most - before < 32 * MIB
+
+
+# Formats.
+
+
+async def test_raw_output_has_the_escape_sequences_and_the_carriage_returns(agent):
+    output, _ = await read(agent, "printf '\\033[1mx\\033[m\\n'", own={"format": "raw"})
+    assert output == "\x1b[1mx\x1b[m\r\n"
+
+
+async def test_a_screen_shows_what_a_window_of_its_size_shows(agent):
+    line = "printf 'one\\ntwo\\033[1;1HO\\033[5;3Hx'"
+    output, truncated = await read(agent, line, own={"format": "screen"})
+    assert output == "One\ntwo\n\n\n  x"
+    assert truncated is False
+    own = {"format": "screen", "cols": 10, "rows": 3}
+    output, _ = await read(agent, "seq 100; printf 0123456789ab", own=own)
+    assert output == "100\n0123456789\nab"
+
+
+async def test_a_screen_follows_while_the_program_runs(agent):
+    terminal = await agent.create(
+        "stty -echo; printf 'a\\n'; read x; printf '\\033[2J\\033[Hb\\n'; read x",
+        own={"format": "screen"},
+    )
+    await agent.until_output(terminal, "a")
+    await agent.type(terminal, "\n")
+    assert await agent.until_output(terminal, "b") == "b"
+    assert "exitStatus" not in await agent.output(terminal)
+    await agent.type(terminal, "\n")
+    await agent.wait(terminal)
+    assert (await agent.output(terminal))["exitStatus"]["exitCode"] == 0
+
+
+async def test_text_is_the_format_unless_another_is_asked_for(agent):
+    assert await read(agent, "printf '\\033[1mx'", own={"format": "text"}) == ("x", False)
+    assert await read(agent, "printf '\\033[1mx'", own={}) == ("x", False)
+
+
+async def test_a_format_that_is_none_is_refused_with_its_name(agent):
+    with pytest.raises(RpcError, match="html"):
+        await agent.create("true", own={"format": "html"})
