@@ -51,9 +51,16 @@ async def test_limits_of_every_size_hold_for_raw_output_too(agent):
     for limit in range(len(TEXT.encode()) + 2):
         own = {"format": "raw"}
         output, truncated = await read(agent, f"printf '{TEXT}'", outputByteLimit=limit, own=own)
-        # Raw is cut to the byte: what is left of a character cut in two shows as U+FFFD.
-        assert output.lstrip("\ufffd") == last(TEXT, limit)
+        assert output == last(TEXT, limit)
         assert truncated is (limit < len(TEXT.encode()))
+
+
+async def test_a_cut_never_falls_inside_a_sequence_a_title_or_the_end_of_a_line(agent):
+    command = "printf 'ab\\033[31mcd\\033]0;title\\007ef\\r\\ngh'"
+    text = "abcdef\ngh"
+    for limit in range(len(text) + 2):
+        output, truncated = await read(agent, command, outputByteLimit=limit)
+        assert (output, truncated) == (text[max(0, len(text) - limit) :], limit < len(text))
 
 
 async def test_a_limit_of_nothing_keeps_nothing_and_says_so(agent):

@@ -1,5 +1,6 @@
 import errno
 import os
+import resource
 import signal
 import sys
 
@@ -222,6 +223,25 @@ async def test_a_kernel_without_room_refuses_once_and_the_server_stays(monkeypat
                 await start(server, "true")
             assert caught.value.errno == number
         assert alive(server.pid)
+
+
+async def test_without_room_for_a_descriptor_the_child_is_made_and_given_all_the_same():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with ForkServer() as server:
+        await server.start()
+        master, slave = open_pair(80, 24)
+        free = os.dup(slave)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            pid, pidfd = await server.fork(program("sh", "-c", "exit 3"), slave, None)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert pidfd is None
+        await wait_reapable(pid, None)
+        assert reap(pid).code == 3
+        os.close(master)
+        os.close(slave)
 
 
 async def test_without_a_fork_server_children_come_from_threads(monkeypatch):
