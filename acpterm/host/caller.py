@@ -14,6 +14,7 @@ import trio
 
 from acpterm.config import Settings
 from acpterm.host.asker import Asker
+from acpterm.host.checks import Folders
 from acpterm.host.keepsakes import Keepsakes
 from acpterm.host.session import Session
 from acpterm.terminal import EndedBy, Pool, Terminal
@@ -30,6 +31,7 @@ class Caller:
         self.settings: Final = settings
         self.pool: Final = pool
         self.sessions: Final[dict[str, Session]] = {}
+        self.folders: Final = Folders()
         self.screens: Final[dict[str, ScreenView]] = {}
         self.room: Room = trio.lowlevel.checkpoint
         """To be waited for before a large answer is made: the agent has to read, too."""

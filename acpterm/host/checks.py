@@ -4,9 +4,16 @@ Every message says which value is wrong and what would be right.
 """
 
 import os
+from collections import OrderedDict
+from typing import Final
+
+import trio
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.terminal.screen import Screen, ScreenUnavailable
+
+FRESH: Final = 1.0
+REMEMBERED: Final = 64
 
 
 def seconds(milliseconds: int) -> float:
@@ -19,6 +26,28 @@ def check_absolute(path: str) -> None:
     if not os.path.isabs(path) or "\0" in path:
         wrong = "holds a NUL character" if "\0" in path else "is not absolute"
         raise _bad_folder(path, wrong)
+
+
+class Folders:
+    """Folders that were found good lately: agents run one command after the other in one.
+
+    For `FRESH` seconds nobody looks again. Should a folder vanish meanwhile, the program does not
+    run all the same: it cannot enter the folder, says so on its terminal, and ends with 126.
+    """
+
+    def __init__(self) -> None:
+        self._good: OrderedDict[str, float] = OrderedDict()
+
+    async def check(self, path: str) -> None:
+        """Raise as `check_folder` does; looks, in a thread, unless that was done just now."""
+        now = trio.current_time()
+        if now - self._good.get(path, -FRESH) < FRESH:
+            return
+        await trio.to_thread.run_sync(check_folder, path)
+        self._good[path] = now
+        self._good.move_to_end(path)
+        while len(self._good) > REMEMBERED:
+            self._good.popitem(last=False)
 
 
 def check_folder(path: str) -> None:

@@ -65,7 +65,7 @@ def create(
     limit = settings.output_bytes if params.output_byte_limit is None else params.output_byte_limit
 
     async def start() -> CreateTerminalResponse:
-        await trio.to_thread.run_sync(checks.check_folder, cwd)
+        await caller.folders.check(cwd)
         try:
             terminal = await caller.pool.create(
                 program,

@@ -18,9 +18,9 @@ socket is closed, for whatever reason; then it exits. It owns no child and waits
 
 import ctypes
 import errno
+import gc
 import marshal
 import os
-import platform
 import signal
 import socket
 import struct
@@ -61,6 +61,9 @@ def main(fd: int) -> NoReturn:
     """Serve requests on the socket `fd` until its other end is closed."""
     reset_signals()
     os.set_inheritable(fd, False)
+    # Nothing here makes cycles; a collection would only write to pages that children share.
+    gc.disable()
+    gc.freeze()
     # Nothing is printed here; what an inherited descriptor would keep open is not ours to keep.
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
@@ -125,8 +128,6 @@ def _clone(cgroup: int | None) -> tuple[int, int]:
 
     Without `CLONE_VM` this is a fork in all that matters: one thread, memory copied on write.
     """
-    if platform.system() != "Linux":
-        raise OSError(errno.ENOSYS, "clone3 is Linux's")
     pidfd = ctypes.c_int(-1)
     flags = _CLONE_PARENT | _CLONE_PIDFD
     if cgroup is not None:

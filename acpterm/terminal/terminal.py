@@ -84,7 +84,6 @@ class Terminal:
         self._gone = trio.Event()
         self._ended_by = EndedBy.EXITED
         self._news = trio.lowlevel.ParkingLot()
-        self._reader_scope = trio.CancelScope()
 
     # What may be asked of it
 
@@ -157,7 +156,7 @@ class Terminal:
                     grace = min(grace, FAREWELL)
                 await end(self._child.tree, grace)
                 await self._exited.wait()
-                self._reader_scope.cancel()
+                nursery.cancel_scope.cancel()
         finally:
             with trio.move_on_after(_LAST_DEADLINE, shield=True):
                 await self._finish()
@@ -230,20 +229,22 @@ class Terminal:
 
     async def _read(self, exclusive: Callable[["Terminal"], bool]) -> None:
         master = self._child.master
-        with self._reader_scope:
-            while True:
+        full = False
+        while True:
+            if not full:
                 await master.wait_readable()
-                taken, after = master.read(_buffer, gather=exclusive(self))
-                self._take(taken)
-                if after is After.FULL:
-                    await trio.lowlevel.checkpoint()
-                elif after is After.CLOSED:
-                    if self._reapable.is_set():
-                        master.close()
-                        self.keyboard.close()
-                        return
-                    with trio.move_on_after(REOPENED):
-                        await self._reapable.wait()
+            taken, after = master.read(_buffer, gather=exclusive(self))
+            self._take(taken)
+            full = after is After.FULL
+            if full:
+                await trio.lowlevel.checkpoint()
+            elif after is After.CLOSED:
+                if self._reapable.is_set():
+                    master.close()
+                    self.keyboard.close()
+                    return
+                with trio.move_on_after(REOPENED):
+                    await self._reapable.wait()
 
     def _take(self, taken: int) -> None:
         if taken:
