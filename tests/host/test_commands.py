@@ -344,7 +344,7 @@ async def test_without_a_folder_of_its_own_a_command_runs_in_the_sessions_then_i
         assert (await agent.run("pwd"))[0] == f"{tmp_path}/asker\n"
 
 
-@pytest.mark.parametrize("cwd", ["relative", "/no/such/folder", ""])
+@pytest.mark.parametrize("cwd", ["relative", ""])
 async def test_a_session_is_given_no_folder_that_cannot_be_one(agent, cwd):
     with pytest.raises(RpcError) as caught:
         await agent.request("_acpterm/session/set", {"sessionId": agent.session, "cwd": cwd})
