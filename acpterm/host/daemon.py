@@ -74,7 +74,10 @@ class Host:
         asker = self.asker
         if peer.pid:
             asker = await trio.to_thread.run_sync(askers.of_process, peer.pid, asker)
-        await self.serve(stream, asker)
+        try:
+            await self.serve(stream, asker)
+        except Exception as error:  # noqa: BLE001  a bug met by one agent costs the others nothing
+            _log.error("a connection failed", exc_info=error)
 
     async def close(self) -> None:
         """Close every connection, those too that are yet to come; wait for the last one's end."""

@@ -136,7 +136,10 @@ def _unreadable(line: bytes, what: str) -> InvalidMessage:
         return InvalidMessage(PARSE_ERROR, what)
     if "not JSON" in what:
         what += r", without NaN, Infinity or half a surrogate pair (\ud800 to \udfff alone)"
-    return _refusal(PARSE_ERROR, what, members, members.get("id", UNSET))
+    value = members.get("id", UNSET)
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        value = UNSET  # an answer could not have such an id
+    return _refusal(PARSE_ERROR, what, members, value)
 
 
 def _refusal(code: int, what: str, members: Mapping[str, object], value: object) -> InvalidMessage:

@@ -173,6 +173,7 @@ async def test_two_lines_and_a_half_in_one_read_are_two_requests_and_then_a_thir
         (b'{"jsonrpc":"2.0","id":NaN,"method":"x"}', -32700, "NaN"),
         (b'{"jsonrpc":"2.0","method":"\xff"}', -32700, "0xff, is not UTF-8"),
         (b'{"jsonrpc":"2.0","method":"\\ud83d","id":null}', -32700, "surrogate"),
+        (b'{"jsonrpc":"2.0","method":"x","id":"\\ud83d"}', -32700, "surrogate"),
         (b"[" * 100_000, -32700, "nested too deeply"),
         (b"[]", -32600, "batches are not part of ACP v1"),
         (b'[{"jsonrpc":"2.0","id":1,"method":"initialize"}]', -32600, "each message on a line"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from acpterm.host.outbox import HIGH, Outbox
 from tests.support.agent import connected
@@ -277,6 +278,41 @@ async def test_a_killed_agent_takes_its_terminals_with_it(tmp_path):
 
 def start_agent(program: str, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["python3", "-c", program, *arguments], env=environment())
+
+
+class Faulty(trio.abc.Stream):
+    """A socket's stream that fails in a way that nobody has thought of."""
+
+    def __init__(self, sock) -> None:
+        self._stream = trio.SocketStream(sock)
+        self.socket = sock
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        await self._stream.receive_some(max_bytes)
+        raise ArithmeticError
+
+    async def send_all(self, data: bytes) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def test_a_connection_that_fails_unexpectedly_takes_no_other_with_it():
+    async with host_here() as host, agent_of(host) as other, trio.open_nursery() as nursery:
+        ours, theirs = trio.socket.socketpair()
+        with capture_logs() as logs:
+            nursery.start_soon(host.serve_socket, Faulty(theirs))
+            async with connected(trio.SocketStream(ours)) as agent:
+                await agent.send(b"{}\n")
+                await agent.closed.wait()
+            assert (await other.run("echo served"))[0] == "served\n"
+        assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == [
+            "a connection failed"
+        ]
 
 
 # The outbox alone
