@@ -1,0 +1,147 @@
+"""What the command line says of itself, and how it fails."""
+
+import subprocess
+
+import pytest
+
+from acpterm import __version__
+from tests.support.hosts import ACPTERM, environment
+
+
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run `acpterm` to its end, with an input that has ended."""
+    return subprocess.run(
+        [*ACPTERM, *arguments],
+        env=environment(**env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_names_every_command(flag):
+    done = run(flag)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: acpterm" in done.stdout
+    for command in ("serve", "stdio"):
+        assert f"\n  {command} " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("serve", ["--socket PATH", "--config FILE", "--log-level", "--log-format", "SIGTERM"]),
+        ("stdio", ["--config FILE", "--log-level", "--log-format", "stdin and stdout"]),
+    ],
+)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_of_a_command_names_its_flags(command, says, flag):
+    done = run(command, flag)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Usage: acpterm {command}" in done.stdout
+    assert [text for text in says if text not in done.stdout] == []
+
+
+def test_version():
+    done = run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"acpterm, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["unknown"], "No such command 'unknown'"),
+        (["serve", "--unknown"], "No such option"),
+        (["serve", "--log-level", "loud"], "'loud' is not one of"),
+        (["serve", "--socket"], "requires an argument"),
+        (["stdio", "surplus"], "unexpected extra argument"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_status_2(arguments, says):
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_command_is_answered_with_help():
+    done = run()
+    assert done.returncode in (0, 2)
+    assert "Usage: acpterm" in done.stdout + done.stderr
+
+
+# Settings
+
+
+def refused(done) -> str:
+    """Check that settings were refused in one clear line: that."""
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("acpterm: ")
+    assert len(done.stderr.splitlines()) == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("command", ["serve", "stdio"])
+def test_a_bad_value_of_the_environment_is_named(command):
+    said = refused(run(command, ACPTERM_COLS="wide"))
+    assert "the environment's ACPTERM_COLS: cols = 'wide': Expected `int`, got `str`" in said
+
+
+@pytest.mark.parametrize("command", ["serve", "stdio"])
+@pytest.mark.parametrize("how", ["flag", "environment", "default"])
+def test_a_bad_value_in_the_file_is_named_with_the_file(tmp_path, command, how):
+    file = tmp_path / "acpterm" / "config.toml"
+    file.parent.mkdir()
+    file.write_text("rows = 0\n")
+    if how == "flag":
+        done = run(command, "--config", str(file))
+    elif how == "environment":
+        done = run(command, ACPTERM_CONFIG=str(file))
+    else:
+        done = run(command, XDG_CONFIG_HOME=str(tmp_path))
+    assert f"{file}: rows = 0: Expected `int` >= 1" in refused(done)
+
+
+def test_a_file_that_is_named_and_not_there_is_an_error(tmp_path):
+    file = str(tmp_path / "none.toml")
+    said = refused(run("serve", "--config", file))
+    assert said == f"acpterm: {file}: cannot be read: No such file or directory\n"
+
+
+def test_settings_reach_the_host(tmp_path):
+    """From all three sources; the later ones win."""
+    file = tmp_path / "settings.toml"
+    file.write_text('log_level = "debug"\nmax_message_bytes = 2000\nlog_format = "text"\n')
+    line = '{"jsonrpc":"2.0","method":"x","params":"' + "x" * 1200 + '","id":1}\n'
+    done = subprocess.run(
+        [*ACPTERM, "stdio", "--config", str(file), "--log-format", "json"],
+        env=environment(ACPTERM_MAX_MESSAGE_BYTES="1024"),
+        input=line,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "at most 1024" in done.stdout
+    assert all(line.startswith("{") for line in done.stderr.splitlines())
+    assert '"event":"message refused"' in done.stderr
+
+
+def test_a_command_pays_for_nothing_that_it_does_not_need():
+    script = (
+        "import atexit, sys\n"
+        "from acpterm.cli import main\n"
+        "names = ('trio', 'msgspec', 'structlog')\n"
+        "atexit.register(lambda: print([name for name in names if name in sys.modules]))\n"
+        "sys.argv[1:] = ['--help']\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [ACPTERM[0], "-c", script], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

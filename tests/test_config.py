@@ -1,0 +1,148 @@
+"""Settings: their sources, which of them wins, and what is wrong with a bad one."""
+
+import msgspec
+import pytest
+
+from acpterm.config import ConfigError, Settings, default_file, default_socket, load
+
+
+@pytest.fixture(autouse=True)
+def _no_file(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write the settings file at its default place."""
+
+    def write(text: str | bytes):
+        path = tmp_path / "config" / "acpterm" / "config.toml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def test_there_are_defaults_for_all():
+    assert load(environ={}) == Settings()
+    assert Settings().cols == 120
+    assert Settings().rows == 40
+    assert Settings().output_bytes == 1 << 20
+    assert Settings().max_output_bytes == 16 << 20
+
+
+def test_every_setting_says_what_it_is():
+    for field in msgspec.json.schema(Settings)["$defs"]["Settings"]["properties"].values():
+        assert field["title"].endswith(".")
+
+
+def test_a_later_source_wins_setting_by_setting(file):
+    file('cols = 1\nrows = 1\nlog_level = "debug"\n')
+    environ = {"ACPTERM_ROWS": "2", "ACPTERM_LOG_LEVEL": "error"}
+    settings = load(environ=environ, flags={"log_level": "warning", "socket": None})
+    assert (settings.cols, settings.rows, settings.log_level) == (1, 2, "warning")
+    assert settings.socket is None
+
+
+def test_the_file_is_the_named_one_the_flag_first(file, tmp_path):
+    file("cols = 1\n")
+    by_variable, by_flag = tmp_path / "variable.toml", tmp_path / "flag.toml"
+    by_variable.write_text("cols = 2\n")
+    by_flag.write_text("cols = 3\n")
+    assert load(environ={}).cols == 1
+    assert load(environ={"ACPTERM_CONFIG": str(by_variable)}).cols == 2
+    assert load(str(by_flag), environ={"ACPTERM_CONFIG": str(by_variable)}).cols == 3
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "name", "expected"),
+    [
+        ("ACPTERM_COLS", "80", "cols", 80),
+        ("ACPTERM_KILL_GRACE", "0.5", "kill_grace", 0.5),
+        ("ACPTERM_KILL_GRACE", "1", "kill_grace", 1.0),
+        ("ACPTERM_PIDFDS", "false", "pidfds", False),
+        ("ACPTERM_PIDFDS", "1", "pidfds", True),
+        ("ACPTERM_SOCKET", "/run/x", "socket", "/run/x"),
+        ("ACPTERM_SHELL", "/bin/dash", "shell", "/bin/dash"),
+        ("ACPTERM_TRACKING", "subreaper", "tracking", "subreaper"),
+    ],
+)
+def test_the_environments_strings_are_read_as_what_they_stand_for(variable, value, name, expected):
+    assert getattr(load(environ={variable: value}), name) == expected
+
+
+def test_what_else_is_in_the_environment_is_ignored():
+    assert load(environ={"ACPTERM_TERMINAL_ID": "term_1", "ACPTERM_UNKNOWN": "x"}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("cols", "0", ">= 1"),
+        ("cols", "10001", "<= 10000"),
+        ("cols", "1.5", "Expected `int`"),
+        ("cols", "", "Expected `int`"),
+        ("rows", "x", "Expected `int`"),
+        ("output_bytes", "-1", ">= 0"),
+        ("max_message_bytes", "1023", ">= 1024"),
+        ("kill_grace", "-0.1", ">= 0"),
+        ("kill_grace", "61", "<= 60"),
+        ("kill_grace", "nan", "kill_grace = 'nan'"),
+        ("kill_grace", "inf", "kill_grace = 'inf'"),
+        ("pidfds", "maybe", "Expected `bool`"),
+        ("log_level", "loud", "Invalid enum value 'loud'"),
+        ("tracking", "none", "Invalid enum value 'none'"),
+        ("spawner", "", "Invalid enum value ''"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_source(name, value, says):
+    variable = f"ACPTERM_{name.upper()}"
+    with pytest.raises(ConfigError) as caught:
+        load(environ={variable: value})
+    assert str(caught.value).startswith(f"the environment's {variable}: {name} = {value!r}: ")
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("cols = 0\n", "cols = 0: Expected `int` >= 1"),
+        ("cols = []\n", "cols = []: Expected `int`, got `array`"),
+        ("kill_grace = nan\n", "kill_grace = nan: "),
+        ("shell = 7\n", "shell = 7: Expected `str`, got `int`"),
+        ("columns = 1\n", "there is no setting 'columns'; there are socket, log_level"),
+        ("[table]\nx = 1\n", "there is no setting 'table'"),
+        ("cols = \n", "is not TOML: "),
+        ("cols = 1\ncols = 2\n", "is not TOML: "),
+        (b"\xff\xfe", "is not TOML: "),
+        (b"shell = '\x00'\n", "is not TOML: "),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_named_with_the_file(file, text, says):
+    path = file(text)
+    with pytest.raises(ConfigError) as caught:
+        load(environ={})
+    assert str(caught.value).startswith(f"{path}: ")
+    assert says in str(caught.value)
+
+
+def test_a_bad_flag_is_named():
+    with pytest.raises(ConfigError, match="the flags: cols = 0: "):
+        load(environ={}, flags={"cols": 0})
+
+
+def test_a_value_that_a_later_source_replaces_is_not_looked_at(file):
+    file("cols = 0\n")
+    assert load(environ={"ACPTERM_COLS": "7"}).cols == 7
+
+
+def test_a_folder_in_place_of_the_file_is_an_error_that_says_so(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load(str(tmp_path), environ={})
+
+
+def test_the_default_places_are_the_users(tmp_path):
+    assert default_socket() == str(tmp_path / "runtime" / "acpterm" / "agent.sock")
+    assert default_file() == str(tmp_path / "config" / "acpterm" / "config.toml")
