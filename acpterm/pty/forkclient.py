@@ -147,6 +147,9 @@ class ForkServer:
             except OSError as error:
                 ours.close()
                 raise UnavailableError(f"the fork server cannot be started: {error}") from error
+            except BaseException:
+                ours.close()
+                raise
             self._channel = ours
         return self._channel
 

@@ -32,6 +32,7 @@ MIB: Final = 1024 * 1024
 _BUSY: Final = 0.1
 # Descriptors that terminals leave free: without any, processes cannot even be looked at and killed.
 _SPARE: Final = 64
+_SHUT_DOWN: Final = "acpterm is shutting down: no terminal is created any more"
 
 
 class ShutDownError(Exception):
@@ -82,11 +83,13 @@ class Pool:
                 if self._subreaper is not None:
                     self._subreaper.spare(lambda: self._server.pid)
                     nursery.start_soon(self._subreaper.run, lambda: self._spawning > 0)
-                async with trio.open_nursery() as self._nursery:
-                    task_status.started()
-                    await trio.sleep_forever()
+                try:
+                    async with trio.open_nursery() as self._nursery:
+                        task_status.started()
+                        await trio.sleep_forever()
+                finally:
+                    self._nursery = None
         finally:
-            self._nursery = None
             if self._cgroups is not None:
                 self._cgroups.close()
 
@@ -110,7 +113,7 @@ class Pool:
         after `shut_down`. Cancelled, it leaves nothing running.
         """
         if self._closing or self._nursery is None:
-            raise ShutDownError("acpterm is shutting down: no terminal is created any more")
+            raise ShutDownError(_SHUT_DOWN)
         _check_spare()
         identifier = f"term_{secrets.token_hex(16)}"
         program = make_program(identifier)
@@ -129,6 +132,12 @@ class Pool:
         )
         self.terminals[identifier] = terminal
         self._running.add(terminal)
+        if self._has_ended():
+            self.release(terminal, EndedBy.DISCONNECT)
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await self._run(terminal, lifetime)
+            raise ShutDownError(_SHUT_DOWN)
         self._nursery.start_soon(self._run, terminal, lifetime)
         if self._has_closed():
             self.release(terminal, EndedBy.DISCONNECT)
@@ -136,6 +145,9 @@ class Pool:
 
     def _has_closed(self) -> bool:
         return self._closing
+
+    def _has_ended(self) -> bool:
+        return self._nursery is None
 
     def release(self, terminal: Terminal, by: EndedBy) -> None:
         """Take `terminal` from the books and begin to end what is left of it. Can be repeated."""

@@ -152,6 +152,19 @@ async def test_who_is_cancelled_while_waiting_for_a_turn_has_made_no_child():
         assert psutil.Process().children() == before
 
 
+async def test_a_start_that_is_cancelled_leaves_nothing():
+    before = os.listdir("/proc/self/fd")
+    async with ForkServer() as server:
+        with trio.CancelScope() as scope:
+            await server._lock.acquire()
+            scope.cancel()
+            with pytest.raises(trio.Cancelled):
+                await server._ensure()
+            server._lock.release()
+        assert os.listdir("/proc/self/fd") == before
+        assert (await run(server, "true"))[1].code == 0
+
+
 async def test_a_server_that_cannot_be_started_is_unavailable(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     async with ForkServer() as server:

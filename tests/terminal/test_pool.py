@@ -1,0 +1,316 @@
+"""The pool, without a host: makes terminals, runs them, ends them, and leaves nothing."""
+
+import math
+import os
+import signal
+from contextlib import asynccontextmanager
+
+import psutil
+import pytest
+import trio
+import trio.testing
+
+from acpterm.pty.cgroup import Cgroups
+from acpterm.pty.child import Program
+from acpterm.terminal import EndedBy, Pool, ShutDownError
+from tests.support.hosts import alive, poll
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+
+def program(line, **more):
+    def make(identifier):
+        env = {**os.environ, "ACPTERM_TERMINAL_ID": identifier}
+        return Program(["/bin/sh", "-c", line], **{"env": env, "cwd": "/", "umask": 0o22, **more})
+
+    return make
+
+
+@asynccontextmanager
+async def running(**settings):
+    """Run a pool for as long as the block lasts."""
+    pool = Pool(**settings)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(pool.run)
+        yield pool
+        nursery.cancel_scope.cancel()
+
+
+def descriptors():
+    return sorted(os.readlink(f"/proc/self/fd/{fd}") for fd in _open_fds())
+
+
+def _open_fds():
+    # Without the one that the listing itself takes.
+    return [fd for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
+
+
+def text(terminal):
+    return terminal.text.text()
+
+
+async def pid_of(terminal):
+    """Wait for the pid that the program prints."""
+    return int(await poll(lambda: text(terminal).partition("\n")[0] or None))
+
+
+class Slow:
+    """A spawner that makes its child, and gives it when it is told to."""
+
+    def __init__(self, spawner):
+        self.spawner = spawner
+        self.made = trio.Event()
+        self.may_give = trio.Event()
+        self.pid = None
+
+    async def spawn(self, *arguments):
+        child = await self.spawner.spawn(*arguments)
+        self.pid = child.pid
+        self.made.set()
+        with trio.CancelScope(shield=True):
+            await self.may_give.wait()
+        return child
+
+
+async def test_a_terminal_runs_its_program_and_remembers_what_it_wrote():
+    async with running() as pool:
+        terminal = await pool.create(program("stty size; echo $ACPTERM_TERMINAL_ID; exit 3"))
+        status = await terminal.wait_exited()
+        assert (status.code, status.signal, status.ended_by) == (3, None, EndedBy.EXITED)
+        assert text(terminal) == f"40 120\n{terminal.id}\n"
+        assert pool.terminals == {terminal.id: terminal}
+
+
+async def test_size_limit_and_view_are_what_was_asked_for():
+    async with running() as pool:
+        line = "stty size; seq 1000"
+        terminal = await pool.create(
+            program(line), size=(33, 7), limit=9, ring_size=100, view="raw"
+        )
+        await terminal.wait_exited()
+        assert (terminal.cols, terminal.rows, terminal.view) == (33, 7, "raw")
+        assert text(terminal) == "999\n1000\n"
+        assert terminal.text.truncated
+        assert terminal.ring.end - terminal.ring.start == 100
+
+
+async def test_ids_are_unguessable_and_never_used_twice():
+    async with running() as pool:
+        found = [(await pool.create(program("true"))).id for _ in range(50)]
+    assert len(set(found)) == 50
+    # 128 bits, in hexadecimal.
+    assert all(len(id_.removeprefix("term_")) == 32 for id_ in found)
+    assert all(len({id_[place] for id_ in found}) > 4 for place in range(5, 37))
+
+
+async def test_nothing_is_created_before_the_pool_runs_or_after_it_has_run():
+    pool = Pool()
+    with pytest.raises(ShutDownError):
+        await pool.create(program("true"))
+    async with running() as pool:
+        pass
+    with pytest.raises(ShutDownError):
+        await pool.create(program("true"))
+
+
+async def test_nothing_is_created_once_it_shuts_down_and_what_runs_is_ended():
+    async with running() as pool:
+        terminal = await pool.create(program("echo $$; exec sleep 60"))
+        pid = await pid_of(terminal)
+        await pool.shut_down(5)
+        assert not alive(pid)
+        assert terminal.gone
+        assert terminal.exit.ended_by is EndedBy.DISCONNECT
+        assert pool.terminals == {}
+        with pytest.raises(ShutDownError, match="shutting down"):
+            await pool.create(program("true"))
+
+
+async def test_shutting_down_waits_no_longer_than_it_may_for_those_that_will_not():
+    async with running(grace=2.0) as pool:
+        terminal = await pool.create(program("trap '' TERM; echo $$; while :; do sleep 0.02; done"))
+        pid = await pid_of(terminal)
+        started = trio.current_time()
+        await pool.shut_down(0.1)
+        assert trio.current_time() - started < 1
+        assert alive(pid)
+    # The end of the pool waits for nobody.
+    assert not alive(pid)
+    assert terminal.exit.signal == "SIGKILL"
+
+
+@pytest.mark.parametrize("spawner", ["forkserver", "thread"])
+async def test_what_is_being_made_when_the_pool_shuts_down_is_ended(spawner):
+    async with running(spawner=spawner) as pool, trio.open_nursery() as nursery:
+        pool._spawner = slow = Slow(pool._spawner)
+        nursery.start_soon(pool.create, program("exec sleep 60"))
+        await slow.made.wait()
+        await pool.shut_down(0)
+        slow.may_give.set()
+        await poll(lambda: not alive(slow.pid))
+
+
+@pytest.mark.parametrize("spawner", ["forkserver", "thread"])
+async def test_what_is_being_made_when_the_pool_ends_is_ended(spawner):
+    before = descriptors()
+    pool = Pool(spawner=spawner)
+    pool._spawner = slow = Slow(pool._spawner)
+
+    async def refused():
+        with pytest.raises(ShutDownError, match="shutting down"):
+            await pool.create(program("exec sleep 60"))
+
+    async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as inner:
+            await inner.start(pool.run)
+            nursery.start_soon(refused)
+            await slow.made.wait()
+            inner.cancel_scope.cancel()
+        slow.may_give.set()
+    assert not alive(slow.pid)
+    assert not pool._running
+    assert pool.terminals == {}
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("spawner", ["forkserver", "thread"])
+async def test_a_creation_that_is_cancelled_leaves_nothing(spawner):
+    async with running(spawner=spawner) as pool:
+        first = await pool.create(program("true"))
+        pool.release(first, EndedBy.AGENT)
+        await first.wait_gone()
+        before = descriptors()
+        children = psutil.Process().children(recursive=True)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await pool.create(program("exec sleep 60"))
+        assert scope.cancelled_caught
+        assert pool.terminals == {}
+        assert psutil.Process().children(recursive=True) == children
+        assert descriptors() == before
+
+
+async def test_a_program_that_cannot_be_described_leaves_nothing():
+    def make(identifier):
+        raise ValueError(identifier)
+
+    async with running() as pool:
+        before = descriptors()
+        with pytest.raises(ValueError, match="term_"):
+            await pool.create(make)
+        assert (pool.terminals, descriptors()) == ({}, before)
+
+
+async def test_the_end_of_the_pool_ends_all_at_once_and_leaves_nothing():
+    before = descriptors()
+    groups = Cgroups.find()
+    if groups is not None:
+        groups.close()
+    async with running(grace=30.0) as pool:
+        line = "trap '' TERM HUP; echo $$; while :; do sleep 0.02; done"
+        terminals = [await pool.create(program(line)) for _ in range(5)]
+        pids = [await pid_of(terminal) for terminal in terminals]
+        started = trio.current_time()
+    assert trio.current_time() - started < 5
+    assert not any(alive(pid) for pid in pids)
+    assert all(terminal.gone and terminal.exit.signal == "SIGKILL" for terminal in terminals)
+    assert descriptors() == before
+    if groups is not None:
+        assert not os.path.exists(groups._base)  # noqa: ASYNC240
+
+
+async def test_a_release_takes_the_terminal_from_the_books_and_what_it_wrote_stays():
+    async with running() as pool:
+        terminal = await pool.create(program("echo $$; exec sleep 60"))
+        pid = await pid_of(terminal)
+        for _ in range(2):
+            pool.release(terminal, EndedBy.USER)
+        assert pool.terminals == {}
+        await terminal.wait_gone()
+        assert terminal.released
+        assert not alive(pid)
+        assert terminal.exit.ended_by is EndedBy.USER
+        assert text(terminal) == f"{pid}\n"
+
+
+async def test_a_lifetime_ends_the_program():
+    async with running() as pool:
+        terminal = await pool.create(program("exec sleep 60"), lifetime=0.05)
+        status = await terminal.wait_exited()
+        assert (status.signal, status.ended_by) == ("SIGTERM", EndedBy.TIMEOUT)
+        assert status.wall >= 0.05
+
+
+async def test_the_first_reason_is_the_one_that_is_told():
+    async with running() as pool:
+        terminal = await pool.create(program("exec sleep 60"))
+        terminal.kill(EndedBy.USER)
+        terminal.kill(EndedBy.AGENT)
+        assert (await terminal.wait_exited()).ended_by is EndedBy.USER
+        terminal.kill(EndedBy.AGENT)
+        assert terminal.exit.ended_by is EndedBy.USER
+
+
+async def test_news_is_what_comes_after_the_question():
+    async with running() as pool:
+        terminal = await pool.create(program("read x; echo $x; read x"))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(terminal.wait_news)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            terminal.signal(1)
+        # The end is news as well.
+        await terminal.wait_exited()
+
+
+class Stealing:
+    """A spawner whose children have ended, and whose status somebody else has taken."""
+
+    def __init__(self, spawner):
+        self.spawner = spawner
+
+    async def spawn(self, *arguments):
+        child = await self.spawner.spawn(*arguments)
+        os.kill(child.pid, signal.SIGKILL)
+        os.waitpid(child.pid, 0)  # noqa: ASYNC222  it ends at once
+        return child
+
+
+@pytest.mark.parametrize("pidfds", [True, False])
+async def test_a_status_that_somebody_else_took_is_255_and_whoever_waits_is_told(pidfds):
+    async with running(pidfds=pidfds) as pool:
+        pool._spawner = Stealing(pool._spawner)
+        terminal = await pool.create(program("read x"))
+        with trio.fail_after(5):
+            status = await terminal.wait_exited()
+        assert (status.code, status.signal, status.max_rss) == (255, None, 0)
+        assert math.isnan(status.cpu)
+
+
+async def test_after_the_end_a_terminal_cannot_be_resized_or_signalled():
+    async with running() as pool:
+        terminal = await pool.create(program("true"))
+        pool.release(terminal, EndedBy.AGENT)
+        await terminal.wait_gone()
+        with pytest.raises(trio.ClosedResourceError):
+            terminal.resize(80, 24)
+        assert terminal.signal(15) is False
+
+
+async def test_a_terminal_that_wrote_nothing_holds_next_to_nothing():
+    async with running() as pool:
+        terminal = await pool.create(program("read x"), limit=16 * 2**20, ring_size=16 * 2**20)
+        assert terminal.held == 0
+
+
+async def test_control_groups_are_used_or_refused_when_asked_for(monkeypatch):
+    monkeypatch.setattr(Cgroups, "find", classmethod(lambda _: None))
+    with pytest.raises(ShutDownError, match="control groups"):
+        Pool(tracking="cgroup")
+
+
+async def test_two_pools_of_one_process_do_not_disturb_each_other():
+    async with running() as one:
+        async with running() as two:
+            await (await two.create(program("true"))).wait_exited()
+        terminal = await one.create(program("exit 3"))
+        assert (await terminal.wait_exited()).code == 3
