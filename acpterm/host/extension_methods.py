@@ -31,8 +31,11 @@ from acpterm.terminal import InputFullError, Terminal, views
 MOST: Final = 1024 * 1024
 
 
-async def read(caller: Caller, params: ReadRequest) -> ReadResponse:
-    """`_acpterm/terminal/read`: what came after a position, waiting for it up to `waitMs`."""
+def read(caller: Caller, params: ReadRequest) -> Coroutine[Any, Any, ReadResponse]:
+    """`_acpterm/terminal/read`: what came after a position, waiting for it up to `waitMs`.
+
+    The terminal is looked up now: a release that is sent after it only ends the waiting.
+    """
     terminal = caller.session(params.session_id).get(params.terminal_id)
     view = params.format or terminal.view
     check_format(view)
@@ -42,6 +45,10 @@ async def read(caller: Caller, params: ReadRequest) -> ReadResponse:
             f"since {params.since} is after the end of the output, {terminal.ring.end}: "
             "use the position that an earlier read gave",
         )
+    return _read(caller, terminal, params, view)
+
+
+async def _read(caller: Caller, terminal: Terminal, params: ReadRequest, view: str) -> ReadResponse:
     with trio.move_on_after(seconds(params.wait_ms or 0)):
         while not _has_news(terminal, params, view):
             await terminal.wait_news()

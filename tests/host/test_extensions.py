@@ -110,6 +110,16 @@ async def test_read_that_waits_is_answered_when_the_terminal_is_killed_or_releas
         assert (await agent.answer(read))["exitStatus"]["signal"] == "SIGTERM"
 
 
+async def test_read_that_came_before_a_release_is_answered_however_close_they_are():
+    async with agent_here() as agent:
+        terminal = await agent.create("sleep 60")
+        read, asks = agent.message("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000))
+        release, releases = agent.message("terminal/release", agent.of(terminal))
+        await agent.send(asks + releases)
+        assert await agent.answer(release) == {}
+        assert (await agent.answer(read))["exitStatus"]["signal"] == "SIGTERM"
+
+
 async def test_raw_is_base64_of_the_very_bytes():
     async with agent_here() as agent:
         terminal = await printed(agent, TEXT)
