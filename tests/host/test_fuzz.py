@@ -12,7 +12,6 @@ Nothing that is sent can do harm, whatever the mutations make of it:
 begins; a failure names the seed.
 """
 
-import copy
 import json
 import os
 import random
@@ -195,20 +194,20 @@ class Fuzzer:
         where, key = self.rng.choice(places)
         kind = self.rng.randrange(5)
         if kind == 0:
-            where[key] = copy.deepcopy(self.rng.choice(JUNK))
+            where[key] = _copy(self.rng.choice(JUNK))
         elif kind == 1:
             other, its = self.rng.choice(places)
-            where[key] = copy.deepcopy(other[its])
+            where[key] = _copy(other[its])
         elif kind == 2:
-            where[key] = _nested(self.rng.choice([3, 100, 300]), where[key])
+            where[key] = _nested(self.rng.choice([3, 50, 200]), where[key])
         elif kind == 3:
             del where[key]
         elif isinstance(where, dict):
-            where[self.rng.choice(["x", "", "é", "_meta", "id", "params"])] = copy.deepcopy(
+            where[self.rng.choice(["x", "", "é", "_meta", "id", "params"])] = _copy(
                 self.rng.choice(JUNK)
             )
         else:
-            where.insert(key, copy.deepcopy(self.rng.choice(JUNK)))
+            where.insert(key, _copy(self.rng.choice(JUNK)))
 
     def _mutate_bytes(self, line: bytes) -> bytes:
         """Change bytes of a line, whatever comes of it."""
@@ -243,6 +242,10 @@ def _places(value: Any, deepest: int = 20):
         for key in value if isinstance(value, dict) else range(len(value)):
             yield value, key
             yield from _places(value[key], deepest - 1)
+
+
+def _copy(value: Any) -> Any:
+    return json.loads(json.dumps(value))
 
 
 def _nested(depth: int, value: Any) -> Any:
