@@ -12,8 +12,8 @@ What belongs to the tree of a terminal whose first child was `root`:
   it started in this one's lifetime and in no other's that is still open.
 
 An orphan that two open trees may own, that wiped its environment and that nobody ever looked at
-while its parent lived, is the only one that waits: for the last of these trees to end. Nothing
-outlives the daemon. Orphans that end are reaped here, `Subreaper.run`, and only here.
+while its parent lived, is the only one that waits: for the last of these trees to be closed.
+Nothing outlives the daemon. Orphans that end are reaped here, `Subreaper.run`, and only here.
 """
 
 import contextlib
@@ -30,6 +30,14 @@ from acpterm.pty.linux import ProcStat
 _ROUND = 1.0
 # Start times are in clock ticks, and the system's clock is read a moment later.
 _SLACK = 0.02
+# Seconds that closing a tree may take to end what only then can be nobody else's.
+_CLOSING = 1.0
+
+
+class _Look:
+    """A look at all processes, shared by those who wait for it."""
+
+    found: list[ProcStat] | None = None
 
 
 class Subreaper:
@@ -39,12 +47,27 @@ class Subreaper:
         self.parent = os.getpid() if linux.become_subreaper() else 1
         self.trees: set[ProcessTree] = set()
         self._not_orphans: list[Callable[[], int | None]] = []
+        self._next = _Look()
+        self._looking = trio.Lock()
 
     def new(self, name: str) -> "ProcessTree":
         """Make the tree of the terminal `name`."""
         tree = ProcessTree(self, f"ACPTERM_TERMINAL_ID={name}".encode())
         self.trees.add(tree)
         return tree
+
+    async def look(self) -> list[ProcStat]:
+        """Read all processes, as they are after this call.
+
+        Whoever asks while a look is under way shares the next one with all others who do: many
+        trees that end at once cost little more than one.
+        """
+        look = self._next
+        async with self._looking:
+            if look.found is None:
+                self._next = _Look()
+                look.found = await trio.to_thread.run_sync(processes.snapshot)
+            return look.found
 
     def spare(self, pid: Callable[[], int | None]) -> None:
         """Have the child that `pid` names, now or later, never taken for an orphan."""
@@ -64,7 +87,7 @@ class Subreaper:
             async for _ in deaths:
                 while not busy():
                     await trio.sleep(_ROUND)
-                    found = await trio.to_thread.run_sync(processes.snapshot)
+                    found = await self.look()
                     dead = {
                         (process.pid, process.started)
                         for process in found
@@ -129,14 +152,15 @@ class ProcessTree:
             pause = min(2 * pause, 0.1)
 
     async def close(self) -> None:
-        """Forget the tree."""
+        """Forget the tree, and end those that it was the last to share with others."""
         self._subreaper.trees.discard(self)
-        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(_CLOSING, shield=True):
+            await self.kill()
 
     async def _members(self) -> list[ProcStat]:
-        found = await trio.to_thread.run_sync(processes.snapshot)
+        found = await self._subreaper.look()
         orphans = [p for p in found if self._subreaper.is_orphan(p) and not p.zombie]
-        marked = await trio.to_thread.run_sync(self._marked, orphans)
+        marked = await trio.to_thread.run_sync(self._marked, orphans) if orphans else set()
         mine = {
             p.pid
             for p in found

@@ -125,6 +125,48 @@ async def an_orphan_that_two_trees_may_own_waits_for_the_last():
 
 
 @scenario
+async def an_orphan_that_two_trees_may_own_ends_however_their_ends_interleave():
+    subreaper = Subreaper()
+    one, two = subreaper.new("one"), subreaper.new("two")
+    process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
+    (orphan,) = pids(process, 1)
+    await reap(one, process)
+    # Each leaves it to the other, which is still open.
+    await one.kill()
+    await two.kill()
+    assert alive(orphan)
+    await one.close()
+    assert alive(orphan)
+    await two.close()
+    assert not alive(orphan)
+
+
+@scenario
+async def many_who_look_at_once_share_what_they_see_and_see_what_was_there_before():
+    looks = 0
+    real = processes.snapshot
+
+    def count():
+        nonlocal looks
+        looks += 1
+        return real()
+
+    async def look():
+        own = subprocess.Popen(["sleep", "60"])
+        found = await subreaper.look()
+        assert own.pid in {process.pid for process in found}
+        own.kill()
+        own.wait()
+
+    processes.snapshot = count
+    subreaper = Subreaper()
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(look)
+    assert looks < 10
+
+
+@scenario
 async def one_seen_while_its_parent_lived_is_known_for_good():
     subreaper = Subreaper()
     one, _two = subreaper.new("one"), subreaper.new("two")

@@ -1,0 +1,236 @@
+"""Nothing is left of terminals that have ended: no descriptor, process, thread, task or folder."""
+
+import os
+
+import psutil
+import pytest
+import trio
+
+from acpterm.pty.cgroup import Cgroups
+from acpterm.pty.processes import snapshot
+from tests.support.hosts import (
+    agent_at,
+    agent_here,
+    agent_of,
+    agent_on_stdio,
+    daemon,
+    environment,
+    host_here,
+    poll,
+)
+
+WAYS = [
+    pytest.param("cgroup", "forkserver", True, id="cgroup-forkserver"),
+    pytest.param("cgroup", "thread", True, id="cgroup-thread"),
+    pytest.param("subreaper", "forkserver", True, id="subreaper-forkserver"),
+    pytest.param("subreaper", "thread", False, id="subreaper-thread-no pidfds"),
+]
+
+
+def folder_of(pid):
+    """Where the daemon's control groups are, if it makes any."""
+    found = Cgroups.find()
+    if found is None:
+        return None
+    found.close()
+    return os.path.join(os.path.dirname(found._base), f"acpterm-{pid}")
+
+
+class Traces:
+    """What a daemon has that a terminal might leave behind."""
+
+    def __init__(self, pid):
+        self.process = psutil.Process(pid)
+        self.folder = folder_of(pid)
+
+    def look(self):
+        groups = []
+        if self.folder is not None and os.path.isdir(self.folder):
+            groups = [entry for entry in os.listdir(self.folder) if entry.startswith("term_")]
+        children = [process for process in snapshot() if process.ppid == self.process.pid]
+        return {
+            "descriptors": self.process.num_fds(),
+            "threads that wait for children": max(0, self.process.num_threads() - 12),
+            "children": sorted(child.pid for child in children),
+            "zombies": [child.pid for child in children if child.zombie],
+            "groups": groups,
+        }
+
+    async def until(self, before):
+        """Wait until no more is there than was before; show what is, if that does not come."""
+        with trio.move_on_after(10):
+            await poll(lambda: self.is_within(before), 11)
+        assert self.is_within(before), (self.look(), before)
+
+    def is_within(self, before):
+        now = self.look()
+        # The look before may have seen a descriptor that was just being used.
+        return now["descriptors"] <= before["descriptors"] and now == {
+            **before,
+            "descriptors": now["descriptors"],
+        }
+
+
+@pytest.fixture
+def settings(tmp_path):
+    def make(tracking, spawner, pidfds):
+        if tracking == "cgroup" and folder_of(0) is None:
+            pytest.skip("this process may make no control groups")
+        return environment(
+            XDG_CONFIG_HOME=str(tmp_path),
+            ACPTERM_TRACKING=tracking,
+            ACPTERM_SPAWNER=spawner,
+            ACPTERM_PIDFDS=str(pidfds).lower(),
+            ACPTERM_KILL_GRACE="0.3",
+        )
+
+    return make
+
+
+async def run_many(agent, count):
+    """Run `count` terminals one after the other."""
+    for number in range(count):
+        terminal = await agent.create("echo", args=[str(number)])
+        of = agent.of(terminal)
+        id_, wait = agent.message("terminal/wait_for_exit", of)
+        await agent.send(wait)
+        assert (await agent.answer(id_))["exitCode"] == 0
+        last = [agent.message(f"terminal/{method}", of) for method in ("output", "release")]
+        await agent.send(b"".join(line for _, line in last))
+        output, released = [await agent.answer(id_) for id_, _ in last]
+        assert (output["output"], released) == (f"{number}\n", {})
+
+
+@pytest.mark.parametrize(("tracking", "spawner", "pidfds"), WAYS)
+async def test_500_terminals_one_after_the_other_leave_nothing(
+    tmp_path, settings, tracking, spawner, pidfds
+):
+    env = settings(tracking, spawner, pidfds)
+    async with daemon(tmp_path, env=env) as (process, path), agent_at(path) as agent:
+        traces = Traces(process.pid)
+        await run_many(agent, 10)
+        before = await at_rest(traces)
+        # The slower way is the same in what it could leave: a fifth shows it as well.
+        await run_many(agent, 500 if spawner == "forkserver" else 100)
+        await traces.until(before)
+        assert traces.look()["zombies"] == []
+
+
+async def at_rest(traces):
+    """Wait until two looks are the same, and nothing of a terminal is there: what there is."""
+    last = None
+
+    def look():
+        nonlocal last
+        before, last = last, traces.look()
+        return before if before == last and not last["groups"] and not last["zombies"] else None
+
+    return await poll(look)
+
+
+LINES = [
+    "exec sleep 60",
+    "trap '' TERM; while :; do sleep 0.1; done",
+    "(setsid sleep 60 &); (env -i setsid sleep 60 &); read x",
+    "seq 20000; read x",
+    "exit 3",
+]
+
+
+@pytest.mark.parametrize(("tracking", "spawner", "pidfds"), WAYS)
+async def test_50_at_once_that_are_killed_half_way_leave_nothing(
+    tmp_path, settings, tracking, spawner, pidfds
+):
+    env = settings(tracking, spawner, pidfds)
+    async with daemon(tmp_path, env=env) as (process, path), agent_at(path) as agent:
+        traces = Traces(process.pid)
+        await run_many(agent, 10)
+        before = await at_rest(traces)
+        # All are asked for at once; half of them are ended while the others are being made.
+        asked = [
+            await agent.start(
+                "terminal/create",
+                {"sessionId": agent.session, "command": LINES[number % len(LINES)]},
+            )
+            for number in range(50)
+        ]
+        terminals = []
+        pending = []
+        for number, id_ in enumerate(asked):
+            terminal = (await agent.answer(id_))["terminalId"]
+            terminals.append(terminal)
+            of = agent.of(terminal)
+            pending.append(await agent.start("terminal/wait_for_exit", of))
+            if number % 2:
+                pending.append(await agent.start("terminal/kill", of))
+        pending += [await agent.start("terminal/release", agent.of(one)) for one in terminals]
+        with trio.fail_after(30):
+            for id_ in pending:
+                await agent.answer(id_)
+        await traces.until(before)
+
+
+@pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
+async def test_connections_that_go_with_terminals_running_leave_nothing(
+    tmp_path, settings, tracking
+):
+    env = settings(tracking, "auto", True)
+    async with daemon(tmp_path, env=env) as (process, path):
+        traces = Traces(process.pid)
+        async with agent_at(path) as agent:
+            await run_many(agent, 5)
+        before = await at_rest(traces)
+        for _ in range(10):
+            async with agent_at(path) as agent:
+                for line in LINES:
+                    await agent.start(
+                        "terminal/create", {"sessionId": agent.session, "command": line}
+                    )
+                await agent.output(await agent.create("read x"))
+        await traces.until(before)
+
+
+@pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
+async def test_a_host_that_ends_leaves_no_process_and_no_folder(tmp_path, settings, tracking):
+    env = settings(tracking, "auto", True)
+    async with agent_on_stdio(tmp_path, env=env) as (process, agent):
+        traces = Traces(process.pid)
+        for line in LINES:
+            await agent.create(line)
+        terminal = await agent.create("(setsid sleep 60 &); echo up; read x")
+        await agent.until_output(terminal, "up")
+        found = traces.process.children(recursive=True)
+        assert len(found) >= len(LINES)
+        process.terminate()
+        assert await process.wait() == 0
+    await poll(lambda: not any(child.is_running() for child in found))
+    assert traces.folder is None or not os.path.exists(traces.folder)  # noqa: ASYNC240
+
+
+async def test_no_task_is_left():
+    async with host_here() as host, agent_of(host) as agent:
+        await run_many(agent, 5)
+        await poll(lambda: not host.pool._running)
+        before = trio.lowlevel.current_statistics().tasks_living
+        await run_many(agent, 50)
+        terminals = [await agent.create(LINES[number % 2]) for number in range(20)]
+        asked = [await agent.start("terminal/wait_for_exit", agent.of(one)) for one in terminals]
+        asked += [await agent.start("terminal/release", agent.of(one)) for one in terminals]
+        for id_ in asked:
+            await agent.answer(id_)
+        await poll(lambda: not host.pool._running)
+        assert host.pool.terminals == {}
+        await poll(lambda: trio.lowlevel.current_statistics().tasks_living <= before)
+
+
+async def test_creations_that_fail_leave_nothing():
+    async with agent_here() as agent:
+        await run_many(agent, 3)
+        process = psutil.Process()
+        await poll(lambda: not [p for p in process.children(recursive=True) if p.name() == "echo"])
+        before = process.num_fds()
+        for _ in range(20):
+            output, status = await agent.run("no-such-program", args=[])
+            assert status["exitCode"] == 127
+            assert "no-such-program" in output
+        await poll(lambda: process.num_fds() <= before)
