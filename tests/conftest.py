@@ -1,7 +1,10 @@
-"""What all tests share: where nothing may be missing, a skipped test has failed.
+"""What all tests share.
 
-`ACPTERM_NO_SKIPS=1` says so; CI does. A test that skips says what it lacks: there it has to be put
-right instead.
+Where nothing may be missing a skipped test has failed: `ACPTERM_NO_SKIPS=1` says so, and CI does.
+A test that skips says what it lacks; there that has to be put right instead.
+
+How long an example takes says more about what else the machine does than about what is tested, so
+hypothesis does not judge it. A test that hangs is ended by its timeout.
 """
 
 import os
@@ -9,6 +12,10 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("acpterm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("acpterm")
 
 NO_SKIPS = os.environ.get("ACPTERM_NO_SKIPS", "0") not in ("", "0")
 
