@@ -15,6 +15,9 @@ from acpterm.terminal.screen import Screen, ScreenUnavailable
 FRESH: Final = 1.0
 REMEMBERED: Final = 64
 
+# Its own: looks that hang, at a file system that is gone, are not to hold up anything else.
+_threads = trio.CapacityLimiter(16)
+
 
 def seconds(milliseconds: int) -> float:
     """Convert; a number that is too long for a float is as good as the longest time of use."""
@@ -43,7 +46,7 @@ class Folders:
         now = trio.current_time()
         if now - self._good.get(path, -FRESH) < FRESH:
             return
-        await trio.to_thread.run_sync(check_folder, path)
+        await trio.to_thread.run_sync(check_folder, path, abandon_on_cancel=True, limiter=_threads)
         self._good[path] = now
         self._good.move_to_end(path)
         while len(self._good) > REMEMBERED:

@@ -10,6 +10,7 @@ socket is removed. SIGTERM and SIGINT begin it; a second one does not hurry it.
 
 import contextlib
 import itertools
+import math
 import os
 import resource
 import signal
@@ -26,10 +27,12 @@ from acpterm.host.caller import Caller
 from acpterm.host.connection import Connection
 from acpterm.host.keepsakes import Keepsakes
 from acpterm.host.listener import peer_of
-from acpterm.terminal import Pool
+from acpterm.terminal import FAREWELL, Pool
 
-# Seconds for terminals to go, after the connections have closed: within the five in all.
-_FAREWELL = 0.8
+# Seconds that the end takes at most, and that terminals have of them to go: the grace of each, and
+# a moment for SIGKILL.
+_END = 4.6
+_FAREWELL = FAREWELL + 0.5
 
 _log = structlog.get_logger("acpterm.daemon")
 
@@ -47,6 +50,7 @@ class Host:
         self._idle = trio.Event()
         self._idle.set()
         self._ending = False
+        self.end_by = math.inf
 
     async def serve(self, stream: trio.abc.Stream, asker: Asker) -> None:
         """Serve one connection until it is closed, by either side; at once if the host ends."""
@@ -66,22 +70,26 @@ class Host:
 
     async def serve_socket(self, stream: trio.SocketStream) -> None:
         """Serve a connection to a Unix socket, if it comes from this user."""
-        peer = peer_of(stream)
-        if peer.uid != os.geteuid():
-            _log.warning("connection refused: it is another user's", uid=peer.uid)
-            await stream.aclose()
-            return
-        asker = self.asker
-        if peer.pid:
-            asker = await trio.to_thread.run_sync(askers.of_process, peer.pid, asker)
         try:
+            peer = peer_of(stream)
+            if peer.uid != os.geteuid():
+                _log.warning("connection refused: it is another user's", uid=peer.uid)
+                await stream.aclose()
+                return
+            asker = self.asker
+            if peer.pid:
+                asker = await trio.to_thread.run_sync(
+                    askers.of_process, peer.pid, asker, abandon_on_cancel=True
+                )
             await self.serve(stream, asker)
         except Exception as error:  # noqa: BLE001  a bug met by one agent costs the others nothing
             _log.error("a connection failed", exc_info=error)
 
     async def close(self) -> None:
         """Close every connection, those too that are yet to come; wait for the last one's end."""
-        self._ending = True
+        if not self._ending:
+            self._ending = True
+            self.end_by = trio.current_time() + _END
         for connection in list(self._connections):
             connection.close()
         while self._connections:
@@ -108,7 +116,7 @@ async def open_host(settings: Settings, asker: Asker) -> AsyncIterator[Host]:
         finally:
             with trio.CancelScope(shield=True):
                 await host.close()
-                await pool.shut_down(_FAREWELL)
+                await pool.shut_down(min(_FAREWELL, host.end_by - trio.current_time()))
             nursery.cancel_scope.cancel()
 
 

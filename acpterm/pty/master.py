@@ -33,6 +33,8 @@ from acpterm.pty import linux
 # and how long one of those tries may take: on a busy machine, yielding is no way to wait.
 _YIELDS: Final = 60
 _LONGEST_YIELD: Final = 0.001
+# Seconds that one read, of a whole buffer, may take to gather.
+_PATIENCE: Final = 0.003
 # Bytes in one go that tell a flood from a line now and then.
 _FLOOD: Final = 1024
 # Not everywhere; where there is none, looking again is all the patience there is.
@@ -83,8 +85,9 @@ class Master:
         is a third slower. `EMPTY` then means no more than that nothing came in that time.
         """
         taken = 0
+        deadline = time.perf_counter() + _PATIENCE if gather else 0.0
         while taken < len(buffer):
-            if gather and taken >= _FLOOD and not self._more():
+            if gather and taken >= _FLOOD and not self._more(deadline):
                 return taken, After.EMPTY
             try:
                 got = os.readv(self.fd, [buffer[taken:]])
@@ -99,12 +102,14 @@ class Master:
             taken += got
         return taken, After.FULL
 
-    def _more(self) -> bool:
+    def _more(self, deadline: float) -> bool:
         for _ in range(_YIELDS):
             fcntl.ioctl(self.fd, termios.FIONREAD, self._waiting)
             if self._waiting[0]:
                 return True
             before = time.perf_counter()
+            if before > deadline:
+                return False
             _yield()
             if time.perf_counter() - before > _LONGEST_YIELD:
                 return False

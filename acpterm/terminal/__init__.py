@@ -3,6 +3,14 @@
 from acpterm.terminal.keyboard import InputFullError
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.status import EndedBy, ExitStatus
-from acpterm.terminal.terminal import Terminal
+from acpterm.terminal.terminal import FAREWELL, Terminal
 
-__all__ = ["EndedBy", "ExitStatus", "InputFullError", "Pool", "ShutDownError", "Terminal"]
+__all__ = [
+    "FAREWELL",
+    "EndedBy",
+    "ExitStatus",
+    "InputFullError",
+    "Pool",
+    "ShutDownError",
+    "Terminal",
+]

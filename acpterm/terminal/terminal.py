@@ -42,6 +42,11 @@ DRAIN: Final = 256 * 1024
 REOPENED: Final = 0.05
 # Bytes taken between two checkpoints: some 300 µs of reading.
 TURN: Final = 64 * 1024
+# Bytes in one turn that tell a flood from a line now and then; and the seconds that a flood waits
+# for its next turn while there are others. Its program waits meanwhile, on a full PTY, and leaves
+# the processor to who has something to ask.
+FLOOD: Final = 4 * 1024
+PACE: Final = 0.01
 # The most seconds of grace for a program whose owner has gone.
 FAREWELL: Final = 2.0
 # Seconds that SIGKILL may take to be obeyed before the rest is given up and reported.
@@ -233,10 +238,13 @@ class Terminal:
         while True:
             if not full:
                 await master.wait_readable()
-            taken, after = master.read(_buffer, gather=exclusive(self))
+            alone = exclusive(self)
+            taken, after = master.read(_buffer, gather=alone)
             self._take(taken)
             full = after is After.FULL
-            if full:
+            if taken >= FLOOD and not alone:
+                await trio.sleep(PACE)
+            elif full:
                 await trio.lowlevel.checkpoint()
             elif after is After.CLOSED:
                 if self._reapable.is_set():

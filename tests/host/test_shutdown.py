@@ -208,3 +208,14 @@ async def test_terminals_of_an_agent_that_is_gone_are_ended_and_those_of_others_
         await poll(lambda: len(host.pool.terminals) == 1)
         await stays.type(kept, "it\n")
         assert (await stays.wait(kept))["exitCode"] == 0
+
+
+async def test_a_program_has_its_grace_when_the_agent_goes_and_waits_for_nothing(tmp_path):
+    async with agent_on_stdio(tmp_path) as (process, agent):
+        tidied = tmp_path / "tidied"
+        command = f"trap 'sleep 1.2; touch {tidied}; exit 0' TERM; echo on; sleep 60 & wait"
+        terminal = await agent.create(command)
+        await agent.until_output(terminal, "on")
+        await agent.stream.aclose()
+        assert await process.wait(5) == 0
+    assert tidied.exists()
