@@ -3,7 +3,9 @@
 import re
 import signal
 
-_REALTIME = re.compile(r"SIGRTMIN\+(\d+)")
+_REALTIME = re.compile(r"SIGRTMIN\+(\d{1,4})", re.ASCII)
+# Those that have no name: 32 and 33 on Linux, which the C library keeps for itself.
+_NUMBERED = re.compile(r"SIG(\d{1,4})", re.ASCII)
 
 
 def name_of(number: int) -> str:
@@ -29,4 +31,8 @@ def number_of(name: str) -> int:
             return number
     elif full in signal.Signals.__members__:
         return signal.Signals[full]
+    elif numbered := _NUMBERED.fullmatch(full):
+        number = int(numbered[1])
+        if 0 < number < signal.NSIG and name_of(number) == full:
+            return number
     raise ValueError(f"there is no signal {name!r}: say SIGINT, SIGTERM, SIGKILL, SIGRTMIN+1 …")

@@ -38,12 +38,20 @@ def test_a_signal_without_a_name_is_called_by_its_number():
     assert name_of(500) == "SIG500"
 
 
+def test_whatever_a_signal_is_called_is_read_back():
+    for number in range(1, signal.NSIG):
+        assert number_of(name_of(number)) == number
+
+
 @pytest.mark.parametrize("said", ["TERM", "term", "sigterm", "SigTerm", "SIGTERM"])
 def test_the_prefix_and_the_case_do_not_matter(said):
     assert number_of(said) == signal.SIGTERM
 
 
-@pytest.mark.parametrize("said", ["", "SIG", "SIGNOPE", "15", "SIG_DFL", "SIGRTMIN+99", "TERM "])
+@pytest.mark.parametrize(
+    "said",
+    ["", "SIG", "SIGNOPE", "15", "SIG_DFL", "SIGRTMIN+99", "SIG15", "SIG500", "SIG032", "TERM "],
+)
 def test_what_is_no_signal_is_an_error_that_says_what_was_said(said):
     with pytest.raises(ValueError, match="there is no signal") as caught:
         number_of(said)
