@@ -219,7 +219,7 @@ forkserver.main(int(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM, errno.EINVAL])
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.E2BIG])
 async def test_a_kernel_without_clone3_is_unavailable(monkeypatch, number):
     monkeypatch.setattr(forkclient, "_BOOT", ANSWERS.format(errno=number))
     async with ForkServer() as server:
