@@ -68,11 +68,6 @@ class ForkServer:
         """The server's own pid, which is a child of this process too, while it runs."""
         return None if self._process is None else self._process.pid
 
-    @property
-    def busy(self) -> bool:
-        """Whether there may be a child that its caller has not heard of yet."""
-        return self._lock.locked()
-
     async def start(self) -> None:
         """Start the server if it does not run, so that the first `fork` need not.
 

@@ -11,7 +11,7 @@ tree belong to the `Child` that is given back. When nothing was started, nothing
 
 import contextlib
 import os
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import ptyprocess
 import trio
@@ -42,7 +42,6 @@ class Child:
             self.pidfd = None
 
 
-@runtime_checkable
 class Spawner(Protocol):
     """A way to make children."""
 
