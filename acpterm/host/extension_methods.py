@@ -66,11 +66,12 @@ async def _read(caller: Caller, terminal: Terminal, params: ReadRequest, view: s
 
 
 async def _read_screen(caller: Caller, terminal: Terminal, params: ReadRequest) -> ReadResponse:
-    text = await caller.screen(terminal).text()
+    view = caller.screen(terminal)
+    text = await view.text()
     lost = max(0, terminal.ring.start - (params.since or 0)) if params.since is not None else 0
     return ReadResponse(
         data=text,
-        position=terminal.ring.end,
+        position=view.position,
         lost=lost,
         exit_status=exit_status(caller, terminal.exit),
     )

@@ -89,16 +89,23 @@ class ScreenView:
         self._position = 0
         self._screen = Screen(terminal.cols, terminal.rows)
 
+    @property
+    def position(self) -> int:
+        """Up to where the stream is shown."""
+        return self._position
+
     async def text(self) -> str:
         """Give what the screen shows. Takes up to a second for `REPLAY` bytes, with checkpoints.
 
-        Raises `ScreenUnavailable` without the emulator.
+        It shows all that was written when it was asked, so it comes to an end however fast the
+        program writes on. Raises `ScreenUnavailable` without the emulator.
         """
         terminal = self._terminal
-        while self._position < terminal.ring.end:
-            if terminal.ring.end - self._position > REPLAY:
-                self._screen = Screen(terminal.cols, terminal.rows)
-                self._position = terminal.ring.end - REPLAY
+        target = terminal.ring.end
+        if target - self._position > REPLAY:
+            self._screen = Screen(terminal.cols, terminal.rows)
+            self._position = target - REPLAY
+        while self._position < target:
             piece = terminal.ring.read(self._position, _STEP)
             skipped = resync(piece.data) if piece.lost else 0
             if (self._screen.cols, self._screen.rows) != (terminal.cols, terminal.rows):

@@ -144,6 +144,19 @@ async def test_the_screen_is_read_whole():
         assert since["data"] == answer["data"]
 
 
+async def test_the_screen_of_a_program_that_floods_is_read_all_the_same():
+    pytest.importorskip("pyte")
+    async with agent_here() as agent:
+        terminal = await agent.create("yes", args=["a line that comes again and again"])
+        await agent.until_output(terminal, "again")
+        with trio.fail_after(20):
+            answer = await agent.read_from(terminal, format="screen")
+        assert answer["data"].count("\n") > 30
+        # What came meanwhile is new to the next read.
+        later = await agent.read_from(terminal, since=answer["position"], format="raw", waitMs=5000)
+        assert later["position"] > answer["position"]
+
+
 async def test_the_format_is_the_terminals_own_unless_asked_otherwise():
     async with agent_here() as agent:
         terminal = await printed(agent, TEXT, own={"format": "raw"})
