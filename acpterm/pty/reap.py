@@ -63,13 +63,14 @@ def _wait_in_thread(pid: int) -> None:
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
-def reap(pid: int) -> Exit:
+def reap(pid: int) -> Exit | None:
     """Take the status of a child that is reapable. Returns at once.
 
-    Raises `ChildProcessError` when somebody else has taken it.
+    None while a debugger keeps it to itself: a pidfd tells of the end of a traced child before its
+    parent can have the status. Raises `ChildProcessError` when somebody else has taken it.
     """
-    _, status, usage = os.wait4(pid, 0)
-    return exit_of(status, usage)
+    reaped, status, usage = os.wait4(pid, os.WNOHANG)
+    return exit_of(status, usage) if reaped else None
 
 
 def exit_of(status: int, usage: resource.struct_rusage) -> Exit:

@@ -40,6 +40,8 @@ from acpterm.terminal.text import TextView
 
 DRAIN: Final = 256 * 1024
 REOPENED: Final = 0.05
+# Seconds until a child that a debugger holds on to is looked at again.
+REAPED: Final = 0.02
 # Bytes taken between two checkpoints: some 300 µs of reading.
 TURN: Final = 64 * 1024
 # Bytes in one turn that tell a flood from a line now and then; and the seconds that a flood waits
@@ -172,9 +174,7 @@ class Terminal:
         if self.exit is None:
             with trio.move_on_after(_LAST_DEADLINE / 2):
                 await child.tree.kill()
-                await wait_reapable(child.pid, child.pidfd)
-                self._drain()
-                self._set_exit()
+                await self._see_exit()
         child.master.close()
         self.keyboard.close()
         child.close_pidfd()
@@ -192,7 +192,8 @@ class Terminal:
         await wait_reapable(self._child.pid, self._child.pidfd)
         self._reapable.set()
         self._drain()
-        self._set_exit()
+        while not self._set_exit():  # noqa: ASYNC110  the kernel tells of this to nobody
+            await trio.sleep(REAPED)
 
     async def _expire(self, lifetime: float) -> None:
         with trio.move_on_after(lifetime):
@@ -212,13 +213,16 @@ class Terminal:
                     self.text.finish()
                 return
 
-    def _set_exit(self) -> None:
+    def _set_exit(self) -> bool:
+        """Reap the child and tell how it ended; False while that cannot be had."""
         try:
             ended = reap(self._child.pid)
         except ChildProcessError:
             # Somebody else in this process has waited for all children. 255 and no signal is what
             # a shell says of a status that it could not have; agents break on neither.
             ended = Exit(code=255, signal=None, cpu=math.nan, max_rss=0)
+        if ended is None:
+            return False
         self._child.tree.reaped()
         self._child.close_pidfd()
         self.exit = ExitStatus(
@@ -231,6 +235,7 @@ class Terminal:
         )
         self._exited.set()
         self._news.unpark_all()
+        return True
 
     async def _read(self, exclusive: Callable[["Terminal"], bool]) -> None:
         master = self._child.master

@@ -9,6 +9,7 @@ import trio
 
 from acpterm.pty import linux
 from acpterm.pty.reap import exit_of, reap, wait_reapable
+from tests.pty.tracer import tracing
 from tests.support.hosts import poll
 
 
@@ -101,6 +102,17 @@ async def test_waiting_for_a_child_that_somebody_else_reaped_ends(by_pidfd):
         await child.wait()
         with pytest.raises(ChildProcessError):
             reap(child.pid)
+
+
+async def test_a_traced_child_holds_nobody_up_and_is_reaped_when_its_tracer_lets_go():
+    if not linux.has_pidfd():
+        pytest.skip("no pidfds on this system")
+    with Running("read x", by_pidfd=True) as child:
+        with tracing(child.pid):
+            os.kill(child.pid, signal.SIGKILL)
+            await child.wait()
+            assert reap(child.pid) is None
+        assert (await poll(lambda: reap(child.pid))).signal == "SIGKILL"
 
 
 async def test_what_a_child_used_is_known(by_pidfd):

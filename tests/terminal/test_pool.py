@@ -13,6 +13,7 @@ import trio.testing
 from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.child import Program
 from acpterm.terminal import EndedBy, Pool, ShutDownError
+from tests.pty.tracer import tracing
 from tests.support.hosts import alive, poll
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -284,6 +285,20 @@ async def test_a_status_that_somebody_else_took_is_255_and_whoever_waits_is_told
             status = await terminal.wait_exited()
         assert (status.code, status.signal, status.max_rss) == (255, None, 0)
         assert math.isnan(status.cpu)
+
+
+async def test_a_traced_program_holds_up_its_own_terminal_alone():
+    async with running() as pool:
+        terminal = await pool.create(program("exec sleep 60"))
+        with tracing(terminal._child.pid):
+            os.kill(terminal._child.pid, signal.SIGKILL)
+            with trio.fail_after(10):
+                await terminal._reapable.wait()
+                other = await pool.create(program("exit 3"))
+                assert (await other.wait_exited()).code == 3
+            assert terminal.exit is None
+        with trio.fail_after(10):
+            assert (await terminal.wait_exited()).signal == "SIGKILL"
 
 
 async def test_after_the_end_a_terminal_cannot_be_resized_or_signalled():
