@@ -17,8 +17,9 @@ from acpterm.host.asker import Asker
 from acpterm.host.checks import Folders
 from acpterm.host.keepsakes import Keepsakes
 from acpterm.host.session import Session
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.terminal import EndedBy, Pool, Terminal
-from acpterm.terminal.views import ScreenView
+from acpterm.terminal.views import ScreenTooLargeError, ScreenView, check_screen
 
 Room: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -61,12 +62,26 @@ class Caller:
             self.screens.pop(identifier, None)
         return terminal
 
-    def screen(self, terminal: Terminal) -> ScreenView:
-        """Give the terminal's screen; raises `ScreenUnavailable` without the emulator."""
-        view = self.screens.get(terminal.id)
-        if view is None:
-            view = self.screens[terminal.id] = ScreenView(terminal)
-        return view
+    async def screen(self, terminal: Terminal) -> tuple[str, int]:
+        """Give what the terminal's screen shows, and up to which position.
+
+        Raises `RpcError` (-32602) when the window is too large for it.
+        """
+        try:
+            view = self.screens.get(terminal.id)
+            if view is None:
+                view = self.screens[terminal.id] = ScreenView(terminal)
+            return await view.text(), view.position
+        except ScreenTooLargeError as error:
+            raise _no_screen(error) from error
+
+    @staticmethod
+    def check_screen(cols: int, rows: int) -> None:
+        """Raise `RpcError` (-32602) for a window that is too large to be shown as a screen."""
+        try:
+            check_screen(cols, rows)
+        except ScreenTooLargeError as error:
+            raise _no_screen(error) from error
 
     def leave(self) -> None:
         """Release all that is left. Can be repeated."""
@@ -74,3 +89,7 @@ class Caller:
         for session in self.sessions.values():
             for identifier in list(session.terminals):
                 self.release(session, identifier, EndedBy.DISCONNECT)
+
+
+def _no_screen(error: ScreenTooLargeError) -> RpcError:
+    return RpcError(INVALID_PARAMS, f"format 'screen': {error}")

@@ -39,6 +39,8 @@ def read(caller: Caller, params: ReadRequest) -> Coroutine[Any, Any, ReadRespons
     terminal = caller.session(params.session_id).get(params.terminal_id)
     view = params.format or terminal.view
     check_format(view)
+    if view == "screen":
+        caller.check_screen(terminal.cols, terminal.rows)
     if params.since is not None and params.since > terminal.ring.end:
         raise RpcError(
             INVALID_PARAMS,
@@ -66,12 +68,11 @@ async def _read(caller: Caller, terminal: Terminal, params: ReadRequest, view: s
 
 
 async def _read_screen(caller: Caller, terminal: Terminal, params: ReadRequest) -> ReadResponse:
-    view = caller.screen(terminal)
-    text = await view.text()
+    text, position = await caller.screen(terminal)
     lost = max(0, terminal.ring.start - (params.since or 0)) if params.since is not None else 0
     return ReadResponse(
         data=text,
-        position=view.position,
+        position=position,
         lost=lost,
         exit_status=exit_status(caller, terminal.exit),
     )

@@ -45,6 +45,9 @@ def create(
     checks.check_command(params.command, params.args)
     checks.check_environment(env)
     checks.check_format(wishes.format)
+    size = wishes.cols or settings.cols, wishes.rows or settings.rows
+    if wishes.format == "screen":
+        caller.check_screen(*size)
     session = caller.session(params.session_id)
     # Taken now: what the agent asks afterwards is not to have been before.
     cwd = params.cwd or session.cwd or caller.asker.cwd
@@ -69,7 +72,7 @@ def create(
         try:
             terminal = await caller.pool.create(
                 program,
-                size=(wishes.cols or settings.cols, wishes.rows or settings.rows),
+                size=size,
                 limit=min(limit, settings.max_output_bytes),
                 ring_size=settings.raw_bytes,
                 lifetime=math.inf
@@ -107,7 +110,8 @@ def output(
 
 
 async def _screen_output(caller: Caller, terminal: Terminal) -> TerminalOutputResponse:
-    text, truncated = views.last(await caller.screen(terminal).text(), terminal.limit)
+    text, _ = await caller.screen(terminal)
+    text, truncated = views.last(text, terminal.limit)
     return TerminalOutputResponse(text, truncated, exit_status(caller, terminal.exit))
 
 

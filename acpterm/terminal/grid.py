@@ -9,7 +9,9 @@ Rules:
 - A wide character takes two cells, the second empty; a half that was overwritten is blank.
 - A character has at most MARKS_MAX combining marks, and there is one saved cursor for each
   screen: what a program prints does not make the screen grow.
-- All cells have the default colours.
+- All cells have the default colours, so a row that is erased is one that was never written to.
+- No control function takes much longer than the screen has rows, or a row has columns: those that
+  touch every cell (DECALN, ED) do so by the row, and REP stays within the width.
 """
 
 from __future__ import annotations
@@ -68,6 +70,9 @@ class Grid(pyte.Screen):
 
     def _row_shown(self, row: _Row) -> str:
         cells = [row[x].data for x in range(min(self.columns, max(row, default=-1) + 1))]
+        text = "".join(cells)
+        if text.isascii() and "" not in cells:
+            return text
         for x, cell in enumerate(cells):
             left_over = not cell and not (x and _is_wide(cells[x - 1]))
             if left_over or (_is_wide(cell) and cells[x + 1 : x + 2] != [""]):
@@ -155,8 +160,20 @@ class Grid(pyte.Screen):
         self._last = data[-1:]
 
     def repeat(self, count: int) -> None:
-        """Draw the last character again, `count` times (REP)."""
-        self.draw(self._last * min(max(1, count), self.columns * self.lines))
+        """Draw the last character again, `count` times, at most a row of them (REP).
+
+        Once, when characters are inserted: each moves the rest of the row.
+        """
+        most = 1 if modes.IRM in self.mode else self.columns
+        self.draw(self._last * min(max(1, count), most))
+
+    def alignment_display(self) -> None:
+        """Fill the screen with E (DECALN)."""
+        cells = dict.fromkeys(range(self.columns), _ASCII["E"])
+        for y in range(self.lines):
+            # A new row's first update is a copy of the whole table at once.
+            row = self.buffer[y] = StaticDefaultDict(_BLANK)
+            row.update(cells)
 
     def _draw_ascii(self, data: str) -> None:
         at = 0
@@ -206,13 +223,15 @@ class Grid(pyte.Screen):
 
     def tab_forward(self, count: int) -> None:
         """Go `count` tab stops to the right (CHT)."""
-        for _ in range(min(max(1, count), self.columns)):
-            self.tab()
+        stops = sorted(x for x in self.tabstops if x > self.cursor.x)
+        count = max(1, count)
+        self.cursor.x = stops[count - 1] if count <= len(stops) else self.columns - 1
 
     def tab_back(self, count: int) -> None:
         """Go `count` tab stops to the left (CBT)."""
-        for _ in range(min(max(1, count), self.columns)):
-            self.cursor.x = max((x for x in self.tabstops if x < self.cursor.x), default=0)
+        stops = sorted(x for x in self.tabstops if x < self.cursor.x)
+        count = max(1, count)
+        self.cursor.x = stops[-count] if count <= len(stops) else 0
 
     def cursor_up(self, count: int | None = None) -> None:
         """Go up, not across the top margin (CUU)."""
@@ -279,8 +298,16 @@ class Grid(pyte.Screen):
 
     def erase_in_display(self, how: int = 0, *_args: object, **_kwargs: object) -> None:
         """Erase from the cursor on, up to it, or all (ED 0 to 2); 3 is for what scrolled off."""
-        if how <= 2:
-            super().erase_in_display(how)
+        y = self.cursor.y
+        rows = {0: range(y + 1, self.lines), 1: range(y), 2: range(self.lines)}.get(how)
+        if rows is None:
+            return
+        if len(rows) == self.lines:
+            self.buffer.clear()
+        for row in [row for row in self.buffer if row in rows]:
+            del self.buffer[row]
+        if how < 2:
+            self.erase_in_line(how)
 
     def erase_in_line(self, how: int = 0, private: bool = False) -> None:
         """Erase from the cursor on, up to it, or the whole line (EL 0 to 2)."""

@@ -404,6 +404,29 @@ async def test_the_screen_takes_the_new_size():
         assert screen["data"].split() == ["1234", "5678", "90"]
 
 
+async def test_a_window_too_large_for_a_screen_is_refused_one_and_has_its_text():
+    pytest.importorskip("pyte")
+    says = "a screen of 1000 columns and 1001 rows is too large"
+    async with agent_here() as agent:
+        with pytest.raises(RpcError, match=says) as caught:
+            await agent.create("true", own={"format": "screen", "cols": 1000, "rows": 1001})
+        assert caught.value.code == -32602
+        terminal = await agent.create(
+            "read line; stty size; read line", own={"format": "screen", "cols": 1000, "rows": 1000}
+        )
+        assert (await agent.output(terminal))["output"] == ""
+        await agent.request("_acpterm/terminal/resize", agent.of(terminal, cols=1000, rows=1001))
+        await agent.type(terminal, "\n")
+        for method in "terminal/output", "_acpterm/terminal/read":
+            with pytest.raises(RpcError, match=says) as caught:
+                await agent.request(method, agent.of(terminal))
+            assert caught.value.code == -32602
+        text = await agent.read_from(terminal, format="text", since=2, waitMs=5000)
+        assert text["data"] == "1001 1000\n"
+        await agent.request("_acpterm/terminal/resize", agent.of(terminal, cols=80, rows=24))
+        assert "1001 1000" in (await agent.output(terminal))["output"]
+
+
 # signal
 
 

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import time
 import tracemalloc
 
 import pytest
@@ -206,6 +207,29 @@ def test_a_sequence_without_its_end_is_over_at_last():
 def test_characters_cut_anywhere():
     assert shown(*(bytes([byte]) for byte in "aé日🙂".encode())) == "aé日🙂"
     assert shown(b"\xff\x80") == "\ufffd\ufffd"
+
+
+@pytest.mark.parametrize(
+    "sequence",
+    [b"\x1b#8", b"x\x1b[9999b", b"\x1b[J", b"\x1b[9999Z", b"\x1b[9999I", b"\x1b[4h\x1b[9999b"],
+)
+@pytest.mark.parametrize(("cols", "rows"), [(120, 40), (10_000, 100)])
+def test_no_sequence_takes_long_however_often_it_comes(sequence, cols, rows):
+    screen = screen_of(b"\x1b[3g" + b"\x1bH \r" * 40 + b"\x1b#8", cols=cols, rows=rows)
+    some = max(1, 200 * 4800 // (cols * rows))
+    before = time.process_time()
+    screen.feed(some * sequence)
+    # By the cell it would take ten times as long, and more.
+    assert time.process_time() - before < 0.1
+
+
+def test_rep_stays_within_the_width_and_erasing_leaves_blanks():
+    assert screen_of(b"ab\x1b[9999b", cols=5, rows=4).text() == "abbbb\nbb"
+    assert screen_of(b"\x1b#8\x1b[2;2H\x1b[J", cols=3, rows=3).text() == "EEE\nE"
+    assert screen_of(b"\x1b#8\x1b[2;2H\x1b[1J", cols=3, rows=3).text() == "\n  E\nEEE"
+    assert screen_of(b"\x1b#8\x1b[2;2H\x1b[2Jx", cols=3, rows=3).text() == "\n x"
+    # Rows that were filled at once are rows of their own.
+    assert screen_of(b"\x1b#8\x1b[2;2Hx", cols=3, rows=3).text() == "EEE\nExE\nEEE"
 
 
 def test_if_the_emulator_raises_the_sequence_is_left_out(monkeypatch):
