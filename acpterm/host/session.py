@@ -35,6 +35,8 @@ class Session:
     def __init__(self, identifier: str, keepsakes: Keepsakes) -> None:
         self.id: Final = identifier
         self.cwd: str | None = None
+        self.cancelled = 0
+        """How many times its turn was cancelled."""
         self.terminals: Final[dict[str, Terminal]] = {}
         self.tool_calls: Final[OrderedDict[str, ToolCall]] = OrderedDict()
         self._released: OrderedDict[str, None] = OrderedDict()

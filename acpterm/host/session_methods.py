@@ -1,6 +1,7 @@
 """What an agent says of itself and its sessions: `initialize`, `session/update` and `cancel`."""
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import trio
 from msgspec import UnsetType
@@ -21,7 +22,9 @@ from acpterm.acp import (
 from acpterm.host.asker import limits_by_name
 from acpterm.host.caller import Caller
 from acpterm.host.checks import check_absolute
+from acpterm.host.session import Session
 from acpterm.terminal import EndedBy
+from acpterm.terminal import Terminal as Running
 
 # Seconds that an agent has after a cancel to release its terminals itself.
 AFTER_CANCEL: Final = 2.0
@@ -72,14 +75,22 @@ def update(caller: Caller, params: SessionNotification) -> None:
         caller.own(session)
 
 
-async def cancel(caller: Caller, params: CancelNotification) -> None:
-    """`session/cancel`: what the turn has running is killed, and after a while released."""
+def cancel(caller: Caller, params: CancelNotification) -> Coroutine[Any, Any, None] | None:
+    """`session/cancel`: what the turn has running is killed, and after a while released.
+
+    A terminal whose creation is under way is released when it comes (`terminal_methods.create`).
+    """
     session = caller.sessions.get(params.session_id)
     if session is None:
-        return
+        return None
+    session.cancelled += 1
     running = [terminal for terminal in session.terminals.values() if terminal.exit is None]
     for terminal in running:
         terminal.kill(EndedBy.AGENT)
+    return _release_later(caller, session, running) if running else None
+
+
+async def _release_later(caller: Caller, session: Session, running: list[Running]) -> None:
     await trio.sleep(AFTER_CANCEL)
     for terminal in running:
         if terminal.id in session.terminals:

@@ -26,7 +26,7 @@ from acpterm.acp import (
 from acpterm.host import checks
 from acpterm.host.caller import Caller
 from acpterm.host.command import words
-from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, RpcError
 from acpterm.pty.child import Program
 from acpterm.pty.signals import number_of
 from acpterm.terminal import EndedBy, ExitStatus, ShutDownError, Terminal, views
@@ -49,6 +49,9 @@ def create(
     if wishes.format == "screen":
         caller.check_screen(*size)
     session = caller.session(params.session_id)
+    # It has something to remember from now on: whether its turn is cancelled meanwhile.
+    caller.own(session)
+    turn = session.cancelled
     # Taken now: what the agent asks afterwards is not to have been before.
     cwd = params.cwd or session.cwd or caller.asker.cwd
     argv, otherwise = words(
@@ -69,6 +72,8 @@ def create(
 
     async def start() -> CreateTerminalResponse:
         await caller.folders.check(cwd)
+        if session.cancelled != turn:
+            raise _cancelled()
         try:
             terminal = await caller.pool.create(
                 program,
@@ -89,10 +94,17 @@ def create(
             ) from error
         except ShutDownError as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from error
+        if session.cancelled != turn:
+            caller.pool.release(terminal, EndedBy.AGENT)
+            raise _cancelled()
         caller.add(session, terminal)
         return CreateTerminalResponse(terminal.id)
 
     return start()
+
+
+def _cancelled() -> RpcError:
+    return RpcError(REQUEST_CANCELLED, "cancelled with the turn")
 
 
 def output(

@@ -5,6 +5,8 @@ import json
 import pytest
 import trio
 
+from acpterm.acp import CancelNotification
+from acpterm.host import session_methods
 from acpterm.host.session import _REMEMBERED, _TOOL_CALLS
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here, poll
@@ -333,6 +335,60 @@ async def test_a_cancelled_turn_kills_its_terminals_and_then_releases_them():
         assert "exitStatus" not in await agent.output(later), "the next turn's is left alone"
         agent.session = "other"
         assert await is_untouched(agent, other)
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_terminal_that_was_just_asked_for_goes_with_the_cancelled_turn(known):
+    async with host_here() as host, agent_of(host) as agent:
+        if known:
+            await agent.run("true")
+        params = {"sessionId": "session-1", "command": "sleep 60"}
+        cancel = {
+            "jsonrpc": "2.0",
+            "method": "session/cancel",
+            "params": {"sessionId": "session-1"},
+        }
+        made, one = agent.message("terminal/create", params)
+        after, another = agent.message("terminal/create", params)
+        # In one piece, so that the cancel is there before the terminal is.
+        await agent.send(one + json.dumps(cancel).encode() + b"\n" + another)
+        with pytest.raises(RpcError, match="cancelled with the turn") as caught:
+            await agent.answer(made)
+        assert caught.value.code == -32800
+        # The next turn's is left alone, and nothing else is left.
+        terminal = (await agent.answer(after))["terminalId"]
+        assert "exitStatus" not in await agent.output(terminal)
+        await poll(lambda: [running.id for running in host.pool._running] == [terminal])
+
+
+async def test_a_terminal_that_is_being_made_goes_with_the_cancelled_turn():
+    async with host_here() as host, agent_of(host) as agent:
+        params = {"sessionId": "session-1", "command": "sleep 60"}
+        made = await agent.start("terminal/create", params)
+        with trio.fail_after(10):
+            while not host.pool._spawning:
+                await trio.lowlevel.checkpoint()
+        (connection,) = host._connections
+        session = CancelNotification(session_id="session-1")
+        assert session_methods.cancel(connection._caller, session) is None
+        with pytest.raises(RpcError, match="cancelled with the turn"):
+            await agent.answer(made)
+        await poll(lambda: not host.pool._running)
+        assert not host.pool.terminals
+
+
+async def test_a_cancel_of_a_turn_that_runs_nothing_starts_nothing():
+    async with host_here() as host, agent_of(host) as agent:
+        await agent.run("true")
+        (connection,) = host._connections
+        caller = connection._caller
+        params = CancelNotification(session_id="session-1")
+        assert session_methods.cancel(caller, params) is None
+        terminal = await agent.create("sleep 60")
+        late = session_methods.cancel(caller, params)
+        # It is killed by then.
+        assert (await agent.wait(terminal))["signal"] == "SIGTERM"
+        late.close()
 
 
 async def released(agent, terminal, seconds=10):
