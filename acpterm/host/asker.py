@@ -43,10 +43,14 @@ class Asker(NamedTuple):
     """Triples of resource, soft and hard limit, as for `resource.setrlimit`."""
 
     def environment(self, terminal: str, more: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """Put together the environment of the terminal of that id; `more` is the agent's."""
+        """Put together the environment of the terminal of that id; `more` is the agent's.
+
+        The agent's wins, but over the id: whoever asks by it has to get this terminal.
+        """
         env = {name: value for name, value in self.env.items() if name not in _NOT_PASSED_ON}
-        env.update(_SET, ACPTERM_TERMINAL_ID=terminal)
+        env.update(_SET)
         env.update(more)
+        env["ACPTERM_TERMINAL_ID"] = terminal
         return env
 
 

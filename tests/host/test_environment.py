@@ -72,6 +72,15 @@ async def test_what_the_agent_sets_wins_over_what_the_terminal_sets():
     assert said.items() <= env.items()
 
 
+async def test_the_agent_does_not_set_the_terminals_id():
+    async with agent_here() as agent:
+        own = variables(ACPTERM_TERMINAL_ID="mine")
+        terminal = await agent.create("env", args=[], env=own)
+        await agent.wait(terminal)
+        env = read_variables((await agent.output(terminal))["output"])
+    assert env["ACPTERM_TERMINAL_ID"] == terminal
+
+
 async def test_the_last_of_two_values_wins():
     async with agent_here() as agent:
         two = variables(A="1") + variables(A="2")
