@@ -84,12 +84,6 @@ def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, i
     return tuple((_LIMITS[name], *both) for name, both in rlimits.items() if name in _LIMITS)
 
 
-def limits_to_names(rlimits: Iterable[tuple[int, int, int]]) -> dict[str, tuple[int, int]]:
-    """Write limits as they are sent: the other way round."""
-    names = {number: name for name, number in _LIMITS.items()}
-    return {names[limit]: (soft, hard) for limit, soft, hard in rlimits}
-
-
 def _limits() -> list[int]:
     # Some have two names.
     return sorted(set(_LIMITS.values()))
