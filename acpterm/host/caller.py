@@ -70,7 +70,10 @@ class Caller:
         try:
             view = self.screens.get(terminal.id)
             if view is None:
-                view = self.screens[terminal.id] = ScreenView(terminal)
+                view = ScreenView(terminal)
+                # A read that waited for a release is answered by one that nobody keeps.
+                if not terminal.released:
+                    self.screens[terminal.id] = view
             return await view.text(), view.position
         except ScreenTooLargeError as error:
             raise _no_screen(error) from error

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import agent_here, poll
+from tests.support.hosts import agent_here, agent_of, host_here, poll
 
 TEXT = "aé→🙂b\x1b[31mred\x1b[0m\r\nend"
 
@@ -118,6 +118,20 @@ async def test_read_that_came_before_a_release_is_answered_however_close_they_ar
         await agent.send(asks + releases)
         assert await agent.answer(release) == {}
         assert (await agent.answer(read))["exitStatus"]["signal"] == "SIGTERM"
+
+
+async def test_a_screen_that_was_waited_for_is_not_kept_past_the_release():
+    pytest.importorskip("pyte")
+    async with host_here() as host, agent_of(host) as agent:
+        (connection,) = [await poll(lambda: next(iter(host._connections), None))]
+        terminal = await agent.create("sleep 60")
+        read, first = agent.message(
+            "_acpterm/terminal/read", agent.of(terminal, format="screen", waitMs=60_000)
+        )
+        await agent.send(first)
+        await agent.release(terminal)
+        assert (await agent.answer(read))["data"] == ""
+        assert connection._caller.screens == {}
 
 
 async def test_raw_is_base64_of_the_very_bytes():
