@@ -9,14 +9,20 @@ who may everywhere, the group has to be marked as delegated or to be the root of
 """
 
 import contextlib
+import errno
 import os
 import signal
-from collections.abc import Iterator
+from functools import partial
 
 import trio
 
 from acpterm.pty import processes
-from acpterm.pty.tree import wait_empty
+from acpterm.pty.tree import insist
+
+# What the files of a group that was removed say: opened later, or opened before.
+_GONE = (errno.ENOENT, errno.ENODEV)
+# Processes to signal between two looks at the group.
+_BATCH = 256
 
 
 class Cgroups:
@@ -82,20 +88,28 @@ class CgroupTree:
 
     async def signal(self, number: int) -> None:
         """Signal each process in the group and below."""
-        for pid in self._pids():
+        pids = self._pids()
+        size = _BATCH
+        while pids:
             await trio.lowlevel.checkpoint()
-            process = processes.identity(pid)
-            # Read again: whoever has the pid after the look at who it is, and is in the group.
-            if process is not None and pid in set(self._pids()):
-                processes.send(process, number)
+            try:
+                processes.send_to_members(pids[:size], number, self._pids)
+            except OSError:
+                # Too many descriptors at a time, it may be.
+                if size == 1:
+                    raise
+                size //= 2
+            else:
+                pids = pids[size:]
 
     async def kill(self) -> None:
-        """Write to `cgroup.kill` (Linux 5.14), which no fork escapes; else signal until empty."""
-        if self._kill_at_once():
-            await wait_empty(self)
-        while not await self.empty():
-            await self.signal(signal.SIGKILL)
-            await trio.sleep(0.01)
+        """Write to `cgroup.kill` (Linux 5.14), which no fork escapes; else signal each one."""
+        pause = 0.005
+        while not await insist(self.empty):
+            if not self._kill_at_once():
+                await insist(partial(self.signal, signal.SIGKILL))
+            await trio.sleep(pause)
+            pause = min(2 * pause, 0.1)
 
     async def close(self) -> None:
         """Remove the group and those that its programs made in it."""
@@ -109,14 +123,16 @@ class CgroupTree:
         try:
             with open(os.path.join(self._folder, "cgroup.events"), "rb") as events:
                 return b"populated 0" not in events.read()
-        except FileNotFoundError:
-            return False
+        except OSError as error:
+            if error.errno in _GONE:
+                return False
+            raise
 
     def _kill_at_once(self) -> bool:
         try:
             with open(os.path.join(self._folder, "cgroup.kill"), "wb", buffering=0) as file:
                 file.write(b"1")
-        except (FileNotFoundError, PermissionError):
+        except OSError:  # there is none, the group is gone, or no descriptor is left just now
             return False
         return True
 
@@ -125,10 +141,21 @@ class CgroupTree:
             os.close(self.cgroup)
             self.cgroup = None
 
-    def _pids(self) -> Iterator[int]:
-        for folder, _, _ in os.walk(self._folder):
-            with contextlib.suppress(OSError), open(f"{folder}/cgroup.procs", "rb") as procs:
-                yield from (int(pid) for pid in procs.read().split())
+    def _pids(self) -> list[int]:
+        found: list[int] = []
+        for folder, _, _ in os.walk(self._folder, onerror=_raise_unless_gone):
+            try:
+                with open(f"{folder}/cgroup.procs", "rb") as procs:
+                    found += map(int, procs.read().split())
+            except OSError as error:
+                _raise_unless_gone(error)
+        # A process that another namespace hides from us is listed as 0.
+        return [pid for pid in found if pid > 0]
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if error.errno not in _GONE and error.errno != errno.EOPNOTSUPP:  # a group of threads alone
+        raise error
 
 
 def _own_folder() -> str | None:

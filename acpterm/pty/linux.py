@@ -50,11 +50,14 @@ class ProcStat(NamedTuple):
 
 
 def read_stat(pid: int) -> ProcStat | None:
-    """Read one process's; None when there is no such process."""
+    """Read one process's; None when there is no such process, or it is hidden from us.
+
+    Other errors are raised, EMFILE above all: who cannot look must not take it for an empty place.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             line = file.read()
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # The name, in brackets, may itself hold brackets and spaces.
     fields = line[line.rindex(b")") + 2 :].split()

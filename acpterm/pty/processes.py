@@ -4,10 +4,12 @@ A pid alone names whoever has it now. A pid with the time its process started na
 for ever. Linux says both in `/proc`; psutil says them elsewhere.
 """
 
+import errno
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from acpterm.pty import linux
 from acpterm.pty.linux import ProcStat
@@ -70,18 +72,53 @@ def has_in_environment(pid: int, entry: bytes) -> bool:
 
 
 def send(process: ProcStat, number: int) -> bool:
-    """Signal exactly `process`; False when it is gone, whoever has its pid now."""
+    """Signal exactly `process`; False when it is gone, whoever has its pid now.
+
+    Raises `OSError` when no descriptor is left to look at it.
+    """
     if not _HAS_PIDFD:
         return _send_by_pid(process, number)
-    try:
-        pidfd = os.pidfd_open(process.pid)
-    except OSError:
+    pidfd = _open(process.pid)
+    if pidfd is None:
         return False
     try:
         # The descriptor holds on to whoever has the pid now; then it is seen who that is.
         return _is_still(process) and _deliver(lambda: signal.pidfd_send_signal(pidfd, number))
     finally:
         os.close(pidfd)
+
+
+def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable[int]]) -> None:
+    """Signal those of `pids` that are still in the group that `members` reads.
+
+    It is read once, when it is known who has these pids: one that has got a pid since is not hit.
+    Raises `OSError` when that takes more descriptors than there are.
+    """
+    if not _HAS_PIDFD:
+        for pid in pids:
+            process = identity(pid)
+            if process is not None and pid in members():
+                _send_by_pid(process, number)
+        return
+    pidfds: dict[int, int] = {}
+    try:
+        for pid in pids:
+            if (pidfd := _open(pid)) is not None:
+                pidfds[pid] = pidfd
+        for pid in pidfds.keys() & set(members()):
+            _deliver(partial(signal.pidfd_send_signal, pidfds[pid], number))
+    finally:
+        for pidfd in pidfds.values():
+            os.close(pidfd)
+
+
+def _open(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
+        return None  # there is no such process
 
 
 def _send_by_pid(process: ProcStat, number: int) -> bool:

@@ -25,6 +25,7 @@ import trio
 
 from acpterm.pty import linux, processes
 from acpterm.pty.linux import ProcStat
+from acpterm.pty.tree import insist
 
 # Seconds between two rounds that reap orphans; one that is a zombie in two rounds is nobody's.
 _ROUND = 1.0
@@ -73,10 +74,10 @@ class Subreaper:
         """Have the child that `pid` names, now or later, never taken for an orphan."""
         self._not_orphans.append(pid)
 
-    def is_orphan(self, process: ProcStat) -> bool:
-        """Whether nobody in this process waits for it."""
+    def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
+        """Give those whom nobody in this process waits for."""
         known = {pid() for pid in self._not_orphans} | {tree.root for tree in self.trees}
-        return process.ppid == self.parent and process.pid not in known
+        return [p for p in found if p.ppid == self.parent and p.pid not in known]
 
     async def run(self, busy: Callable[[], bool]) -> None:
         """Reap orphans until cancelled; not while `busy`: then a child may not be known yet."""
@@ -87,12 +88,11 @@ class Subreaper:
             async for _ in deaths:
                 while not busy():
                     await trio.sleep(_ROUND)
-                    found = await self.look()
-                    dead = {
-                        (process.pid, process.started)
-                        for process in found
-                        if process.zombie and self.is_orphan(process)
-                    }
+                    try:
+                        found = await self.look()
+                    except OSError:
+                        continue  # no descriptor is left just now; there is another round
+                    dead = {(p.pid, p.started) for p in self.orphans(found) if p.zombie}
                     for pid, _started in dead & before:
                         if not busy() and pid not in {tree.root for tree in self.trees}:
                             _reap(pid)
@@ -145,9 +145,10 @@ class ProcessTree:
     async def kill(self) -> None:
         """SIGKILL who is there until nobody is: what forks meanwhile is there the next time."""
         pause = 0.002
-        while members := await self._members():
+        while members := await insist(self._members):
             for process in members:
-                processes.send(process, signal.SIGKILL)
+                with contextlib.suppress(OSError):  # then the next time
+                    processes.send(process, signal.SIGKILL)
             await trio.sleep(pause)
             pause = min(2 * pause, 0.1)
 
@@ -159,7 +160,7 @@ class ProcessTree:
 
     async def _members(self) -> list[ProcStat]:
         found = await self._subreaper.look()
-        orphans = [p for p in found if self._subreaper.is_orphan(p) and not p.zombie]
+        orphans = [p for p in self._subreaper.orphans(found) if not p.zombie]
         marked = await trio.to_thread.run_sync(self._marked, orphans) if orphans else set()
         mine = {
             p.pid

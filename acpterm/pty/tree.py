@@ -6,13 +6,19 @@ everywhere else. `end` is what kill means, for both.
 """
 
 import signal
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol, TypeVar
 
 import trio
+
+T = TypeVar("T")
 
 # Seconds between two looks whether a tree has ended: the first, and at most.
 _FIRST_LOOK = 0.005
 _LAST_LOOK = 0.1
+# Seconds until what the system refused is tried again.
+_AGAIN = 0.05
 
 
 class Tree(Protocol):
@@ -33,13 +39,19 @@ class Tree(Protocol):
         """Learn that the first child's pid is no longer ours."""
 
     async def empty(self) -> bool:
-        """Whether no process of the tree runs any more; zombies do not."""
+        """Whether no process of the tree runs any more; zombies do not.
+
+        Raises `OSError` when it cannot be seen.
+        """
 
     async def signal(self, number: int) -> None:
-        """Signal every process of the tree, once."""
+        """Signal every process of the tree, once. Raises `OSError` when they cannot be seen."""
 
     async def kill(self) -> None:
-        """SIGKILL the tree until it is empty. Waits as long as that takes; can be cancelled."""
+        """SIGKILL the tree until it is empty. Waits as long as that takes; can be cancelled.
+
+        Raises no `OSError`: it tries again.
+        """
 
     async def close(self) -> None:
         """Forget the tree, which is empty or given up."""
@@ -51,10 +63,10 @@ async def end(tree: Tree, grace: float) -> None:
     Stopped processes are continued, to hear the SIGTERM. Returns when nobody is left; cancelled,
     it leaves what is left running.
     """
-    if await tree.empty():
+    if await insist(tree.empty):
         return
-    await tree.signal(signal.SIGTERM)
-    await tree.signal(signal.SIGCONT)
+    await insist(partial(tree.signal, signal.SIGTERM))
+    await insist(partial(tree.signal, signal.SIGCONT))
     with trio.move_on_after(grace):
         await wait_empty(tree)
         return
@@ -64,6 +76,18 @@ async def end(tree: Tree, grace: float) -> None:
 async def wait_empty(tree: Tree) -> None:
     """Wait until no process of the tree runs any more."""
     pause = _FIRST_LOOK
-    while not await tree.empty():
+    while not await insist(tree.empty):
         await trio.sleep(pause)
         pause = min(2 * pause, _LAST_LOOK)
+
+
+async def insist(step: Callable[[], Awaitable[T]]) -> T:
+    """Do `step`, and again while the system refuses it: for want of a descriptor, as a rule.
+
+    Whoever has processes to end has to go on; others give back what is wanted here.
+    """
+    while True:
+        try:
+            return await step()
+        except OSError:
+            await trio.sleep(_AGAIN)

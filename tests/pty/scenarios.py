@@ -15,6 +15,7 @@ import trio.testing
 from acpterm.pty import linux, processes
 from acpterm.pty.subreaper import Subreaper
 from acpterm.pty.tree import end
+from tests.pty.scarcity import no_descriptors
 
 SCENARIOS = {}
 
@@ -247,6 +248,25 @@ async def orphans_that_end_are_reaped_and_nobody_else():
         assert linux.read_stat(root.pid).zombie
         assert await poll(root.poll) == 5
         assert await poll(own.poll) == 0
+        nursery.cancel_scope.cancel()
+
+
+@scenario
+async def a_tree_ends_and_orphans_are_reaped_though_there_are_no_descriptors_for_a_while():
+    subreaper = Subreaper()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(subreaper.run, lambda: False)
+        tree = subreaper.new("one")
+        process = start(tree, "(setsid sleep 60 & echo $!); echo $$; exec sleep 60")
+        orphan, _ = pids(process, 2)
+        with no_descriptors():
+            nursery.start_soon(end, tree, 0)
+            # Tells it to look, in a second.
+            os.kill(os.getpid(), signal.SIGCHLD)
+            await trio.sleep(1.2)
+            assert process.poll() is None
+        assert await reap(tree, process) in (-signal.SIGTERM, -signal.SIGKILL)
+        await poll(lambda: linux.read_stat(orphan) is None)
         nursery.cancel_scope.cancel()
 
 

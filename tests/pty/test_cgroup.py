@@ -4,10 +4,12 @@ import subprocess
 
 import pytest
 import trio
+import trio.testing
 
-from acpterm.pty import cgroup
+from acpterm.pty import cgroup, processes
 from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.tree import end, wait_empty
+from tests.pty.scarcity import no_descriptors
 from tests.support.hosts import alive, poll
 
 _found = Cgroups.find()
@@ -125,6 +127,48 @@ async def test_where_a_kernel_has_no_cgroup_kill_each_process_is_killed(tree, mo
         await tree.kill()
     assert await reaped(process) == -signal.SIGKILL
     assert not any(alive(pid) for pid in two)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_tree_ends_though_there_are_no_descriptors_for_a_while(tree, monkeypatch, at_once):
+    if not at_once:
+        monkeypatch.setattr(tree, "_kill_at_once", lambda: False)
+    process = start(tree, "trap '' TERM; echo $$; while :; do sleep 0.01; done")
+    pids(process, 1)
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            with no_descriptors():
+                nursery.start_soon(end, tree, 0)
+                await trio.testing.wait_all_tasks_blocked(0.02)
+                assert process.poll() is None
+    assert await reaped(process) == -signal.SIGKILL
+
+
+async def test_many_are_signalled_with_few_looks_at_the_group(tree, monkeypatch):
+    line = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 60 & done; echo $$; wait"
+    process = start(tree, line)
+    pids(process, 1)
+    looks = []
+    real = tree._pids
+    monkeypatch.setattr(tree, "_pids", lambda: looks.append(1) or real())
+    await tree.signal(signal.SIGTERM)
+    assert len(looks) == 2
+    with trio.fail_after(10):
+        await wait_empty(tree)
+    assert await reaped(process) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("pidfds", [True, False])
+async def test_many_are_signalled_in_batches_as_descriptors_allow(tree, monkeypatch, pidfds):
+    monkeypatch.setattr(processes, "_HAS_PIDFD", pidfds)
+    line = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 60 & done; echo $$; wait"
+    process = start(tree, line)
+    pids(process, 1)
+    with no_descriptors(but=4):
+        await tree.signal(signal.SIGTERM)
+    with trio.fail_after(10):
+        await wait_empty(tree)
+    assert await reaped(process) == -signal.SIGTERM
 
 
 async def test_closing_removes_the_groups_that_programs_made(groups):

@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import psutil
 import pytest
 
 from acpterm.pty import linux, processes
+from tests.pty.scarcity import no_descriptors
 from tests.support.hosts import poll
 
 
@@ -91,6 +93,27 @@ async def test_nobody_is_signalled_who_is_gone_or_a_zombie(sleeper):
     assert not processes.send(process, signal.SIGKILL)
     sleeper.wait()
     assert not processes.send(process, signal.SIGKILL)
+
+
+def test_a_process_that_is_hidden_is_as_none(monkeypatch):
+    def hide(*_):
+        raise PermissionError(errno.EPERM, "as with hidepid")
+
+    monkeypatch.setattr("builtins.open", hide)
+    assert processes.identity(os.getpid()) is None
+    monkeypatch.undo()
+    assert processes.identity(os.getpid()).pid == os.getpid()
+
+
+@pytest.mark.usefixtures("by_pidfd")
+def test_without_a_descriptor_nobody_is_taken_for_gone(sleeper):
+    process = processes.identity(sleeper.pid)
+    with no_descriptors():
+        with pytest.raises(OSError, match="Too many open files"):
+            processes.identity(sleeper.pid)
+        with pytest.raises(OSError, match="Too many open files"):
+            processes.send(process, signal.SIGKILL)
+    assert sleeper.poll() is None
 
 
 def test_pidfds_are_known_to_be_missing(monkeypatch):
