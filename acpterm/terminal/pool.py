@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
+import structlog
 import trio
 
 from acpterm.pty.cgroup import Cgroups
@@ -32,6 +33,7 @@ MIB: Final = 1024 * 1024
 _BUSY: Final = 0.1
 # Descriptors that terminals leave free: without any, processes cannot even be looked at and killed.
 _SPARE: Final = 64
+_log = structlog.get_logger("acpterm.pool")
 _SHUT_DOWN: Final = "acpterm is shutting down: no terminal is created any more"
 
 
@@ -172,6 +174,9 @@ class Pool:
     async def _run(self, terminal: Terminal, lifetime: float) -> None:
         try:
             await terminal.run(grace=self._grace, lifetime=lifetime, exclusive=self._exclusive)
+        except* Exception as errors:  # noqa: BLE001  a bug met by one terminal costs the others nothing
+            # By now it is ended, with no grace.
+            _log.error("a terminal failed", terminal=terminal.id, exc_info=errors)
         finally:
             self._running.discard(terminal)
 

@@ -54,6 +54,10 @@ FAREWELL: Final = 2.0
 # Seconds that SIGKILL may take to be obeyed before the rest is given up and reported.
 _LAST_DEADLINE: Final = 5.0
 
+# 255 and no signal is what a shell says of a status that it could not have; agents break on
+# neither.
+_UNKNOWN: Final = Exit(code=255, signal=None, cpu=math.nan, max_rss=0)
+
 # One for all terminals: it is only used between two checkpoints.
 _buffer = memoryview(bytearray(TURN))
 
@@ -151,6 +155,7 @@ class Terminal:
         killed, or `math.inf`. `exclusive` says whether this terminal alone is busy, so that its
         reader may be patient. Cancelled, it kills the tree with no grace.
         """
+        ended = False
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -162,26 +167,35 @@ class Terminal:
                 if self._ended_by is EndedBy.DISCONNECT:
                     grace = min(grace, FAREWELL)
                 await end(self._child.tree, grace)
+                ended = True
                 await self._exited.wait()
                 nursery.cancel_scope.cancel()
         finally:
             with trio.move_on_after(_LAST_DEADLINE, shield=True):
-                await self._finish()
+                await self._finish(ended=ended)
 
-    async def _finish(self) -> None:
-        """Close everything: first the processes, then the descriptors."""
+    async def _finish(self, *, ended: bool) -> None:
+        """Close everything: first the processes, unless they have `ended`; then the descriptors."""
         child = self._child
-        if self.exit is None:
+        try:
             with trio.move_on_after(_LAST_DEADLINE / 2):
-                await child.tree.kill()
-                await self._see_exit()
-        child.master.close()
-        self.keyboard.close()
-        child.close_pidfd()
-        self.text.finish()
-        await child.tree.close()
-        self._gone.set()
-        self._news.unpark_all()
+                if not ended:
+                    await child.tree.kill()
+                if self.exit is None:
+                    await self._see_exit()
+        finally:
+            if self.exit is None:
+                # Whoever waits is told all the same.
+                self._set_exit(_UNKNOWN)
+            child.master.close()
+            self.keyboard.close()
+            child.close_pidfd()
+            self.text.finish()
+            try:
+                await child.tree.close()
+            finally:
+                self._gone.set()
+                self._news.unpark_all()
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._nursery is None:
@@ -192,7 +206,7 @@ class Terminal:
         await wait_reapable(self._child.pid, self._child.pidfd)
         self._reapable.set()
         self._drain()
-        while not self._set_exit():  # noqa: ASYNC110  the kernel tells of this to nobody
+        while not self._reap():  # noqa: ASYNC110  the kernel tells of this to nobody
             await trio.sleep(REAPED)
 
     async def _expire(self, lifetime: float) -> None:
@@ -213,16 +227,17 @@ class Terminal:
                     self.text.finish()
                 return
 
-    def _set_exit(self) -> bool:
+    def _reap(self) -> bool:
         """Reap the child and tell how it ended; False while that cannot be had."""
         try:
             ended = reap(self._child.pid)
         except ChildProcessError:
-            # Somebody else in this process has waited for all children. 255 and no signal is what
-            # a shell says of a status that it could not have; agents break on neither.
-            ended = Exit(code=255, signal=None, cpu=math.nan, max_rss=0)
-        if ended is None:
-            return False
+            ended = _UNKNOWN  # somebody else in this process has waited for all children
+        if ended is not None:
+            self._set_exit(ended)
+        return ended is not None
+
+    def _set_exit(self, ended: Exit) -> None:
         self._child.tree.reaped()
         self._child.close_pidfd()
         self.exit = ExitStatus(
@@ -235,7 +250,6 @@ class Terminal:
         )
         self._exited.set()
         self._news.unpark_all()
-        return True
 
     async def _read(self, exclusive: Callable[["Terminal"], bool]) -> None:
         master = self._child.master

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 import psutil
 import pytest
+import structlog
+import structlog.testing
 import trio
 import trio.testing
 
@@ -250,6 +252,42 @@ async def test_the_first_reason_is_the_one_that_is_told():
         assert (await terminal.wait_exited()).ended_by is EndedBy.USER
         terminal.kill(EndedBy.AGENT)
         assert terminal.exit.ended_by is EndedBy.USER
+
+
+@pytest.mark.parametrize("tracking", ["auto", "subreaper"])
+async def test_a_terminal_that_fails_is_ended_at_once_and_costs_the_others_nothing(tracking):
+    async def fail(*_):
+        raise RuntimeError("a bug")
+
+    async with running(tracking=tracking, grace=30.0) as pool:
+        other = await pool.create(program("read x; exit 3"))
+        terminal = await pool.create(program("trap '' TERM; echo $$; while :; do sleep 0.02; done"))
+        pid = await pid_of(terminal)
+        with structlog.testing.capture_logs() as logs, trio.fail_after(10):
+            terminal._child.tree.signal = fail
+            terminal.kill(EndedBy.AGENT)
+            await terminal.wait_gone()
+        assert not alive(pid)
+        assert terminal.exit.signal == "SIGKILL"
+        assert [(log["event"], log["terminal"]) for log in logs] == [
+            ("a terminal failed", terminal.id)
+        ]
+        other._child.master.write(b"\n")
+        assert (await other.wait_exited()).code == 3
+
+
+async def test_what_a_program_left_behind_ends_with_the_pool(tmp_path):
+    left = tmp_path / "left"
+    async with running(grace=30.0) as pool:
+        left.write_text("trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done")
+        line = "setsid sh left & while ! test -s pid; do sleep 0.01; done; exit 3"
+        terminal = await pool.create(program(line, cwd=str(tmp_path)))
+        assert (await terminal.wait_exited()).code == 3
+        pid = int((tmp_path / "pid").read_text())
+        pool.release(terminal, EndedBy.AGENT)
+        await trio.testing.wait_all_tasks_blocked()
+        assert alive(pid)
+    assert not alive(pid)
 
 
 async def test_news_is_what_comes_after_the_question():
