@@ -33,6 +33,8 @@ MIB: Final = 1024 * 1024
 _BUSY: Final = 0.1
 # Descriptors that terminals leave free: without any, processes cannot even be looked at and killed.
 _SPARE: Final = 64
+# Seconds that it may take to end a child that nobody was told of.
+_LOST: Final = 1.0
 _log = structlog.get_logger("acpterm.pool")
 _SHUT_DOWN: Final = "acpterm is shutting down: no terminal is created any more"
 
@@ -125,6 +127,9 @@ class Pool:
             child = await self._spawner.spawn(program, *size, tree)
         except BaseException:
             with trio.CancelScope(shield=True):
+                # A fork server that was lost in the middle may have made it.
+                with trio.move_on_after(_LOST):
+                    await tree.kill()
                 await tree.close()
             raise
         finally:

@@ -3,7 +3,7 @@
 import math
 import os
 import signal
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import psutil
 import pytest
@@ -12,6 +12,7 @@ import structlog.testing
 import trio
 import trio.testing
 
+from acpterm.pty import forkclient
 from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.child import Program
 from acpterm.terminal import EndedBy, Pool, ShutDownError
@@ -191,6 +192,40 @@ async def test_a_creation_that_is_cancelled_leaves_nothing(spawner):
         assert pool.terminals == {}
         assert psutil.Process().children(recursive=True) == children
         assert descriptors() == before
+
+
+LOST = """
+import sys; sys.path.insert(0, sys.argv[1])
+import os, socket, time
+from acpterm.pty import forkserver
+real, left = socket.send_fds, [1]
+def lose(*arguments):
+    if left:
+        left.pop()
+        return real(*arguments)
+    while not os.path.exists({up!r}):
+        time.sleep(0.005)
+    os._exit(1)
+socket.send_fds = lose
+forkserver.main(int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("tracking", ["auto", "subreaper"])
+async def test_a_child_that_a_lost_fork_server_made_is_ended(tmp_path, monkeypatch, tracking):
+    up = tmp_path / "up"
+    monkeypatch.setattr(forkclient, "_BOOT", LOST.format(up=str(up)))
+    async with running(tracking=tracking, spawner="forkserver") as pool:
+        assert (await (await pool.create(program("true"))).wait_exited()).code == 0
+        line = (
+            f"trap '' HUP TERM; echo $$ > {up}.new; mv {up}.new {up}; while :; do sleep 0.02; done"
+        )
+        with pytest.raises(OSError, match="try again"):
+            await pool.create(program(line))
+        pid = int(up.read_text())
+        assert not alive(pid)
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)  # noqa: ASYNC222  it has ended
 
 
 async def test_a_program_that_cannot_be_described_leaves_nothing():
