@@ -10,6 +10,7 @@ each.
 """
 
 import os
+import sys
 import tomllib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -34,7 +35,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         str | None,
         Meta(
             title="Where the daemon listens for agents; by default `agent.sock` in `acpterm` "
-            "under the user's runtime directory."
+            "under the user's runtime directory, or in `/tmp/acpterm-UID` where there is none."
         ),
     ] = None
     log_level: Annotated[
@@ -69,7 +70,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     ] = 2.0
     shell: Annotated[
         str,
-        Meta(title="The POSIX shell that is given shell text, with `-c`: an absolute path."),
+        Meta(
+            pattern="^/",
+            title="The POSIX shell that is given shell text, with `-c`: an absolute path.",
+        ),
     ] = "/bin/sh"
     signal_exit_code: Annotated[
         bool,
@@ -99,8 +103,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def default_socket() -> str:
-    """Give the path of the agents' socket that is used when none is set."""
-    return os.path.join(platformdirs.user_runtime_dir("acpterm"), "agent.sock")
+    """Give the path of the agents' socket that is used when none is set.
+
+    It is in the user's runtime directory; where there is none, in a folder of the user's own in
+    `/tmp`, as tmux has it: the listener refuses one that belongs to somebody else.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if not os.path.isabs(runtime):
+        mac = sys.platform == "darwin"
+        runtime = platformdirs.user_runtime_dir() if mac else f"/run/user/{os.getuid()}"
+        if not os.access(runtime, os.W_OK):
+            runtime = ""
+    if runtime:
+        return os.path.join(runtime, "acpterm", "agent.sock")
+    return f"/tmp/acpterm-{os.getuid()}/agent.sock"  # noqa: S108  its folder is checked, see above
 
 
 def default_file() -> str:

@@ -28,7 +28,8 @@ def command(config: str | None, socket: str | None, **flags: object) -> None:
 
     The socket is for this user alone, and by default in acpterm's folder under the user's runtime
     directory. Started by a systemd socket unit, the daemon takes the socket that it is handed. On
-    SIGTERM or SIGINT it ends its terminals, answers what is pending, removes its socket and exits.
+    SIGTERM, SIGINT or SIGHUP it ends its terminals, answers what is pending, removes its socket
+    and exits.
     """
     stdio.open_missing()
     chosen = settings(config, socket=socket, **flags)

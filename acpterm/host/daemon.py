@@ -5,7 +5,7 @@ Two ways to be one: `serve`, a daemon on Unix sockets for any number of agents, 
 
 The end, in order, within five seconds: no new connection is taken; each connection closes, which
 releases its terminals and answers what is pending; the pool waits until its terminals are gone; the
-socket is removed. SIGTERM and SIGINT begin it; a second one does not hurry it.
+socket is removed. SIGTERM, SIGINT and SIGHUP begin it; a second one does not hurry it.
 """
 
 import contextlib
@@ -33,6 +33,9 @@ from acpterm.terminal import FAREWELL, Pool
 # a moment for SIGKILL.
 _END = 4.6
 _FAREWELL = FAREWELL + 0.5
+
+# What a person, a service manager or a window that closes says to end it.
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = structlog.get_logger("acpterm.daemon")
 
@@ -127,7 +130,7 @@ async def serve(
     ready: Callable[[], None],
     ending: Callable[[], None],
 ) -> None:
-    """Serve agents on what `listen` gives until SIGTERM or SIGINT; closes it.
+    """Serve agents on what `listen` gives until SIGTERM, SIGINT or SIGHUP; closes it.
 
     Whoever can connect can also have it end in order: it listens once it minds signals.
     `ready` is called when connections are taken, `ending` when they are no longer.
@@ -157,7 +160,7 @@ async def _accept(
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
-    """Serve the agent at the other end of `stream` until it is gone, or SIGTERM or SIGINT."""
+    """Serve the agent at the other end of `stream` until it is gone, or SIGTERM, SIGINT or SIGHUP."""
     asker = askers.own()
     raise_open_files()
     hear_signals()
@@ -178,7 +181,7 @@ async def _close_when(told: trio.Event, host: Host) -> None:
 
 @asynccontextmanager
 async def _told_to_end() -> AsyncIterator[trio.Event]:
-    """Give an event that the first SIGTERM or SIGINT sets; in the block more of them do nothing."""
+    """Give an event that the first of the signals that end it sets; in the block more of them do nothing."""
     told = trio.Event()
 
     async def watch() -> None:
@@ -188,7 +191,10 @@ async def _told_to_end() -> AsyncIterator[trio.Event]:
                 _log.info("ending", signal=signal.Signals(number).name)
             told.set()
 
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    # Under nohup, whose word this is, a hangup is nothing.
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    minded = [number for number in _ENDING if number != signal.SIGHUP or not ignored]
+    with trio.open_signal_receiver(*minded) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
             yield told
@@ -209,5 +215,5 @@ def hear_signals() -> None:
     Where SIGCHLD is ignored the kernel reaps children itself, and how they ended is lost.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    needed = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+    needed = (signal.SIGCHLD, *_ENDING)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, needed)

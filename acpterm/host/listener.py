@@ -160,6 +160,8 @@ def _private_folder(folder: str) -> None:
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
     found = os.stat(folder)
+    if os.path.islink(folder) and os.lstat(folder).st_uid not in (os.geteuid(), 0):
+        raise OSError(errno.EPERM, f"{folder} is somebody else's link")
     loose = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if loose and not found.st_mode & stat.S_ISVTX:
         raise ListenError(

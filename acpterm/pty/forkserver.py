@@ -10,7 +10,8 @@ Wire, over a stream socket, one request at a time, from the daemon's side:
 
 - request: 4 bytes, little-endian, the length of what follows; `marshal` of a `Program`'s fields;
   with the first byte come the slave's descriptor and, if there is one, the cgroup's;
-- answer: two little-endian ints, the pid and an errno (one of them 0), with the child's pidfd.
+- answer: two little-endian ints, the pid and an errno (one of them 0), with the child's pidfd, as
+  soon as the child has its session and its terminal; its program may not have begun.
 
 States: waiting for a request → forking → answered, and round again, until the daemon's end of the
 socket is closed, for whatever reason; then it exits. It owns no child and waits for none.
@@ -102,21 +103,29 @@ def _serve(channel: socket.socket, program: Program, fds: list[int]) -> None:
     slave = fds[0]
     cgroup = fds[1] if len(fds) > 1 else None
     pid, pidfd, error = 0, -1, 0
+    settled, settling = os.pipe()
     try:
         pid, pidfd = _clone(cgroup)
     except OSError as failed:
         error = failed.errno or errno.EIO
     if pid == 0 and not error:
-        _child(slave, program)
+        _child(slave, program, settling)
+    os.close(settling)
+    if not error:
+        # Until the child has the terminal, or has ended: a signal or a Ctrl-C that comes right
+        # after the answer is to find it in the foreground.
+        os.read(settled, 1)
+    os.close(settled)
     socket.send_fds(channel, [ANSWER.pack(pid, error)], [] if error else [pidfd])
     for fd in (*fds, pidfd):
         if fd >= 0:
             os.close(fd)
 
 
-def _child(slave: int, program: Program) -> NoReturn:
+def _child(slave: int, program: Program, settling: int) -> NoReturn:
     try:
         take_terminal(slave)
+        os.close(settling)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         become(program)
     finally:

@@ -33,6 +33,8 @@ from acpterm.pty import linux
 # and how long one of those tries may take: on a busy machine, yielding is no way to wait.
 _YIELDS: Final = 60
 _LONGEST_YIELD: Final = 0.001
+# Seconds without another try after one that took too long.
+_IMPATIENCE: Final = 0.2
 # Seconds that one read, of a whole buffer, may take to gather.
 _PATIENCE: Final = 0.003
 # Bytes in one go that tell a flood from a line now and then.
@@ -56,6 +58,7 @@ class Master:
 
     def __init__(self, pid: int, fd: int) -> None:
         self.fd = fd
+        self._impatient_until = 0.0
         self._waiting = array.array("i", (0,))
         self._process = ptyprocess.PtyProcess(pid, fd)
         os.set_blocking(fd, False)
@@ -108,10 +111,12 @@ class Master:
             if self._waiting[0]:
                 return True
             before = time.perf_counter()
-            if before > deadline:
+            if before > deadline or before < self._impatient_until:
                 return False
             _yield()
-            if time.perf_counter() - before > _LONGEST_YIELD:
+            after = time.perf_counter()
+            if after - before > _LONGEST_YIELD:
+                self._impatient_until = after + _IMPATIENCE
                 return False
         return False
 

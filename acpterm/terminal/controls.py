@@ -11,8 +11,9 @@ States and rules:
 - ESC begins a sequence, also inside another, which is then over. CAN and SUB end one too.
   ST is nothing but the sequence of ESC and a backslash.
 - ESC, intermediates (0x20-0x2f), a final (0x30-0x7e): a sequence of two or more characters.
-- CSI: parameters and intermediates (0x20-0x3f) up to a final (0x40-0x7e). EL, `CSI Ps K`
-  with its first parameter 0 to 2, is the only one that leaves something behind.
+- CSI: parameters and intermediates (0x20-0x3f) up to a final (0x40-0x7e). Two leave something
+  behind: EL, `CSI Ps K` with its first parameter 0 to 2, and CHA to the first column, `CSI Ps G`
+  with its first parameter 0 or 1, which is a CR.
 - In these two, TAB, LF, CR and BS are done at once and the sequence goes on, as on a VT; a
   character beyond ASCII is no part of any sequence: it ends the sequence and is text.
 - OSC, APC, PM and SOS are strings; what they hold is never seen. OSC ends with BEL as well.
@@ -68,6 +69,8 @@ _EL_FORMS = tuple(
     (re.compile(rb"\x1b\[0{0,256}%b(?:;[0-9;]{0,256})?K" % first), mark)
     for first, mark in ((b"", _AS_RIGHT), (b"1", _AS_LEFT), (b"2", _AS_LINE))
 )
+# CHA to the first column is a CR: many programs, those on Node among them, draw their progress so.
+_CHA_HOME = re.compile(rb"\x1b\[0{0,256}1?(?:;[0-9;]{0,256})?G")
 
 
 class _State(Enum):
@@ -128,7 +131,7 @@ class Controls:
             data = self._strip(data.translate(_AS_LF, _MEANINGLESS))
             if any(ender in data for ender in (b"\a", b"\x18", b"\x1a")):
                 data = data.translate(None, b"\a\x18\x1a")
-        return _unix(data) if b"\r" in controls else data
+        return _unix(data) if b"\r" in data else data
 
     def _strip(self, data: bytes) -> bytes:
         first, last = data.find(b"\x1b"), data.rfind(b"\x1b")
@@ -207,6 +210,8 @@ class Controls:
             self._state = _State.GROUND
             if char == "K" and 0 <= self._parameter < len(_ERASURE):
                 return _ERASURE[self._parameter]
+            if char == "G" and 0 <= self._parameter <= 1:
+                return "\r"
         elif char == ";":
             self._first_over = True
         elif not "0" <= char <= "9":
@@ -239,7 +244,7 @@ def _mark_erasures(data: bytes) -> bytes:
     if _EL.search(data):
         for form, mark in _EL_FORMS:
             data = form.sub(mark, data)
-    return data
+    return _CHA_HOME.sub(b"\x18\r", data)
 
 
 def _unix(data: bytes) -> bytes:

@@ -31,7 +31,7 @@ async def stubborn(agent, tmp_path):
     return terminal, [int(pid) for pid in pids.read_text().split()]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
 async def test_the_daemon_ends_in_order_within_five_seconds(
     tmp_path, number, tracking, monkeypatch

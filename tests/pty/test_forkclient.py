@@ -198,6 +198,17 @@ async def test_a_server_that_is_lost_in_the_middle_costs_one_child_and_no_second
         assert (await run(server, "true"))[1].code == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+async def test_a_child_is_in_the_foreground_as_soon_as_it_is_given(number):
+    async with ForkServer() as server:
+        for _ in range(20):
+            running = await start(server, "sleep", "60")
+            assert running.master.signal_foreground(number)
+            with trio.fail_after(5):
+                _, ended = await running.end()
+            assert ended.signal == signal.Signals(number).name
+
+
 async def test_a_server_that_does_not_answer_is_killed_and_unavailable(monkeypatch):
     monkeypatch.setattr(forkclient, "_BOOT", "import time; time.sleep(60)")
     monkeypatch.setattr(forkclient, "DEADLINE", 0.1)

@@ -162,6 +162,9 @@ class _Stream:
         known = re.fullmatch(r"\[([0-9]*)(;[0-9;]*)?K", spelled)
         if known and int(known[1] or 0) <= 2:
             self.erase(int(known[1] or 0))
+        known = re.fullmatch(r"\[([0-9]*)(;[0-9;]*)?G", spelled)
+        if known and int(known[1] or 0) <= 1:
+            self.take("\r")
 
 
 def render(data, *, final, width=16384, sequence_max=8192):

@@ -379,3 +379,12 @@ def test_the_text_is_the_same_object_until_something_comes():
     view.feed(memoryview(bytearray(b"b")))
     assert view.version > version
     assert view.text().endswith("\nb")
+
+
+def test_a_progress_bar_that_goes_to_the_first_column_is_one_line():
+    view = TextView(1000)
+    view.feed(b"HEADER\r\n")
+    for step in range(10_000):
+        view.feed(b"\x1b[2K\x1b[1G[====] %d" % step)
+    view.feed(b"\x1b[0K\r\n")
+    assert (view.text(), view.truncated) == ("HEADER\n[====] 9999\n", False)

@@ -13,7 +13,18 @@ from tests.terminal.models import TextModel, render
 
 TEXT = [b"a", b"bc", b" ", b"K", b"m", b"0", b"12", b";", b"hello world", b"x" * 30, b"y\r\n"]
 LINES = [b"\n", b"\r", b"\r\n", b"\b", b"\t", b"\r\r\n", b"\n\r", b"\v", b"\f", b"one\r\ntwo\r\n"]
-ERASURES = [b"\x1b[K", b"\x1b[0K", b"\x1b[1K", b"\x1b[2K", b"\x1b[01;2K", b"\x1b[?1K", b"\r\x1b[K"]
+ERASURES = [
+    b"\x1b[K",
+    b"\x1b[0K",
+    b"\x1b[1K",
+    b"\x1b[2K",
+    b"\x1b[01;2K",
+    b"\x1b[?1K",
+    b"\r\x1b[K",
+    b"\x1b[G",
+    b"\x1b[1G",
+    b"\x1b[2G",
+]
 SEQUENCES = [
     *(b"\x1b[31m", b"\x1b[m", b"\x1b[1;32m", b"\x1b(B", b"\x1b]0;t\a", b"\x1b]0;t\x1b\\"),
     *(b"\x1bPq\n#\x1b\\", b"\x1b_G\x1b\\", b"\x1b7", b"\x1b[>4;2m", b"\x1b[2 q", b"\x1b#8"),
