@@ -17,9 +17,11 @@ from acpterm.host.asker import Asker
 from acpterm.host.checks import Folders
 from acpterm.host.keepsakes import Keepsakes
 from acpterm.host.session import Session
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from acpterm.terminal import EndedBy, Pool, Terminal
 from acpterm.terminal.views import ScreenTooLargeError, ScreenView, check_screen
+
+SESSIONS: Final = 10_000
 
 Room: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -44,15 +46,30 @@ class Caller:
         return self.sessions.get(identifier) or Session(identifier, self._keepsakes)
 
     def own(self, session: Session) -> None:
-        """Remember a session that has something to remember."""
+        """Remember a session that has something to remember.
+
+        There is room for `SESSIONS`: then the oldest that has no terminal goes, and is from then on
+        one that never was. Raises `RpcError` (-32603) when all of them have one.
+        """
+        if session.id not in self.sessions and len(self.sessions) >= SESSIONS:
+            for other in self.sessions.values():
+                if not other.terminals:
+                    break
+            else:
+                raise RpcError(
+                    INTERNAL_ERROR,
+                    f"{SESSIONS} sessions of this connection have terminals: release some of them",
+                )
+            del self.sessions[other.id]
         self.sessions.setdefault(session.id, session)
 
     def add(self, session: Session, terminal: Terminal) -> None:
         """Hold a terminal that was just made; if the caller is gone, release it."""
-        self.own(session)
-        self.sessions[session.id].add(terminal)
+        # It was remembered when it was asked for, and may have been forgotten while it was made.
+        session = self.sessions.setdefault(session.id, session)
+        session.add(terminal)
         if self._gone:
-            self.release(self.sessions[session.id], terminal.id, EndedBy.DISCONNECT)
+            self.release(session, terminal.id, EndedBy.DISCONNECT)
 
     def release(self, session: Session, identifier: str, by: EndedBy) -> Terminal | None:
         """Release a terminal: give it, or None if that has been done. Raises `RpcError`."""

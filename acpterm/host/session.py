@@ -2,7 +2,7 @@
 
 A terminal's states here: *held* (the agent may use it), then *released* (its id is known, for a
 second release and for errors that say so, and every other use is refused). A terminal that a tool
-call shows when it is released, or afterwards, goes to the `Keepsakes`, where the person can still
+call shows when it is released goes to the `Keepsakes`, where the person can still
 read it; the others are forgotten.
 
 A session is made by its first use: ACP creates sessions between client and agent, out of sight of
@@ -19,14 +19,8 @@ from acpterm.terminal import Terminal
 # Of released ids; the oldest are forgotten, and then answered as ids that never were.
 _REMEMBERED: Final = 10_000
 _TOOL_CALLS: Final = 1_000
-
-
-class ToolCall:
-    """A tool call that shows terminals: their ids, in order."""
-
-    def __init__(self, title: str) -> None:
-        self.title = title
-        self.terminals: list[str] = []
+# Of the terminals that one tool call shows: the first ones.
+_SHOWN: Final = 1_000
 
 
 class Session:
@@ -38,7 +32,8 @@ class Session:
         self.cancelled = 0
         """How many times its turn was cancelled."""
         self.terminals: Final[dict[str, Terminal]] = {}
-        self.tool_calls: Final[OrderedDict[str, ToolCall]] = OrderedDict()
+        self.tool_calls: Final[OrderedDict[str, list[str]]] = OrderedDict()
+        """The ids of the terminals that each of them shows."""
         self._released: OrderedDict[str, None] = OrderedDict()
         self._keepsakes = keepsakes
 
@@ -66,26 +61,20 @@ class Session:
         self._released[identifier] = None
         while len(self._released) > _REMEMBERED:
             self._released.popitem(last=False)
-        if any(identifier in call.terminals for call in self.tool_calls.values()):
+        if any(identifier in shown for shown in self.tool_calls.values()):
             self._keepsakes.keep(terminal)
         return terminal
 
-    def show(self, call: str, title: str | None, terminals: list[str] | None) -> None:
-        """Take a `tool_call` or `tool_call_update`: None is what it does not say.
+    def show(self, call: str, terminals: list[str]) -> None:
+        """Take the content of a `tool_call` or `tool_call_update`.
 
-        Its content replaces the whole list of what the call shows (ACP v1, "Tool Calls").
+        It replaces the whole list of what the call shows (ACP v1, "Tool Calls").
         """
-        shown = self.tool_calls.get(call)
-        if shown is None:
-            if not terminals:
-                return
-            shown = self.tool_calls[call] = ToolCall(title or "")
-            while len(self.tool_calls) > _TOOL_CALLS:
-                self.tool_calls.popitem(last=False)
-        if title is not None:
-            shown.title = title
-        if terminals is not None:
-            shown.terminals = terminals
+        if not terminals and call not in self.tool_calls:
+            return
+        self.tool_calls[call] = terminals[:_SHOWN]
+        while len(self.tool_calls) > _TOOL_CALLS:
+            self.tool_calls.popitem(last=False)
 
     def _no_such(self, identifier: str) -> RpcError:
         if identifier in self._released:

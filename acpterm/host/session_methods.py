@@ -63,14 +63,11 @@ def initialize(caller: Caller, params: InitializeRequest) -> InitializeAnswer:
 def update(caller: Caller, params: SessionNotification) -> None:
     """`session/update`: remember which terminals a tool call shows, past their release."""
     said = read_update(params.update)
-    if isinstance(said, OtherUpdate):
+    if isinstance(said, OtherUpdate) or isinstance(said.content, UnsetType):
         return
-    shown = None
-    if not isinstance(said.content, UnsetType):
-        content = said.content or ()
-        shown = [item.terminal_id for item in content if isinstance(item, Terminal)]
+    shown = [item.terminal_id for item in said.content or () if isinstance(item, Terminal)]
     session = caller.session(params.session_id)
-    session.show(said.tool_call_id, said.title or None, shown)
+    session.show(said.tool_call_id, shown)
     if session.tool_calls:
         caller.own(session)
 

@@ -6,8 +6,9 @@ import pytest
 import trio
 
 from acpterm.acp import CancelNotification
+from acpterm.host import caller as callers
 from acpterm.host import session_methods
-from acpterm.host.session import _REMEMBERED, _TOOL_CALLS
+from acpterm.host.session import _REMEMBERED, _SHOWN, _TOOL_CALLS
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here, poll
 
@@ -292,6 +293,34 @@ async def test_as_many_tool_calls_are_remembered_as_there_is_room_for():
         await agent.send("\n".join([*lines, ""]).encode())
         await agent.release(terminal)
         assert host.keepsakes.get(terminal) is None
+
+
+async def test_as_many_terminals_of_a_tool_call_are_remembered_as_there_is_room_for():
+    async with host_here() as host, agent_of(host) as agent:
+        others = ["other"] * (_SHOWN - 1)
+        assert await kept(host, agent, lambda t: tool_call(*others, t)) == "precious"
+        assert await kept(host, agent, lambda t: tool_call(*others, "one more", t)) is None
+
+
+async def test_sessions_beyond_those_there_is_room_for_take_the_place_of_the_oldest(monkeypatch):
+    monkeypatch.setattr(callers, "SESSIONS", 3)
+    async with host_here() as host, agent_of(host) as agent:
+        for number in range(3):
+            agent.session = f"session-{number}"
+            terminal = await agent.create("sleep 60")
+            if number == 1:
+                await agent.release(terminal)
+        (connection,) = host._connections
+        sessions = connection._caller.sessions
+        agent.session = "session-3"
+        await agent.create("sleep 60")
+        assert list(sessions) == ["session-0", "session-2", "session-3"]
+        agent.session = "session-4"
+        with pytest.raises(RpcError, match="3 sessions of this connection have terminals"):
+            await agent.create("sleep 60")
+        agent.session = "session-3"
+        await agent.create("sleep 60")
+        assert len(host.pool.terminals) == 4
 
 
 async def test_sessions_that_are_only_named_are_not_remembered():
