@@ -19,7 +19,7 @@ Nothing outlives the daemon. Orphans that end are reaped here, `Subreaper.run`, 
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import trio
 
@@ -47,7 +47,7 @@ class Subreaper:
     def __init__(self) -> None:
         self.parent = os.getpid() if linux.become_subreaper() else 1
         self.trees: set[ProcessTree] = set()
-        self._not_orphans: list[Callable[[], int | None]] = []
+        self._not_orphans: list[Callable[[], Iterable[int]]] = []
         self._next = _Look()
         self._looking = trio.Lock()
 
@@ -70,14 +70,18 @@ class Subreaper:
                 look.found = await trio.to_thread.run_sync(processes.snapshot)
             return look.found
 
-    def spare(self, pid: Callable[[], int | None]) -> None:
-        """Have the child that `pid` names, now or later, never taken for an orphan."""
-        self._not_orphans.append(pid)
+    def spare(self, pids: Callable[[], Iterable[int]]) -> None:
+        """Have the children that `pids` names, now or later, never taken for orphans."""
+        self._not_orphans.append(pids)
 
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
         """Give those whom nobody in this process waits for."""
-        known = {pid() for pid in self._not_orphans} | {tree.root for tree in self.trees}
+        known = self._known()
         return [p for p in found if p.ppid == self.parent and p.pid not in known]
+
+    def _known(self) -> set[int | None]:
+        spared = (pid for pids in self._not_orphans for pid in pids())
+        return {*spared, *(tree.root for tree in self.trees)}
 
     async def run(self, busy: Callable[[], bool]) -> None:
         """Reap orphans until cancelled; not while `busy`: then a child may not be known yet."""
@@ -94,7 +98,7 @@ class Subreaper:
                         continue  # no descriptor is left just now; there is another round
                     dead = {(p.pid, p.started) for p in self.orphans(found) if p.zombie}
                     for pid, _started in dead & before:
-                        if not busy() and pid not in {tree.root for tree in self.trees}:
+                        if not busy() and pid not in self._known():
                             _reap(pid)
                     before = dead - before
                     if not before:

@@ -69,7 +69,9 @@ class Pool:
         self._cgroups = Cgroups.find() if tracking != "subreaper" else None
         if tracking == "cgroup" and self._cgroups is None:
             raise ShutDownError("tracking 'cgroup': this process may make no control groups")
-        self._subreaper = Subreaper() if self._cgroups is None else None
+        # As pid 1 this process has the orphans of all, and nobody else reaps them.
+        orphans = self._cgroups is None or os.getpid() == 1
+        self._subreaper = Subreaper() if orphans else None
         self._nursery: trio.Nursery | None = None
         self._running: set[Terminal] = set()
         self._spawning = 0
@@ -85,7 +87,7 @@ class Pool:
                     # Started ahead of the first request, and if it can't be, the first one tells.
                     nursery.start_soon(self._start_server)
                 if self._subreaper is not None:
-                    self._subreaper.spare(lambda: self._server.pid)
+                    self._subreaper.spare(self._children)
                     nursery.start_soon(self._subreaper.run, lambda: self._spawning > 0)
                 try:
                     async with trio.open_nursery() as self._nursery:
@@ -184,6 +186,11 @@ class Pool:
             _log.error("a terminal failed", terminal=terminal.id, exc_info=errors)
         finally:
             self._running.discard(terminal)
+
+    def _children(self) -> list[int]:
+        """Give the children of this process that somebody here waits for."""
+        pids = [self._server.pid, *(terminal.pid for terminal in self._running)]
+        return [pid for pid in pids if pid is not None]
 
     def _exclusive(self, terminal: Terminal) -> bool:
         """Whether no other terminal has had output just now; notes that this one has."""

@@ -104,6 +104,11 @@ class Terminal:
         return self._gone.is_set()
 
     @property
+    def pid(self) -> int | None:
+        """Its program's, while that is ours: from its start until it is reaped."""
+        return self._child.pid if self.exit is None else None
+
+    @property
     def held(self) -> int:
         """Bytes of output in memory, raw and text."""
         return self.ring.end - self.ring.start + self.text.size

@@ -184,7 +184,7 @@ async def one_seen_while_its_parent_lived_is_known_for_good():
 async def children_that_are_no_trees_are_left_alone():
     subreaper = Subreaper()
     own = subprocess.Popen(["sleep", "60"])
-    subreaper.spare(lambda: own.pid)
+    subreaper.spare(lambda: [own.pid])
     tree = subreaper.new("one")
     process = start(tree, "sleep 60")
     await tree.kill()
@@ -221,7 +221,7 @@ async def whoever_has_the_first_childs_pid_later_is_a_stranger():
     # A later session of the same id: as if the pid had come round.
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     tree._pid = stranger.pid
-    tree._subreaper.spare(lambda: stranger.pid)
+    tree._subreaper.spare(lambda: [stranger.pid])
     assert await tree.empty()
     await tree.kill()
     assert stranger.poll() is None

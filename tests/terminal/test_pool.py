@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import sys
 from contextlib import asynccontextmanager, suppress
 
 import psutil
@@ -394,6 +395,22 @@ async def test_control_groups_are_used_or_refused_when_asked_for(monkeypatch):
     monkeypatch.setattr(Cgroups, "find", classmethod(lambda _: None))
     with pytest.raises(ShutDownError, match="control groups"):
         Pool(tracking="cgroup")
+
+
+@pytest.mark.parametrize("tracking", ["auto", "subreaper"])
+async def test_orphans_are_reaped_by_a_pool_that_is_pid_1(tracking):
+    namespace = ["unshare", "--pid", "--fork", "--mount-proc"]
+    tried = await trio.run_process([*namespace, "true"], check=False, capture_stderr=True)
+    if tried.returncode:
+        pytest.skip("no pid namespaces may be made here")
+    with trio.fail_after(30):
+        done = await trio.run_process(
+            [*namespace, sys.executable, "-m", "tests.terminal.first", tracking],
+            capture_stderr=True,
+            check=False,
+            cwd=os.getcwd(),
+        )
+    assert done.returncode == 0, done.stderr.decode()
 
 
 async def test_two_pools_of_one_process_do_not_disturb_each_other():

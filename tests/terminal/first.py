@@ -1,0 +1,38 @@
+"""A pool in a process that is pid 1, as in a container: `python -m tests.terminal.first TRACKING`.
+
+What it asserts, it asserts here; for `test_pool`, by `unshare`.
+"""
+
+import os
+import sys
+
+import trio
+
+from acpterm.pty import processes
+from acpterm.pty.child import Program
+from acpterm.terminal import Pool
+
+
+async def main(tracking):
+    assert os.getpid() == 1
+    pool = Pool(tracking=tracking)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(pool.run)
+        # An orphan that ends, and a program that is there before, meanwhile and after.
+        line = "(setsid sh -c 'sleep 0.1' & echo $!); read x"
+        program = Program(["/bin/sh", "-c", line], dict(os.environ), "/", 0o22)
+        terminal = await pool.create(lambda _: program)
+        while not (said := terminal.text.text()):
+            await terminal.wait_news()
+        orphan = int(said)
+        with trio.fail_after(15):
+            while processes.identity(orphan) is not None:
+                await trio.sleep(0.02)
+        assert processes.identity(terminal.pid) is not None
+        terminal._child.master.write(b"\n")
+        assert (await terminal.wait_exited()).code in (0, 1)
+        nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    trio.run(main, sys.argv[1])
