@@ -180,7 +180,7 @@ async def test_systemds_own_activation_starts_and_serves(tmp_path):
     command = ["systemd-socket-activate", *passed, "-l", path, *ACPTERM, "serve"]
     activator = start(command, env, tmp_path)
     try:
-        await poll(lambda: os.path.exists(path) and b"acpterm" not in running_as(activator.pid))
+        await poll(lambda: "Listening on" in said(tmp_path))
         # Not started before somebody connects.
         assert b"systemd-socket-activate" in running_as(activator.pid)
         async with agent_at(path) as agent:
