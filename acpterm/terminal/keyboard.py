@@ -2,9 +2,11 @@
 
 States: *idle*; *behind*, while the program does not read as fast as is typed: then the rest waits
 here, at most `MOST` bytes of it, and a task that `type` starts types it bit by bit. What was typed
-first comes first, whoever typed it. When the terminal closes, what is left is dropped.
+first comes first, whoever typed it. When the terminal closes or fails to take its input, what is
+left is dropped, and whoever waits for that is told; after a failure, what is typed later is typed.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -13,6 +15,8 @@ import trio
 from acpterm.pty.master import Master
 
 MOST: Final = 16 * 1024 * 1024
+# Of failures: nobody waits for input that was dropped so many failures ago.
+_REMEMBERED: Final = 100
 
 
 class InputFullError(Exception):
@@ -28,14 +32,16 @@ class Keyboard:
         self._master = master
         self._start = start
         self._rest = bytearray()
-        self._typed = 0
+        # Bytes typed or dropped so far, and from where to where those were that were dropped.
+        self._passed = 0
+        self._dropped: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
         self._news = trio.lowlevel.ParkingLot()
 
     def type(self, data: bytes) -> int:
         """Type `data`, now or as soon as there is room: what `wait` is to wait for.
 
-        Raises `trio.ClosedResourceError` when the terminal is closed, `InputFullError` when too
-        much is waiting already.
+        Raises `trio.ClosedResourceError` when the terminal is closed, `OSError` when it fails,
+        `InputFullError` when too much is waiting already.
         """
         if self._master.closed:
             raise trio.ClosedResourceError
@@ -43,25 +49,43 @@ class Keyboard:
             raise InputFullError
         idle = not self._rest
         self._rest += data
+        typed = self._passed + len(self._rest)
         if idle:
-            self._type_some()
-            if self._rest:
-                self._start(self._type_rest)
-        return self._typed + len(self._rest)
+            try:
+                self._type_some()
+                if self._rest:
+                    self._start(self._type_rest)
+            except RuntimeError as error:  # the nursery of whatever runs it has closed
+                self._drop()
+                raise trio.ClosedResourceError from error
+            except BaseException:
+                self._drop()
+                raise
+        return typed
 
     async def wait(self, typed: int) -> None:
         """Wait until the terminal has taken all up to there. Cancelled, it is still typed.
 
-        Raises `trio.ClosedResourceError` when the terminal is closed first.
+        Raises `trio.ClosedResourceError` when it was dropped.
         """
-        while self._typed < typed:
+        while self._passed < typed:
             if self._master.closed:
                 raise trio.ClosedResourceError
             await self._news.park()
+        if any(begin < typed <= end for begin, end in self._dropped):
+            raise trio.ClosedResourceError
 
     def close(self) -> None:
         """Tell those who wait that the terminal is closed."""
-        self._rest.clear()
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._rest:
+            end = self._passed + len(self._rest)
+            self._dropped.append((self._passed, end))
+            # One more: what is typed next, even if it is nothing, is not among what was dropped.
+            self._passed = end + 1
+            self._rest.clear()
         self._news.unpark_all()
 
     async def _type_rest(self) -> None:
@@ -70,10 +94,10 @@ class Keyboard:
                 await self._master.wait_writable()
                 self._type_some()
         except (trio.ClosedResourceError, OSError):
-            self.close()
+            self._drop()
 
     def _type_some(self) -> None:
         taken = self._master.write(bytes(self._rest[:65536]))
         del self._rest[:taken]
-        self._typed += taken
+        self._passed += taken
         self._news.unpark_all()

@@ -2,6 +2,7 @@
 
 import os
 import tty
+from contextlib import contextmanager, suppress
 
 import pytest
 import trio
@@ -70,6 +71,75 @@ async def test_who_waits_is_told_when_the_terminal_closes(pair, nursery):
         keyboard.close()
     with pytest.raises(trio.ClosedResourceError):
         keyboard.type(b"more")
+
+
+@contextmanager
+def failing(master):
+    """Have every write to the master fail, as one to a descriptor that is for reading only."""
+    kept = os.dup(master.fd)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, master.fd)
+    os.close(null)
+    try:
+        yield
+    finally:
+        os.dup2(kept, master.fd)
+        os.close(kept)
+
+
+async def test_input_that_fails_at_once_is_dropped_and_later_input_is_typed(pair, nursery):
+    master, slave = pair
+    keyboard = Keyboard(master, nursery.start_soon)
+    with failing(master), pytest.raises(OSError, match="Bad file descriptor"):
+        keyboard.type(b"lost")
+    await keyboard.wait(keyboard.type(b"typed"))
+    assert await read(slave, 5) == b"typed"
+
+
+async def test_input_that_fails_later_is_dropped_told_and_followed_by_what_comes_next(
+    pair, nursery
+):
+    master, slave = pair
+    keyboard = Keyboard(master, nursery.start_soon)
+    earlier = keyboard.type(b"a")
+    lost = [keyboard.type(bytes(100_000)), keyboard.type(b"more")]
+    told = []
+
+    async def wait(typed):
+        with pytest.raises(trio.ClosedResourceError):
+            await keyboard.wait(typed)
+        told.append(typed)
+
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(wait, lost[0])
+        await wait_all_tasks_blocked()
+        with failing(master), trio.fail_after(5):
+            while nursery.child_tasks:
+                with suppress(BlockingIOError):
+                    os.read(slave, 65536)
+                await trio.lowlevel.checkpoint()
+    with suppress(BlockingIOError):
+        while os.read(slave, 65536):
+            pass
+    # One that asks later is told as well, and what was typed before has been.
+    typed = keyboard.type(b"typed")
+    await wait(lost[1])
+    assert told == lost
+    await keyboard.wait(earlier)
+    await keyboard.wait(typed)
+    assert await read(slave, 5) == b"typed"
+
+
+async def test_nothing_waits_for_a_task_that_cannot_be_started(pair):
+    master, _ = pair
+    async with trio.open_nursery() as closed:
+        pass
+    keyboard = Keyboard(master, closed.start_soon)
+    with pytest.raises(trio.ClosedResourceError):
+        keyboard.type(bytes(100_000))
+    # Nothing is in the way of what is typed next.
+    with trio.fail_after(5):
+        await keyboard.wait(keyboard.type(b""))
 
 
 async def test_more_than_may_wait_is_refused_whole(pair, nursery, monkeypatch):
