@@ -18,6 +18,7 @@ from acpterm.host import (
     serve,
     stdio,
 )
+from acpterm.terminal import TrackingError
 
 
 @click.command("serve")
@@ -56,5 +57,5 @@ def command(config: str | None, socket: str | None, **flags: object) -> None:
 
     try:
         trio.run(run, strict_exception_groups=True)
-    except* (ListenError, ActivationError) as errors:
+    except* (ListenError, ActivationError, TrackingError) as errors:
         fail(str(errors.exceptions[0]))

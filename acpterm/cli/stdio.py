@@ -5,6 +5,7 @@ import trio
 
 from acpterm.cli.options import common, fail, settings
 from acpterm.host import logs, serve_stdio, stdio
+from acpterm.terminal import TrackingError
 
 
 @click.command("stdio")
@@ -21,4 +22,7 @@ def command(config: str | None, **flags: object) -> None:
         stream = stdio.take_over()
     except OSError as error:
         fail(str(error))
-    trio.run(serve_stdio, chosen, stream)
+    try:
+        trio.run(serve_stdio, chosen, stream, strict_exception_groups=True)
+    except* TrackingError as errors:
+        fail(str(errors.exceptions[0]))

@@ -10,6 +10,7 @@ tree belong to the `Child` that is given back. When nothing was started, nothing
 """
 
 import contextlib
+import errno
 import os
 from typing import Protocol
 
@@ -55,11 +56,17 @@ class Spawner(Protocol):
 
 
 class ForkServerSpawner:
-    """Children from the fork server; from `fallback` once that turns out not to work here."""
+    """Children from the fork server; from `fallback` once that turns out not to work here.
 
-    def __init__(self, server: ForkServer, fallback: Spawner) -> None:
+    Without a fallback that is an `OSError` (ENOSYS). `pidfds`: whether to give those that come.
+    """
+
+    def __init__(
+        self, server: ForkServer, fallback: Spawner | None, *, pidfds: bool = True
+    ) -> None:
         self._server = server
         self._fallback = fallback
+        self._pidfds = pidfds
         self._works = True
 
     async def spawn(self, program: Program, cols: int, rows: int, tree: Tree) -> Child:
@@ -68,17 +75,24 @@ class ForkServerSpawner:
             master, slave = open_pair(cols, rows)
             try:
                 pid, pidfd = await self._server.fork(program, slave, tree.cgroup)
-            except UnavailableError:
+            except UnavailableError as error:
                 os.close(master)
+                if self._fallback is None:
+                    why = f"spawner 'forkserver' does not work here: {error}"
+                    raise OSError(errno.ENOSYS, why) from error
                 self._works = False
             except BaseException:
                 os.close(master)
                 raise
             else:
                 tree.started(pid)
+                if pidfd is not None and not self._pidfds:
+                    os.close(pidfd)
+                    pidfd = None
                 return Child(pid, pidfd, Master(pid, master), tree)
             finally:
                 os.close(slave)
+        assert self._fallback is not None  # noqa: S101  else it is tried each time
         return await self._fallback.spawn(program, cols, rows, tree)
 
 

@@ -43,12 +43,17 @@ class ShutDownError(Exception):
     """The pool creates no more terminals."""
 
 
+class TrackingError(Exception):
+    """The way to know a terminal's processes that was asked for cannot be had here."""
+
+
 class Pool:
     """The terminals of one daemon.
 
     `grace`: seconds that a killed tree has to tidy up. `tracking`: `cgroup`, `subreaper`, or
-    `auto` for the first that works. `spawner`: `forkserver`, `thread`, or `auto`.
-    `pidfds` False has children waited for by threads, as where there are no pidfds.
+    `auto` for the first that works. `spawner`: `forkserver`, `thread`, or `auto` for the first of
+    them that works. `pidfds` False has children waited for by threads, as where there are no
+    pidfds. Raises `TrackingError` when there are no control groups and they were asked for.
     """
 
     def __init__(
@@ -63,12 +68,17 @@ class Pool:
         self._grace = grace
         self._server = ForkServer()
         threads = ThreadSpawner(pidfds=pidfds)
-        by_server = spawner != "thread" and pidfds
-        self._spawner: Spawner = ForkServerSpawner(self._server, threads) if by_server else threads
-        self._by_server = by_server
+        self._by_server = spawner == "forkserver" or (spawner == "auto" and pidfds)
+        self._spawner: Spawner = threads
+        if self._by_server:
+            fallback = threads if spawner == "auto" else None
+            self._spawner = ForkServerSpawner(self._server, fallback, pidfds=pidfds)
         self._cgroups = Cgroups.find() if tracking != "subreaper" else None
         if tracking == "cgroup" and self._cgroups is None:
-            raise ShutDownError("tracking 'cgroup': this process may make no control groups")
+            raise TrackingError(
+                "tracking 'cgroup': this process may make no control groups of version 2 below its "
+                "own; run it where they are delegated to it, or say tracking 'auto'"
+            )
         # As pid 1 this process has the orphans of all, and nobody else reaps them.
         orphans = self._cgroups is None or os.getpid() == 1
         self._subreaper = Subreaper() if orphans else None

@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import subprocess
 import sys
 from contextlib import asynccontextmanager, suppress
 
@@ -16,7 +17,7 @@ import trio.testing
 from acpterm.pty import forkclient
 from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.child import Program
-from acpterm.terminal import EndedBy, Pool, ShutDownError
+from acpterm.terminal import EndedBy, Pool, ShutDownError, TrackingError
 from tests.pty.tracer import tracing
 from tests.support.hosts import alive, poll
 
@@ -393,8 +394,52 @@ async def test_a_terminal_that_wrote_nothing_holds_next_to_nothing():
 
 async def test_control_groups_are_used_or_refused_when_asked_for(monkeypatch):
     monkeypatch.setattr(Cgroups, "find", classmethod(lambda _: None))
-    with pytest.raises(ShutDownError, match="control groups"):
+    with pytest.raises(TrackingError, match="control groups"):
         Pool(tracking="cgroup")
+
+
+@pytest.mark.parametrize("command", [["stdio"], ["serve", "--socket", "s"]])
+def test_a_command_says_in_a_line_that_control_groups_cannot_be_had(tmp_path, command):
+    code = (
+        "from acpterm.pty.cgroup import Cgroups\n"
+        "Cgroups.find = classmethod(lambda _: None)\n"
+        "from acpterm.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command],
+        env={**os.environ, "ACPTERM_TRACKING": "cgroup", "PYTHONPATH": os.getcwd()},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == b""
+    assert done.stderr.startswith(b"acpterm: tracking 'cgroup': this process may make no")
+    assert done.stderr.count(b"\n") == 1
+
+
+async def test_a_fork_server_that_was_asked_for_and_does_not_work_is_an_error(monkeypatch):
+    monkeypatch.setattr(forkclient, "_BOOT", "pass")
+    before = descriptors()
+    async with running(spawner="forkserver") as pool:
+        for _ in range(2):
+            with pytest.raises(OSError, match="'forkserver' does not work here"):
+                await pool.create(program("true"))
+    assert descriptors() == before
+    async with running(spawner="auto") as pool:
+        assert (await (await pool.create(program("exit 3"))).wait_exited()).code == 3
+
+
+@pytest.mark.parametrize("spawner", ["forkserver", "thread", "auto"])
+async def test_each_way_to_make_children_works_without_pidfds(spawner):
+    async with running(spawner=spawner, pidfds=False) as pool:
+        terminal = await pool.create(program("exit 3"))
+        assert terminal._child.pidfd is None
+        assert (await terminal.wait_exited()).code == 3
+        # It is there if, and only if, it was asked for.
+        assert (pool._server.pid is not None) == (spawner == "forkserver")
 
 
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
