@@ -4,7 +4,8 @@ Rule: the descriptors may be shared with the parent, and their file description 
 is ever set on them; above all they stay blocking. Reading waits for the descriptor to be readable
 first; what cannot be waited for (a file) never blocks for long. Writing is done in a thread, since
 a pipe that has room for one byte counts as writable. A writer that is cancelled leaves the thread
-to its write: the process can end all the same.
+to its write: the process can end all the same. So each write has a descriptor of its own, which its
+thread closes: the stream's may be closed, and its number be another file's, while a write goes on.
 
 States: `take_over`, once, at the start of the process, makes the stream the only user of what was 0
 and 1; from then on 0 reads nothing and 1 is stderr, so that no stray print ends up in the protocol.
@@ -12,6 +13,7 @@ and 1; from then on 0 reads nothing and 1 is stderr, so that no stray print ends
 
 import os
 import select
+import threading
 
 import trio
 
@@ -50,9 +52,7 @@ class StdioStream(trio.abc.Stream):
         if self._writes < 0:
             raise trio.ClosedResourceError
         try:
-            await trio.to_thread.run_sync(
-                _write_all, self._writes, bytes(data), abandon_on_cancel=True
-            )
+            await _write_in_thread(os.dup(self._writes), bytes(data))
         except OSError as error:
             raise trio.BrokenResourceError(f"stdout: {error}") from error
 
@@ -108,6 +108,25 @@ def _to_null(fd: int) -> None:
     if null != fd:
         os.dup2(null, fd)
         os.close(null)
+
+
+async def _write_in_thread(fd: int, data: bytes) -> None:
+    """Write all of `data` to `fd`, and close it; also when cancelled, then or later."""
+    # Whoever has it first closes the descriptor: the thread, or this task if none has begun.
+    begun = threading.Lock()
+
+    def write() -> None:
+        if begun.acquire(blocking=False):
+            try:
+                _write_all(fd, data)
+            finally:
+                os.close(fd)
+
+    try:
+        await trio.to_thread.run_sync(write, abandon_on_cancel=True)
+    finally:
+        if begun.acquire(blocking=False):
+            os.close(fd)
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
+from acpterm.host.stdio import StdioStream
 from tests.support.agent import connected
 from tests.support.hosts import ACPTERM, agent_on_stdio, alive, environment, poll
 
@@ -309,6 +310,42 @@ async def test_an_agent_that_reads_nothing_cannot_keep_it_from_ending(tmp_path):
                     break
         running.terminate()
         assert await poll(running.poll, 5) == 0
+
+
+async def test_a_write_that_was_abandoned_reaches_no_other_file_and_leaves_no_descriptor():
+    ours, theirs = os.pipe()
+    before = len(os.listdir("/proc/self/fd"))
+    stream = StdioStream(os.open(os.devnull, os.O_RDONLY), os.dup(theirs))
+    writes = stream._writes
+    with trio.move_on_after(0.05):
+        await stream.send_all(b"x" * 1_000_000)
+    await stream.aclose()
+    # Another file gets the number.
+    again, other = os.pipe()
+    os.dup2(other, writes)
+    try:
+        # The rest of the write goes on where it was going.
+        got = 0
+        with trio.fail_after(10):
+            while got < 1_000_000:
+                await trio.lowlevel.wait_readable(ours)
+                got += len(os.read(ours, 65536))
+        os.set_blocking(again, False)
+        with pytest.raises(BlockingIOError):
+            os.read(again, 1)
+    finally:
+        for fd in {again, other, writes}:
+            os.close(fd)
+    await poll(lambda: len(os.listdir("/proc/self/fd")) == before)
+    # One that never began leaves none either.
+    stream = StdioStream(os.open(os.devnull, os.O_RDONLY), os.dup(theirs))
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await stream.send_all(b"x")
+    await stream.aclose()
+    assert len(os.listdir("/proc/self/fd")) == before
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_it_says_how_to_use_it_with_wrong_arguments():
