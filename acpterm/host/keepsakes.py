@@ -19,6 +19,8 @@ class Keepsakes:
 
     def keep(self, terminal: Terminal) -> None:
         """Keep one more, and let go of the oldest that there is no more room for."""
+        # What the agent read of it last would be held a second time, and not be counted.
+        terminal.text.forget()
         self._kept[terminal.id] = terminal
         while self._kept and (len(self._kept) > self._number or self._held() > self._size):
             self._kept.popitem(last=False)

@@ -88,12 +88,16 @@ class TextView:
         return kept + len(line)
 
     def text(self) -> str:
-        """Return the text; the same object while nothing has been fed."""
+        """Return the text; the same object while nothing has been fed or forgotten."""
         if self._cached is None:
             # Whoever reads the text has been told of what is not there.
             self._truncated = self.truncated
             self._cached = self._tail.last(*self._parts()).decode()
         return self._cached
+
+    def forget(self) -> None:
+        """Hold no text that was asked for: to be called when it is not asked for often."""
+        self._cached = None
 
     def _parts(self) -> tuple[int, bytes]:
         """Return how many bytes the text has of the lines that are over, and the current line."""

@@ -1,6 +1,7 @@
 """Whose a terminal is, what tool calls keep of it, and what a cancelled turn leaves."""
 
 import json
+import sys
 
 import pytest
 import trio
@@ -203,6 +204,19 @@ async def test_a_running_terminal_that_is_kept_is_ended_and_keeps_what_it_wrote(
         await found.wait_gone()
         assert found.text.text() == f"{pid}\nbye\n"
         assert terminal not in host.pool.terminals
+
+
+async def test_a_keepsake_does_not_hold_what_the_agent_read_of_it():
+    async with host_here() as host, agent_of(host) as agent:
+        terminal = await agent.create("head -c 500000 /dev/zero | tr '\\0' x")
+        await agent.notify("session/update", tool_call(terminal))
+        await agent.wait(terminal)
+        assert len((await agent.output(terminal))["output"]) == 500_000
+        held = host.pool.terminals[terminal].text.text()
+        before = sys.getrefcount(held)
+        await agent.release(terminal)
+        assert sys.getrefcount(held) < before
+        assert host.keepsakes.get(terminal).text.text() == held
 
 
 async def test_a_keepsake_outlives_its_connection():
