@@ -118,8 +118,8 @@ class ExitMeta(Wire):
 class Asker(Wire, omit_defaults=True):
     """What a program had that asks for terminals of a host it did not start.
 
-    `umask` is a number (18 is 0o022); `rlimits` has soft and hard limits by names such as
-    ``RLIMIT_NOFILE``, -1 for none.
+    `umask` is a number (18 is 0o022); `rlimits` has soft and hard limits by names without
+    ``RLIMIT_``, such as ``NOFILE``, -1 for none.
     """
 
     env: dict[str, str] | None = None

@@ -139,7 +139,13 @@ def signal(caller: Caller, params: SignalRequest) -> Empty:
     except ValueError as error:
         raise RpcError(INVALID_PARAMS, str(error)) from error
     if not terminal.signal(number):
-        raise _has_ended(terminal)
+        if terminal.exit is not None:
+            raise _has_ended(terminal)
+        raise RpcError(
+            INVALID_PARAMS,
+            f"no process group is in the foreground of terminal {terminal.id!r}, "
+            "or it may not be signalled",
+        )
     return Empty()
 
 

@@ -166,7 +166,7 @@ def test_without_our_member(meta):
             {"asker": {"env": {"A": 1}}},
             'asker.env is {"A":1}: it must be an object',
         ),
-        (InitializeMeta, {"asker": {"rlimits": {"RLIMIT_AS": [1]}}}, "asker.rlimits is"),
+        (InitializeMeta, {"asker": {"rlimits": {"AS": [1]}}}, "asker.rlimits is"),
         (InitializeMeta, {"asker": 3}, "asker is 3: it must be an object"),
     ],
 )
@@ -179,8 +179,8 @@ def test_a_bad_member_of_ours_is_an_error(into, own, words):
 
 
 def test_who_asks():
-    asker = {"env": {"A": "b"}, "cwd": "/", "umask": 18, "rlimits": {"RLIMIT_NOFILE": [1, -1]}}
+    asker = {"env": {"A": "b"}, "cwd": "/", "umask": 18, "rlimits": {"NOFILE": [1, -1]}}
     got = own_meta({"acpterm": {"asker": asker}}, InitializeMeta).asker
     assert (got.env, got.cwd, got.umask) == ({"A": "b"}, "/", 0o022)
-    assert got.rlimits == {"RLIMIT_NOFILE": (1, -1)}
+    assert got.rlimits == {"NOFILE": (1, -1)}
     assert own_meta({"acpterm": {}}, InitializeMeta).asker is None

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import sys
 import time
 
 import pytest
@@ -470,6 +471,29 @@ async def test_a_signal_reaches_no_group_in_the_background():
         output = (await agent.output(terminal))["output"]
         assert "caught" in output
         assert "no\n" not in output
+
+
+GONE = """
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+child = os.fork()
+if not child:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    os._exit(0)
+os.waitpid(child, 0)
+print("alone", flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_a_signal_to_a_terminal_with_no_group_in_the_foreground_is_an_error_that_says_so():
+    async with agent_here() as agent:
+        terminal = await agent.create(sys.executable, args=["-S", "-c", GONE])
+        await agent.until_output(terminal, "alone")
+        says = f"no process group is in the foreground of terminal '{terminal}', or it may not be"
+        params = agent.of(terminal, signal="SIGUSR1")
+        await refused(agent, "_acpterm/terminal/signal", -32602, says, **params)
 
 
 async def test_a_death_by_signal_is_told_by_name_and_as_the_programs_own():
