@@ -51,13 +51,21 @@ def read(caller: Caller, params: ReadRequest) -> Coroutine[Any, Any, ReadRespons
 
 
 async def _read(caller: Caller, terminal: Terminal, params: ReadRequest, view: str) -> ReadResponse:
-    with trio.move_on_after(seconds(params.wait_ms or 0)):
-        while not _has_news(terminal, params, view):
-            await terminal.wait_news()
-    await caller.room()
-    if view == "screen":
-        return await _read_screen(caller, terminal, params)
-    part = _part(terminal, params, as_text=view == "text")
+    deadline = trio.current_time() + seconds(params.wait_ms or 0)
+    since = terminal.ring.start if params.since is None else params.since
+    seen = since
+    while True:
+        with trio.move_on_at(deadline):
+            while terminal.exit is None and terminal.ring.end <= seen:
+                await terminal.wait_news()
+        await caller.room()
+        if view == "screen":
+            return await _read_screen(caller, terminal, params)
+        part = _part(terminal, params, as_text=view == "text")
+        # Half a character or half an escape sequence is no news yet.
+        if part.position > since or terminal.exit is not None or trio.current_time() >= deadline:
+            break
+        seen = terminal.ring.end
     return ReadResponse(
         data=part.data.decode() if view == "text" else base64.b64encode(part.data).decode(),
         encoding=UNSET if view == "text" else "base64",
@@ -76,16 +84,6 @@ async def _read_screen(caller: Caller, terminal: Terminal, params: ReadRequest) 
         lost=lost,
         exit_status=exit_status(caller, terminal.exit),
     )
-
-
-def _has_news(terminal: Terminal, params: ReadRequest, view: str) -> bool:
-    if terminal.exit is not None:
-        return True
-    since = terminal.ring.start if params.since is None else params.since
-    if view == "text":
-        # Half a character or half an escape sequence is no news yet.
-        return _part(terminal, params, as_text=True).position > since
-    return terminal.ring.end > since
 
 
 def _part(terminal: Terminal, params: ReadRequest, *, as_text: bool) -> views.Part:

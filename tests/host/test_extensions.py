@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import RpcError
+from acpterm.terminal import views
 from tests.support.hosts import agent_here, agent_of, host_here, poll
 
 TEXT = "aé→🙂b\x1b[31mred\x1b[0m\r\nend"
@@ -73,6 +74,22 @@ async def test_read_that_has_something_does_not_wait():
         with trio.fail_after(5):
             assert (await agent.read_from(terminal, waitMs=60_000))["data"] == "one"
             assert (await agent.read_from(terminal, since=1, waitMs=60_000))["data"] == "ne"
+
+
+async def test_a_part_that_is_read_is_made_once(monkeypatch):
+    made = []
+    one_by_one = views.since
+
+    def since(*args, **kwargs):
+        made.append(one_by_one(*args, **kwargs))
+        return made[-1]
+
+    monkeypatch.setattr(views, "since", since)
+    async with agent_here() as agent:
+        terminal = await agent.create("printf précis; read line")
+        await agent.until_output(terminal, "précis")
+        assert (await agent.read_from(terminal, waitMs=5000))["data"] == "précis"
+    assert len(made) == 1
 
 
 async def test_read_answers_with_nothing_when_it_has_waited():
