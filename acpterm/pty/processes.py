@@ -105,8 +105,11 @@ def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable
         for pid in pids:
             if (pidfd := _open(pid)) is not None:
                 pidfds[pid] = pidfd
-        for pid in pidfds.keys() & set(members()):
-            _deliver(partial(signal.pidfd_send_signal, pidfds[pid], number))
+        still = set(members())
+        # In order, the oldest first: a shell that saw its child end first would tell of that.
+        for pid, pidfd in pidfds.items():
+            if pid in still:
+                _deliver(partial(signal.pidfd_send_signal, pidfd, number))
     finally:
         for pidfd in pidfds.values():
             os.close(pidfd)

@@ -116,6 +116,28 @@ def test_without_a_descriptor_nobody_is_taken_for_gone(sleeper):
     assert sleeper.poll() is None
 
 
+@pytest.mark.skipif(not linux.has_pidfd(), reason="no pidfds on this system")
+def test_members_are_signalled_in_their_order_and_nobody_else(monkeypatch):
+    hit = []
+
+    def note(pidfd, _):
+        with open(f"/proc/self/fdinfo/{pidfd}") as info:
+            hit.extend(int(line[4:]) for line in info if line.startswith("Pid:"))
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", note)
+    sleepers = [subprocess.Popen(["sleep", "60"]) for _ in range(12)]
+    try:
+        pids = [process.pid for process in sleepers]
+        for order in (pids, pids[::-1]):
+            hit.clear()
+            processes.send_to_members(order, signal.SIGTERM, lambda: pids[1:])
+            assert hit == [pid for pid in order if pid != pids[0]]
+    finally:
+        for process in sleepers:
+            process.kill()
+            process.wait()
+
+
 def test_pidfds_are_known_to_be_missing(monkeypatch):
     def refuse(_):
         raise OSError
