@@ -15,6 +15,7 @@ import trio
 from acpterm.host.stdio import StdioStream
 from tests.support.agent import connected
 from tests.support.hosts import ACPTERM, agent_on_stdio, alive, environment, poll
+from tests.support.signals import blocked_or_ignored
 
 
 def line(method, id_=1, **params) -> bytes:
@@ -96,7 +97,8 @@ async def test_a_program_that_reads_its_input_takes_none_of_the_hosts(tmp_path):
 async def test_sigpipe_is_at_its_default_in_programs_and_harmless_to_the_host(tmp_path):
     async with agent_on_stdio(tmp_path) as (_, agent):
         output, _ = await agent.run("grep SigIgn /proc/self/status; yes | head -1")
-        assert output == "SigIgn:\t0000000000000000\ny\n"
+        assert not blocked_or_ignored(output)
+        assert output.endswith("\ny\n")
 
 
 # One file description for both, which the parent has too
@@ -314,6 +316,8 @@ async def test_an_agent_that_reads_nothing_cannot_keep_it_from_ending(tmp_path):
 
 async def test_a_write_that_was_abandoned_reaches_no_other_file_and_leaves_no_descriptor():
     ours, theirs = os.pipe()
+    # What is written in many parts may go astray in the middle.
+    os.set_blocking(theirs, False)
     before = len(os.listdir("/proc/self/fd"))
     stream = StdioStream(os.open(os.devnull, os.O_RDONLY), os.dup(theirs))
     writes = stream._writes
