@@ -55,6 +55,16 @@ def pids(process, count):
     return [int(process.stdout.readline()) for _ in range(count)]
 
 
+async def wiped(pid):
+    """Wait until a `env -i setsid sleep` has left its environment and session behind."""
+
+    def is_sleep():
+        with open(f"/proc/{pid}/cmdline", "rb") as line:
+            return line.read().startswith(b"sleep")
+
+    await poll(is_sleep)
+
+
 async def reap(tree, process):
     """Take the first child's status, and say so to the tree."""
     code = await poll(process.poll)
@@ -117,6 +127,7 @@ async def an_orphan_that_two_trees_may_own_waits_for_the_last():
     one, two = subreaper.new("one"), subreaper.new("two")
     process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
+    await wiped(orphan)
     await reap(one, process)
     await one.kill()
     await one.close()
@@ -131,6 +142,7 @@ async def an_orphan_that_two_trees_may_own_ends_however_their_ends_interleave():
     one, two = subreaper.new("one"), subreaper.new("two")
     process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
+    await wiped(orphan)
     await reap(one, process)
     # Each leaves it to the other, which is still open.
     await one.kill()
