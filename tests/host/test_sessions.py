@@ -358,7 +358,7 @@ async def test_a_cancelled_turn_kills_its_terminals_and_then_releases_them():
         agent.session = "other"
         other = await agent.create(WAITS)
         agent.session = "session-1"
-        running = await agent.create("echo $$; sleep 60")
+        running = await agent.create("echo $$; exec sleep 60")
         pid = int(await agent.until_output(running, "\n"))
         done = await agent.create("echo done")
         await agent.wait(done)

@@ -58,7 +58,7 @@ async def test_it_serves_and_ends_with_its_input(tmp_path):
     async with agent_on_stdio(tmp_path) as (process, agent):
         assert (await agent.request("initialize", {"protocolVersion": 1}))["protocolVersion"] == 1
         assert (await agent.run("echo over pipes"))[0] == "over pipes\n"
-        terminal = await agent.create("sleep 60 & echo $!; sleep 60")
+        terminal = await agent.create("sleep 60 & echo $!; exec sleep 60")
         child = int(await agent.until_output(terminal, "\n"))
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.stream.send_stream.aclose()
@@ -129,7 +129,7 @@ async def test_a_shared_description_is_never_left_non_blocking(tmp_path, pair, h
         with hosted(tmp_path, "", stdin=theirs, stdout=theirs) as running:
             stream = trio.lowlevel.FdStream(os.dup(ours))
             async with connected(stream) as agent:
-                terminal = await agent.create("echo $$; sleep 60")
+                terminal = await agent.create("echo $$; exec sleep 60")
                 child = int(await agent.until_output(terminal, "\n"))
                 wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
                 for number in range(20):
