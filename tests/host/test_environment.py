@@ -211,8 +211,6 @@ async def test_no_descriptor_of_the_hosts_is_open_in_a_program(tmp_path, way, sp
                 assert len({target for _, target in own[:3]}) == 1
                 assert own[0][1].startswith("/dev/pts/")
                 assert own[3][1].startswith("/proc/")
-                output, _ = await agent.run("sleep 5 & ls /proc/$!/fd; kill $!")
-                assert output == "0  1  2\n"
             for terminal in waiting:
                 await agent.release(terminal)
     finally:
