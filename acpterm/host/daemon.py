@@ -160,7 +160,7 @@ async def _accept(
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
-    """Serve the agent at the other end of `stream` until it is gone, or SIGTERM, SIGINT or SIGHUP."""
+    """Serve the agent at the other end of `stream` until it is gone, or a signal ends this."""
     asker = askers.own()
     raise_open_files()
     hear_signals()
@@ -181,7 +181,7 @@ async def _close_when(told: trio.Event, host: Host) -> None:
 
 @asynccontextmanager
 async def _told_to_end() -> AsyncIterator[trio.Event]:
-    """Give an event that the first of the signals that end it sets; in the block more of them do nothing."""
+    """Give an event that the first signal to end sets; in the block more of them do nothing."""
     told = trio.Event()
 
     async def watch() -> None:

@@ -31,10 +31,10 @@ from acpterm.pty import linux
 
 # How often the line discipline is asked whether more has come before the PTY counts as empty,
 # and how long one of those tries may take: on a busy machine, yielding is no way to wait.
-_YIELDS: Final = 60
-_LONGEST_YIELD: Final = 0.001
+_YIELDS: Final = 200
+_LONGEST_YIELD: Final = 0.004
 # Seconds without another try after one that took too long.
-_IMPATIENCE: Final = 0.2
+_IMPATIENCE: Final = 0.02
 # Seconds that one read, of a whole buffer, may take to gather.
 _PATIENCE: Final = 0.003
 # Bytes in one go that tell a flood from a line now and then.
@@ -51,6 +51,22 @@ class After(enum.Enum):
     EMPTY = "empty"
     FULL = "full"
     CLOSED = "closed"
+
+
+class How(enum.Enum):
+    """When a read stops, on Linux, where a worker of the kernel moves output in steps of 4 KiB."""
+
+    PLAIN = "plain"
+    """When there is nothing more: a read waits for the worker before it says so. That is the one
+    way to know that all was read which was written before."""
+    GATHER = "gather"
+    """As late as can be, for speed. Where there was 1 KiB or more, a PTY found empty gets a little
+    time to fill again: the processor is yielded, up to 200 times, 3 ms in all, or until a yield
+    has taken longer than 4 ms. The worker then runs at once; a reader that sleeps and is woken
+    for each step is a third slower. `EMPTY` means that nothing came in that time."""
+    WAITING = "waiting"
+    """When what is there already has been read: never waits for the worker, which on a machine
+    with more programs than processors may take milliseconds. `EMPTY` says little."""
 
 
 class Master:
@@ -78,19 +94,18 @@ class Master:
             # ptyprocess's finalizer would otherwise close, sleep and kill.
             self._process.closed = True
 
-    def read(self, buffer: memoryview, *, gather: bool = False) -> tuple[int, After]:
+    def read(self, buffer: memoryview, how: "How | None" = None) -> tuple[int, After]:
         """Read until the PTY is empty or `buffer` full: how many bytes, and what came after.
 
-        With `gather`, a PTY that had 1 KiB or more and is then found empty is given a little time
-        to fill again: the processor is yielded, up to 60 times or until a yield has taken longer
-        than a millisecond. The kernel moves output to the master in steps of at most 4 KiB by a
-        worker of its own, which then runs at once; a reader that sleeps and is woken for each step
-        is a third slower. `EMPTY` then means no more than that nothing came in that time.
+        `how` says what empty means: see `How`; by default `How.PLAIN`.
         """
         taken = 0
+        gather, waiting = how is How.GATHER, how is How.WAITING
         deadline = time.perf_counter() + _PATIENCE if gather else 0.0
         while taken < len(buffer):
             if gather and taken >= _FLOOD and not self._more(deadline):
+                return taken, After.EMPTY
+            if waiting and not self._is_waiting():
                 return taken, After.EMPTY
             try:
                 got = os.readv(self.fd, [buffer[taken:]])
@@ -105,10 +120,13 @@ class Master:
             taken += got
         return taken, After.FULL
 
+    def _is_waiting(self) -> bool:
+        fcntl.ioctl(self.fd, termios.FIONREAD, self._waiting)
+        return self._waiting[0] > 0
+
     def _more(self, deadline: float) -> bool:
         for _ in range(_YIELDS):
-            fcntl.ioctl(self.fd, termios.FIONREAD, self._waiting)
-            if self._waiting[0]:
+            if self._is_waiting():
                 return True
             before = time.perf_counter()
             if before > deadline or before < self._impatient_until:

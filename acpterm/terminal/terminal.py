@@ -9,7 +9,8 @@ States, in order; none comes back:
 - *running*: the reader takes what the PTY has into the ring and the text.
 - *reapable*: the child has ended, its pid is still ours. The PTY is read until it is empty, closed
   or `DRAIN` bytes have come from somebody who holds it still; then the child is reaped.
-- *exited*: `exit` is set and whoever waits is told. Processes it left may write on, and are read.
+- *exited*: `exit` is set and whoever waits is told. Where the kernel has not hung them up,
+  processes it left may write on, and are read.
 - *gone*: the tree has ended, the descriptors are closed. What was written stays readable.
 
 Two facts end a program, in either order. The PTY closes first when a program closes its own
@@ -29,7 +30,7 @@ from typing import Final
 import trio
 
 from acpterm.pty.child import Program
-from acpterm.pty.master import After
+from acpterm.pty.master import After, How
 from acpterm.pty.reap import Exit, reap, wait_reapable
 from acpterm.pty.spawn import Child
 from acpterm.pty.tree import end
@@ -47,8 +48,8 @@ TURN: Final = 64 * 1024
 # Bytes in one turn that tell a flood from a line now and then; and the seconds that a flood waits
 # for its next turn while there are others. Its program waits meanwhile, on a full PTY, and leaves
 # the processor to who has something to ask.
-FLOOD: Final = 4 * 1024
-PACE: Final = 0.01
+FLOOD: Final = 2 * 1024
+PACE: Final = 0.005
 # The most seconds of grace for a program whose owner has gone.
 FAREWELL: Final = 2.0
 # Seconds that SIGKILL may take to be obeyed before the rest is given up and reported.
@@ -258,17 +259,19 @@ class Terminal:
 
     async def _read(self, exclusive: Callable[["Terminal"], bool]) -> None:
         master = self._child.master
-        full = False
+        more = paced = False
         while True:
-            if not full:
+            if not more:
                 await master.wait_readable()
             alone = exclusive(self)
-            taken, after = master.read(_buffer, gather=alone)
+            how = How.GATHER if alone else How.WAITING if paced else How.PLAIN
+            taken, after = master.read(_buffer, how)
             self._take(taken)
-            full = after is After.FULL
-            if taken >= FLOOD and not alone:
+            paced = taken >= FLOOD and not alone
+            more = paced or after is After.FULL
+            if paced:
                 await trio.sleep(PACE)
-            elif full:
+            elif more:
                 await trio.lowlevel.checkpoint()
             elif after is After.CLOSED:
                 if self._reapable.is_set():

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from acpterm.pty import master as masters
-from acpterm.pty.master import After, Master, open_pair
+from acpterm.pty.master import After, How, Master, open_pair
 from tests.support.hosts import poll
 
 
@@ -139,10 +139,10 @@ async def test_a_gathering_read_takes_a_flood_in_one_go(pair, buffer):
         with trio.fail_after(10):
             while taken < 20 * 1024:
                 await master.wait_readable()
-                size, after = master.read(buffer, gather=True)
+                size, after = master.read(buffer, How.GATHER)
                 taken += size
                 assert after is After.EMPTY
-    assert master.read(buffer, gather=True) == (0, After.EMPTY)
+    assert master.read(buffer, How.GATHER) == (0, After.EMPTY)
 
 
 async def test_a_gathering_read_sees_the_end(pair, buffer):
@@ -153,7 +153,7 @@ async def test_a_gathering_read_sees_the_end(pair, buffer):
     with trio.fail_after(10):
         while after is not After.CLOSED:
             await master.wait_readable()
-            size, after = master.read(buffer, gather=True)
+            size, after = master.read(buffer, How.GATHER)
             taken += size
     assert taken == 3000
 
