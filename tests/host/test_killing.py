@@ -87,6 +87,11 @@ def said(tmp_path):
     return functools.partial(until_said, tmp_path)
 
 
+def stopped(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "T"
+
+
 async def all_gone(pids):
     await poll(lambda: not any(alive(pid) for pid in pids))
 
@@ -158,11 +163,16 @@ async def test_the_whole_tree_ends(agent, said, tmp_path, method, name):
     terminal = await agent.create(SAY + line, cwd=str(tmp_path))
     pids = await said(count)
     assert all(alive(pid) for pid in pids)
+    if name.startswith("stopped"):
+        await poll(lambda: any(stopped(pid) for pid in pids))
     waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
     with trio.fail_after(10):
         assert await getattr(agent, method)(terminal) == {}
         status = await agent.answer(waiting)
     assert status["_meta"]["acpterm"]["endedBy"] == "agent"
+    if name == "stopped":
+        # It was continued, and heard the SIGTERM.
+        assert status["signal"] == "SIGTERM"
     await all_gone(pids)
     # One that came later ends as well.
     late = [int(path.read_text()) for path in tmp_path.glob("pid.late")]

@@ -43,6 +43,11 @@ def pids(process, count):
     return [int(process.stdout.readline()) for _ in range(count)]
 
 
+def stopped(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "T"
+
+
 async def reaped(process):
     process.stdout.close()
     return await poll(process.poll)
@@ -113,7 +118,8 @@ async def test_the_end_of_a_tree_does_not_wait_for_those_that_will_not(tree):
 
 async def test_stopped_processes_hear_the_end(tree):
     process = start(tree, "trap 'exit 7' TERM; echo $$; kill -STOP $$; sleep 60")
-    pids(process, 1)
+    (pid,) = pids(process, 1)
+    await poll(lambda: stopped(pid))
     with trio.fail_after(10):
         await end(tree, 5)
     assert await reaped(process) == 7

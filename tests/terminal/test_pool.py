@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import asynccontextmanager, suppress
 
 import psutil
@@ -14,7 +15,7 @@ import structlog.testing
 import trio
 import trio.testing
 
-from acpterm.pty import forkclient
+from acpterm.pty import forkclient, linux
 from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.child import Program
 from acpterm.terminal import EndedBy, Pool, ShutDownError, TrackingError
@@ -85,6 +86,18 @@ async def test_a_terminal_runs_its_program_and_remembers_what_it_wrote():
         assert (status.code, status.signal, status.ended_by) == (3, None, EndedBy.EXITED)
         assert text(terminal) == f"40 120\n{terminal.id}\n"
         assert pool.terminals == {terminal.id: terminal}
+
+
+@pytest.mark.parametrize("line", ["echo last", "seq 400; echo last"])
+async def test_all_that_was_written_is_there_at_the_very_moment_of_the_exit(line):
+    async with running() as pool:
+        for _ in range(10):
+            terminal = await pool.create(program(line))
+            # The loop is held up until output and end are both there to be seen, in either order.
+            while linux.read_stat(terminal._child.pid).zombie is False:
+                time.sleep(0.002)  # noqa: ASYNC251
+            await terminal.wait_exited()
+            assert text(terminal).endswith("last\n")
 
 
 async def test_size_limit_and_view_are_what_was_asked_for():
