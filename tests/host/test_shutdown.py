@@ -23,6 +23,14 @@ while :; do sleep 1; done
 """
 
 
+@pytest.fixture(autouse=True)
+def _hearing_of_hangups():
+    """Have hosts mind SIGHUP, which they do not if whoever runs the tests ignores it (nohup)."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 async def stubborn(agent, tmp_path):
     """Start a terminal that SIGTERM does not end: its id, and its processes."""
     pids = tmp_path / f"pids-{os.urandom(4).hex()}"
