@@ -100,6 +100,16 @@ async def test_all_that_was_written_is_there_at_the_very_moment_of_the_exit(line
             assert text(terminal).endswith("last\n")
 
 
+async def test_all_that_was_written_is_there_at_the_exit_though_another_floods():
+    async with running() as pool:
+        flood = await pool.create(program("yes"))
+        for _ in range(10):
+            terminal = await pool.create(program("seq 600; sleep 0.002; echo last"))
+            await terminal.wait_exited()
+            assert text(terminal).endswith("\n600\nlast\n")
+        pool.release(flood, EndedBy.AGENT)
+
+
 async def test_size_limit_and_view_are_what_was_asked_for():
     async with running() as pool:
         line = "stty size; seq 1000"
