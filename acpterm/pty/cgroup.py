@@ -2,7 +2,8 @@
 
 Where this process may make control groups below its own, each terminal gets one; every process
 that comes from it is in it, whatever it forks, leaves or calls itself, until it ends or a manager
-of the system moves it. Layout: OWN/acpterm-PID/TERMINAL.
+of the system moves it. Layout: OWN/acpterm-PID-RANDOM/TERMINAL, the folder in the middle locked
+for as long as its daemon lives.
 
 Whose hierarchy it is: systemd asks that nobody makes groups where none were delegated, so for root,
 who may everywhere, the group has to be marked as delegated or to be the root of what is visible.
@@ -10,7 +11,9 @@ who may everywhere, the group has to be marked as delegated or to be the root of
 
 import contextlib
 import errno
+import fcntl
 import os
+import secrets
 import signal
 from functools import partial
 
@@ -28,8 +31,9 @@ _BATCH = 256
 class Cgroups:
     """The folder that this daemon's groups are in, made by `find`; removed by `close`."""
 
-    def __init__(self, base: str) -> None:
+    def __init__(self, base: str, lock: int) -> None:
         self._base = base
+        self._lock = lock
 
     @classmethod
     def find(cls) -> "Cgroups | None":
@@ -38,12 +42,16 @@ class Cgroups:
         if own is None or not _is_ours(own):
             return None
         _remove_stale(own)
-        base = os.path.join(own, f"acpterm-{os.getpid()}")
-        try:
-            os.makedirs(base, mode=0o755, exist_ok=True)
-        except OSError:
-            return None
-        return cls(base)
+        for _ in range(5):
+            base = os.path.join(own, f"acpterm-{os.getpid()}-{secrets.token_hex(4)}")
+            try:
+                os.mkdir(base, mode=0o755)
+                return cls(base, _lock(base, fcntl.LOCK_SH))
+            except FileNotFoundError:
+                continue  # somebody took it for stale before it was locked
+            except OSError:
+                break
+        return None
 
     def new(self, name: str) -> "CgroupTree":
         """Make the group of one terminal. Raises `OSError` when the system allows no more."""
@@ -53,6 +61,7 @@ class Cgroups:
         """Remove the folder, if the groups in it are gone."""
         with contextlib.suppress(OSError):
             os.rmdir(self._base)
+        os.close(self._lock)
 
 
 class CgroupTree:
@@ -193,12 +202,33 @@ def _marked(folder: str, attribute: str) -> bool:
         return False
 
 
+def _lock(base: str, how: int) -> int:
+    """Lock a folder for as long as the descriptor is open.
+
+    Raises `OSError`: BlockingIOError if that cannot be now, FileNotFoundError if it is gone.
+    """
+    lock = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+        os.stat(base)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
 def _remove_stale(own: str) -> None:
-    """Remove what daemons left that were killed; groups that still have processes stay."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(own):
-            pid = name.removeprefix("acpterm-")
-            if name != pid and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-                for folder, _, _ in os.walk(os.path.join(own, name), topdown=False):
-                    with contextlib.suppress(OSError):
-                        os.rmdir(folder)
+    """Remove what daemons left that were killed; groups that still have processes stay.
+
+    Whose daemon lives is told by its lock: its pid may be one of another container's.
+    """
+    for name in os.listdir(own):
+        if not name.startswith("acpterm-"):
+            continue
+        base = os.path.join(own, name)
+        with contextlib.suppress(OSError):
+            lock = _lock(base, fcntl.LOCK_EX)
+            for folder, _, _ in os.walk(base, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+            os.close(lock)

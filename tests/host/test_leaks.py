@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections import Counter
+from pathlib import Path
 
 import psutil
 import pytest
@@ -29,13 +30,20 @@ WAYS = [
 ]
 
 
-def folder_of(pid):
-    """Where the daemon's control groups are, if it makes any."""
+def own_folder():
+    """Where this process, and a daemon that it starts, may make control groups; None is nowhere."""
     found = Cgroups.find()
     if found is None:
         return None
     found.close()
-    return os.path.join(os.path.dirname(found._base), f"acpterm-{pid}")
+    return Path(found._base).parent
+
+
+def folder_of(pid):
+    """Where the daemon's control groups are, if it makes any."""
+    own = own_folder()
+    found = own and next(own.glob(f"acpterm-{pid}-*"), None)
+    return found and str(found)
 
 
 class Traces:
@@ -86,7 +94,7 @@ class Traces:
 @pytest.fixture
 def settings(tmp_path):
     def make(tracking, spawner, pidfds):
-        if tracking == "cgroup" and folder_of(0) is None:
+        if tracking == "cgroup" and own_folder() is None:
             pytest.skip("this process may make no control groups")
         return environment(
             XDG_CONFIG_HOME=str(tmp_path),

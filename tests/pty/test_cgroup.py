@@ -187,17 +187,17 @@ async def test_closing_removes_the_groups_that_programs_made(groups):
 
 def test_folders_of_daemons_that_were_killed_are_removed_and_those_of_the_living_stay():
     own = os.path.dirname(Cgroups.find()._base)
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    os.makedirs(f"{own}/acpterm-{dead.pid}/term_x")
-    living = f"{own}/acpterm-{os.getppid()}"
-    os.makedirs(living, exist_ok=True)
+    os.makedirs(f"{own}/acpterm-{os.getpid()}-dead/term_x")
+    living = Cgroups.find()
+    tree = living.new("term_y")
     try:
         Cgroups.find().close()
-        assert not os.path.exists(f"{own}/acpterm-{dead.pid}")
-        assert os.path.exists(living)
+        assert not os.path.exists(f"{own}/acpterm-{os.getpid()}-dead")
+        assert os.path.exists(f"{living._base}/term_y")
     finally:
-        os.rmdir(living)
+        trio.run(tree.close)
+        living.close()
+    assert not os.path.exists(living._base)
 
 
 def test_where_nothing_was_delegated_to_root_no_groups_are_made(monkeypatch, tmp_path):
