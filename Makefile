@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test test-serial check format docs bench fuzz clean
+.PHONY: help demo test test-again check format docs bench fuzz clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ demo: $(VENV)/.demo ## a daemon, an example agent, and its terminals live in col
 
 test: $(VENV)/.check ## the tests, on two workers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+test-again: $(VENV)/.check ## the tests that failed the last time, one after the other
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 check: $(VENV)/.check ## format, lint, types and the import rules
 	$(BIN)/ruff format --check .
