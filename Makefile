@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+# The tests wait for programs more than they work: two of them for each of two processors.
+WORKERS ?= 4
 
-.PHONY: help demo test test-again check format docs bench fuzz clean
+.PHONY: help demo test check format docs bench fuzz clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,11 +29,8 @@ $(VENV)/.check: $(VENV)/.python pyproject.toml
 demo: $(VENV)/.demo ## a daemon, an example agent, and its terminals live in colour
 	$(BIN)/python docs/examples/demo.py
 
-test: $(VENV)/.check ## the tests, on two workers
+test: $(VENV)/.check ## the tests, on four workers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
-
-test-again: $(VENV)/.check ## the tests that failed the last time, one after the other
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 check: $(VENV)/.check ## format, lint, types and the import rules
 	$(BIN)/ruff format --check .

@@ -98,8 +98,12 @@ class Connection:
                 return
             if not data:
                 return
-            for event in self._peer.receive_data(data):
+            for number, event in enumerate(self._peer.receive_data(data)):
+                if number:
+                    # Between two events others have their turn, as before the next data.
+                    await self._outbox.room()
                 self._take(event, nursery, handlers)
+            if self._outbox.full:
                 await self._outbox.room()
 
     def _take(self, event: Event, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
@@ -119,6 +123,7 @@ class Connection:
                 self._log.warning("an answer to nothing that was asked")
 
     def _request(self, request: RequestReceived, handlers: trio.Nursery) -> None:
+        self._caller.pool.floods.asked()
         method = REQUESTS.get(request.method)
         if method is None:
             self._fail(request, _unknown(request.method))

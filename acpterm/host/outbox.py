@@ -1,12 +1,14 @@
 """What is to be sent to one peer, in order, and never more than there is room for.
 
 States: *open*, until `close` (what is in it is still sent) or until the stream breaks (what is in
-it is dropped: nobody is there to read it). `put` never waits; whoever reads from the peer waits
-for `room` first, so that a peer that does not read its answers is not read from either, and so does
-a pending request before it makes a large answer. What is in memory is at most `HIGH` bytes, one
-large answer, and the small answers of pending requests.
+it is dropped: nobody is there to read it). `put` never waits: what is first in line, and for a
+socket, is sent at once as far as there is room, which spares it a turn of the loop; the rest is
+for `run`. Whoever reads from the peer waits for `room` first, so that a peer that does not read its
+answers is not read from either, and so does a pending request before it makes a large answer. What
+is in memory is at most `HIGH` bytes, one large answer, and the small answers of pending requests.
 """
 
+import os
 from typing import Final
 
 import trio
@@ -19,7 +21,8 @@ class Outbox:
 
     def __init__(self, stream: trio.abc.SendStream) -> None:
         self._stream = stream
-        self._lines: list[bytes] = []
+        self._lines: list[bytes | memoryview] = []
+        self._sending = False
         self._size = 0
         self._closed = False
         self._news = trio.Event()
@@ -30,11 +33,19 @@ class Outbox:
         """Have `line` sent after all that was put before."""
         if self._closed:
             return
-        self._lines.append(line)
-        self._size += len(line)
+        rest = memoryview(line)[self._send_now(line) :]
+        if not rest:
+            return
+        self._lines.append(rest)
+        self._size += len(rest)
         if self._size > HIGH and self._room.is_set():
             self._room = trio.Event()
         self._news.set()
+
+    @property
+    def full(self) -> bool:
+        """Whether more than `HIGH` bytes are waiting to be sent."""
+        return self._size > HIGH
 
     async def room(self) -> None:
         """Wait until no more than `HIGH` bytes are waiting to be sent.
@@ -42,7 +53,7 @@ class Outbox:
         That is so when it returns: of many who wait, each finds what the one before has put.
         """
         await trio.lowlevel.checkpoint()
-        while self._size > HIGH:
+        while self.full:
             await self._room.wait()
 
     def close(self) -> None:
@@ -58,9 +69,20 @@ class Outbox:
             while self._lines:
                 batch, self._lines = self._lines, []
                 sending = sum(map(len, batch))
+                self._sending = True
                 await self._stream.send_all(batch[0] if len(batch) == 1 else b"".join(batch))
+                self._sending = False
                 self._size -= sending
                 if self._size <= HIGH:
                     self._room.set()
             if self._closed:
                 self._news.set()
+
+    def _send_now(self, line: bytes) -> int:
+        """Send what a socket takes of `line` without waiting: how many bytes."""
+        if self._lines or self._sending or not isinstance(self._stream, trio.SocketStream):
+            return 0
+        try:
+            return os.write(self._stream.socket.fileno(), line)
+        except OSError:  # there is no room; or the peer is gone, as `run` is about to find
+            return 0

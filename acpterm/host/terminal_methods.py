@@ -27,7 +27,7 @@ from acpterm.host import checks
 from acpterm.host.caller import Caller
 from acpterm.host.command import words
 from acpterm.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, RpcError
-from acpterm.pty.child import Program
+from acpterm.pty.program import Program
 from acpterm.pty.signals import number_of
 from acpterm.terminal import EndedBy, ExitStatus, ShutDownError, Terminal, views
 

@@ -68,8 +68,11 @@ class CgroupTree:
     """One terminal's group. See `tree.Tree`."""
 
     def __init__(self, folder: str) -> None:
-        # With the folder above it: another pool of this process may have removed that, as its own.
-        os.makedirs(folder, 0o755)
+        try:
+            os.mkdir(folder, 0o755)
+        except FileNotFoundError:
+            # Another pool of this process has removed the folder above it, as its own.
+            os.makedirs(folder, 0o755)
         self._folder = folder
         try:
             self.cgroup: int | None = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -87,12 +90,14 @@ class CgroupTree:
         del pid
         self._close_folder()
 
+    def begins(self) -> None:
+        """Nothing to learn."""
+
     def reaped(self) -> None:
         """Nothing to learn: the kernel keeps the members."""
 
     async def empty(self) -> bool:
         """Whether the kernel counts no process in the group or below."""
-        await trio.lowlevel.checkpoint()
         return not self._populated()
 
     async def signal(self, number: int) -> None:
@@ -123,14 +128,16 @@ class CgroupTree:
     async def close(self) -> None:
         """Remove the group and those that its programs made in it."""
         self._close_folder()
+        with contextlib.suppress(OSError):
+            os.rmdir(self._folder)
+            return
         for folder, _, _ in os.walk(self._folder, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
-        await trio.lowlevel.checkpoint()
 
     def _populated(self) -> bool:
         try:
-            with open(os.path.join(self._folder, "cgroup.events"), "rb") as events:
+            with open(f"{self._folder}/cgroup.events", "rb", buffering=0) as events:
                 return b"populated 0" not in events.read()
         except OSError as error:
             if error.errno in _GONE:

@@ -9,18 +9,26 @@ Runs in the child only, in this order, and never returns:
 A step that fails is told on the terminal, in one line, and ends the child with the status that a
 shell gives: 127 when the program is not found, 126 when it is there and cannot be run.
 
-This module and `forkserver` import the standard library alone: the fork server has to stay small,
-since what it has in memory is what each fork copies the map of.
+This module and `forkserver` import as little as can be: what the fork server has in memory is what
+each fork copies the map of. So there is no `typing` here (but for the type checker), and no
+`signal` and `socket` but their cores: each of the three is as large as all the rest.
 """
 
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # typeshed has none
 import errno
 import fcntl
 import os
 import resource
-import signal
 import termios
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
+
+    from acpterm.pty.program import Program
 
 NOT_FOUND = 127
 CANNOT_RUN = 126
@@ -29,35 +37,27 @@ CANNOT_RUN = 126
 _SHELL = "/bin/sh"
 
 
-class Program(NamedTuple):
-    """What to run and as whom: all that a child needs to know."""
-
-    argv: Sequence[str]
-    """The program (a path, or a name to be found in `env`'s PATH) and its arguments."""
-    env: Mapping[str, str]
-    """The whole environment: nothing is added to it."""
-    cwd: str
-    """An absolute path."""
-    umask: int
-    rlimits: Sequence[tuple[int, int, int]] = ()
-    """Triples of resource, soft and hard limit, as for `resource.setrlimit`."""
-    otherwise: Sequence[str] | None = None
-    """What to be instead when there is no file of `argv`'s name: a shell, given a line."""
-
-
 def become(program: Program) -> NoReturn:
-    """Turn this process, whose 0, 1 and 2 are already the terminal, into `program`."""
+    """Turn this process, whose 0, 1 and 2 are already the terminal, into `program`.
+
+    It may be any tuple of the same fields.
+    """
+    argv, env, cwd, umask, rlimits, otherwise = program
     try:
-        os.umask(program.umask)
-        for limit, soft, hard in program.rlimits:
+        os.umask(umask)
+        for limit, soft, hard in rlimits:
             _set_limit(limit, soft, hard)
         try:
-            os.chdir(program.cwd)
+            os.chdir(cwd)
         except OSError as error:
-            _fail(CANNOT_RUN, f"{program.cwd}: cannot be the working directory: {error.strerror}")
-        _exec(program)
+            _fail(CANNOT_RUN, f"{cwd}: cannot be the working directory: {error.strerror}")
+        _exec(argv, env)
+        if otherwise is not None:
+            argv = otherwise
+            _exec(argv, env)
+        _fail(NOT_FOUND, f"{argv[0]}: command not found")
     except BaseException as error:  # noqa: BLE001  a child must never return into its parent's code
-        _fail(CANNOT_RUN, f"{program.argv[0]}: cannot be started: {error}")
+        _fail(CANNOT_RUN, f"{argv[0]}: cannot be started: {error}")
 
 
 def take_terminal(slave: int) -> None:
@@ -72,10 +72,12 @@ def take_terminal(slave: int) -> None:
 
 def reset_signals() -> None:
     """Put every signal at its default and unblock it, whatever was inherited."""
-    for number in signal.valid_signals():
-        if number not in (signal.SIGKILL, signal.SIGSTOP):
-            signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in range(1, _signal.NSIG):
+        try:
+            _signal.signal(number, _signal.SIG_DFL)
+        except (OSError, ValueError):
+            continue  # SIGKILL, SIGSTOP, and the two that the C library keeps for itself
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
 def _set_limit(limit: int, soft: int, hard: int) -> None:
@@ -89,28 +91,32 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
         resource.setrlimit(limit, (soft, ours))
 
 
-def _exec(program: Program) -> NoReturn:
-    name = program.argv[0]
+def _exec(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    """Become `argv`; return when there is no such file."""
     refused: OSError | None = None
-    for path in candidates(name, program.env):
+    paths = candidates(argv[0], env)
+    # An exec that fails costs ten times a look. What does not look right is tried in the end, too:
+    # the errors tell why.
+    for path in (*filter(_is_likely, paths), *paths):
         try:
-            _replace(path, program.argv, program.env)
+            _replace(path, argv, env)
         except OSError as error:
             if error.errno == errno.ENOEXEC:
-                _replace(_SHELL, [_SHELL, path, *program.argv[1:]], program.env)
+                _replace(_SHELL, [_SHELL, path, *argv[1:]], env)
             if error.errno == errno.ENOENT and os.path.lexists(path):
                 _fail(CANNOT_RUN, _no_interpreter(path))
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 refused = refused or error
     if refused is not None:
-        _fail(CANNOT_RUN, f"{name}: cannot be run: {refused.strerror}")
-    if program.otherwise is not None:
-        _exec(program._replace(argv=program.otherwise, otherwise=None))
-    _fail(NOT_FOUND, f"{name}: command not found")
+        _fail(CANNOT_RUN, f"{argv[0]}: cannot be run: {refused.strerror}")
+
+
+def _is_likely(path: str) -> bool:
+    return os.access(path, os.X_OK)
 
 
 def _replace(path: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
-    os.execve(path, list(argv), dict(env))  # noqa: S606  a program, and no shell, was asked for
+    os.execve(path, list(argv), env)  # noqa: S606  a program, and no shell, was asked for
 
 
 def candidates(name: str, env: Mapping[str, str]) -> list[str]:

@@ -18,8 +18,7 @@ from typing import Self
 
 import trio
 
-from acpterm.pty.child import Program
-from acpterm.pty.forkserver import ANSWER, pack
+from acpterm.pty.forkserver import ANSWER, REQUEST
 
 DEADLINE = 10.0
 # What clone3 says where there is none, where a filter refuses it, and where it knows no cgroups
@@ -47,7 +46,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._channel: trio.socket.SocketType | None = None
+        self._channel: socket.socket | None = None
         self._lock = trio.Lock()
         self._proven = False
 
@@ -76,16 +75,14 @@ class ForkServer:
         async with self._lock:
             await self._ensure()
 
-    async def fork(
-        self, program: Program, slave: int, cgroup: int | None
-    ) -> tuple[int, int | None]:
-        """Make a child that becomes `program` on the terminal `slave`: its pid and its pidfd.
+    async def fork(self, slave: int, source: int, cgroup: int | None) -> tuple[int, int | None]:
+        """Make a blank on the terminal `slave`: its pid and its pidfd.
 
-        There is no pidfd when this process has no room for one more descriptor. `slave` and
+        It becomes the program that it reads from the pipe `source` (`forkserver.pack`). There is
+        no pidfd when this process has no room for one more descriptor. `slave`, `source` and
         `cgroup` (a cgroup's folder, open) stay the caller's. Raises `UnavailableError`, or
         `RefusedError` when the kernel has no room for one more process (EAGAIN, ENOMEM), or the
-        server, which has worked before, was lost in the middle (EIO): no second try is made, since
-        the program may have been started.
+        server, which has worked before, was lost in the middle (EIO): the child may have been made.
         A caller that is cancelled while it waits for its turn has made no child; later than that
         the child is made, and given.
         """
@@ -93,7 +90,7 @@ class ForkServer:
             with trio.move_on_after(DEADLINE, shield=True):
                 channel = await self._ensure()
                 try:
-                    return await self._exchange(channel, program, slave, cgroup)
+                    return await self._exchange(channel, slave, source, cgroup)
                 except RefusedError:
                     raise
                 except (OSError, EOFError) as error:
@@ -108,16 +105,11 @@ class ForkServer:
             return RefusedError(errno.EIO, f"{what}; try again")
         return UnavailableError(what)
 
-    async def _exchange(
-        self, channel: trio.socket.SocketType, program: Program, slave: int, cgroup: int | None
-    ) -> tuple[int, int | None]:
-        fds = [slave] if cgroup is None else [slave, cgroup]
-        request = pack(program)
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, b"".join(_int(fd) for fd in fds))]
-        sent = await channel.sendmsg([request], rights)
-        while sent < len(request):
-            sent += await channel.send(request[sent:])
-        data, ancillary, _, _ = await channel.recvmsg(
+    async def _exchange(self, channel: socket.socket, *fds: int | None) -> tuple[int, int | None]:
+        # One exchange at a time, and a request of one byte: the socket always has room for it.
+        socket.send_fds(channel, [REQUEST], [fd for fd in fds if fd is not None])
+        await trio.lowlevel.wait_readable(channel)
+        data, ancillary, _, _ = channel.recvmsg(
             ANSWER.size, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
         )
         if len(data) < ANSWER.size:
@@ -132,13 +124,14 @@ class ForkServer:
             return pid, None
         return pid, int.from_bytes(ancillary[0][2][:4], sys.byteorder, signed=True)
 
-    async def _ensure(self) -> trio.socket.SocketType:
+    async def _ensure(self) -> socket.socket:
         if self._process is not None and self._process.poll() is not None:
             await self._stop()
         if self._channel is None:
             if sys.platform != "linux":
                 raise UnavailableError("a fork server needs Linux")
-            ours, theirs = trio.socket.socketpair()
+            ours, theirs = socket.socketpair()
+            ours.setblocking(False)
             try:
                 with theirs:
                     self._process = await trio.to_thread.run_sync(_launch, theirs.fileno())
@@ -173,7 +166,3 @@ def _launch(fd: int) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
-
-
-def _int(fd: int) -> bytes:
-    return fd.to_bytes(4, sys.byteorder, signed=True)

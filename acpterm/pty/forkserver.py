@@ -1,37 +1,47 @@
 """The fork server: a small process that makes the daemon's children for it. Linux only.
 
 A fork copies the map of the memory of whoever forks, and holds it up meanwhile; the daemon is
-large, runs threads, and must not be held up. So it starts this process once and sends it a
-request per child: the program, the PTY's slave, and a cgroup where there is one. The child is
-made with `clone3(CLONE_PARENT)`: it is the *daemon's* child, for the daemon to wait for, and is
-in its cgroup from its first instruction.
+large, runs threads, and must not be held up. So it starts this process once and asks it for
+children. Each is made with `clone3(CLONE_PARENT)`: it is the *daemon's* child, for the daemon to
+wait for, and is in its cgroup from its first instruction.
 
 Wire, over a stream socket, one request at a time, from the daemon's side:
 
-- request: 4 bytes, little-endian, the length of what follows; `marshal` of a `Program`'s fields;
-  with the first byte come the slave's descriptor and, if there is one, the cgroup's;
+- request: one byte; with it come the PTY's slave, the end of a pipe that the child is to read its
+  program from, and, if there is one, the cgroup's folder;
 - answer: two little-endian ints, the pid and an errno (one of them 0), with the child's pidfd, as
-  soon as the child has its session and its terminal; its program may not have begun.
+  soon as the child has its session and its terminal.
 
 States: waiting for a request → forking → answered, and round again, until the daemon's end of the
 socket is closed, for whatever reason; then it exits. It owns no child and waits for none.
+
+The child is a *blank*: it waits on its pipe for a program (`program.pack`) and becomes that. A pipe
+that is closed before says that nobody wants it any more, and ends it.
+
+What may be imported here: see `child`.
 """
 
+from __future__ import annotations
+
+import _socket
 import ctypes
 import errno
 import gc
 import marshal
 import os
-import signal
-import socket
 import struct
 import sys
-from typing import NoReturn
 
-from acpterm.pty.child import Program, become, reset_signals, take_terminal
+from acpterm.pty.child import become, reset_signals, take_terminal
 
-LENGTH = struct.Struct("<I")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+REQUEST = b"?"
 ANSWER = struct.Struct("<ii")
+LENGTH = struct.Struct("<I")
+_INT = struct.Struct("=i")
 
 _CLONE_PIDFD = 0x1000
 _CLONE_PARENT = 0x8000
@@ -42,20 +52,6 @@ _CLONE_ARGS = struct.Struct("=11Q")
 
 # A PyDLL keeps the interpreter's lock through the call: the child is this thread, lock in hand.
 _libc = ctypes.PyDLL(None, use_errno=True)
-
-
-def pack(program: Program) -> bytes:
-    """Write a request, without its descriptors."""
-    fields = (
-        list(program.argv),
-        dict(program.env),
-        program.cwd,
-        program.umask,
-        list(program.rlimits),
-        None if program.otherwise is None else list(program.otherwise),
-    )
-    body = marshal.dumps(fields)
-    return LENGTH.pack(len(body)) + body
 
 
 def main(fd: int) -> NoReturn:
@@ -69,39 +65,21 @@ def main(fd: int) -> NoReturn:
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
-    with socket.socket(fileno=fd) as channel:
-        # Its maker's sockets do not block; here there is nothing to do but to wait for the next.
-        channel.setblocking(True)
-        while (request := _receive(channel)) is not None:
-            _serve(channel, *request)
-    sys.exit(0)
+    channel = _socket.socket(fileno=fd)
+    # Its maker's sockets do not block; here there is nothing to do but to wait for the next.
+    channel.setblocking(True)
+    while True:
+        request, passed, _, _ = channel.recvmsg(len(REQUEST), _socket.CMSG_SPACE(3 * _INT.size))
+        if not request:
+            sys.exit(0)
+        _serve(channel, *(fd for (fd,) in _INT.iter_unpack(passed[0][2])))
 
 
-def _receive(channel: socket.socket) -> tuple[Program, list[int]] | None:
-    head, fds, _, _ = socket.recv_fds(channel, LENGTH.size, 2)
-    if not head:
-        return None
+def _serve(channel: _socket.socket, slave: int, source: int, cgroup: int | None = None) -> None:
+    fds = [slave, source] if cgroup is None else [slave, source, cgroup]
     for fd in fds:
-        # recv_fds ignores its flags, MSG_CMSG_CLOEXEC among them. There is no other thread here.
+        # There is no other thread here that could fork meanwhile.
         os.set_inheritable(fd, False)
-    head += _exactly(channel, LENGTH.size - len(head))
-    body = _exactly(channel, LENGTH.unpack(head)[0])
-    return Program(*marshal.loads(body)), fds  # noqa: S302  the daemon alone holds the other end
-
-
-def _exactly(channel: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = channel.recv(size - len(data))
-        if not more:
-            sys.exit(0)  # the daemon went in the middle of a request
-        data += more
-    return data
-
-
-def _serve(channel: socket.socket, program: Program, fds: list[int]) -> None:
-    slave = fds[0]
-    cgroup = fds[1] if len(fds) > 1 else None
     pid, pidfd, error = 0, -1, 0
     settled, settling = os.pipe()
     try:
@@ -109,27 +87,44 @@ def _serve(channel: socket.socket, program: Program, fds: list[int]) -> None:
     except OSError as failed:
         error = failed.errno or errno.EIO
     if pid == 0 and not error:
-        _child(slave, program, settling)
+        # What a blank kept open would keep the daemon from seeing that this process is gone.
+        channel.close()
+        os.close(settled)
+        _child(slave, source, settling)
     os.close(settling)
     if not error:
         # Until the child has the terminal, or has ended: a signal or a Ctrl-C that comes right
         # after the answer is to find it in the foreground.
         os.read(settled, 1)
     os.close(settled)
-    socket.send_fds(channel, [ANSWER.pack(pid, error)], [] if error else [pidfd])
-    for fd in (*fds, pidfd):
-        if fd >= 0:
-            os.close(fd)
+    # Before the answer: a slave that is still open here when the program has ended would keep its
+    # PTY from being hung up.
+    for fd in fds:
+        os.close(fd)
+    rights = [] if error else [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, _INT.pack(pidfd))]
+    channel.sendmsg([ANSWER.pack(pid, error)], rights)
+    if not error:
+        os.close(pidfd)
 
 
-def _child(slave: int, program: Program, settling: int) -> NoReturn:
+def _child(slave: int, source: int, settling: int) -> NoReturn:
     try:
         take_terminal(slave)
         os.close(settling)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        become(program)
+        size = LENGTH.unpack(_exactly(source, LENGTH.size))[0]
+        become(marshal.loads(_exactly(source, size)))  # noqa: S302  from the daemon alone
     finally:
         os._exit(126)
+
+
+def _exactly(source: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = os.read(source, size - len(data))
+        if not more:
+            os._exit(0)  # nobody wants this child
+        data += more
+    return data
 
 
 def _clone(cgroup: int | None) -> tuple[int, int]:

@@ -63,7 +63,7 @@ class How(enum.Enum):
     """As late as can be, for speed. Where there was 1 KiB or more, a PTY found empty gets a little
     time to fill again: the processor is yielded, up to 200 times, 3 ms in all, or until a yield
     has taken longer than 4 ms. The worker then runs at once; a reader that sleeps and is woken
-    for each step is a third slower. `EMPTY` means that nothing came in that time."""
+    for each step is a quarter slower. `EMPTY` means that nothing came in that time."""
     WAITING = "waiting"
     """When what is there already has been read: never waits for the worker, which on a machine
     with more programs than processors may take milliseconds. `EMPTY` says little."""
@@ -76,7 +76,8 @@ class Master:
         self.fd = fd
         self._impatient_until = 0.0
         self._waiting = array.array("i", (0,))
-        self._process = ptyprocess.PtyProcess(pid, fd)
+        self._pid = pid
+        self._made: ptyprocess.PtyProcess | None = None
         os.set_blocking(fd, False)
 
     @property
@@ -88,11 +89,21 @@ class Master:
         """Close the descriptor: the kernel hangs up the session. Can be repeated."""
         if self.fd >= 0:
             trio.lowlevel.notify_closing(self.fd)
-            self.fd = -1
+            fd, self.fd = self.fd, -1
             with contextlib.suppress(OSError):
-                self._process.fileobj.close()
-            # ptyprocess's finalizer would otherwise close, sleep and kill.
-            self._process.closed = True
+                if self._made is None:
+                    os.close(fd)
+                else:
+                    self._made.fileobj.close()
+
+    @property
+    def _process(self) -> ptyprocess.PtyProcess:
+        """Made at its first use: most terminals live without."""
+        if self._made is None:
+            self._made = ptyprocess.PtyProcess(self._pid, self.fd)
+            # Its finalizer would otherwise close, sleep and kill.
+            self._made.closed = True
+        return self._made
 
     def read(self, buffer: memoryview, how: "How | None" = None) -> tuple[int, After]:
         """Read until the PTY is empty or `buffer` full: how many bytes, and what came after.
@@ -105,7 +116,7 @@ class Master:
         while taken < len(buffer):
             if gather and taken >= _FLOOD and not self._more(deadline):
                 return taken, After.EMPTY
-            if waiting and not self._is_waiting():
+            if waiting and not self._waiting_bytes():
                 return taken, After.EMPTY
             try:
                 got = os.readv(self.fd, [buffer[taken:]])
@@ -120,13 +131,13 @@ class Master:
             taken += got
         return taken, After.FULL
 
-    def _is_waiting(self) -> bool:
+    def _waiting_bytes(self) -> int:
         fcntl.ioctl(self.fd, termios.FIONREAD, self._waiting)
-        return self._waiting[0] > 0
+        return self._waiting[0]
 
     def _more(self, deadline: float) -> bool:
         for _ in range(_YIELDS):
-            if self._is_waiting():
+            if self._waiting_bytes():
                 return True
             before = time.perf_counter()
             if before > deadline or before < self._impatient_until:

@@ -1,35 +1,43 @@
 """Spawning: a program, a new PTY, and the child that becomes the one on the other.
 
-By the fork server where there is one; else by `ptyprocess.spawn`, in a thread, since it waits
-until the child has become its program. Both run `child.become`, so that what the program finds is
-the same: its own session, this controlling terminal with its size set, default signals, none of
-our descriptors, the asker's umask, limits, folder and environment.
+Two ways. `prefork.Prefork`: by the fork server, where there is one; `ThreadSpawner`: by
+`ptyprocess.spawn`, in a thread, since it waits until the child has become its program. Both run
+`child.become`, so that what the program finds is the same: its own session, this controlling
+terminal with its size set, default signals, none of our descriptors, the asker's umask, limits,
+folder and environment.
 
-Who owns what: the PTY's slave is closed here once the child has it; the master, the pidfd and the
-tree belong to the `Child` that is given back. When nothing was started, nothing is left open.
+Who owns what: the PTY's slave is closed once the child has it; the master, the pidfd and the tree
+belong to the `Child` that is given back. When nothing was started, nothing is left open.
 """
 
 import contextlib
-import errno
 import os
-from typing import Protocol
+import secrets
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias
 
 import ptyprocess
 import trio
 
 from acpterm.pty import linux
-from acpterm.pty.child import Program, become, reset_signals
-from acpterm.pty.forkclient import ForkServer, UnavailableError
-from acpterm.pty.master import Master, open_pair
+from acpterm.pty.child import become, reset_signals
+from acpterm.pty.master import Master
+from acpterm.pty.program import Program
 from acpterm.pty.tree import Tree
 
+# Seconds that it may take to end a child that nobody was told of.
+_LOST: Final = 1.0
 _threads = trio.CapacityLimiter(8)
+
+NewTree: TypeAlias = Callable[[str], Tree]
+MakeProgram: TypeAlias = Callable[[str], Program]
 
 
 class Child:
     """One child on its PTY, running or a zombie until it is reaped."""
 
-    def __init__(self, pid: int, pidfd: int | None, master: Master, tree: Tree) -> None:
+    def __init__(self, name: str, pid: int, pidfd: int | None, master: Master, tree: Tree) -> None:
+        self.name: Final = name
         self.pid = pid
         self.pidfd = pidfd
         self.master = master
@@ -46,67 +54,46 @@ class Child:
 class Spawner(Protocol):
     """A way to make children."""
 
-    async def spawn(self, program: Program, cols: int, rows: int, tree: Tree) -> Child:
-        """Start `program` on a new PTY of that size, in `tree`.
+    async def spawn(self, make_program: MakeProgram, cols: int, rows: int) -> Child:
+        """Start a program on a new PTY of that size, in a tree of its own.
 
-        A program that cannot be found or run is a child that says so and ends with 127 or 126.
-        Raises `OSError` when there is no PTY, process or descriptor to be had. Cancelled before
-        the child is made it leaves nothing; later, the child is given all the same.
+        `make_program` is given the child's name, which is drawn at random: neither guessed nor
+        drawn again. A program that cannot be found or run is a child that says so and ends with
+        127 or 126. Raises `OSError` when there is no PTY, process or descriptor to be had.
+        Cancelled, it leaves nothing; or the child was made and is given all the same.
         """
 
+    def unknown(self) -> bool:
+        """Whether there may be a child just now that nobody has been told of."""
 
-class ForkServerSpawner:
-    """Children from the fork server; from `fallback` once that turns out not to work here.
-
-    Without a fallback that is an `OSError` (ENOSYS). `pidfds`: whether to give those that come.
-    """
-
-    def __init__(
-        self, server: ForkServer, fallback: Spawner | None, *, pidfds: bool = True
-    ) -> None:
-        self._server = server
-        self._fallback = fallback
-        self._pidfds = pidfds
-        self._works = True
-
-    async def spawn(self, program: Program, cols: int, rows: int, tree: Tree) -> Child:
-        """See `Spawner`."""
-        if self._works:
-            master, slave = open_pair(cols, rows)
-            try:
-                pid, pidfd = await self._server.fork(program, slave, tree.cgroup)
-            except UnavailableError as error:
-                os.close(master)
-                if self._fallback is None:
-                    why = f"spawner 'forkserver' does not work here: {error}"
-                    raise OSError(errno.ENOSYS, why) from error
-                self._works = False
-            except BaseException:
-                os.close(master)
-                raise
-            else:
-                tree.started(pid)
-                if pidfd is not None and not self._pidfds:
-                    os.close(pidfd)
-                    pidfd = None
-                return Child(pid, pidfd, Master(pid, master), tree)
-            finally:
-                os.close(slave)
-        assert self._fallback is not None  # noqa: S101  else it is tried each time
-        return await self._fallback.spawn(program, cols, rows, tree)
+    def waiting(self) -> list[int]:
+        """Give the pids of the children that wait to be used."""
 
 
 class ThreadSpawner:
     """Children from `ptyprocess.spawn` in a thread. `pidfds`: whether to open them, if there."""
 
-    def __init__(self, *, pidfds: bool = True) -> None:
+    def __init__(self, new_tree: NewTree, *, pidfds: bool = True) -> None:
+        self._new_tree = new_tree
         self._pidfds = pidfds and linux.has_pidfd()
+        self._spawning = 0
 
-    async def spawn(self, program: Program, cols: int, rows: int, tree: Tree) -> Child:
+    async def spawn(self, make_program: MakeProgram, cols: int, rows: int) -> Child:
         """See `Spawner`."""
-        process = await trio.to_thread.run_sync(
-            _spawn, program, cols, rows, tree.join, limiter=_threads
-        )
+        name = draw_name()
+        program = make_program(name)
+        tree = self._new_tree(name)
+        tree.begins()
+        self._spawning += 1
+        try:
+            process = await trio.to_thread.run_sync(
+                _spawn, program, cols, rows, tree.join, limiter=_threads
+            )
+        except BaseException:
+            await clear(tree)
+            raise
+        finally:
+            self._spawning -= 1
         pid = process.pid
         tree.started(pid)
         # Ours alone: ptyprocess would close its own after sleeping, when it is collected.
@@ -117,7 +104,28 @@ class ThreadSpawner:
         if self._pidfds:
             with contextlib.suppress(OSError):
                 pidfd = os.pidfd_open(pid)
-        return Child(pid, pidfd, Master(pid, fd), tree)
+        return Child(name, pid, pidfd, Master(pid, fd), tree)
+
+    def unknown(self) -> bool:
+        """See `Spawner`."""
+        return self._spawning > 0
+
+    def waiting(self) -> list[int]:
+        """See `Spawner`: none is made ahead."""
+        return []
+
+
+def draw_name() -> str:
+    """Draw the name of a child, and of its terminal."""
+    return f"term_{secrets.token_hex(16)}"
+
+
+async def clear(tree: Tree) -> None:
+    """End and forget a tree whose first child could not be given; takes a second at most."""
+    with trio.CancelScope(shield=True):
+        with trio.move_on_after(_LOST):
+            await tree.kill()
+        await tree.close()
 
 
 def _spawn(program: Program, cols: int, rows: int, join: str | None) -> ptyprocess.PtyProcess:

@@ -122,6 +122,10 @@ class ProcessTree:
         self._seen: set[tuple[int, float]] = set()
         self._pid: int | None = None
         self._started = processes.now()
+        # Whether the first child waits for its program: then nobody else is of this tree. Before,
+        # it may be any new child of this process.
+        self._waits = False
+        self._begun = False
         self._reaped_at: float | None = None
 
     @property
@@ -132,6 +136,12 @@ class ProcessTree:
     def started(self, pid: int) -> None:
         """Learn the first child's pid."""
         self._pid = pid
+        self._waits = not self._begun
+
+    def begins(self) -> None:
+        """Learn that whoever starts from now on may be one of the tree's."""
+        self._begun = True
+        self._waits = False
 
     def reaped(self) -> None:
         """Learn that the first child's pid is no longer ours."""
@@ -159,6 +169,7 @@ class ProcessTree:
     async def close(self) -> None:
         """Forget the tree, and end those that it was the last to share with others."""
         self._subreaper.trees.discard(self)
+        self._waits = False
         with trio.move_on_after(_CLOSING, shield=True):
             await self.kill()
 
@@ -207,4 +218,4 @@ class ProcessTree:
         return not any(tree._covers(process) for tree in others)  # noqa: SLF001  the same class
 
     def _covers(self, process: ProcStat) -> bool:
-        return process.started >= self._started - _SLACK
+        return not self._waits and process.started >= self._started - _SLACK

@@ -22,7 +22,10 @@ _AGAIN = 0.05
 
 
 class Tree(Protocol):
-    """The processes of one terminal, from before its first instruction until `close`."""
+    """The processes of one terminal, from before its first instruction until `close`.
+
+    A child may be made ahead: then it has `started` some time before its program `begins`.
+    """
 
     @property
     def cgroup(self) -> int | None:
@@ -34,6 +37,9 @@ class Tree(Protocol):
 
     def started(self, pid: int) -> None:
         """Learn the first child's pid: it is ours, alive or a zombie."""
+
+    def begins(self) -> None:
+        """Learn that the first child's program begins now: from now on there may be others."""
 
     def reaped(self) -> None:
         """Learn that the first child's pid is no longer ours."""

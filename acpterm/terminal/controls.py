@@ -73,6 +73,9 @@ _EL_FORMS = tuple(
 _CHA_HOME = re.compile(rb"\x1b\[0{0,256}1?(?:;[0-9;]{0,256})?G")
 
 
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\b\t\n\r"
+
+
 class _State(Enum):
     GROUND = auto()
     ESCAPE = auto()
@@ -219,6 +222,17 @@ class Controls:
         elif not self._first_over and self._parameter != _NOT_EL:
             self._parameter = min(9999, self._parameter * 10 + int(char))
         return ""
+
+
+def is_ground(data: bytes | bytearray) -> bool:
+    """Whether no sequence goes on behind `data`, whatever came before it; False if that is unsure.
+
+    Sure it is behind the last ESC's sequence, and behind `SEQUENCE_MAX` characters without any.
+    """
+    last = data.rfind(b"\x1b")
+    if last >= 0:
+        return _WHOLE.match(data, last) is not None
+    return len(data) >= SEQUENCE_MAX and not data.translate(None, _PLAIN)
 
 
 def _strip_cut(data: bytes) -> bytes:

@@ -12,29 +12,24 @@ killed without grace.
 
 import math
 import os
-import secrets
-from collections.abc import Callable
 from typing import Final
 
 import structlog
 import trio
 
 from acpterm.pty.cgroup import Cgroups
-from acpterm.pty.child import Program
-from acpterm.pty.forkclient import ForkServer, UnavailableError
-from acpterm.pty.spawn import ForkServerSpawner, Spawner, ThreadSpawner
+from acpterm.pty.forkclient import ForkServer
+from acpterm.pty.prefork import Prefork
+from acpterm.pty.spawn import MakeProgram, Spawner, ThreadSpawner
 from acpterm.pty.subreaper import Subreaper
 from acpterm.pty.tree import Tree
+from acpterm.terminal.floods import Floods
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
 MIB: Final = 1024 * 1024
-# A terminal has been busy within so many seconds when it counts as busy.
-_BUSY: Final = 0.1
 # Descriptors that terminals leave free: without any, processes cannot even be looked at and killed.
-_SPARE: Final = 64
-# Seconds that it may take to end a child that nobody was told of.
-_LOST: Final = 1.0
+_SPARE: Final = 16
 _log = structlog.get_logger("acpterm.pool")
 _SHUT_DOWN: Final = "acpterm is shutting down: no terminal is created any more"
 
@@ -65,14 +60,8 @@ class Pool:
         pidfds: bool = True,
     ) -> None:
         self.terminals: Final[dict[str, Terminal]] = {}
+        self.floods: Final = Floods()
         self._grace = grace
-        self._server = ForkServer()
-        threads = ThreadSpawner(pidfds=pidfds)
-        self._by_server = spawner == "forkserver" or (spawner == "auto" and pidfds)
-        self._spawner: Spawner = threads
-        if self._by_server:
-            fallback = threads if spawner == "auto" else None
-            self._spawner = ForkServerSpawner(self._server, fallback, pidfds=pidfds)
         self._cgroups = Cgroups.find() if tracking != "subreaper" else None
         if tracking == "cgroup" and self._cgroups is None:
             raise TrackingError(
@@ -82,23 +71,27 @@ class Pool:
         # As pid 1 this process has the orphans of all, and nobody else reaps them.
         orphans = self._cgroups is None or os.getpid() == 1
         self._subreaper = Subreaper() if orphans else None
+        self._server = ForkServer()
+        threads = ThreadSpawner(self._new_tree, pidfds=pidfds)
+        self._spawner: Spawner = threads
+        self._prefork: Prefork | None = None
+        if spawner == "forkserver" or (spawner == "auto" and pidfds):
+            fallback = threads if spawner == "auto" else None
+            self._prefork = Prefork(self._server, self._new_tree, fallback, pidfds=pidfds)
+            self._spawner = self._prefork
         self._nursery: trio.Nursery | None = None
         self._running: set[Terminal] = set()
-        self._spawning = 0
-        self._busy: Terminal | None = None
-        self._busy_since = -math.inf
         self._closing = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Supervise terminals until cancelled; then kill those that are left."""
         try:
             async with self._server, trio.open_nursery() as nursery:
-                if self._by_server:
-                    # Started ahead of the first request, and if it can't be, the first one tells.
-                    nursery.start_soon(self._start_server)
+                if self._prefork is not None:
+                    nursery.start_soon(self._prefork.run)
                 if self._subreaper is not None:
                     self._subreaper.spare(self._children)
-                    nursery.start_soon(self._subreaper.run, lambda: self._spawning > 0)
+                    nursery.start_soon(self._subreaper.run, self._spawner.unknown)
                 try:
                     async with trio.open_nursery() as self._nursery:
                         task_status.started()
@@ -111,7 +104,7 @@ class Pool:
 
     async def create(
         self,
-        make_program: Callable[[str], Program],
+        make_program: MakeProgram,
         *,
         size: tuple[int, int] = (120, 40),
         limit: int = MIB,
@@ -131,25 +124,9 @@ class Pool:
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
         _check_spare()
-        identifier = f"term_{secrets.token_hex(16)}"
-        program = make_program(identifier)
-        tree = self._new_tree(identifier)
-        self._spawning += 1
-        try:
-            child = await self._spawner.spawn(program, *size, tree)
-        except BaseException:
-            with trio.CancelScope(shield=True):
-                # A fork server that was lost in the middle may have made it.
-                with trio.move_on_after(_LOST):
-                    await tree.kill()
-                await tree.close()
-            raise
-        finally:
-            self._spawning -= 1
-        terminal = Terminal(
-            identifier, program, child, size=size, limit=limit, ring_size=ring_size, view=view
-        )
-        self.terminals[identifier] = terminal
+        child = await self._spawner.spawn(make_program, *size)
+        terminal = Terminal(child, size=size, limit=limit, ring_size=ring_size, view=view)
+        self.terminals[terminal.id] = terminal
         self._running.add(terminal)
         if self._has_ended():
             self.release(terminal, EndedBy.DISCONNECT)
@@ -182,15 +159,9 @@ class Pool:
             for terminal in list(self._running):
                 await terminal.wait_gone()
 
-    async def _start_server(self) -> None:
-        try:
-            await self._server.start()
-        except (UnavailableError, OSError):
-            return
-
     async def _run(self, terminal: Terminal, lifetime: float) -> None:
         try:
-            await terminal.run(grace=self._grace, lifetime=lifetime, exclusive=self._exclusive)
+            await terminal.run(grace=self._grace, lifetime=lifetime, floods=self.floods)
         except* Exception as errors:  # noqa: BLE001  a bug met by one terminal costs the others nothing
             # By now it is ended, with no grace.
             _log.error("a terminal failed", terminal=terminal.id, exc_info=errors)
@@ -199,15 +170,9 @@ class Pool:
 
     def _children(self) -> list[int]:
         """Give the children of this process that somebody here waits for."""
-        pids = [self._server.pid, *(terminal.pid for terminal in self._running)]
+        terminals = (terminal.pid for terminal in self._running)
+        pids = [self._server.pid, *self._spawner.waiting(), *terminals]
         return [pid for pid in pids if pid is not None]
-
-    def _exclusive(self, terminal: Terminal) -> bool:
-        """Whether no other terminal has had output just now; notes that this one has."""
-        now = trio.current_time()
-        alone = self._busy is terminal or now - self._busy_since > _BUSY
-        self._busy, self._busy_since = terminal, now
-        return alone
 
     def _new_tree(self, name: str) -> Tree:
         if self._cgroups is not None:

@@ -29,12 +29,13 @@ from typing import Final
 
 import trio
 
-from acpterm.pty.child import Program
 from acpterm.pty.master import After, How
 from acpterm.pty.reap import Exit, reap, wait_reapable
 from acpterm.pty.spawn import Child
 from acpterm.pty.tree import end
+from acpterm.terminal.floods import FLOOD, TURN, TURN_ALONE, Floods
 from acpterm.terminal.keyboard import Keyboard
+from acpterm.terminal.output import Output
 from acpterm.terminal.ring import Ring
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text import TextView
@@ -43,13 +44,6 @@ DRAIN: Final = 256 * 1024
 REOPENED: Final = 0.05
 # Seconds until a child that a debugger holds on to is looked at again.
 REAPED: Final = 0.02
-# Bytes taken between two checkpoints: some 300 µs of reading.
-TURN: Final = 64 * 1024
-# Bytes in one turn that tell a flood from a line now and then; and the seconds that a flood waits
-# for its next turn while there are others. Its program waits meanwhile, on a full PTY, and leaves
-# the processor to who has something to ask.
-FLOOD: Final = 2 * 1024
-PACE: Final = 0.005
 # The most seconds of grace for a program whose owner has gone.
 FAREWELL: Final = 2.0
 # Seconds that SIGKILL may take to be obeyed before the rest is given up and reported.
@@ -60,7 +54,7 @@ _LAST_DEADLINE: Final = 5.0
 _UNKNOWN: Final = Exit(code=255, signal=None, cpu=math.nan, max_rss=0)
 
 # One for all terminals: it is only used between two checkpoints.
-_buffer = memoryview(bytearray(TURN))
+_buffer = memoryview(bytearray(TURN_ALONE))
 
 
 class Terminal:
@@ -68,8 +62,6 @@ class Terminal:
 
     def __init__(
         self,
-        identifier: str,
-        program: Program,
         child: Child,
         *,
         size: tuple[int, int],
@@ -77,10 +69,8 @@ class Terminal:
         ring_size: int,
         view: str,
     ) -> None:
-        self.id: Final = identifier
-        self.program: Final = program
-        self.ring: Final = Ring(ring_size)
-        self.text: Final = TextView(limit)
+        self.id: Final = child.name
+        self._output: Final = Output(ring_size, limit)
         self.limit: Final = limit
         self.view: Final = view
         self.exit: ExitStatus | None = None
@@ -110,9 +100,19 @@ class Terminal:
         return self._child.pid if self.exit is None else None
 
     @property
+    def ring(self) -> Ring:
+        """What it has printed: the raw bytes."""
+        return self._output.ring
+
+    @property
+    def text(self) -> TextView:
+        """What it has printed: the text."""
+        return self._output.text
+
+    @property
     def held(self) -> int:
         """Bytes of output in memory, raw and text."""
-        return self.ring.end - self.ring.start + self.text.size
+        return self._output.held
 
     async def wait_exited(self) -> ExitStatus:
         """Wait for the program's end, and all it had written to be readable."""
@@ -152,20 +152,18 @@ class Terminal:
 
     # What runs it
 
-    async def run(
-        self, *, grace: float, lifetime: float, exclusive: Callable[["Terminal"], bool]
-    ) -> None:
+    async def run(self, *, grace: float, lifetime: float, floods: Floods) -> None:
         """Supervise the program until the terminal is gone.
 
         `grace`: seconds between SIGTERM and SIGKILL; `lifetime`: seconds until the program is
-        killed, or `math.inf`. `exclusive` says whether this terminal alone is busy, so that its
-        reader may be patient. Cancelled, it kills the tree with no grace.
+        killed, or `math.inf`; `floods` is shared by all terminals. Cancelled, it kills the tree
+        with no grace.
         """
         ended = False
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                nursery.start_soon(self._read, exclusive)
+                nursery.start_soon(self._read, floods)
                 nursery.start_soon(self._see_exit)
                 if lifetime < math.inf:
                     nursery.start_soon(self._expire, lifetime)
@@ -174,7 +172,8 @@ class Terminal:
                     grace = min(grace, FAREWELL)
                 await end(self._child.tree, grace)
                 ended = True
-                await self._exited.wait()
+                if self.exit is None:
+                    await self._exited.wait()
                 nursery.cancel_scope.cancel()
         finally:
             with trio.move_on_after(_LAST_DEADLINE, shield=True):
@@ -184,11 +183,12 @@ class Terminal:
         """Close everything: first the processes, unless they have `ended`; then the descriptors."""
         child = self._child
         try:
-            with trio.move_on_after(_LAST_DEADLINE / 2):
-                if not ended:
-                    await child.tree.kill()
-                if self.exit is None:
-                    await self._see_exit()
+            if not ended or self.exit is None:
+                with trio.move_on_after(_LAST_DEADLINE / 2):
+                    if not ended:
+                        await child.tree.kill()
+                    if self.exit is None:
+                        await self._see_exit()
         finally:
             if self.exit is None:
                 # Whoever waits is told all the same.
@@ -196,7 +196,7 @@ class Terminal:
             child.master.close()
             self.keyboard.close()
             child.close_pidfd()
-            self.text.finish()
+            self._output.finish()
             try:
                 await child.tree.close()
             finally:
@@ -225,12 +225,12 @@ class Terminal:
         """Read what the child had written, which is in the kernel by now."""
         left = DRAIN
         while left > 0 and not self._child.master.closed:
-            taken, after = self._child.master.read(_buffer)
-            self._take(taken)
+            taken, after = self._child.master.read(_buffer[:TURN])
+            self._take(taken, later=False)
             left -= taken
             if after is not After.FULL:
                 if after is After.CLOSED:
-                    self.text.finish()
+                    self._output.finish()
                 return
 
     def _reap(self) -> bool:
@@ -257,33 +257,35 @@ class Terminal:
         self._exited.set()
         self._news.unpark_all()
 
-    async def _read(self, exclusive: Callable[["Terminal"], bool]) -> None:
+    async def _read(self, floods: Floods) -> None:
         master = self._child.master
-        more = paced = False
+        how, more, flooded = How.PLAIN, False, -math.inf
         while True:
             if not more:
+                self._output.catch_up()
                 await master.wait_readable()
-            alone = exclusive(self)
-            how = How.GATHER if alone else How.WAITING if paced else How.PLAIN
-            taken, after = master.read(_buffer, how)
-            self._take(taken)
-            paced = taken >= FLOOD and not alone
-            more = paced or after is After.FULL
-            if paced:
-                await trio.sleep(PACE)
+            how, size = floods.turn(self, flooded)
+            taken, after = master.read(_buffer[:size], how)
+            self._take(taken, later=how is How.GATHER)
+            if taken >= FLOOD:
+                flooded = trio.current_time()
+                floods.note(self)
+            by_the_clock = how is How.WAITING and not self._reapable.is_set()
+            more = by_the_clock or after is After.FULL
+            if by_the_clock:
+                await floods.tick()
             elif more:
                 await trio.lowlevel.checkpoint()
             elif after is After.CLOSED:
+                with trio.move_on_after(REOPENED):
+                    await self._reapable.wait()
                 if self._reapable.is_set():
+                    # It was drained then.
                     master.close()
                     self.keyboard.close()
                     return
-                with trio.move_on_after(REOPENED):
-                    await self._reapable.wait()
 
-    def _take(self, taken: int) -> None:
+    def _take(self, taken: int, *, later: bool) -> None:
         if taken:
-            data = _buffer[:taken]
-            self.ring.write(data)
-            self.text.feed(data)
+            self._output.put(_buffer[:taken], later=later)
             self._news.unpark_all()

@@ -12,6 +12,8 @@ States and rules:
 - `truncated` is true once something is gone from the beginning: when the lines that are
   over are longer than the limit, or when they and the current line were when someone asked.
   It stays true. None of this depends on how the bytes were cut into `feed`s.
+- Where much is fed at once, the text begins anew at a line that depends on nothing before it, if
+  the lines after that are over the limit: the same text, for less.
 - A character or an escape sequence that is not yet whole is no part of the text.
 """
 
@@ -20,7 +22,7 @@ from __future__ import annotations
 import re
 
 from acpterm.terminal import utf8
-from acpterm.terminal.controls import SEQUENCE_MAX, Controls
+from acpterm.terminal.controls import SEQUENCE_MAX, Controls, is_ground
 from acpterm.terminal.line import ERASE_LEFT, ERASE_LINE, ERASE_RIGHT, Line
 from acpterm.terminal.tail import Tail
 from acpterm.terminal.utf8 import Utf8
@@ -29,6 +31,11 @@ from acpterm.terminal.utf8 import Utf8
 SLICE_MIN = 4 * SEQUENCE_MAX + 4
 #: How far `resync` looks for the end of a line, or of a string. Bytes.
 _RESYNC_MAX = 4096
+
+#: The size of pieces that a processor's caches hold. Bytes.
+_PIECE = 64 * 1024
+#: What a text of whatever limit has to be fed at once to begin anew. Bytes.
+_MARGIN = 4096
 
 _ERASE_RIGHT = ERASE_RIGHT.encode()
 _MOVES = (b"\b", ERASE_LEFT.encode(), ERASE_LINE.encode())
@@ -43,6 +50,7 @@ class TextView:
     __slots__ = (
         "_cached",
         "_controls",
+        "_enough",
         "_limit",
         "_line",
         "_tail",
@@ -55,6 +63,8 @@ class TextView:
         if limit < 0:
             raise ValueError(f"the limit of a text must be 0 bytes or more, not {limit}")
         self._limit = limit
+        #: How much there has to be to begin anew; doubled when that was too little. Bytes.
+        self._enough = limit + limit // 8 + _MARGIN
         self._utf8 = Utf8()
         self._controls = Controls()
         self._line = Line()
@@ -107,9 +117,33 @@ class TextView:
         return self._tail.fit(self._limit - len(line)), line
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Take what the terminal printed next."""
-        if data:
+        """Take what the terminal printed next.
+
+        Of much more at once than the limit, what is out of sight by then is not looked at.
+        """
+        if len(data) > self._enough:
+            self._feed_much(data if isinstance(data, bytearray) else bytes(data))
+        elif data:
             self._take(self._utf8.feed(bytes(data)))
+
+    def _feed_much(self, data: bytes | bytearray) -> None:
+        begin = fresh_start(data, self._enough)
+        if begin:
+            view = TextView(self._limit)
+            view._feed_pieces(data, begin)
+            # Then all that is shown, and more, is in lines that were over behind `begin`.
+            if view._tail.total > self._limit:
+                self._utf8, self._controls, self._line = view._utf8, view._controls, view._line
+                self._tail = view._tail
+                self._version += 1
+                self._cached = None
+                return
+            self._enough *= 2
+        self._feed_pieces(data, 0)
+
+    def _feed_pieces(self, data: bytes | bytearray, begin: int) -> None:
+        for at in range(begin, len(data), _PIECE):
+            self._take(self._utf8.feed(bytes(data[at : at + _PIECE])))
 
     def finish(self) -> None:
         """Take the end of the stream: a character still incomplete becomes U+FFFD."""
@@ -211,3 +245,14 @@ def resync(data: bytes) -> int:
     if rest := _CSI_REST.match(data, 0, _RESYNC_MAX):
         return rest.end()
     return utf8.boundary(data[:3], 0)
+
+
+def fresh_start(data: bytes | bytearray, keep: int) -> int:
+    """Return where in `data` the text begins anew, with `keep` bytes or more to come; else 0.
+
+    That is behind an LF that is sure to have ended a line, whatever came before `data`.
+    """
+    newline = data.rfind(b"\n", 0, max(0, len(data) - keep))
+    if newline < 0 or not is_ground(data[max(0, newline - SEQUENCE_MAX) : newline]):
+        return 0
+    return newline + 1

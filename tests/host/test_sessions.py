@@ -409,7 +409,7 @@ async def test_a_terminal_that_is_being_made_goes_with_the_cancelled_turn():
         params = {"sessionId": "session-1", "command": "sleep 60"}
         made = await agent.start("terminal/create", params)
         with trio.fail_after(10):
-            while not host.pool._spawning:
+            while not host.pool._spawner.unknown():
                 await trio.lowlevel.checkpoint()
         (connection,) = host._connections
         session = CancelNotification(session_id="session-1")

@@ -37,6 +37,13 @@ def alive(pid):
     return found is not None and not found.zombie
 
 
+def new(subreaper, name):
+    """Make a tree whose program begins now."""
+    tree = subreaper.new(name)
+    tree.begins()
+    return tree
+
+
 def start(tree, line, marker="ACPTERM_TERMINAL_ID=one"):
     """Start a shell line as the tree's first child: a session leader, with the tree's mark."""
     name, _, value = marker.partition("=")
@@ -74,7 +81,7 @@ async def reap(tree, process):
 
 @scenario
 async def descendants():
-    tree = Subreaper().new("one")
+    tree = new(Subreaper(), "one")
     process = start(tree, "sleep 60 & echo $!; setsid sleep 60 & echo $!; echo $$; wait")
     three = pids(process, 3)
     await tree.kill()
@@ -85,7 +92,7 @@ async def descendants():
 
 @scenario
 async def orphans_that_left_the_session():
-    tree = Subreaper().new("one")
+    tree = new(Subreaper(), "one")
     process = start(tree, "(setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
     assert await reap(tree, process) == 0
@@ -97,7 +104,7 @@ async def orphans_that_left_the_session():
 
 @scenario
 async def orphans_that_wiped_their_environment():
-    tree = Subreaper().new("one")
+    tree = new(Subreaper(), "one")
     process = start(tree, "(env -i setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
     assert await reap(tree, process) == 0
@@ -108,7 +115,7 @@ async def orphans_that_wiped_their_environment():
 @scenario
 async def orphans_of_two_trees_that_say_whose_they_are():
     subreaper = Subreaper()
-    one, two = subreaper.new("one"), subreaper.new("two")
+    one, two = new(subreaper, "one"), new(subreaper, "two")
     first = start(one, "(setsid sleep 60 & echo $!); echo done")
     second = start(two, "(setsid sleep 60 & echo $!); echo done", "ACPTERM_TERMINAL_ID=two")
     (orphan,), (stranger,) = pids(first, 1), pids(second, 1)
@@ -124,7 +131,7 @@ async def orphans_of_two_trees_that_say_whose_they_are():
 @scenario
 async def an_orphan_that_two_trees_may_own_waits_for_the_last():
     subreaper = Subreaper()
-    one, two = subreaper.new("one"), subreaper.new("two")
+    one, two = new(subreaper, "one"), new(subreaper, "two")
     process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
     await wiped(orphan)
@@ -139,7 +146,7 @@ async def an_orphan_that_two_trees_may_own_waits_for_the_last():
 @scenario
 async def an_orphan_that_two_trees_may_own_ends_however_their_ends_interleave():
     subreaper = Subreaper()
-    one, two = subreaper.new("one"), subreaper.new("two")
+    one, two = new(subreaper, "one"), new(subreaper, "two")
     process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
     await wiped(orphan)
@@ -182,7 +189,7 @@ async def many_who_look_at_once_share_what_they_see_and_see_what_was_there_befor
 @scenario
 async def one_seen_while_its_parent_lived_is_known_for_good():
     subreaper = Subreaper()
-    one, _two = subreaper.new("one"), subreaper.new("two")
+    one, _two = new(subreaper, "one"), new(subreaper, "two")
     process = start(one, "env -i setsid sleep 60 & echo $!; read x; exit 0")
     (orphan,) = pids(process, 1)
     assert not await one.empty()
@@ -197,7 +204,7 @@ async def children_that_are_no_trees_are_left_alone():
     subreaper = Subreaper()
     own = subprocess.Popen(["sleep", "60"])
     subreaper.spare(lambda: [own.pid])
-    tree = subreaper.new("one")
+    tree = new(subreaper, "one")
     process = start(tree, "sleep 60")
     await tree.kill()
     assert own.poll() is None
@@ -215,7 +222,7 @@ async def a_process_older_than_the_tree_is_left_alone():
     first.wait()
     born = linux.read_stat(older).started
     await poll(lambda: processes.now() > born + 0.1)
-    tree = subreaper.new("one")
+    tree = new(subreaper, "one")
     process = start(tree, "sleep 60")
     await tree.kill()
     await reap(tree, process)
@@ -225,7 +232,7 @@ async def a_process_older_than_the_tree_is_left_alone():
 
 @scenario
 async def whoever_has_the_first_childs_pid_later_is_a_stranger():
-    tree = Subreaper().new("one")
+    tree = new(Subreaper(), "one")
     process = start(tree, "exit 0")
     await reap(tree, process)
     gone = tree._reaped_at
@@ -248,14 +255,14 @@ async def orphans_that_end_are_reaped_and_nobody_else():
     async with trio.open_nursery() as nursery:
         nursery.start_soon(subreaper.run, lambda: busy)
         await trio.testing.wait_all_tasks_blocked()
-        tree = subreaper.new("one")
+        tree = new(subreaper, "one")
         root = start(tree, "(setsid sh -c 'echo $$' &); exit 5")
         (orphan,) = pids(root, 1)
         await poll(lambda: linux.read_stat(orphan) is None or not alive(orphan))
         assert linux.read_stat(orphan) is not None, "reaped while a child may not be known"
         busy = False
         # Any later death tells it to look.
-        own = start(subreaper.new("two"), "exit 0")
+        own = start(new(subreaper, "two"), "exit 0")
         await poll(lambda: linux.read_stat(orphan) is None)
         assert linux.read_stat(root.pid).zombie
         assert await poll(root.poll) == 5
@@ -268,7 +275,7 @@ async def a_tree_ends_and_orphans_are_reaped_though_there_are_no_descriptors_for
     subreaper = Subreaper()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(subreaper.run, lambda: False)
-        tree = subreaper.new("one")
+        tree = new(subreaper, "one")
         process = start(tree, "(setsid sleep 60 & echo $!); echo $$; exec sleep 60")
         orphan, _ = pids(process, 2)
         with no_descriptors():
@@ -284,7 +291,7 @@ async def a_tree_ends_and_orphans_are_reaped_though_there_are_no_descriptors_for
 
 @scenario
 async def a_tree_that_keeps_forking_ends():
-    tree = Subreaper().new("one")
+    tree = new(Subreaper(), "one")
     line = "trap '' TERM; echo $$; while :; do (setsid sleep 0.05 &); done"
     process = start(tree, line)
     pids(process, 1)

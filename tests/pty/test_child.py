@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from acpterm.pty.child import Program, become, candidates, reset_signals
+from acpterm.pty.child import become, candidates, reset_signals
+from acpterm.pty.program import Program
 from tests.support.signals import blocked_or_ignored
 
 # What Python 3.12 and later say of a fork where other tests have left idle threads.

@@ -9,12 +9,10 @@ import pytest
 import trio
 
 from acpterm.pty import forkclient
-from acpterm.pty.child import Program
 from acpterm.pty.forkclient import ForkServer, RefusedError, UnavailableError
-from acpterm.pty.forkserver import pack
 from acpterm.pty.master import Master, open_pair
+from acpterm.pty.program import Program, pack
 from acpterm.pty.reap import reap, wait_reapable
-from acpterm.pty.spawn import ForkServerSpawner, ThreadSpawner
 from tests.support.hosts import alive, poll
 
 pytestmark = [
@@ -45,16 +43,27 @@ class Run:
         return bytes(buffer[:size]).decode(), ended
 
 
-async def start(server, *argv, **more):
+async def blank(server):
+    """Have a blank made: it, and the pipe to tell it its program by."""
     master, slave = open_pair(80, 24)
+    source, pipe = os.pipe()
     try:
-        pid, pidfd = await server.fork(program(*argv, **more), slave, None)
+        pid, pidfd = await server.fork(slave, source, None)
     except BaseException:
         os.close(master)
+        os.close(pipe)
         raise
     finally:
         os.close(slave)
-    return Run(pid, pidfd, master)
+        os.close(source)
+    return Run(pid, pidfd, master), pipe
+
+
+async def start(server, *argv, **more):
+    running, pipe = await blank(server)
+    async with await trio.open_file(pipe, "wb") as file:
+        await file.write(pack(program(*argv, **more)))
+    return running
 
 
 async def run(server, *argv, **more):
@@ -254,44 +263,20 @@ async def test_without_room_for_a_descriptor_the_child_is_made_and_given_all_the
     async with ForkServer() as server:
         await server.start()
         master, slave = open_pair(80, 24)
+        source, pipe = os.pipe()
         free = os.dup(slave)
         os.close(free)
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
         try:
-            pid, pidfd = await server.fork(program("sh", "-c", "exit 3"), slave, None)
+            pid, pidfd = await server.fork(slave, source, None)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert pidfd is None
+        os.write(pipe, pack(program("sh", "-c", "exit 3")))
         await wait_reapable(pid, None)
         assert reap(pid).code == 3
-        os.close(master)
-        os.close(slave)
-
-
-async def test_without_a_fork_server_children_come_from_threads(monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/no/such/python")
-    tree = NoTree()
-    async with ForkServer() as server:
-        spawner = ForkServerSpawner(server, ThreadSpawner())
-        for _ in range(2):
-            child = await spawner.spawn(program("sh", "-c", "stty size"), 100, 30, tree)
-            output, ended = await Run(child.pid, os.dup(child.pidfd), os.dup(child.master.fd)).end()
-            child.master.close()
-            child.close_pidfd()
-            assert (output, ended.code) == ("30 100\r\n", 0)
-            assert tree.pid == child.pid
-        assert server.pid is None
-
-
-async def test_a_refusal_is_told_and_does_not_change_how_children_are_made(monkeypatch):
-    monkeypatch.setattr(forkclient, "_BOOT", ANSWERS.format(errno=errno.EAGAIN))
-    before = sorted(os.listdir("/proc/self/fd"))
-    async with ForkServer() as server:
-        spawner = ForkServerSpawner(server, ThreadSpawner())
-        for _ in range(3):
-            with pytest.raises(RefusedError):
-                await spawner.spawn(program("true"), 80, 24, NoTree())
-    assert sorted(os.listdir("/proc/self/fd")) == before
+        for fd in (master, slave, source, pipe):
+            os.close(fd)
 
 
 async def test_the_server_ends_when_the_daemon_is_killed():
@@ -323,13 +308,3 @@ def test_a_request_holds_all_that_a_child_needs():
     assert read.env == whole.env
     assert [tuple(limit) for limit in read.rlimits] == list(whole.rlimits)
     assert list(read.otherwise) == list(whole.otherwise)
-
-
-class NoTree:
-    """A tree that knows nothing but its first child."""
-
-    cgroup = None
-    join = None
-
-    def started(self, pid):
-        self.pid = pid

@@ -9,7 +9,7 @@ import sys
 import trio
 
 from acpterm.pty import processes
-from acpterm.pty.child import Program
+from acpterm.pty.program import Program
 from acpterm.terminal import Pool
 
 

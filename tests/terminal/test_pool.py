@@ -17,7 +17,8 @@ import trio.testing
 
 from acpterm.pty import forkclient, linux
 from acpterm.pty.cgroup import Cgroups
-from acpterm.pty.child import Program
+from acpterm.pty.prefork import Prefork
+from acpterm.pty.program import Program
 from acpterm.terminal import EndedBy, Pool, ShutDownError, TrackingError
 from tests.pty.tracer import tracing
 from tests.support.hosts import alive, poll
@@ -61,11 +62,28 @@ async def pid_of(terminal):
     return int(await poll(lambda: text(terminal).partition("\n")[0] or None))
 
 
-class Slow:
-    """A spawner that makes its child, and gives it when it is told to."""
+async def nothing(_prefork):
+    await trio.lowlevel.checkpoint()
+
+
+class Wrapped:
+    """A spawner."""
 
     def __init__(self, spawner):
         self.spawner = spawner
+
+    def unknown(self):
+        return self.spawner.unknown()
+
+    def waiting(self):
+        return self.spawner.waiting()
+
+
+class Slow(Wrapped):
+    """One that makes its child, and gives it when it is told to."""
+
+    def __init__(self, spawner):
+        super().__init__(spawner)
         self.made = trio.Event()
         self.may_give = trio.Event()
         self.pid = None
@@ -203,7 +221,8 @@ async def test_what_is_being_made_when_the_pool_ends_is_ended(spawner):
 
 
 @pytest.mark.parametrize("spawner", ["forkserver", "thread"])
-async def test_a_creation_that_is_cancelled_leaves_nothing(spawner):
+async def test_a_creation_that_is_cancelled_leaves_nothing(spawner, monkeypatch):
+    monkeypatch.setattr(Prefork, "_prepare", nothing)
     async with running(spawner=spawner) as pool:
         first = await pool.create(program("true"))
         pool.release(first, EndedBy.AGENT)
@@ -221,43 +240,48 @@ async def test_a_creation_that_is_cancelled_leaves_nothing(spawner):
 
 LOST = """
 import sys; sys.path.insert(0, sys.argv[1])
-import os, socket, time
+import os
 from acpterm.pty import forkserver
-real, left = socket.send_fds, [1]
-def lose(*arguments):
-    if left:
-        left.pop()
-        return real(*arguments)
-    while not os.path.exists({up!r}):
-        time.sleep(0.005)
-    os._exit(1)
-socket.send_fds = lose
+real, left = forkserver._clone, [1]
+def lose(cgroup):
+    pid, pidfd = real(cgroup)
+    if pid and not left:
+        with open({made!r}, "w") as file:
+            file.write(str(pid))
+        os._exit(1)
+    left.clear()
+    return pid, pidfd
+forkserver._clone = lose
 forkserver.main(int(sys.argv[2]))
 """
 
 
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
 async def test_a_child_that_a_lost_fork_server_made_is_ended(tmp_path, monkeypatch, tracking):
-    up = tmp_path / "up"
-    monkeypatch.setattr(forkclient, "_BOOT", LOST.format(up=str(up)))
+    made = tmp_path / "made"
+    monkeypatch.setattr(forkclient, "_BOOT", LOST.format(made=str(made)))
+    # None is made ahead: that would be the second.
+    monkeypatch.setattr(Prefork, "_prepare", nothing)
     async with running(tracking=tracking, spawner="forkserver") as pool:
         assert (await (await pool.create(program("true"))).wait_exited()).code == 0
-        line = (
-            f"trap '' HUP TERM; echo $$ > {up}.new; mv {up}.new {up}; while :; do sleep 0.02; done"
-        )
         with pytest.raises(OSError, match="try again"):
-            await pool.create(program(line))
-        pid = int(up.read_text())
-        assert not alive(pid)
+            await pool.create(program("true"))
+        pid = int(made.read_text())
+        await poll(lambda: not alive(pid))
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)  # noqa: ASYNC222  it has ended
 
 
-async def test_a_program_that_cannot_be_described_leaves_nothing():
+async def test_a_program_that_cannot_be_described_leaves_nothing(monkeypatch):
+    monkeypatch.setattr(Prefork, "_prepare", nothing)
+
     def make(identifier):
         raise ValueError(identifier)
 
     async with running() as pool:
+        first = await pool.create(program("true"))
+        pool.release(first, EndedBy.AGENT)
+        await first.wait_gone()
         before = descriptors()
         with pytest.raises(ValueError, match="term_"):
             await pool.create(make)
@@ -361,11 +385,8 @@ async def test_news_is_what_comes_after_the_question():
         await terminal.wait_exited()
 
 
-class Stealing:
-    """A spawner whose children have ended, and whose status somebody else has taken."""
-
-    def __init__(self, spawner):
-        self.spawner = spawner
+class Stealing(Wrapped):
+    """One whose children have ended, and whose status somebody else has taken."""
 
     async def spawn(self, *arguments):
         child = await self.spawner.spawn(*arguments)

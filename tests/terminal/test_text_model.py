@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acpterm.terminal import line
+from acpterm.terminal import line, text
 from acpterm.terminal.controls import Controls
 from acpterm.terminal.text import SLICE_MIN, TextView, resync, text_of
 from tests.terminal.models import TextModel, render
@@ -63,6 +63,8 @@ cuts = st.lists(st.integers(0, 1 << 20), max_size=8) | st.just(range(1000))
 def check(data, cuts, limit, polls, width):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line, "WIDTH", width)
+        # So that it begins anew where it can.
+        patch.setattr(text, "_MARGIN", 0)
         view, model = TextView(limit), TextModel(limit, width=width)
         for number, chunk in enumerate(chunks(data, cuts)):
             version, before = view.version, view.text() if polls else ""
