@@ -5,11 +5,12 @@ Every message says which value is wrong and what would be right.
 
 import os
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 import trio
 
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quoted
 from acpterm.terminal.screen import Screen, ScreenUnavailable
 
 FRESH: Final = 1.0
@@ -74,23 +75,25 @@ def check_command(command: str, args: list[str] | None) -> None:
     """Raise `RpcError` (-32602) unless there is a command, of words that programs can be given."""
     if not command.strip():
         raise RpcError(
-            INVALID_PARAMS, f"command {command!r} is empty: give a program or a shell command line"
+            INVALID_PARAMS,
+            f"command {quoted(command)} is empty: give a program or a shell command line",
         )
     for word in (command, *(args or ())):
         if "\0" in word:
             raise RpcError(
-                INVALID_PARAMS, f"{word!r} holds a NUL character, which no program can be given"
+                INVALID_PARAMS,
+                f"{quoted(word)} holds a NUL character, which no program can be given",
             )
 
 
-def check_environment(env: list[tuple[str, str]]) -> None:
+def check_environment(env: Iterable[tuple[str, str]]) -> None:
     """Raise `RpcError` (-32602) for variables that no environment can hold."""
     for name, value in env:
         if not name or "=" in name or "\0" in name + value:
             raise RpcError(
                 INVALID_PARAMS,
-                f"env has {name!r} = {value!r}: a name is not empty and holds no '=', "
-                "and neither holds a NUL character",
+                f"the variable {quoted(name)}: a name is not empty and holds no '=', and neither "
+                "name nor value holds a NUL character",
             )
 
 
@@ -100,8 +103,10 @@ def check_format(wish: str | None) -> None:
         try:
             Screen(1, 1)
         except ScreenUnavailable as error:
-            raise RpcError(INVALID_PARAMS, f"format {wish!r}: {error}") from error
+            raise RpcError(INVALID_PARAMS, f"format {quoted(wish)}: {error}") from error
 
 
 def _bad_folder(path: str, wrong: str) -> RpcError:
-    return RpcError(INVALID_PARAMS, f"cwd {path!r} {wrong}: give the absolute path of a directory")
+    return RpcError(
+        INVALID_PARAMS, f"cwd {quoted(path)} {wrong}: give the absolute path of a directory"
+    )

@@ -34,6 +34,7 @@ from acpterm.jsonrpc import (
     Refused,
     RequestReceived,
     RpcError,
+    quoted,
 )
 
 CLOSING: Final = 3.0
@@ -194,4 +195,6 @@ async def _await(work: Coroutine[Any, Any, None]) -> None:
 
 def _unknown(method: str) -> RpcError:
     known = ", ".join(REQUESTS)
-    return RpcError(METHOD_NOT_FOUND, f"there is no method {method!r} here; there are {known}")
+    return RpcError(
+        METHOD_NOT_FOUND, f"there is no method {quoted(method)} here; there are {known}"
+    )

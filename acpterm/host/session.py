@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import Final
 
 from acpterm.host.keepsakes import Keepsakes
-from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError
+from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError, quoted
 from acpterm.terminal import Terminal
 
 # Of released ids; the oldest are forgotten, and then answered as ids that never were.
@@ -78,10 +78,10 @@ class Session:
 
     def _no_such(self, identifier: str) -> RpcError:
         if identifier in self._released:
-            what = f"terminal {identifier!r} has been released: its id is no longer valid"
+            what = f"terminal {quoted(identifier)} has been released: its id is no longer valid"
         else:
             what = (
-                f"there is no terminal {identifier!r} in session {self.id!r}: "
+                f"there is no terminal {quoted(identifier)} in session {quoted(self.id)}: "
                 "use an id that terminal/create answered for this session"
             )
         return RpcError(RESOURCE_NOT_FOUND, what)

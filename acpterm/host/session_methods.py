@@ -21,7 +21,7 @@ from acpterm.acp import (
 )
 from acpterm.host.asker import limits_by_name
 from acpterm.host.caller import Caller
-from acpterm.host.checks import check_absolute
+from acpterm.host.checks import check_absolute, check_environment
 from acpterm.host.session import Session
 from acpterm.terminal import EndedBy
 from acpterm.terminal import Terminal as Running
@@ -50,6 +50,8 @@ def initialize(caller: Caller, params: InitializeRequest) -> InitializeAnswer:
     if sent:
         if sent.cwd is not None:
             check_absolute(sent.cwd)
+        if sent.env is not None:
+            check_environment(sent.env.items())
         asker = caller.asker
         caller.asker = asker._replace(
             env=asker.env if sent.env is None else sent.env,

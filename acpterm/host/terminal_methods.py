@@ -4,6 +4,7 @@ A handler that has its answer at once returns it; one that has to wait returns a
 the connection runs in a task of its own. Cancelling one leaves the terminal as it is.
 """
 
+import errno
 import math
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -31,6 +32,8 @@ from acpterm.pty.program import Program
 from acpterm.pty.signals import number_of
 from acpterm.terminal import EndedBy, ExitStatus, ShutDownError, Terminal, views
 
+# What the system says when it has none left of something.
+_NO_ROOM: Final = frozenset((errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC))
 # Seconds that kill and release wait for the end they cause, before they answer all the same.
 PATIENCE: Final = 0.3
 
@@ -86,12 +89,13 @@ def create(
                 view=wishes.format or "text",
             )
         except OSError as error:
-            raise RpcError(
-                INTERNAL_ERROR,
-                f"no terminal can be created now: {error.strerror or error}; release terminals "
-                "that are no longer needed, or ask for higher limits of processes, PTYs and open "
-                "files",
-            ) from error
+            what = f"no terminal can be created now: {error.strerror or error}"
+            if error.errno in _NO_ROOM:
+                what += (
+                    "; release terminals that are no longer needed, or ask for higher limits of "
+                    "processes, PTYs and open files"
+                )
+            raise RpcError(INTERNAL_ERROR, what) from error
         except ShutDownError as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from error
         if session.cancelled != turn:

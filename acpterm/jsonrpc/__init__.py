@@ -11,6 +11,7 @@ from acpterm.jsonrpc.errors import (
     RESOURCE_NOT_FOUND,
     LocalProtocolError,
     RpcError,
+    quoted,
     shown,
 )
 from acpterm.jsonrpc.events import (
@@ -79,5 +80,6 @@ __all__ = [
     "encode_notification",
     "encode_request",
     "encode_response",
+    "quoted",
     "shown",
 ]

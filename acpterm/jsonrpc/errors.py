@@ -18,6 +18,8 @@ AUTH_REQUIRED: Final = -32000
 RESOURCE_NOT_FOUND: Final = -32002
 
 SHOWN: Final = 80
+# The most characters of a string that one quotes, a path as a rule.
+QUOTED: Final = 500
 """How many characters of a value a message shows."""
 
 
@@ -50,3 +52,8 @@ def shown(value: bytes | bytearray | Raw | str, limit: int = SHOWN) -> str:
     text = " ".join(value[: 4 * limit + 4].split())
     text = "".join(c if c.isprintable() else "\ufffd" for c in text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def quoted(value: str, limit: int = QUOTED) -> str:
+    """Return a string as a message quotes it: in one line, at most `limit` characters of it."""
+    return repr(value) if len(value) <= limit else f"{value[: limit - 1]!r}…"

@@ -8,8 +8,9 @@ import trio
 
 from acpterm.host.connection import PENDING
 from acpterm.jsonrpc import RpcError
+from acpterm.pty import forkclient
 from tests.support.agent import Agent
-from tests.support.hosts import agent_here, poll
+from tests.support.hosts import agent_here, agent_of, host_here, poll
 
 
 async def refusal(agent: Agent, line: bytes) -> dict:
@@ -426,3 +427,47 @@ async def test_a_number_of_any_size_is_taken_or_refused_and_no_failure(method, m
         error = agent._answers[id_].get("error", {"code": -32602})
         assert error["code"] == -32602, error
         assert await is_served(agent)
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("terminal/output", {"sessionId": "session-1", "terminalId": LONG}),
+        ("terminal/output", {"sessionId": LONG, "terminalId": "term_1"}),
+        ("terminal/create", {"sessionId": "session-1", "command": "true", "cwd": LONG}),
+        ("terminal/create", {"sessionId": "session-1", "command": LONG + "\0"}),
+        ("terminal/create", {"sessionId": "session-1", "command": " " * 100_000}),
+        (LONG, {}),
+    ],
+)
+async def test_an_error_quotes_no_more_of_a_value_than_tells_which_it_is(method, params):
+    async with agent_here() as agent:
+        with pytest.raises(RpcError) as caught:
+            await agent.request(method, params)
+        assert len(caught.value.message) < 2000
+        assert "…" in caught.value.message
+
+
+@pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A": "x\0"}, {"A\0": "x"}])
+async def test_an_environment_that_no_program_can_have_is_refused_whoever_sends_it(env):
+    async with agent_here() as agent:
+        with pytest.raises(RpcError, match="holds a NUL character") as caught:
+            await agent.request(
+                "initialize",
+                {"protocolVersion": 1, "_meta": {"acpterm": {"asker": {"env": env}}}},
+            )
+        assert caught.value.code == -32602
+        assert (await agent.run("echo as before"))[0] == "as before\n"
+
+
+async def test_a_spawner_that_does_not_work_here_is_told_and_not_taken_for_a_lack_of_room(
+    monkeypatch,
+):
+    monkeypatch.setattr(forkclient, "_BOOT", "pass")
+    async with host_here(spawner="forkserver") as host, agent_of(host) as agent:
+        with pytest.raises(RpcError, match="'forkserver' does not work here") as caught:
+            await agent.create("true")
+        assert "release terminals" not in caught.value.message
