@@ -92,8 +92,8 @@ def check_environment(env: Iterable[tuple[str, str]]) -> None:
         if not name or "=" in name or "\0" in name + value:
             raise RpcError(
                 INVALID_PARAMS,
-                f"the variable {quoted(name)}: a name is not empty and holds no '=', and neither "
-                "name nor value holds a NUL character",
+                f"env has {quoted(name)} = {quoted(value)}: a name is not empty and holds no '=', "
+                "and neither holds a NUL character",
             )
 
 
