@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# The tests wait for programs more than they work: two of them for each of two processors.
-WORKERS ?= 4
+# The tests wait for programs as much as they work: three of them for two processors.
+WORKERS ?= 3
 
 .PHONY: help demo test check format docs bench fuzz clean
 
@@ -29,7 +29,7 @@ $(VENV)/.check: $(VENV)/.python pyproject.toml
 demo: $(VENV)/.demo ## a daemon, an example agent, and its terminals live in colour
 	$(BIN)/python docs/examples/demo.py
 
-test: $(VENV)/.check ## the tests, on four workers
+test: $(VENV)/.check ## the tests, on three workers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/.check ## format, lint, types and the import rules

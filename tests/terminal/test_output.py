@@ -16,7 +16,7 @@ def put(out, data, *, later):
     out.put(memoryview(data), later=later)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(streams | gentle, st.booleans(), st.booleans()), max_size=12),
     st.integers(0, 60),

@@ -265,7 +265,7 @@ def test_pyte_is_not_imported_before_there_is_a_screen():
     assert run.stdout == b"False\n"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.sampled_from(SEQUENCES)

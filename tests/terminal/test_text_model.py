@@ -82,13 +82,13 @@ def check(data, cuts, limit, polls, width):
         assert (view.text(), view.truncated) == model.ask()
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(streams | gentle, cuts, st.integers(0, 120), st.integers(0, 511))
 def test_the_text_is_that_of_the_model(data, cuts, limit, polls):
     check(data, cuts, limit, polls, 16384)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(streams | gentle, cuts, st.integers(0, 200), st.integers(0, 511), st.integers(1, 12))
 def test_the_text_is_that_of_the_model_when_lines_are_short(data, cuts, limit, polls, width):
     check(data, cuts, limit, polls, width)
@@ -100,7 +100,7 @@ def test_the_text_is_that_of_the_model_when_sequences_are_long(data, cuts, limit
     check(data, cuts, limit, 0, 16384)
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(streams, cuts, st.integers(0, 120))
 def test_neither_text_nor_truncated_depend_on_the_chunks(data, cuts, limit):
     whole, cut = TextView(limit), TextView(limit)
@@ -113,7 +113,7 @@ def test_neither_text_nor_truncated_depend_on_the_chunks(data, cuts, limit):
 # -- Slices
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(streams | gentle, st.booleans())
 def test_a_slice_is_the_text_of_what_it_counts(data, final):
     text, used = text_of(data, final=final)
@@ -121,7 +121,7 @@ def test_a_slice_is_the_text_of_what_it_counts(data, final):
     assert text == "".join(render(data[:used], final=True))
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(unmoved, st.integers(1, 30))
 def test_a_reader_that_follows_slice_by_slice_reads_it_all(data, step):
     read, position, end = "", 0, 0
