@@ -22,9 +22,7 @@ GRACE = 0.6
 WAYS = [
     ("cgroup", "forkserver", True),
     ("cgroup", "thread", True),
-    ("cgroup", "thread", False),
     ("subreaper", "forkserver", True),
-    ("subreaper", "thread", True),
     ("subreaper", "thread", False),
 ]
 
