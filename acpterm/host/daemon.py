@@ -9,6 +9,7 @@ socket is removed. SIGTERM, SIGINT and SIGHUP begin it; a second one does not hu
 """
 
 import contextlib
+import gc
 import itertools
 import math
 import os
@@ -138,6 +139,7 @@ async def serve(
     asker = askers.own()
     raise_open_files()
     hear_signals()
+    freeze()
     async with _told_to_end() as told:
         listeners = listen()
         async with open_host(settings, asker) as host, trio.open_nursery() as nursery:
@@ -164,6 +166,7 @@ async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
     asker = askers.own()
     raise_open_files()
     hear_signals()
+    freeze()
     async with (
         _told_to_end() as told,
         open_host(settings, asker) as host,
@@ -207,6 +210,12 @@ def raise_open_files() -> None:
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def freeze() -> None:
+    """Have what is there now, which stays, left out of collections: those hold everything up."""
+    gc.collect()
+    gc.freeze()
 
 
 def hear_signals() -> None:

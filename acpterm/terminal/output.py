@@ -5,6 +5,8 @@ the ring need not hold it, nor the text look at it. So a backlog of up to `PATIE
 as it came. Whoever asks, by `ring` or `text`, finds all of it taken in.
 """
 
+import contextlib
+import mmap
 from typing import Final
 
 from acpterm.terminal.ring import Ring
@@ -19,7 +21,9 @@ class Output:
     def __init__(self, ring_size: int, limit: int) -> None:
         self._ring: Final = Ring(ring_size)
         self._text: Final = TextView(limit)
-        self._backlog = bytearray()
+        # Of the system, and returned to it: a heap keeps a hole where so much has been.
+        self._backlog: mmap.mmap | None = None
+        self._late = 0
 
     @property
     def ring(self) -> Ring:
@@ -38,24 +42,44 @@ class Output:
         """Bytes of output in memory, raw and text."""
         return self.ring.end - self.ring.start + self.text.size
 
+    @property
+    def is_late(self) -> bool:
+        """Whether something was put off, or there is memory for it."""
+        return self._backlog is not None
+
     def put(self, data: memoryview, *, later: bool) -> None:
-        """Take what the terminal printed next; `later`, if that spares work."""
-        if later:
-            self._backlog += data
-            if len(self._backlog) > PATIENCE:
-                self.catch_up()
-        else:
+        """Take what the terminal printed next, at most `PATIENCE`; `later`, if that spares work."""
+        end = self._late + len(data)
+        if not later or end > PATIENCE:
             self.catch_up()
+            end = len(data)
+        if later and self._backlog is None:
+            # Without memory to spare nothing is put off.
+            with contextlib.suppress(OSError):
+                self._backlog = mmap.mmap(-1, PATIENCE)
+        if later and self._backlog is not None:
+            self._backlog[self._late : end] = data
+            self._late = end
+        else:
             self._ring.write(data)
             self._text.feed(data)
 
     def catch_up(self) -> None:
-        """Take in what was put off, and keep no memory for it."""
-        if self._backlog:
-            data, self._backlog = self._backlog, bytearray()
-            self._ring.write(data)
-            self._text.feed(data)
+        """Take in what was put off."""
+        if self._backlog is not None and self._late:
+            late, self._late = self._late, 0
+            with memoryview(self._backlog) as data:
+                self._ring.write(data[:late])
+            self._text.feed(self._backlog, late)
+
+    def settle(self) -> None:
+        """Take in what was put off, and keep no memory for more of it."""
+        self.catch_up()
+        if self._backlog is not None:
+            self._backlog.close()
+            self._backlog = None
 
     def finish(self) -> None:
         """Take the end of the stream: a character still incomplete becomes U+FFFD."""
-        self.text.finish()
+        self.settle()
+        self._text.finish()

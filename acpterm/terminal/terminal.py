@@ -42,6 +42,8 @@ from acpterm.terminal.text import TextView
 
 DRAIN: Final = 256 * 1024
 REOPENED: Final = 0.05
+# Seconds without output that end a flood.
+SETTLED: Final = 0.02
 # Seconds until a child that a debugger holds on to is looked at again.
 REAPED: Final = 0.02
 # The most seconds of grace for a program whose owner has gone.
@@ -262,8 +264,7 @@ class Terminal:
         how, more, flooded = How.PLAIN, False, -math.inf
         while True:
             if not more:
-                self._output.catch_up()
-                await master.wait_readable()
+                await self._wait_readable()
             how, size = floods.turn(self, flooded)
             taken, after = master.read(_buffer[:size], how)
             self._take(taken, later=how is How.GATHER)
@@ -284,6 +285,16 @@ class Terminal:
                     master.close()
                     self.keyboard.close()
                     return
+
+    async def _wait_readable(self) -> None:
+        """Wait for something to read, or the end; if that takes long, take in what was put off."""
+        master = self._child.master
+        if self._output.is_late:
+            with trio.move_on_after(SETTLED):
+                await master.wait_readable()
+                return
+            self._output.settle()
+        await master.wait_readable()
 
     def _take(self, taken: int, *, later: bool) -> None:
         if taken:

@@ -20,12 +20,16 @@ States and rules:
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from acpterm.terminal import utf8
 from acpterm.terminal.controls import SEQUENCE_MAX, Controls, is_ground
 from acpterm.terminal.line import ERASE_LEFT, ERASE_LINE, ERASE_RIGHT, Line
 from acpterm.terminal.tail import Tail
 from acpterm.terminal.utf8 import Utf8
+
+if TYPE_CHECKING:
+    import mmap
 
 #: A slice at least this long always has a part that `text_of` can make text of. Bytes.
 SLICE_MIN = 4 * SEQUENCE_MAX + 4
@@ -116,21 +120,25 @@ class TextView:
             return 0, line[utf8.boundary(line, len(line) - self._limit) :]
         return self._tail.fit(self._limit - len(line)), line
 
-    def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Take what the terminal printed next.
+    def feed(
+        self, data: bytes | bytearray | memoryview | mmap.mmap, size: int | None = None
+    ) -> None:
+        """Take what the terminal printed next: all of `data`, or its first `size` bytes.
 
         Of much more at once than the limit, what is out of sight by then is not looked at.
         """
-        if len(data) > self._enough:
-            self._feed_much(data if isinstance(data, bytearray) else bytes(data))
-        elif data:
-            self._take(self._utf8.feed(bytes(data)))
+        if size is None:
+            size = len(data)
+        if size > self._enough:
+            self._feed_much(bytes(data) if isinstance(data, memoryview) else data, size)
+        elif size:
+            self._take(self._utf8.feed(bytes(data[:size])))
 
-    def _feed_much(self, data: bytes | bytearray) -> None:
-        begin = fresh_start(data, self._enough)
+    def _feed_much(self, data: bytes | bytearray | mmap.mmap, size: int) -> None:
+        begin = fresh_start(data, size, self._enough)
         if begin:
             view = TextView(self._limit)
-            view._feed_pieces(data, begin)
+            view._feed_pieces(data, begin, size)
             # Then all that is shown, and more, is in lines that were over behind `begin`.
             if view._tail.total > self._limit:
                 self._utf8, self._controls, self._line = view._utf8, view._controls, view._line
@@ -139,11 +147,11 @@ class TextView:
                 self._cached = None
                 return
             self._enough *= 2
-        self._feed_pieces(data, 0)
+        self._feed_pieces(data, 0, size)
 
-    def _feed_pieces(self, data: bytes | bytearray, begin: int) -> None:
-        for at in range(begin, len(data), _PIECE):
-            self._take(self._utf8.feed(bytes(data[at : at + _PIECE])))
+    def _feed_pieces(self, data: bytes | bytearray | mmap.mmap, begin: int, end: int) -> None:
+        for at in range(begin, end, _PIECE):
+            self._take(self._utf8.feed(bytes(data[at : min(end, at + _PIECE)])))
 
     def finish(self) -> None:
         """Take the end of the stream: a character still incomplete becomes U+FFFD."""
@@ -247,12 +255,13 @@ def resync(data: bytes) -> int:
     return utf8.boundary(data[:3], 0)
 
 
-def fresh_start(data: bytes | bytearray, keep: int) -> int:
-    """Return where in `data` the text begins anew, with `keep` bytes or more to come; else 0.
+def fresh_start(data: bytes | bytearray | mmap.mmap, size: int, keep: int) -> int:
+    """Return where in the first `size` bytes of `data` the text begins anew, or 0.
 
-    That is behind an LF that is sure to have ended a line, whatever came before `data`.
+    There are `keep` bytes or more to come, and it is behind an LF that is sure to have ended a
+    line, whatever came before `data`.
     """
-    newline = data.rfind(b"\n", 0, max(0, len(data) - keep))
+    newline = data.rfind(b"\n", 0, max(0, size - keep))
     if newline < 0 or not is_ground(data[max(0, newline - SEQUENCE_MAX) : newline]):
         return 0
     return newline + 1

@@ -1,5 +1,7 @@
 """What a terminal has printed: put off or not, whoever asks finds all of it."""
 
+import errno
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ def put(out, data, *, later):
 )
 def test_output_that_is_put_off_is_the_same(puts, ring_size, limit, patience):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output, "PATIENCE", patience)
+        patch.setattr(output, "PATIENCE", 1800 + patience)
         patch.setattr(text, "_MARGIN", 0)
         out, ring, view = Output(ring_size, limit), Ring(ring_size), TextView(limit)
         for data, later, ask in puts:
@@ -44,12 +46,33 @@ def test_output_that_is_put_off_is_the_same(puts, ring_size, limit, patience):
 
 def test_no_more_is_put_off_than_there_is_patience_for():
     out = Output(10, 10)
-    chunk = bytes(1024 * 1024)
+    chunk = bytes(1000 * 1000)
     for _ in range(20):
         put(out, chunk, later=True)
-        assert len(out._backlog) <= output.PATIENCE
+        assert 0 < out._late <= output.PATIENCE
     assert out.ring.end == 20 * len(chunk)
-    assert not out._backlog
+    assert out._late == 0
+
+
+def test_what_has_settled_holds_no_memory_for_more():
+    out = Output(10, 10)
+    put(out, b"abc", later=True)
+    assert out._backlog is not None
+    out.settle()
+    assert out._backlog is None
+    assert out.text.text() == "abc"
+    out.settle()
+
+
+def test_without_memory_to_spare_nothing_is_put_off(monkeypatch):
+    def none(*_):
+        raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(output.mmap, "mmap", none)
+    out = Output(10, 10)
+    put(out, b"abc", later=True)
+    assert not out.is_late
+    assert out.text.text() == "abc"
 
 
 LINES = b"".join(b"%07d\r\n" % number for number in range(40_000))
@@ -108,4 +131,4 @@ def test_where_little_is_left_of_what_is_printed_more_of_it_is_looked_at(monkeyp
 )
 def test_a_text_begins_anew_only_where_that_is_sure(before, begins):
     data = before + b"\nand the rest"
-    assert fresh_start(data, 5) == (len(before) + 1 if begins else 0)
+    assert fresh_start(data, len(data), 5) == (len(before) + 1 if begins else 0)
