@@ -38,6 +38,15 @@ def become_subreaper() -> bool:
     return int(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
 
 
+def trim_memory() -> None:
+    """Give the system back what the heap has free, with the GNU C library (malloc_trim(3)).
+
+    Takes some 100 µs, or a millisecond where there is much to give back.
+    """
+    if AVAILABLE and hasattr(libc := ctypes.PyDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
+
+
 class ProcStat(NamedTuple):
     """The fields of `/proc/PID/stat` that say whose a process is (proc_pid_stat(5))."""
 

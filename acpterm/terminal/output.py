@@ -9,6 +9,7 @@ import contextlib
 import mmap
 from typing import Final
 
+from acpterm.pty import linux
 from acpterm.terminal.ring import Ring
 from acpterm.terminal.text import TextView
 
@@ -21,7 +22,7 @@ class Output:
     def __init__(self, ring_size: int, limit: int) -> None:
         self._ring: Final = Ring(ring_size)
         self._text: Final = TextView(limit)
-        # Of the system, and returned to it: a heap keeps a hole where so much has been.
+        # Not of the heap, which would keep a hole where so much has been.
         self._backlog: mmap.mmap | None = None
         self._late = 0
 
@@ -78,6 +79,8 @@ class Output:
         if self._backlog is not None:
             self._backlog.close()
             self._backlog = None
+            # A text that began anew has left holes where the one before was.
+            linux.trim_memory()
 
     def finish(self) -> None:
         """Take the end of the stream: a character still incomplete becomes U+FFFD."""

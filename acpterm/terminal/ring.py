@@ -58,7 +58,10 @@ class Ring:
         if not capacity:
             return
         if len(buffer) < capacity:
-            buffer.extend(bytes(capacity - len(buffer)))
+            # At once, and without a second copy of what may be much.
+            self._buffer = bytearray(capacity)
+            self._buffer[: len(buffer)] = buffer
+            buffer = self._buffer
         kept = min(written, capacity)
         index = (self._end - kept) % capacity
         first = min(kept, capacity - index)
