@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 REQUEST = b"?"
 ANSWER = struct.Struct("<ii")
-LENGTH = struct.Struct("<I")
 _INT = struct.Struct("=i")
 
 _CLONE_PIDFD = 0x1000
@@ -111,7 +110,7 @@ def _child(slave: int, source: int, settling: int) -> NoReturn:
     try:
         take_terminal(slave)
         os.close(settling)
-        size = LENGTH.unpack(_exactly(source, LENGTH.size))[0]
+        size = int.from_bytes(_exactly(source, 4), "little")
         become(marshal.loads(_exactly(source, size)))  # noqa: S302  from the daemon alone
     finally:
         os._exit(126)

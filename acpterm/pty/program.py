@@ -8,8 +8,6 @@ import marshal
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from acpterm.pty.forkserver import LENGTH
-
 
 class Program(NamedTuple):
     """What to run and as whom: all that a child needs to know."""
@@ -38,4 +36,4 @@ def pack(program: Program) -> bytes:
         None if program.otherwise is None else list(program.otherwise),
     )
     body = marshal.dumps(fields)
-    return LENGTH.pack(len(body)) + body
+    return len(body).to_bytes(4, "little") + body
