@@ -18,9 +18,9 @@ AUTH_REQUIRED: Final = -32000
 RESOURCE_NOT_FOUND: Final = -32002
 
 SHOWN: Final = 80
-# The most characters of a string that one quotes, a path as a rule.
-QUOTED: Final = 500
 """How many characters of a value a message shows."""
+QUOTED: Final = 500
+"""How many characters of a string it quotes, a path as a rule."""
 
 
 class RpcError(Exception):

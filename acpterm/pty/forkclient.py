@@ -78,7 +78,7 @@ class ForkServer:
     async def fork(self, slave: int, source: int, cgroup: int | None) -> tuple[int, int | None]:
         """Make a blank on the terminal `slave`: its pid and its pidfd.
 
-        It becomes the program that it reads from the pipe `source` (`forkserver.pack`). There is
+        It becomes the program that it reads from the pipe `source` (`program.pack`). There is
         no pidfd when this process has no room for one more descriptor. `slave`, `source` and
         `cgroup` (a cgroup's folder, open) stay the caller's. Raises `UnavailableError`, or
         `RefusedError` when the kernel has no room for one more process (EAGAIN, ENOMEM), or the

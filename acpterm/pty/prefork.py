@@ -16,6 +16,7 @@ discards it in the end; without `run` each blank is made when it is asked for.
 
 import contextlib
 import errno
+import math
 import os
 from typing import Final
 
@@ -72,6 +73,7 @@ class Prefork:
                         await self._prepare()
                         keeping.deadline = trio.current_time() + KEPT
                         await self._taken.wait()
+                        keeping.deadline = math.inf
                 await self._drop()
         finally:
             with trio.CancelScope(shield=True):
@@ -125,8 +127,9 @@ class Prefork:
     async def _drop(self) -> None:
         async with self._lock:
             blank, self._kept = self._kept, None
-            if blank is not None:
-                await blank.discard()
+        # Whoever spawns meanwhile need not wait for its end.
+        if blank is not None:
+            await blank.discard()
 
     async def _make(self) -> "_Blank":
         name = draw_name()

@@ -17,6 +17,7 @@ Nothing outlives the daemon. Orphans that end are reaped here, `Subreaper.run`, 
 """
 
 import contextlib
+import math
 import os
 import signal
 from collections.abc import Callable, Iterable
@@ -121,11 +122,11 @@ class ProcessTree:
         self._marker = marker
         self._seen: set[tuple[int, float]] = set()
         self._pid: int | None = None
-        self._started = processes.now()
-        # Whether the first child waits for its program: then nobody else is of this tree. Before,
-        # it may be any new child of this process.
-        self._waits = False
-        self._begun = False
+        # Who may be of this tree, by when it started: while the first child was being made, which
+        # may be any new child of this process then; and since its program began.
+        self._making = processes.now()
+        self._made = math.inf
+        self._begun = math.inf
         self._reaped_at: float | None = None
 
     @property
@@ -136,12 +137,11 @@ class ProcessTree:
     def started(self, pid: int) -> None:
         """Learn the first child's pid."""
         self._pid = pid
-        self._waits = not self._begun
+        self._made = processes.now()
 
     def begins(self) -> None:
         """Learn that whoever starts from now on may be one of the tree's."""
-        self._begun = True
-        self._waits = False
+        self._begun = processes.now()
 
     def reaped(self) -> None:
         """Learn that the first child's pid is no longer ours."""
@@ -169,7 +169,6 @@ class ProcessTree:
     async def close(self) -> None:
         """Forget the tree, and end those that it was the last to share with others."""
         self._subreaper.trees.discard(self)
-        self._waits = False
         with trio.move_on_after(_CLOSING, shield=True):
             await self.kill()
 
@@ -218,4 +217,5 @@ class ProcessTree:
         return not any(tree._covers(process) for tree in others)  # noqa: SLF001  the same class
 
     def _covers(self, process: ProcStat) -> bool:
-        return not self._waits and process.started >= self._started - _SLACK
+        while_making = self._making - _SLACK <= process.started <= self._made + _SLACK
+        return while_making or process.started >= self._begun - _SLACK

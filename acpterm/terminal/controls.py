@@ -73,6 +73,7 @@ _EL_FORMS = tuple(
 _CHA_HOME = re.compile(rb"\x1b\[0{0,256}1?(?:;[0-9;]{0,256})?G")
 
 
+_BEYOND_ASCII = bytes(range(0x80, 0x100))
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\b\t\n\r"
 
 
@@ -227,12 +228,14 @@ class Controls:
 def is_ground(data: bytes | bytearray) -> bool:
     """Whether no sequence goes on behind `data`, whatever came before it; False if that is unsure.
 
-    Sure it is behind the last ESC's sequence, and behind `SEQUENCE_MAX` characters without any.
+    Sure it is behind the last ESC's sequence, and behind `SEQUENCE_MAX` characters without any, of
+    which those of ASCII are counted.
     """
     last = data.rfind(b"\x1b")
     if last >= 0:
         return _WHOLE.match(data, last) is not None
-    return len(data) >= SEQUENCE_MAX and not data.translate(None, _PLAIN)
+    counted = data.translate(None, _BEYOND_ASCII)
+    return len(counted) >= SEQUENCE_MAX and not counted.translate(None, _PLAIN)
 
 
 def _strip_cut(data: bytes) -> bytes:

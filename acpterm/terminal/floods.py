@@ -9,7 +9,7 @@ A terminal floods from a turn that had `FLOOD` bytes until `CALM` seconds after 
   is asked. No such reader waits for its PTY to be readable: Linux tells that after the worker that
   moves the output has had its turn, which on a machine with more programs than processors takes
   milliseconds, and the whole daemon waits for it.
-- What does not flood is read when there is something.
+- What does not flood is read when there is something, and taken in at once.
 
 One for all terminals of a daemon. It only remembers the last two terminals that flooded: there are
 others, or there are not.

@@ -14,6 +14,8 @@ from acpterm.terminal.ring import Ring
 from acpterm.terminal.text import TextView
 
 PATIENCE: Final = 4 * 1024 * 1024
+# Bytes put off where that turned out to spare no work.
+_STEP: Final = 256 * 1024
 
 
 class Output:
@@ -25,6 +27,7 @@ class Output:
         # Not of the heap, which would keep a hole where so much has been.
         self._backlog: mmap.mmap | None = None
         self._late = 0
+        self._patience = PATIENCE
 
     @property
     def ring(self) -> Ring:
@@ -51,7 +54,7 @@ class Output:
     def put(self, data: memoryview, *, later: bool) -> None:
         """Take what the terminal printed next, at most `PATIENCE`; `later`, if that spares work."""
         end = self._late + len(data)
-        if not later or end > PATIENCE:
+        if not later or end > self._patience:
             self.catch_up()
             end = len(data)
         if later and self._backlog is None:
@@ -71,7 +74,9 @@ class Output:
             late, self._late = self._late, 0
             with memoryview(self._backlog) as data:
                 self._ring.write(data[:late])
-            self._text.feed(self._backlog, late)
+            anew = self._text.feed(self._backlog, late)
+            # What is looked at all the same is looked at in small steps.
+            self._patience = PATIENCE if anew else _STEP
 
     def settle(self) -> None:
         """Take in what was put off, and keep no memory for more of it."""
@@ -79,6 +84,7 @@ class Output:
         if self._backlog is not None:
             self._backlog.close()
             self._backlog = None
+            self._patience = PATIENCE
             # A text that began anew has left holes where the one before was.
             linux.trim_memory()
 

@@ -33,7 +33,7 @@ from acpterm.pty.master import After, How
 from acpterm.pty.reap import Exit, reap, wait_reapable
 from acpterm.pty.spawn import Child
 from acpterm.pty.tree import end
-from acpterm.terminal.floods import FLOOD, TURN, TURN_ALONE, Floods
+from acpterm.terminal.floods import CALM, FLOOD, TURN, TURN_ALONE, Floods
 from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.output import Output
 from acpterm.terminal.ring import Ring
@@ -265,19 +265,26 @@ class Terminal:
         while True:
             if not more:
                 await self._wait_readable()
-            how, size = floods.turn(self, flooded)
+            how, size = floods.turn(self.id, flooded)
+            if self._reapable.is_set():
+                # There is no more to come, and only such a read tells of the end.
+                how, size = How.PLAIN, TURN
             taken, after = master.read(_buffer[:size], how)
-            self._take(taken, later=how is How.GATHER)
             if taken >= FLOOD:
                 flooded = trio.current_time()
-                floods.note(self)
-            by_the_clock = how is How.WAITING and not self._reapable.is_set()
+                floods.note(self.id)
+            later = how is How.GATHER and trio.current_time() - flooded < CALM
+            self._take(taken, later=later)
+            if not later:
+                self._output.settle()
+            by_the_clock = how is How.WAITING
             more = by_the_clock or after is After.FULL
             if by_the_clock:
                 await floods.tick()
             elif more:
                 await trio.lowlevel.checkpoint()
             elif after is After.CLOSED:
+                self._output.settle()
                 with trio.move_on_after(REOPENED):
                     await self._reapable.wait()
                 if self._reapable.is_set():

@@ -122,19 +122,21 @@ class TextView:
 
     def feed(
         self, data: bytes | bytearray | memoryview | mmap.mmap, size: int | None = None
-    ) -> None:
+    ) -> bool:
         """Take what the terminal printed next: all of `data`, or its first `size` bytes.
 
-        Of much more at once than the limit, what is out of sight by then is not looked at.
+        Of much more at once than the limit, what is out of sight by then is not looked at where
+        the text can begin anew: whether it did.
         """
         if size is None:
             size = len(data)
         if size > self._enough:
-            self._feed_much(bytes(data) if isinstance(data, memoryview) else data, size)
-        elif size:
+            return self._feed_much(bytes(data) if isinstance(data, memoryview) else data, size)
+        if size:
             self._take(self._utf8.feed(bytes(data[:size])))
+        return False
 
-    def _feed_much(self, data: bytes | bytearray | mmap.mmap, size: int) -> None:
+    def _feed_much(self, data: bytes | bytearray | mmap.mmap, size: int) -> bool:
         begin = fresh_start(data, size, self._enough)
         if begin:
             view = TextView(self._limit)
@@ -145,9 +147,10 @@ class TextView:
                 self._tail = view._tail
                 self._version += 1
                 self._cached = None
-                return
+                return True
             self._enough *= 2
         self._feed_pieces(data, 0, size)
+        return False
 
     def _feed_pieces(self, data: bytes | bytearray | mmap.mmap, begin: int, end: int) -> None:
         for at in range(begin, end, _PIECE):
@@ -262,6 +265,6 @@ def fresh_start(data: bytes | bytearray | mmap.mmap, size: int, keep: int) -> in
     line, whatever came before `data`.
     """
     newline = data.rfind(b"\n", 0, max(0, size - keep))
-    if newline < 0 or not is_ground(data[max(0, newline - SEQUENCE_MAX) : newline]):
+    if newline < 0 or not is_ground(data[max(0, newline - 4 * SEQUENCE_MAX) : newline]):
         return 0
     return newline + 1
