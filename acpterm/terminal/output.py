@@ -28,6 +28,7 @@ class Output:
         self._backlog: mmap.mmap | None = None
         self._late = 0
         self._patience = PATIENCE
+        self._flooded = False
 
     @property
     def ring(self) -> Ring:
@@ -85,10 +86,13 @@ class Output:
             self._backlog.close()
             self._backlog = None
             self._patience = PATIENCE
-            # A text that began anew has left holes where the one before was.
-            linux.trim_memory()
+            self._flooded = True
 
     def finish(self) -> None:
         """Take the end of the stream: a character still incomplete becomes U+FFFD."""
         self.settle()
         self._text.finish()
+        if self._flooded:
+            # A text that began anew has left holes where the one before was.
+            linux.trim_memory()
+            self._flooded = False
