@@ -131,9 +131,7 @@ class CgroupTree:
         with contextlib.suppress(OSError):
             os.rmdir(self._folder)
             return
-        for folder, _, _ in os.walk(self._folder, topdown=False):
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)
+        _remove_all(self._folder)
 
     def _populated(self) -> bool:
         try:
@@ -235,7 +233,12 @@ def _remove_stale(own: str) -> None:
         base = os.path.join(own, name)
         with contextlib.suppress(OSError):
             lock = _lock(base, fcntl.LOCK_EX)
-            for folder, _, _ in os.walk(base, topdown=False):
-                with contextlib.suppress(OSError):
-                    os.rmdir(folder)
+            _remove_all(base)
             os.close(lock)
+
+
+def _remove_all(base: str) -> None:
+    """Remove a group and those below it, but for those that still have processes."""
+    for folder, _, _ in os.walk(base, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)

@@ -26,14 +26,13 @@ from acpterm.pty.forkclient import ForkServer, RefusedError, UnavailableError
 from acpterm.pty.master import Master, open_pair
 from acpterm.pty.program import Program, pack
 from acpterm.pty.reap import reap, wait_reapable
-from acpterm.pty.spawn import Child, MakeProgram, NewTree, Spawner, clear, draw_name
+from acpterm.pty.spawn import LOST, Child, MakeProgram, NewTree, Spawner, clear, draw_name
 
 KEPT: Final = 1.0
 # The size of a window until somebody says which.
 _COLS, _ROWS = 120, 40
-# Seconds that a blank may take to read its program, and to end.
+# Seconds that a blank may take to read its program.
 _TOLD: Final = 10.0
-_LOST: Final = 1.0
 
 
 class Prefork:
@@ -208,7 +207,7 @@ class _Blank:
             self._close()
             child = self.child
             child.master.close()
-            with trio.move_on_after(_LOST):
+            with trio.move_on_after(LOST):
                 await child.tree.kill()
                 await wait_reapable(child.pid, child.pidfd)
                 with contextlib.suppress(ChildProcessError):

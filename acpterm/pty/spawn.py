@@ -26,7 +26,7 @@ from acpterm.pty.program import Program
 from acpterm.pty.tree import Tree
 
 # Seconds that it may take to end a child that nobody was told of.
-_LOST: Final = 1.0
+LOST: Final = 1.0
 _threads = trio.CapacityLimiter(8)
 
 NewTree: TypeAlias = Callable[[str], Tree]
@@ -123,7 +123,7 @@ def draw_name() -> str:
 async def clear(tree: Tree) -> None:
     """End and forget a tree whose first child could not be given; takes a second at most."""
     with trio.CancelScope(shield=True):
-        with trio.move_on_after(_LOST):
+        with trio.move_on_after(LOST):
             await tree.kill()
         await tree.close()
 

@@ -72,7 +72,6 @@ _EL_FORMS = tuple(
 # CHA to the first column is a CR: many programs, those on Node among them, draw their progress so.
 _CHA_HOME = re.compile(rb"\x1b\[0{0,256}1?(?:;[0-9;]{0,256})?G")
 
-
 _BEYOND_ASCII = bytes(range(0x80, 0x100))
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\b\t\n\r"
 

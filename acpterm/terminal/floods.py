@@ -37,7 +37,7 @@ class Floods:
     """Who floods, and whether anybody asks."""
 
     def __init__(self) -> None:
-        self._who: object = None
+        self._who: str | None = None
         self._last = -math.inf
         self._last_of_others = -math.inf
         self._asked = -math.inf
@@ -46,14 +46,14 @@ class Floods:
         """Note that somebody has asked for something."""
         self._asked = trio.current_time()
 
-    def note(self, who: object) -> None:
-        """Note that the terminal `who` had `FLOOD` bytes, or more, in one turn."""
-        if who is not self._who:
+    def note(self, who: str) -> None:
+        """Note that the terminal of the id `who` had `FLOOD` bytes, or more, in one turn."""
+        if who != self._who:
             self._who = who
             self._last_of_others = self._last
         self._last = trio.current_time()
 
-    def turn(self, who: object, flooded: float) -> tuple[How, int]:
+    def turn(self, who: str, flooded: float) -> tuple[How, int]:
         """Say how `who` is to read now, and at most how many bytes.
 
         `flooded`: when its last turn of `FLOOD` bytes was, or -inf.
@@ -64,9 +64,9 @@ class Floods:
             return How.PLAIN, TURN
         return How.WAITING, TURN_ASKED if self._is_asked() else TURN
 
-    def others(self, who: object) -> bool:
+    def others(self, who: str) -> bool:
         """Whether other terminals flood."""
-        last = self._last_of_others if who is self._who else self._last
+        last = self._last_of_others if who == self._who else self._last
         return trio.current_time() - last < CALM
 
     async def tick(self) -> None:

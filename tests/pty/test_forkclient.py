@@ -13,7 +13,7 @@ from acpterm.pty.forkclient import ForkServer, RefusedError, UnavailableError
 from acpterm.pty.master import Master, open_pair
 from acpterm.pty.program import Program, pack
 from acpterm.pty.reap import reap, wait_reapable
-from tests.support.hosts import alive, poll
+from tests.support.hosts import alive, left_by_killed, poll
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the fork server needs Linux"),
@@ -290,10 +290,7 @@ async def test_the_server_ends_when_the_daemon_is_killed():
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "trio.run(main)\n"
     )
-    done = await trio.run_process(
-        [sys.executable, "-c", code], capture_stdout=True, check=False, cwd=os.getcwd()
-    )
-    pid = int(done.stdout)
+    pid = await left_by_killed(code)
     await poll(lambda: not alive(pid))
 
 

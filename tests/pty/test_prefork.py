@@ -17,7 +17,7 @@ from acpterm.pty.program import Program
 from acpterm.pty.reap import reap, wait_reapable
 from acpterm.pty.spawn import ThreadSpawner
 from tests.pty.test_forkclient import ANSWERS
-from tests.support.hosts import alive, poll
+from tests.support.hosts import alive, left_by_killed, poll
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the fork server needs Linux"),
@@ -288,8 +288,5 @@ async def test_none_is_left_when_the_daemon_is_killed():
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "trio.run(main)\n"
     )
-    done = await trio.run_process(
-        [sys.executable, "-c", code], capture_stdout=True, check=False, cwd=os.getcwd()
-    )
-    pid = int(done.stdout)
+    pid = await left_by_killed(code)
     await poll(lambda: not alive(pid))

@@ -143,6 +143,14 @@ async def poll(look: Callable[[], Any], seconds: float = 10) -> Any:
     return found
 
 
+async def left_by_killed(code: str) -> int:
+    """Run Python that prints a pid and then kills itself: that pid."""
+    done = await trio.run_process(
+        [sys.executable, "-c", code], capture_stdout=True, check=False, cwd=os.getcwd()
+    )
+    return int(done.stdout)
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
     try:

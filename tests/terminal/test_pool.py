@@ -113,7 +113,7 @@ async def test_all_that_was_written_is_there_at_the_very_moment_of_the_exit(line
             terminal = await pool.create(program(line))
             # The loop is held up until output and end are both there to be seen, in either order.
             while linux.read_stat(terminal._child.pid).zombie is False:
-                time.sleep(0.002)  # noqa: ASYNC251
+                time.sleep(0.002)  # noqa: ASYNC251  the reader is to find it all there
             await terminal.wait_exited()
             assert text(terminal).endswith("last\n")
 
