@@ -18,7 +18,7 @@ from acpterm.host import (
     serve,
     stdio,
 )
-from acpterm.terminal import TrackingError
+from acpterm.pty.trees import TrackingError
 
 
 @click.command("serve")

@@ -5,7 +5,7 @@ import trio
 
 from acpterm.cli.options import common, fail, settings
 from acpterm.host import logs, serve_stdio, stdio
-from acpterm.terminal import TrackingError
+from acpterm.pty.trees import TrackingError
 
 
 @click.command("stdio")

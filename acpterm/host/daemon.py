@@ -14,9 +14,8 @@ import itertools
 import math
 import os
 import resource
-import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
 import trio
@@ -26,17 +25,16 @@ from acpterm.host import asker as askers
 from acpterm.host.asker import Asker
 from acpterm.host.caller import Caller
 from acpterm.host.connection import Connection
+from acpterm.host.ending import hear, told_to_end
 from acpterm.host.keepsakes import Keepsakes
 from acpterm.host.listener import peer_of
+from acpterm.pty.trees import Trees, open_trees
 from acpterm.terminal import FAREWELL, Pool
 
 # Seconds that the end takes at most, and that terminals have of them to go: the grace of each, and
 # a moment for SIGKILL.
 _END = 4.6
 _FAREWELL = FAREWELL + 0.5
-
-# What a person, a service manager or a window that closes says to end it.
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = structlog.get_logger("acpterm.daemon")
 
@@ -53,6 +51,7 @@ class Host:
         self._names = itertools.count(1)
         self._idle = trio.Event()
         self._idle.set()
+        self._busy = trio.Event()
         self._ending = False
         self.end_by = math.inf
 
@@ -63,6 +62,7 @@ class Host:
         self._connections.add(connection)
         if self._idle.is_set():
             self._idle = trio.Event()
+            self._busy.set()
         if self._ending:
             connection.close()
         try:
@@ -71,6 +71,15 @@ class Host:
             self._connections.discard(connection)
             if not self._connections:
                 self._idle.set()
+                self._busy = trio.Event()
+
+    async def wait_idle(self) -> None:
+        """Wait until nobody is connected: terminals end with the connection that made them."""
+        await self._idle.wait()
+
+    async def wait_busy(self) -> None:
+        """Wait until somebody is connected."""
+        await self._busy.wait()
 
     async def serve_socket(self, stream: trio.SocketStream) -> None:
         """Serve a connection to a Unix socket, if it comes from this user."""
@@ -101,18 +110,25 @@ class Host:
 
 
 @asynccontextmanager
-async def open_host(settings: Settings, asker: Asker) -> AsyncIterator[Host]:
+async def open_host(
+    settings: Settings, asker: Asker, trees: Trees | None = None
+) -> AsyncIterator[Host]:
     """Run a host for as long as the block lasts; at its end everything in it is ended.
 
-    `asker`: whose environment, folder and limits a connection's terminals get by default.
+    `asker`: whose environment, folder and limits a connection's terminals get by default. `trees`:
+    those of this process, where others than the host start programs too; else it has its own.
+    Raises `TrackingError`.
     """
-    pool = Pool(
-        grace=settings.kill_grace,
-        tracking=settings.tracking,
-        spawner=settings.spawner,
-        pidfds=settings.pidfds,
-    )
-    async with trio.open_nursery() as nursery:
+    async with AsyncExitStack() as stack:
+        if trees is None:
+            trees = await stack.enter_async_context(open_trees(settings.tracking))
+        pool = Pool(
+            trees,
+            grace=settings.kill_grace,
+            spawner=settings.spawner,
+            pidfds=settings.pidfds,
+        )
+        nursery = await stack.enter_async_context(trio.open_nursery())
         await nursery.start(pool.run)
         host = Host(settings, pool, asker)
         try:
@@ -130,26 +146,42 @@ async def serve(
     *,
     ready: Callable[[], None],
     ending: Callable[[], None],
+    patience: float = math.inf,
 ) -> None:
     """Serve agents on what `listen` gives until SIGTERM, SIGINT or SIGHUP; closes it.
 
     Whoever can connect can also have it end in order: it listens once it minds signals.
-    `ready` is called when connections are taken, `ending` when they are no longer.
+    `ready` is called when connections are taken, `ending` when they are no longer. It ends by
+    itself when nobody was connected for `patience` seconds.
     """
     asker = askers.own()
     raise_open_files()
-    hear_signals()
+    hear()
     freeze()
-    async with _told_to_end() as told:
+    async with told_to_end() as told:
         listeners = listen()
         async with open_host(settings, asker) as host, trio.open_nursery() as nursery:
             accepting = trio.CancelScope()
             nursery.start_soon(_accept, accepting, host, listeners)
             ready()
+            if patience < math.inf:
+                nursery.start_soon(_end_when_idle, host, patience, told)
             await told.wait()
             ending()
             accepting.cancel()
             await host.close()
+            nursery.cancel_scope.cancel()
+
+
+async def _end_when_idle(host: Host, patience: float, told: trio.Event) -> None:
+    while True:
+        await host.wait_idle()
+        with trio.move_on_after(patience):
+            await host.wait_busy()
+            continue
+        _log.info("ending: nobody was connected", seconds=patience)
+        told.set()
+        return
 
 
 async def _accept(
@@ -165,10 +197,10 @@ async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
     """Serve the agent at the other end of `stream` until it is gone, or a signal ends this."""
     asker = askers.own()
     raise_open_files()
-    hear_signals()
+    hear()
     freeze()
     async with (
-        _told_to_end() as told,
+        told_to_end() as told,
         open_host(settings, asker) as host,
         trio.open_nursery() as nursery,
     ):
@@ -180,28 +212,6 @@ async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
 async def _close_when(told: trio.Event, host: Host) -> None:
     await told.wait()
     await host.close()
-
-
-@asynccontextmanager
-async def _told_to_end() -> AsyncIterator[trio.Event]:
-    """Give an event that the first signal to end sets; in the block more of them do nothing."""
-    told = trio.Event()
-
-    async def watch() -> None:
-        # To the end: a signal that nobody took is raised again when the receiver closes.
-        async for number in signals:
-            if not told.is_set():
-                _log.info("ending", signal=signal.Signals(number).name)
-            told.set()
-
-    # Under nohup, whose word this is, a hangup is nothing.
-    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    minded = [number for number in _ENDING if number != signal.SIGHUP or not ignored]
-    with trio.open_signal_receiver(*minded) as signals:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch)
-            yield told
-            nursery.cancel_scope.cancel()
 
 
 def raise_open_files() -> None:
@@ -216,13 +226,3 @@ def freeze() -> None:
     """Have what is there now, which stays, left out of collections: those hold everything up."""
     gc.collect()
     gc.freeze()
-
-
-def hear_signals() -> None:
-    """Undo what a parent may have left: signals that are needed here, ignored or blocked.
-
-    Where SIGCHLD is ignored the kernel reaps children itself, and how they ended is lost.
-    """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    needed = (signal.SIGCHLD, *_ENDING)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, needed)

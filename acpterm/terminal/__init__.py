@@ -1,7 +1,7 @@
 """What a terminal remembers and shows, and the pool of all of them."""
 
 from acpterm.terminal.keyboard import InputFullError
-from acpterm.terminal.pool import Pool, ShutDownError, TrackingError
+from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.terminal import FAREWELL, Terminal
 
@@ -13,5 +13,4 @@ __all__ = [
     "Pool",
     "ShutDownError",
     "Terminal",
-    "TrackingError",
 ]

@@ -17,12 +17,10 @@ from typing import Final
 import structlog
 import trio
 
-from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.forkclient import ForkServer
 from acpterm.pty.prefork import Prefork
 from acpterm.pty.spawn import MakeProgram, Spawner, ThreadSpawner
-from acpterm.pty.subreaper import Subreaper
-from acpterm.pty.tree import Tree
+from acpterm.pty.trees import Trees
 from acpterm.terminal.floods import Floods
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
@@ -38,69 +36,49 @@ class ShutDownError(Exception):
     """The pool creates no more terminals."""
 
 
-class TrackingError(Exception):
-    """The way to know a terminal's processes that was asked for cannot be had here."""
-
-
 class Pool:
     """The terminals of one daemon.
 
-    `grace`: seconds that a killed tree has to tidy up. `tracking`: `cgroup`, `subreaper`, or
-    `auto` for the first that works. `spawner`: `forkserver`, `thread`, or `auto` for the first of
-    them that works. `pidfds` False has children waited for by threads, as where there are no
-    pidfds. Raises `TrackingError` when there are no control groups and they were asked for.
+    `grace`: seconds that a killed tree has to tidy up. `trees` knows its terminals' processes, and
+    is run by its owner. `spawner`: `forkserver`, `thread`, or `auto` for the first of them that
+    works. `pidfds` False has children waited for by threads, as where there are no pidfds.
     """
 
     def __init__(
         self,
+        trees: Trees,
         *,
         grace: float = 2.0,
-        tracking: str = "auto",
         spawner: str = "auto",
         pidfds: bool = True,
     ) -> None:
         self.terminals: Final[dict[str, Terminal]] = {}
         self.floods: Final = Floods()
         self._grace = grace
-        self._cgroups = Cgroups.find() if tracking != "subreaper" else None
-        if tracking == "cgroup" and self._cgroups is None:
-            raise TrackingError(
-                "tracking 'cgroup': this process may make no control groups of version 2 below its "
-                "own; run it where they are delegated to it, or say tracking 'auto'"
-            )
-        # As pid 1 this process has the orphans of all, and nobody else reaps them.
-        orphans = self._cgroups is None or os.getpid() == 1
-        self._subreaper = Subreaper() if orphans else None
         self._server = ForkServer()
-        threads = ThreadSpawner(self._new_tree, pidfds=pidfds)
+        threads = ThreadSpawner(trees.new, pidfds=pidfds)
         self._spawner: Spawner = threads
         self._prefork: Prefork | None = None
         if spawner == "forkserver" or (spawner == "auto" and pidfds):
             fallback = threads if spawner == "auto" else None
-            self._prefork = Prefork(self._server, self._new_tree, fallback, pidfds=pidfds)
+            self._prefork = Prefork(self._server, trees.new, fallback, pidfds=pidfds)
             self._spawner = self._prefork
+        trees.spare(self._children, self._spawner.unknown)
         self._nursery: trio.Nursery | None = None
         self._running: set[Terminal] = set()
         self._closing = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Supervise terminals until cancelled; then kill those that are left."""
-        try:
-            async with self._server, trio.open_nursery() as nursery:
-                if self._prefork is not None:
-                    nursery.start_soon(self._prefork.run)
-                if self._subreaper is not None:
-                    self._subreaper.spare(self._children)
-                    nursery.start_soon(self._subreaper.run, self._spawner.unknown)
-                try:
-                    async with trio.open_nursery() as self._nursery:
-                        task_status.started()
-                        await trio.sleep_forever()
-                finally:
-                    self._nursery = None
-        finally:
-            if self._cgroups is not None:
-                self._cgroups.close()
+        async with self._server, trio.open_nursery() as nursery:
+            if self._prefork is not None:
+                nursery.start_soon(self._prefork.run)
+            try:
+                async with trio.open_nursery() as self._nursery:
+                    task_status.started()
+                    await trio.sleep_forever()
+            finally:
+                self._nursery = None
 
     async def create(
         self,
@@ -173,12 +151,6 @@ class Pool:
         terminals = (terminal.pid for terminal in self._running)
         pids = [self._server.pid, *self._spawner.waiting(), *terminals]
         return [pid for pid in pids if pid is not None]
-
-    def _new_tree(self, name: str) -> Tree:
-        if self._cgroups is not None:
-            return self._cgroups.new(name)
-        assert self._subreaper is not None  # noqa: S101  one of the two there is
-        return self._subreaper.new(name)
 
 
 def _check_spare() -> None:

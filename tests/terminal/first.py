@@ -10,13 +10,14 @@ import trio
 
 from acpterm.pty import processes
 from acpterm.pty.program import Program
+from acpterm.pty.trees import open_trees
 from acpterm.terminal import Pool
 
 
 async def main(tracking):
     assert os.getpid() == 1
-    pool = Pool(tracking=tracking)
-    async with trio.open_nursery() as nursery:
+    async with open_trees(tracking) as trees, trio.open_nursery() as nursery:
+        pool = Pool(trees)
         await nursery.start(pool.run)
         # An orphan that ends, and a program that is there before, meanwhile and after.
         line = "(setsid sh -c 'sleep 0.1' & echo $!); read x"

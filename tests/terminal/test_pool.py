@@ -19,7 +19,8 @@ from acpterm.pty import forkclient, linux
 from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.prefork import Prefork
 from acpterm.pty.program import Program
-from acpterm.terminal import EndedBy, Pool, ShutDownError, TrackingError
+from acpterm.pty.trees import TrackingError, Trees, open_trees
+from acpterm.terminal import EndedBy, Pool, ShutDownError
 from tests.pty.tracer import tracing
 from tests.support.hosts import alive, poll
 
@@ -35,10 +36,10 @@ def program(line, **more):
 
 
 @asynccontextmanager
-async def running(**settings):
+async def running(tracking="auto", **settings):
     """Run a pool for as long as the block lasts."""
-    pool = Pool(**settings)
-    async with trio.open_nursery() as nursery:
+    async with open_trees(tracking) as trees, trio.open_nursery() as nursery:
+        pool = Pool(trees, **settings)
         await nursery.start(pool.run)
         yield pool
         nursery.cancel_scope.cancel()
@@ -151,9 +152,9 @@ async def test_ids_are_unguessable_and_never_used_twice():
 
 
 async def test_nothing_is_created_before_the_pool_runs_or_after_it_has_run():
-    pool = Pool()
-    with pytest.raises(ShutDownError):
-        await pool.create(program("true"))
+    async with open_trees() as trees:
+        with pytest.raises(ShutDownError):
+            await Pool(trees).create(program("true"))
     async with running() as pool:
         pass
     with pytest.raises(ShutDownError):
@@ -200,14 +201,14 @@ async def test_what_is_being_made_when_the_pool_shuts_down_is_ended(spawner):
 @pytest.mark.parametrize("spawner", ["forkserver", "thread"])
 async def test_what_is_being_made_when_the_pool_ends_is_ended(spawner):
     before = descriptors()
-    pool = Pool(spawner=spawner)
-    pool._spawner = slow = Slow(pool._spawner)
 
     async def refused():
         with pytest.raises(ShutDownError, match="shutting down"):
             await pool.create(program("exec sleep 60"))
 
-    async with trio.open_nursery() as nursery:
+    async with open_trees() as trees, trio.open_nursery() as nursery:
+        pool = Pool(trees, spawner=spawner)
+        pool._spawner = slow = Slow(pool._spawner)
         async with trio.open_nursery() as inner:
             await inner.start(pool.run)
             nursery.start_soon(refused)
@@ -439,7 +440,7 @@ async def test_a_terminal_that_wrote_nothing_holds_next_to_nothing():
 async def test_control_groups_are_used_or_refused_when_asked_for(monkeypatch):
     monkeypatch.setattr(Cgroups, "find", classmethod(lambda _: None))
     with pytest.raises(TrackingError, match="control groups"):
-        Pool(tracking="cgroup")
+        Trees("cgroup")
 
 
 @pytest.mark.parametrize("command", [["stdio"], ["serve", "--socket", "s"]])

@@ -1,0 +1,45 @@
+"""What tells a process of ours to end: the signals that it minds, and how it hears of them."""
+
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+import trio
+
+# What a person, a service manager or a window that closes says to end it.
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_log = structlog.get_logger("acpterm.ending")
+
+
+@asynccontextmanager
+async def told_to_end() -> AsyncIterator[trio.Event]:
+    """Give an event that the first signal to end sets; in the block more of them do nothing."""
+    told = trio.Event()
+
+    async def watch() -> None:
+        # To the end: a signal that nobody took is raised again when the receiver closes.
+        async for number in signals:
+            if not told.is_set():
+                _log.info("ending", signal=signal.Signals(number).name)
+            told.set()
+
+    # Under nohup, whose word this is, a hangup is nothing.
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    minded = [number for number in _ENDING if number != signal.SIGHUP or not ignored]
+    with trio.open_signal_receiver(*minded) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            yield told
+            nursery.cancel_scope.cancel()
+
+
+def hear() -> None:
+    """Undo what a parent may have left: signals that are needed here, ignored or blocked.
+
+    Where SIGCHLD is ignored the kernel reaps children itself, and how they ended is lost.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    needed = (signal.SIGCHLD, *_ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, needed)
