@@ -97,6 +97,24 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         int,
         Meta(ge=0, title="How many released terminals stay readable, of those in a tool call."),
     ] = 100
+    shown_lines: Annotated[
+        int,
+        Meta(
+            ge=1,
+            title="The last lines of a terminal that an editor is shown as text (`acpterm proxy`).",
+        ),
+    ] = 40
+    shown_bytes: Annotated[
+        int, Meta(ge=100, title="The bytes of text that these lines have at most.")
+    ] = 8 * KIB
+    idle_exit: Annotated[
+        float,
+        Meta(
+            ge=0,
+            title="Seconds without a connection after which a daemon ends that was started because "
+            "it was needed (`serve --when-needed`).",
+        ),
+    ] = 600.0
     keep_released_bytes: Annotated[
         int, Meta(ge=0, title="How many bytes of output these may hold together.")
     ] = 64 * MIB

@@ -13,6 +13,7 @@ from acpterm import __version__
 # Name of the command: module and its first line of help, which --help shows without an import.
 _COMMANDS = {
     "serve": ("acpterm.cli.serve", "Listen for agents on a Unix socket, as a daemon."),
+    "proxy": ("acpterm.cli.proxy", "Give an editor and its agent terminals: stand between them."),
     "stdio": ("acpterm.cli.stdio", "Serve the agent that spawned this, on stdin and stdout."),
 }
 

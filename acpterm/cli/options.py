@@ -27,6 +27,12 @@ def common(function: F) -> F:
     return function
 
 
+AGENT = click.argument(
+    "agent", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- AGENT [ARG]…"
+)
+"""The agent's command, which ends a command line."""
+
+
 def settings(config: str | None, **flags: object) -> Settings:
     """Put the settings together, or fail with what is wrong with them."""
     try:

@@ -1,5 +1,6 @@
 """`acpterm serve`: the daemon, on its Unix socket or on those that systemd hands over."""
 
+import math
 import os
 
 import click
@@ -23,14 +24,17 @@ from acpterm.pty.trees import TrackingError
 
 @click.command("serve")
 @click.option("--socket", metavar="PATH", help="Listen at PATH, a Unix socket.")
+@click.option(
+    "--when-needed", is_flag=True, help="End when nobody was connected for a while (idle_exit)."
+)
 @common
-def command(config: str | None, socket: str | None, **flags: object) -> None:
+def command(config: str | None, socket: str | None, when_needed: bool, **flags: object) -> None:
     """Listen for agents on a Unix socket, as a daemon.
 
     The socket is for this user alone, and by default in acpterm's folder under the user's runtime
     directory. Started by a systemd socket unit, the daemon takes the socket that it is handed. On
     SIGTERM, SIGINT or SIGHUP it ends its terminals, answers what is pending, removes its socket
-    and exits.
+    and exits. `acpterm proxy` and `acpterm prompt` start it themselves, with --when-needed.
     """
     stdio.open_missing()
     chosen = settings(config, socket=socket, **flags)
@@ -52,6 +56,7 @@ def command(config: str | None, socket: str | None, **flags: object) -> None:
                 lambda: handed or [listener.listen()],
                 ready=ready,
                 ending=lambda: notify(environ, "STOPPING=1"),
+                patience=chosen.idle_exit if when_needed else math.inf,
             )
         log.info("ended")
 

@@ -12,6 +12,8 @@ import resource
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from acpterm import acp
+
 # What means something to the daemon alone, or is wrong in a terminal of another size or pager.
 _NOT_PASSED_ON = (
     "COLUMNS",
@@ -82,6 +84,13 @@ def of_process(pid: int, ours: Asker) -> Asker:
 def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
     """Read limits as they are sent: names without `RLIMIT_`, of which unknown ones are skipped."""
     return tuple((_LIMITS[name], *both) for name, both in rlimits.items() if name in _LIMITS)
+
+
+def to_send(asker: Asker) -> acp.Asker:
+    """Describe an asker for `_meta.acpterm` of `initialize`: to a host that is another process."""
+    names = {number: name for name, number in _LIMITS.items()}
+    limits = {names[number]: (soft, hard) for number, soft, hard in asker.rlimits}
+    return acp.Asker(env=dict(asker.env), cwd=asker.cwd, umask=asker.umask, rlimits=limits)
 
 
 def _limits() -> list[int]:

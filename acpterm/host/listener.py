@@ -79,7 +79,7 @@ class UnixListener:
         """Bind and listen. Raises `ListenError`."""
         folder = os.path.dirname(os.path.abspath(self.path))
         try:
-            _private_folder(folder)
+            private_folder(folder)
             self._take_lock()
             self._remove_stale()
             return self._bind()
@@ -151,7 +151,7 @@ class UnixListener:
             raise
 
 
-def _private_folder(folder: str) -> None:
+def private_folder(folder: str) -> None:
     """Make `folder` 0700 if it is missing; refuse one of ours that others may write to."""
     if not os.path.isdir(folder):
         parent = os.path.dirname(folder)

@@ -52,7 +52,7 @@ class StdioStream(trio.abc.Stream):
         if self._writes < 0:
             raise trio.ClosedResourceError
         try:
-            await _write_in_thread(os.dup(self._writes), bytes(data))
+            await write_all(self._writes, bytes(data))
         except OSError as error:
             raise trio.BrokenResourceError(f"stdout: {error}") from error
 
@@ -108,6 +108,14 @@ def _to_null(fd: int) -> None:
     if null != fd:
         os.dup2(null, fd)
         os.close(null)
+
+
+async def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data` to `fd`, which stays open. Cancelled, it goes on in its thread.
+
+    Raises `OSError` when nobody reads any more.
+    """
+    await _write_in_thread(os.dup(fd), data)
 
 
 async def _write_in_thread(fd: int, data: bytes) -> None:

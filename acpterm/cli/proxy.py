@@ -1,0 +1,57 @@
+"""`acpterm proxy`: stands between an editor and its agent, and gives both terminals."""
+
+from typing import Literal
+
+import click
+import trio
+
+from acpterm.cli.options import AGENT, common, fail, settings
+from acpterm.client.leaves import leaf
+from acpterm.client.proxying import Wishes, run_proxy
+from acpterm.client.wirelog import LogError
+from acpterm.host import logs, stdio
+from acpterm.pty.trees import TrackingError
+
+
+@click.command("proxy")
+@click.option("--embedded", is_flag=True, help="Keep the terminals in this process: no daemon.")
+@click.option(
+    "--terminals",
+    type=click.Choice(["ours", "editor"]),
+    help="Whose terminals the agent gets; by default the editor's, if it has any.",
+)
+@click.option("--log", metavar="FILE", help="Write every message to FILE, one a line.")
+@click.option("--socket", metavar="PATH", help="Use the daemon that listens at PATH.")
+@common
+@AGENT
+def command(
+    agent: tuple[str, ...],
+    *,
+    embedded: bool,
+    terminals: Literal["ours", "editor"] | None,
+    log: str | None,
+    config: str | None,
+    socket: str | None,
+    **flags: object,
+) -> None:
+    """Stand between an editor and its agent, on stdin and stdout.
+
+    To be put before the agent's command in the editor's settings. AGENT is started, and what the
+    two say to each other is passed on, but for terminals: the agent gets those of the daemon,
+    which is started if it is not running, and the editor is shown them as best it can.
+
+    The agent ends with the editor, and all that it has started with it.
+    """
+    chosen = settings(config, socket=socket, **flags)
+    logs.configure(chosen.log_level, chosen.log_format)
+    try:
+        stream = stdio.take_over()
+    except OSError as error:
+        fail(str(error))
+    wishes = Wishes(agent, config, embedded, terminals, log)
+    status = 1
+    try:
+        status = trio.run(run_proxy, stream, chosen, wishes, strict_exception_groups=True)
+    except* (TrackingError, LogError) as errors:
+        fail(leaf(errors))
+    raise SystemExit(status)

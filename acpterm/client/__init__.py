@@ -1,0 +1,1 @@
+"""The other end of ACP: the agent's process, the proxy before it, and the headless prompt."""

@@ -1,0 +1,200 @@
+"""Terminals for an editor that cannot show any: as text in the tool calls that embed them.
+
+A terminal in a tool call's content becomes a console block with its last lines (`display`); all
+else in the content keeps its place. While it prints, the call's content is sent anew, whole, as the
+protocol has it: at most once in `PAUSE` seconds a call, and only when it looks different. A call is
+remembered while it shows a terminal, so that this can be done; its last content is the final one.
+
+The rule for what is bounded: a display holds a limited text, the oldest displays and calls are
+forgotten, and an agent's update is never held back.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Raw
+
+from acpterm.client.display import Display, End
+from acpterm.client.envelope import items, members, text
+from acpterm.client.notes import V2_KINDS, Exit, Info, Note, Output, in_meta, in_v2
+from acpterm.client.update import Key, Update, terminal_in, tool_call_update
+
+PAUSE: Final = 0.25
+DISPLAYS: Final = 256
+CALLS: Final = 1000
+
+
+class _Call:
+    """A tool call that shows terminals: what is in it, and when and how it was sent last."""
+
+    def __init__(self, content: list[Raw | Key], sent: float) -> None:
+        self.content = content
+        self.sent = sent
+        self.looked: list[Any] | None = None
+
+
+class AsText:
+    """What is shown to one editor. See `showing.Showing`."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        follow: Callable[[Key], None],
+        limit: int,
+        lines: int,
+        editor_has_terminals: bool,
+    ) -> None:
+        self._clock = clock
+        self._follow = follow
+        self._limit = limit
+        self._lines = lines
+        self._editor_has_terminals = editor_has_terminals
+        self._ours: OrderedDict[Key, tuple[str, str | None]] = OrderedDict()
+        self._displays: OrderedDict[Key, Display] = OrderedDict()
+        self._calls: OrderedDict[Key, _Call] = OrderedDict()
+        self._shown_in: dict[Key, set[Key]] = {}
+        self._dirty: dict[Key, None] = {}
+
+    def made(self, terminal: Key, command: str, cwd: str | None) -> None:
+        """Learn of a terminal of ours."""
+        self._ours[terminal] = command, cwd
+        while len(self._ours) > CALLS:
+            self._ours.popitem(last=False)
+
+    def translate(self, line: bytes, update: Update) -> list[bytes]:
+        """Give what the editor is sent for an update of the agent's."""
+        if update.kind in V2_KINDS:
+            for note in in_v2(update.kind, update.fields):
+                self._note(update.session, note)
+            return []
+        if update.call is None:
+            return [line]
+        for note in in_meta(update.fields.get("_meta")):
+            self._note(update.session, note)
+        if "content" not in update.fields:
+            return [line]
+        key = update.session, update.call
+        content = self._content(update.session, update.fields["content"])
+        self._forget(key)
+        if content is None:
+            return [line]
+        call = self._calls[key] = _Call(content, self._clock())
+        for item in content:
+            if not isinstance(item, Raw):
+                self._shown_in.setdefault(item, set()).add(key)
+        while len(self._calls) > CALLS:
+            self._forget(next(iter(self._calls)))
+        call.looked = self._look(call)
+        return [update.line(content=call.looked)]
+
+    def permission(self, params: dict[str, Raw]) -> dict[str, Any] | None:
+        """Give the params of a `session/request_permission` with terminals as text, if it has any.
+
+        Its tool call is for the person to decide on, and not followed.
+        """
+        session, tool = text(params.get("sessionId")), members(params.get("toolCall"))
+        content = self._content(session or "", tool.get("content"))
+        if content is None:
+            return None
+        return {**params, "toolCall": {**tool, "content": self._look(_Call(content, 0.0))}}
+
+    def output(self, terminal: Key, data: bytes, lost: int) -> list[bytes]:
+        """Take output of a terminal of ours."""
+        if display := self._displays.get(terminal):
+            display.feed(data, lost)
+            self._changed(terminal)
+        return []
+
+    def ended(self, terminal: Key, end: End) -> list[bytes]:
+        """Take the end of a terminal of ours."""
+        if display := self._displays.get(terminal):
+            display.finish(end)
+            self._changed(terminal)
+        return []
+
+    @property
+    def due(self) -> float:
+        """When `paint` has something to give next; `math.inf` for not before more comes."""
+        return min((self._calls[key].sent + PAUSE for key in self._dirty), default=math.inf)
+
+    def paint(self, session: str | None = None) -> list[bytes]:
+        """Give the tool calls that look different now and are due; all of `session`'s at once."""
+        now = self._clock()
+        lines = []
+        for key in list(self._dirty):
+            call = self._calls[key]
+            if key[0] != session and call.sent + PAUSE > now:
+                continue
+            del self._dirty[key]
+            look = self._look(call)
+            if look != call.looked:
+                call.looked, call.sent = look, now
+                lines.append(tool_call_update(key, content=look))
+        return lines
+
+    def _note(self, session: str, note: Note) -> None:
+        key = session, note.terminal
+        display = self._displays.get(key) or self._display(key)
+        match note:
+            case Info(_, cwd, command):
+                display.known = True
+                display.cwd = cwd or display.cwd
+                display.command = command or display.command
+            case Output(_, data, whole):
+                (display.replace if whole else display.feed)(data)
+            case Exit(_, end):
+                display.finish(end)
+        self._changed(key)
+
+    def _display(self, key: Key) -> Display:
+        command, cwd = self._ours.get(key, (None, None))
+        display = Display(command, cwd, limit=self._limit, lines=self._lines)
+        self._displays[key] = display
+        while len(self._displays) > DISPLAYS:
+            self._displays.popitem(last=False)
+        if key in self._ours:
+            display.known = True
+            self._follow(key)
+        return display
+
+    def _content(self, session: str, content: Raw | None) -> list[Raw | Key] | None:
+        """Give a content with the keys of terminals to be shown in it; None if there are none."""
+        found: list[Raw | Key] = []
+        for item in items(content):
+            terminal = terminal_in(item)
+            key = None if terminal is None else (session, terminal)
+            if key is None or not self._is_to_be_shown(key):
+                found.append(item)
+            else:
+                if key not in self._displays:
+                    self._display(key)
+                found.append(key)
+        return found if any(not isinstance(item, Raw) for item in found) else None
+
+    def _is_to_be_shown(self, terminal: Key) -> bool:
+        """Whether the editor cannot: one that has terminals may know this one."""
+        known = terminal in self._ours or terminal in self._displays
+        return known or not self._editor_has_terminals
+
+    def _look(self, call: _Call) -> list[Any]:
+        return [item if isinstance(item, Raw) else self._block(item) for item in call.content]
+
+    def _block(self, terminal: Key) -> dict[str, Any]:
+        display = self._displays.get(terminal)
+        fence = "[output no longer kept]" if display is None else display.fence()
+        return {"type": "content", "content": {"type": "text", "text": fence}}
+
+    def _changed(self, terminal: Key) -> None:
+        self._dirty |= dict.fromkeys(self._shown_in.get(terminal, ()))
+
+    def _forget(self, key: Key) -> None:
+        call = self._calls.pop(key, None)
+        self._dirty.pop(key, None)
+        for item in call.content if call else ():
+            if not isinstance(item, Raw) and (calls := self._shown_in.get(item)):
+                calls.discard(key)
+                if not calls:
+                    del self._shown_in[item]

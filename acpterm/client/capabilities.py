@@ -1,0 +1,44 @@
+"""What the editor can do, and what the agent is told that it can (ACP v1, "Initialization")."""
+
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw, UnsetType
+
+from acpterm.client.envelope import is_true, members
+
+
+class Capabilities(NamedTuple):
+    """What the editor says of itself, as far as terminals are concerned."""
+
+    terminals: bool = False
+    """Whether it has terminals of its own."""
+    shows: bool = False
+    """Whether it shows terminals that an agent has (`_meta.terminal_output`)."""
+
+
+def of_editor(params: Raw | UnsetType) -> Capabilities:
+    """Read the capabilities in the params of the editor's `initialize`."""
+    told = members(members(params).get("clientCapabilities"))
+    meta = members(told.get("_meta"))
+    return Capabilities(is_true(told.get("terminal")), is_true(meta.get("terminal_output")))
+
+
+def with_terminals(params: Raw | UnsetType) -> dict[str, object]:
+    """Give the same params, with terminals of both kinds among the client's capabilities."""
+    all_of_it: dict[str, object] = {**members(params)}
+    told: dict[str, object] = {**members(members(params).get("clientCapabilities"))}
+    meta = members(members(members(params).get("clientCapabilities")).get("_meta"))
+    told["terminal"] = True
+    told["_meta"] = {**meta, "terminal_output": True}
+    all_of_it["clientCapabilities"] = told
+    return all_of_it
+
+
+def version(result: Raw | UnsetType) -> int:
+    """Give the protocol's version that the agent's answer settles on; 1 if it does not say."""
+    found = members(result).get("protocolVersion")
+    try:
+        return 1 if found is None else msgspec.json.decode(found, type=int)
+    except msgspec.DecodeError:
+        return 1

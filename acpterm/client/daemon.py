@@ -1,0 +1,117 @@
+"""The daemon, as its users find it: where it listens, and how it is started when it does not.
+
+As with tmux there is one daemon a user, and whoever needs it first starts it. It belongs to nobody
+then: it has a session of its own and no terminal, outlives whoever started it, and ends by itself
+when nobody was connected for a while (`idle_exit`). What it says of its start is in a file beside
+its socket, and in the error when it does not come up.
+
+Two that start it at once are no trouble: the second daemon finds the first one's lock and ends, and
+both connect to the first.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from typing import Final
+
+import trio
+
+from acpterm.config import Settings, default_socket
+from acpterm.host.listener import ListenError, private_folder
+
+# Seconds that a daemon has to come up.
+PATIENCE: Final = 10.0
+_LOOK: Final = 0.02
+# Seconds that one which somebody else has started may still take when ours has ended.
+_ANOTHER: Final = 1.0
+# What is meant for this process and not for its daemon.
+_NOT_PASSED_ON: Final = ("LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "NOTIFY_SOCKET")
+# Of what it said: the end.
+_SAID: Final = 2000
+
+
+class DaemonError(Exception):
+    """There is no daemon, and none could be started; the message says why."""
+
+
+def socket_path(settings: Settings) -> str:
+    """Give the path of the agents' socket."""
+    return settings.socket or default_socket()
+
+
+async def connect(settings: Settings, config: str | None = None) -> trio.SocketStream:
+    """Connect to the daemon, which is started if it is not running; raises `DaemonError`.
+
+    `config` is the file that settings were read from, if one was named: the daemon reads it too.
+    To be called before this process adopts orphans (`Trees`): the daemon is to be nobody's child.
+    """
+    path = socket_path(settings)
+    with contextlib.suppress(OSError):
+        return await trio.open_unix_socket(path)
+    log = await trio.to_thread.run_sync(_start, path, config)
+    why = "it takes no connections"
+    with trio.move_on_after(PATIENCE) as patience:
+        while True:
+            try:
+                return await trio.open_unix_socket(path)
+            except OSError as error:
+                why = error.strerror or str(error)
+            if not await trio.to_thread.run_sync(_lives, log):
+                # Unless another one was there first, and is about to listen.
+                patience.deadline = min(patience.deadline, trio.current_time() + _ANOTHER)
+            await trio.sleep(_LOOK)
+    raise DaemonError(
+        f"the daemon that was started for {path} does not answer ({why}): {_said(log)}; "
+        "run acpterm serve to see why, or use --embedded, which needs none"
+    )
+
+
+def _start(path: str, config: str | None) -> str:
+    """Start a daemon, and give the file that its log and, in its first line, its pid are in."""
+    log = f"{path}.log"
+    command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]
+    if config is not None:
+        command += ["--config", os.path.abspath(config)]
+    try:
+        private_folder(os.path.dirname(os.path.abspath(path)))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+        said = os.open(log, flags, 0o600)
+        try:
+            # The shell ends at once, so that the daemon is an orphan from its beginning.
+            subprocess.run(
+                ["/bin/sh", "-c", '"$@" & echo $! >&2', "sh", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+                cwd="/",
+                env={name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON},
+                check=True,
+            )
+        finally:
+            os.close(said)
+    except (OSError, ListenError, subprocess.CalledProcessError) as error:
+        raise DaemonError(f"no daemon can be started for {path}: {error}") from error
+    return log
+
+
+def _lives(log: str) -> bool:
+    """Whether the daemon that writes to this log is still there."""
+    try:
+        with open(log, "rb") as file:
+            os.kill(int(file.readline()), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, ValueError):
+        return True
+    return True
+
+
+def _said(log: str) -> str:
+    try:
+        with open(log, errors="replace") as file:
+            lines = file.read()[-_SAID:].strip().splitlines()[1:]
+    except OSError as error:
+        return f"its log {log} cannot be read: {error.strerror}"
+    return "\n".join(lines) or "it said nothing"

@@ -1,0 +1,191 @@
+"""Our end of a JSON-RPC stream: what we ask and are answered, what we are asked and answer.
+
+Two of them are in use: towards the host, which only answers, and in `acpterm prompt` towards the
+agent, which asks as well.
+
+States: *open*; *closed*, when the stream has ended or broken, or `run` was cancelled: whoever waits
+for an answer is told so by an `RpcError`, and what is asked from then on likewise, at once. What is
+put before `run` has begun is sent when it has.
+
+An answer is given to a function that is called in the order in which answers come, by the reader:
+it must not wait. What the other side asks goes to `asked` and `told`, likewise.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import trio
+from msgspec import UNSET, Raw, UnsetType
+
+from acpterm.host.outbox import Outbox
+from acpterm.jsonrpc import (
+    INTERNAL_ERROR,
+    MAX_LINE,
+    METHOD_NOT_FOUND,
+    CancelReceived,
+    ErrorReceived,
+    Event,
+    Id,
+    NotificationReceived,
+    Peer,
+    Refused,
+    RequestReceived,
+    ResponseReceived,
+    RpcError,
+    quoted,
+)
+
+_CHUNK: Final = 64 * 1024
+
+Answer: TypeAlias = Raw | RpcError
+Answered: TypeAlias = Callable[[Answer], None]
+
+
+def _refuse(endpoint: "Endpoint", request: RequestReceived) -> None:
+    what = f"there is no method {quoted(request.method)} here"
+    endpoint.fail(request.id, RpcError(METHOD_NOT_FOUND, what))
+
+
+class Endpoint:
+    """One end of a stream. `whom` is what messages call the other end."""
+
+    def __init__(self, stream: trio.abc.Stream, whom: str, max_line: int = MAX_LINE) -> None:
+        self._stream = stream
+        self._whom = whom
+        self._peer = Peer(max_line)
+        self._outbox = Outbox(stream)
+        self._answered: dict[int, Answered] = {}
+        self._closed: str | None = None
+        self.asked: Callable[[RequestReceived], None] = lambda request: _refuse(self, request)
+        """Called with each request; `respond` or `fail` answers it, then or later."""
+        self.told: Callable[[NotificationReceived], None] = lambda _: None
+        """Called with each notification."""
+        self.cancelled: Callable[[Id], None] = lambda _: None
+        """Called with the id of each request in progress that is no longer wanted."""
+        self.rubbish: Callable[[RpcError], None] = lambda _: None
+        """Called for each line that is no message."""
+
+    async def run(self) -> None:
+        """Read and write until the stream ends, breaks or this is cancelled. Closes it."""
+        try:
+            async with self._stream, trio.open_nursery() as nursery:
+                nursery.start_soon(self._write, nursery.cancel_scope)
+                await self._read()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._close(f"{self._whom} is gone")
+
+    def ask(self, method: str, params: Any, answered: Answered) -> int | None:
+        """Send a request; `answered` is called with its result or error. Never waits.
+
+        Gives its id, for `cancel`; None when the stream is closed.
+        """
+        if self._closed is not None:
+            answered(RpcError(INTERNAL_ERROR, self._closed))
+            return None
+        id_, line = self._peer.request(method, params)
+        self._answered[id_] = answered
+        self._outbox.put(line)
+        return id_
+
+    async def request(self, method: str, params: Any) -> Raw:
+        """Send a request and wait for its result. Raises `RpcError` for an error.
+
+        Cancelled, it says so to the other side, and nobody takes the answer.
+        """
+        answers: list[Answer] = []
+        come = trio.Event()
+
+        def take(answer: Answer) -> None:
+            answers.append(answer)
+            come.set()
+
+        id_ = self.ask(method, params, take)
+        try:
+            await come.wait()
+        except trio.Cancelled:
+            if id_ is not None:
+                self.cancel(id_)
+            raise
+        if isinstance(answers[0], RpcError):
+            raise answers[0]
+        return answers[0]
+
+    def tell(self, method: str, params: Any) -> None:
+        """Send a notification. Never waits; after the end it is dropped."""
+        if self._closed is None:
+            self._outbox.put(self._peer.notify(method, params))
+
+    def cancel(self, id_: int) -> None:
+        """Say that a request of ours is no longer wanted; it is answered all the same."""
+        if self._closed is None and id_ in self._answered:
+            self._outbox.put(self._peer.cancel(id_))
+
+    def respond(self, id_: Id, result: Any) -> None:
+        """Answer a request of the other side's."""
+        if self._closed is None:
+            self._outbox.put(self._peer.respond(id_, result))
+
+    def fail(self, id_: Id, error: RpcError) -> None:
+        """Answer a request of the other side's with an error."""
+        if self._closed is None:
+            self._outbox.put(self._peer.respond_error(id_, error))
+
+    async def room(self) -> None:
+        """Wait until there is not too much waiting to be sent."""
+        await self._outbox.room()
+
+    def close(self, why: str) -> None:
+        """Answer whoever waits, now and later, with the reason why nobody else will."""
+        self._close(why)
+
+    def _close(self, why: str) -> None:
+        if self._closed is None:
+            self._closed = why
+        waiting, self._answered = self._answered, {}
+        for answered in waiting.values():
+            answered(RpcError(INTERNAL_ERROR, self._closed))
+
+    async def _write(self, scope: trio.CancelScope) -> None:
+        try:
+            await self._outbox.run()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            # What it has said last is still to be read.
+            return
+        scope.cancel()
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                data = await self._stream.receive_some(_CHUNK)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+            if not data:
+                return
+            for event in self._peer.receive_data(data):
+                self._take(event)
+            await self._outbox.room()
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case ResponseReceived(id_, result):
+                self._answer(id_, result)
+            case ErrorReceived(id_, error):
+                data = UNSET if isinstance(error.data, UnsetType) else error.data
+                self._answer(id_, RpcError(error.code, error.message, data))
+            case RequestReceived():
+                self.asked(event)
+            case NotificationReceived():
+                self.told(event)
+            case CancelReceived(id_):
+                self.cancelled(id_)
+            case Refused(reply, wrong):
+                self.rubbish(wrong)
+                if reply is not None:
+                    self._outbox.put(reply)
+            case _:
+                pass  # an answer that nobody waits for any more
+
+    def _answer(self, id_: int, answer: Answer) -> None:
+        if answered := self._answered.pop(id_, None):
+            answered(answer)

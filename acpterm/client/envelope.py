@@ -1,0 +1,89 @@
+"""What a line says on its outside: enough to pass it on, without looking at what is in it.
+
+The rule: whoever only passes a message on passes on the line as it came. So nothing here is ever
+encoded again; `params`, `result` and `error` are the JSON that they came as.
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from acpterm.jsonrpc import Id
+from acpterm.jsonrpc.reading import id_of
+
+
+class Envelope(Struct, frozen=True):
+    """The members of a message, as far as they were there."""
+
+    # `float` since JSON has one kind of number: 1.0 is the same id as 1.
+    id: int | float | str | UnsetType | None = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+    @property
+    def key(self) -> Id:
+        """Its id, None for one that is null or wrong."""
+        found = id_of(self.id)
+        return None if isinstance(found, UnsetType) else found
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it is owed an answer."""
+        return self.method is not UNSET and self.id is not UNSET
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is the answer to a request."""
+        return self.method is UNSET and self.id is not UNSET
+
+
+_envelopes: Final = msgspec.json.Decoder(Envelope)
+_members: Final = msgspec.json.Decoder(dict[str, Raw])
+_items: Final = msgspec.json.Decoder(list[Raw])
+_NOTHING: Final = Envelope()
+
+
+def peek(line: bytes) -> Envelope:
+    """Look at a line from outside; what is no message has no members."""
+    try:
+        return _envelopes.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _NOTHING
+
+
+def members(raw: Raw | UnsetType | None) -> dict[str, Raw]:
+    """Give the members of a JSON object, each as it came; none of anything else."""
+    if raw is None or isinstance(raw, UnsetType):
+        return {}
+    try:
+        return _members.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def items(raw: Raw | UnsetType | None) -> list[Raw]:
+    """Give the items of a JSON array, each as it came; none of anything else."""
+    if raw is None or isinstance(raw, UnsetType):
+        return []
+    try:
+        return _items.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+
+
+def text(raw: Raw | UnsetType | None) -> str | None:
+    """Give the string that a JSON value is; None if it is none."""
+    if raw is None or isinstance(raw, UnsetType):
+        return None
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def is_true(raw: Raw | UnsetType | None) -> bool:
+    """Whether a JSON value is `true`."""
+    return isinstance(raw, Raw) and bytes(raw) == b"true"

@@ -1,0 +1,216 @@
+"""What the proxy does with each message between an editor and its agent.
+
+What is not about terminals is passed on, in order, as the line that it came as. What is:
+
+- the editor's `initialize` is passed on with terminals among its capabilities;
+- the agent's `terminal/*` is answered by the host (`terminals`), unless the editor is to do that;
+- the agent's `session/update` and `session/request_permission` are passed on with the terminals in
+  them translated into what the editor can show (`showing`), and the host is told of tool calls;
+- of sessions and turns the proxy learns by the requests and answers that pass.
+
+Who owns what: two readers, `from_editor` and `from_agent`, each a task, and nobody else, take
+messages; all that leaves goes through an outbox for each side. A reader goes on reading when there
+is room in the outbox that it fills, so a slow side holds up the other and no memory grows.
+
+What waits for an answer of the agent's is remembered (`_pending`): if the agent goes, `fail`
+answers all of it with the reason.
+"""
+
+from typing import Any, Final
+
+import trio
+from msgspec import Raw, UnsetType
+
+from acpterm.client import capabilities, update
+from acpterm.client.capabilities import Capabilities
+from acpterm.client.display import End
+from acpterm.client.endpoint import Answer, Endpoint
+from acpterm.client.envelope import Envelope, members, peek, text
+from acpterm.client.lines import Lines
+from acpterm.client.showing import Showing, showing_for
+from acpterm.client.terminals import METHODS, Terminals
+from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, Key
+from acpterm.client.wirelog import WireLog
+from acpterm.config import Settings
+from acpterm.host.outbox import Outbox
+from acpterm.jsonrpc import Id, RpcError, encode_error, encode_request, encode_response
+
+_OPENING: Final = ("session/new", "session/fork")
+_REOPENING: Final = ("session/load", "session/resume")
+_CLOSING: Final = ("session/close", "session/delete")
+
+
+class Proxy:
+    """The messages between one editor and one agent.
+
+    `host` has the terminals; None is for the editor's own.
+    """
+
+    def __init__(
+        self,
+        editor: Outbox,
+        agent: Outbox,
+        *,
+        capable: Capabilities,
+        settings: Settings,
+        log: WireLog,
+        host: Endpoint | None,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._editor = editor
+        self._agent = agent
+        self._log = log
+        self._ours: Terminals | None = None
+        self._showing: Showing = showing_for(
+            capable, settings, ours=host is not None, follow=self._follow
+        )
+        self._passes_all = False
+        self._pending: dict[Id, tuple[str, dict[str, Raw]]] = {}
+        self._news = trio.Event()
+        if host is not None:
+            self._ours = Terminals(
+                host,
+                nursery,
+                answer=self._answer,
+                made=self._showing.made,
+                take=self._take,
+                ended=self._ended,
+            )
+
+    async def from_editor(self, lines: Lines) -> None:
+        """Take what the editor says, until it has said its last."""
+        while (batch := await lines.read()) is not None:
+            for line in batch:
+                self.editor_said(line)
+            await self._agent.room()
+            await self._log.room()
+
+    async def from_agent(self, lines: Lines) -> None:
+        """Take what the agent says, until it has said its last."""
+        while (batch := await lines.read()) is not None:
+            for line in batch:
+                await self._agent_said(line)
+            await self._editor.room()
+            await self._log.room()
+
+    async def paint(self) -> None:
+        """Show terminals live, until cancelled."""
+        while True:
+            with trio.move_on_at(self._showing.due):
+                await self._news.wait()
+            self._news = trio.Event()
+            await self._editor.room()
+            self._to_editor(self._showing.paint())
+
+    def fail(self, error: RpcError) -> None:
+        """Answer all that the editor waits for: the agent is gone."""
+        pending, self._pending = self._pending, {}
+        self._to_editor([encode_error(id_, error) for id_ in pending])
+
+    def editor_said(self, line: bytes) -> None:
+        """Pass on a message of the editor's."""
+        self._log.write("editor->proxy", line)
+        seen = peek(line)
+        if seen.is_request and isinstance(seen.method, str):
+            self._pending[seen.key] = seen.method, _of_interest(seen)
+            if seen.method == "initialize":
+                told = capabilities.with_terminals(seen.params)
+                line = encode_request(seen.key, seen.method, told)
+            elif seen.method in _REOPENING:
+                self._enter(members(seen.params), members(seen.params))
+        elif seen.method == "session/cancel" and self._ours is not None:
+            self._ours.tell("session/cancel", seen.params)
+        self._to_agent(line)
+
+    async def _agent_said(self, line: bytes) -> None:
+        self._log.write("agent->proxy", line)
+        seen = peek(line)
+        if seen.is_answer:
+            await self._agent_answered(seen)
+        elif seen.method == SESSION_UPDATE and not self._passes_all:
+            self._to_editor(self._translated(line, seen))
+            return
+        elif seen.method == "session/request_permission" and not self._passes_all:
+            params = self._showing.permission(members(seen.params))
+            if params is not None:
+                line = encode_request(seen.key, "session/request_permission", params)
+        elif self._ours is not None:
+            if seen.method in METHODS and seen.is_request and isinstance(seen.method, str):
+                self._ours.request(seen.key, seen.method, seen.params)
+                return
+            if seen.method == "$/cancel_request" and self._ours.cancel(_cancelled(seen.params)):
+                return
+        self._to_editor([line])
+
+    def _translated(self, line: bytes, seen: Envelope) -> list[bytes]:
+        said = update.read(seen.params)
+        if said is None:
+            return [line]
+        if said.kind in TOOL_CALLS and self._ours is not None:
+            self._ours.tell(SESSION_UPDATE, seen.params)
+        self._news.set()
+        return self._showing.translate(line, said)
+
+    async def _agent_answered(self, seen: Envelope) -> None:
+        method, asked = self._pending.pop(seen.key, ("", {}))
+        if method == "initialize":
+            # In version 2 terminals are the agent's, and clients show them.
+            self._passes_all = capabilities.version(seen.result) > 1
+        elif method in _OPENING:
+            self._enter(members(seen.result), asked)
+        elif (session := text(asked.get("sessionId"))) is None or self._ours is None:
+            return
+        elif method in _CLOSING:
+            self._ours.leave(session)
+        elif method == "session/prompt":
+            # All that is shown belongs before the answer that ends the turn.
+            await self._ours.turn_over(session)
+            self._to_editor(self._showing.paint(session))
+
+    def _enter(self, named: dict[str, Raw], placed: dict[str, Raw]) -> None:
+        session, cwd = text(named.get("sessionId")), text(placed.get("cwd"))
+        if session is not None and cwd is not None and self._ours is not None:
+            self._ours.enter(session, cwd)
+
+    def _follow(self, terminal: Key) -> None:
+        if self._ours is not None:
+            self._ours.follow(terminal)
+
+    def _take(self, terminal: Key, data: bytes, lost: int) -> None:
+        self._to_editor(self._showing.output(terminal, data, lost))
+        self._news.set()
+
+    def _ended(self, terminal: Key, end: End) -> None:
+        self._to_editor(self._showing.ended(terminal, end))
+        self._news.set()
+
+    def _answer(self, id_: Id, answer: Answer) -> None:
+        if isinstance(answer, RpcError):
+            self._to_agent(encode_error(id_, answer))
+        else:
+            self._to_agent(encode_response(id_, answer))
+
+    def _to_editor(self, lines: list[bytes]) -> None:
+        for line in lines:
+            self._send(self._editor, "proxy->editor", line)
+
+    def _to_agent(self, line: bytes) -> None:
+        self._send(self._agent, "proxy->agent", line)
+
+    def _send(self, outbox: Outbox, direction: str, line: bytes) -> None:
+        self._log.write(direction, line)
+        outbox.put(line if line.endswith(b"\n") else line + b"\n")
+
+
+def _of_interest(seen: Envelope) -> dict[str, Raw]:
+    """Keep of a request what its answer will not say."""
+    if seen.method not in (*_OPENING, *_CLOSING, "session/prompt"):
+        return {}
+    found: dict[str, Any] = members(seen.params)
+    # A copy: the value refers to the whole message otherwise, and keeps it.
+    return {name: found[name].copy() for name in ("sessionId", "cwd") if name in found}
+
+
+def _cancelled(params: Raw | UnsetType) -> Id:
+    raw = members(params).get("requestId")
+    return None if raw is None else peek(b'{"id":' + bytes(raw) + b"}").key

@@ -1,0 +1,227 @@
+"""`acpterm proxy` from its start to its end: the editor, the daemon, the agent, in this order.
+
+States, in order:
+
+- *asked*: the editor's first message has come, which says what it can do: whether the terminals are
+  to be ours. If so the daemon is connected to, and started if it is not running.
+- *started*: the agent runs, and messages go both ways (`proxy`).
+- *ending*, for one of these reasons: the editor has said its last or reads no more; the agent has;
+  a signal. What the editor still waits for is answered when the agent is gone. The agent has its
+  stdin closed, a second to go, and then its whole tree is ended; meanwhile what it says is passed
+  on. The terminals end with the connection to the host.
+
+An agent or a daemon that cannot be started is an error in answer to `initialize`, and on stderr.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Final, Literal, NamedTuple
+
+import trio
+
+from acpterm.client import agent as agents
+from acpterm.client import capabilities
+from acpterm.client.agent import Agent, StartError, exit_status, open_agent
+from acpterm.client.capabilities import Capabilities
+from acpterm.client.daemon import DaemonError
+from acpterm.client.envelope import peek
+from acpterm.client.leaves import leaf
+from acpterm.client.lines import Lines
+from acpterm.client.link import open_link, reach
+from acpterm.client.proxy import Proxy
+from acpterm.client.wirelog import WireLog, open_log
+from acpterm.config import Settings
+from acpterm.host import asker as askers
+from acpterm.host.asker import Asker
+from acpterm.host.daemon import raise_open_files
+from acpterm.host.ending import hear, told_to_end
+from acpterm.host.outbox import Outbox
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, encode_error
+from acpterm.pty.trees import open_trees
+
+# Seconds for what is due to the editor to be read, when all is over.
+_SENDING: Final = 2.0
+# Seconds that the agent's stdout may stay open, held by another program, when the agent is gone.
+_DRAIN: Final = 0.5
+# Seconds that an editor has to leave after it was told that there is no agent.
+_REFUSING: Final = 2.0
+
+Choice = Literal["ours", "editor"]
+
+
+class Wishes(NamedTuple):
+    """How the proxy is to be."""
+
+    command: Sequence[str]
+    """The agent, and its arguments."""
+    config: str | None = None
+    """The file that settings were read from, if one was named."""
+    embedded: bool = False
+    """Whether the terminals are in this process, and not the daemon's."""
+    terminals: Choice | None = None
+    """Whose terminals the agent gets; None is the editor's, if it has any."""
+    log: str | None = None
+    """The file to write the wire to."""
+
+
+async def run_proxy(stream: trio.abc.Stream, settings: Settings, wishes: Wishes) -> int:
+    """Stand between the editor at the other end of `stream` and an agent. Gives the exit status.
+
+    That is the agent's when it ended by itself; 1 when there is none; else 0. Raises
+    `TrackingError`, `LogError`.
+    """
+    asker = askers.own()
+    raise_open_files()
+    hear()
+    status = 0
+    async with told_to_end() as told, stream, open_log(wishes.log) as log:
+        lines = Lines(stream, "the editor", settings.max_message_bytes)
+        editor = Outbox(stream)
+        async with trio.open_nursery() as nursery:
+            gone = trio.CancelScope()
+            sent = trio.Event()
+            nursery.start_soon(_write, editor, gone, sent)
+            nursery.start_soon(_cancel_when, told, gone)
+            with gone:
+                status = await _Session(settings, wishes, lines, editor, log).run(asker)
+            editor.close()
+            with trio.move_on_after(_SENDING):
+                await sent.wait()
+            nursery.cancel_scope.cancel()
+    return status
+
+
+class _Session:
+    """One editor, one agent."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        wishes: Wishes,
+        lines: Lines,
+        editor: Outbox,
+        log: WireLog,
+    ) -> None:
+        self._settings = settings
+        self._wishes = wishes
+        self._log = log
+        self._lines = lines
+        self._editor = editor
+
+    async def run(self, asker: Asker) -> int:
+        """Go through the states; give the exit status."""
+        first: list[bytes] | None = []
+        while not first:
+            first = await self._lines.read()
+            if first is None:
+                return 0
+        try:
+            return await self._start(first, asker)
+        except* (StartError, DaemonError) as errors:
+            why = leaf(errors)
+        os.write(2, f"acpterm: {why}\n".encode(errors="replace"))
+        await self._refuse(first, why)
+        return 1
+
+    async def _start(self, first: list[bytes], asker: Asker) -> int:
+        wishes, settings = self._wishes, self._settings
+        seen = peek(first[0])
+        capable = Capabilities()
+        if seen.method == "initialize":
+            capable = capabilities.of_editor(seen.params)
+        ours = wishes.terminals == "ours" or (wishes.terminals is None and not capable.terminals)
+        # The daemon first: it is to be nobody's child, and the trees adopt orphans.
+        daemon = await reach(settings, wishes.config) if ours and not wishes.embedded else None
+        async with AsyncExitStack() as stack:
+            trees = await stack.enter_async_context(open_trees(settings.tracking))
+            link = None
+            if ours:
+                opening = open_link(daemon, settings, asker, trees)
+                link = await stack.enter_async_context(opening)
+            opened = open_agent(wishes.command, trees, aloud=True)
+            agent = await stack.enter_async_context(opened)
+            nursery = await stack.enter_async_context(trio.open_nursery())
+            to_agent = Outbox(agent.stdin)
+            proxy = Proxy(
+                self._editor,
+                to_agent,
+                capable=capable,
+                settings=settings,
+                log=self._log,
+                host=link,
+                nursery=nursery,
+            )
+            for line in first:
+                proxy.editor_said(line)
+            status = await self._relay(proxy, agent, to_agent, nursery)
+            nursery.cancel_scope.cancel()
+            return status
+
+    async def _relay(
+        self, proxy: Proxy, agent: Agent, to_agent: Outbox, nursery: trio.Nursery
+    ) -> int:
+        """Have messages go both ways until one side has said its last."""
+        over, editor_done, agent_done = trio.Event(), trio.Event(), trio.Event()
+        reading, flushed = trio.CancelScope(), trio.Event()
+
+        async def read_editor() -> None:
+            await proxy.from_editor(self._lines)
+            editor_done.set()
+            over.set()
+
+        async def read_agent() -> None:
+            lines = Lines(agent.stdout, "the agent", self._settings.max_message_bytes)
+            with reading:
+                await proxy.from_agent(lines)
+            agent_done.set()
+            over.set()
+
+        async def see_exit() -> None:
+            await agent.exited.wait()
+            reading.deadline = trio.current_time() + _DRAIN
+
+        nursery.start_soon(_write, to_agent, trio.CancelScope(), flushed)
+        nursery.start_soon(read_editor)
+        nursery.start_soon(read_agent)
+        nursery.start_soon(see_exit)
+        nursery.start_soon(proxy.paint)
+        await over.wait()
+        if not agent_done.is_set():
+            to_agent.close()
+            with trio.move_on_after(agents.FAREWELL):
+                await flushed.wait()
+                await agent.stdin.aclose()
+                await agent_done.wait()
+            return 0
+        with trio.move_on_after(agents.FAREWELL):
+            await agent.exited.wait()
+        await agent.wait_heard()
+        proxy.fail(RpcError(INTERNAL_ERROR, agent.fate()))
+        return exit_status(agent.returncode)
+
+    async def _refuse(self, first: list[bytes], why: str) -> None:
+        """Answer what the editor asks with the reason why there is no agent, until it leaves."""
+        batch: list[bytes] | None = first
+        with trio.move_on_after(_REFUSING):
+            while batch is not None:
+                for seen in map(peek, batch):
+                    if seen.is_request:
+                        error = RpcError(INTERNAL_ERROR, why)
+                        self._editor.put(encode_error(seen.key, error))
+                batch = await self._lines.read()
+
+
+async def _write(outbox: Outbox, gone: trio.CancelScope, done: trio.Event) -> None:
+    """Send what is put into an outbox; when nobody reads it, cancel `gone`."""
+    try:
+        await outbox.run()
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        gone.cancel()
+        outbox.close()
+    done.set()
+
+
+async def _cancel_when(told: trio.Event, scope: trio.CancelScope) -> None:
+    await told.wait()
+    scope.cancel()

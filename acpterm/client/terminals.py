@@ -1,0 +1,171 @@
+"""The agent's `terminal/*`, answered by the host: passed on as they are, and their answers back.
+
+Kept beside that, for the ends that the agent does not care for: which terminals it holds, in which
+session. A turn that is over kills those that are left (their ids stay valid); those left over from
+an earlier turn are released. A session that is closed has its terminals released. What `cancel`
+means the host knows itself: it kills at once, and releases after two seconds. All that is left goes
+with the connection to the host.
+
+A follower is there for each terminal that is shown, from its first showing to its end.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import trio
+from msgspec import Raw, UnsetType
+
+from acpterm.acp import CreateTerminalResponse, TerminalRequest
+from acpterm.client.display import End
+from acpterm.client.endpoint import Answer, Endpoint
+from acpterm.client.envelope import items, members, text
+from acpterm.client.follower import Follower
+from acpterm.client.update import Key
+from acpterm.jsonrpc import Id, RpcError
+
+METHODS: Final = frozenset(
+    f"terminal/{name}" for name in ("create", "output", "wait_for_exit", "kill", "release")
+)
+# Seconds that what is shown may take to be complete when its turn is over.
+SETTLING: Final = 0.5
+
+# `sh -c LINE` and `bash -l -c LINE` are how some agents say what others say as a line.
+_SHELL: Final = re.compile(r"(|ba|da|k|z)sh")
+_LINE: Final = re.compile(r"-[a-z]*c")
+
+_created: Final = msgspec.json.Decoder(CreateTerminalResponse)
+
+
+class Terminals:
+    """What one agent has of a host.
+
+    `answer` is called with the id of each request and its answer. `made` is told of each terminal
+    with its command and folder, `take` and `ended` of the output and the end of those followed.
+    """
+
+    def __init__(
+        self,
+        host: Endpoint,
+        nursery: trio.Nursery,
+        *,
+        answer: Callable[[Id, Answer], None],
+        made: Callable[[Key, str, str | None], None],
+        take: Callable[[Key, bytes, int], None],
+        ended: Callable[[Key, End], None],
+    ) -> None:
+        self._host = host
+        self._nursery = nursery
+        self._answer = answer
+        self._made = made
+        self._take = take
+        self._ended = ended
+        self._folders: dict[str, str] = {}
+        # Those that the agent holds, and whether a turn has been over since each was made.
+        self._held: dict[Key, bool] = {}
+        self._followers: dict[Key, Follower] = {}
+        self._asked: dict[Id, int] = {}
+
+    def request(self, id_: Id, method: str, params: Raw | UnsetType) -> None:
+        """Pass on a request of the agent's; its answer comes back by itself."""
+        found = members(params)
+        session = text(found.get("sessionId")) or ""
+        key = session, text(found.get("terminalId")) or ""
+        if method == "terminal/release":
+            if follower := self._followers.get(key):
+                follower.last_call()
+            self._held.pop(key, None)
+
+        def answered(answer: Answer) -> None:
+            self._asked.pop(id_, None)
+            if method == "terminal/create" and not isinstance(answer, RpcError):
+                terminal = session, _created.decode(answer).terminal_id
+                self._held[terminal] = False
+                self._made(terminal, _command(found), text(found.get("cwd")) or self._cwd(session))
+            self._answer(id_, answer)
+
+        asked = self._host.ask(method, params, answered)
+        if asked is not None and id_ is not None:
+            self._asked[id_] = asked
+
+    def cancel(self, id_: Id) -> bool:
+        """Pass on that the agent no longer wants a request; whether it is one of those here."""
+        asked = self._asked.get(id_)
+        if asked is not None:
+            self._host.cancel(asked)
+        return asked is not None
+
+    def tell(self, method: str, params: Raw | UnsetType) -> None:
+        """Have the host know of a `session/update` or `session/cancel`."""
+        self._host.tell(method, params)
+
+    def enter(self, session: str, cwd: str) -> None:
+        """Learn a session's folder: that of its commands, unless they name another."""
+        self._folders[session] = cwd
+        self._host.ask("_acpterm/session/set", {"sessionId": session, "cwd": cwd}, _ignore)
+
+    def leave(self, session: str) -> None:
+        """Learn that a session is closed: nobody can use its terminals any more."""
+        self._folders.pop(session, None)
+        for key in [key for key in self._held if key[0] == session]:
+            self._release(key)
+
+    def follow(self, terminal: Key) -> None:
+        """Follow a terminal from its beginning."""
+        follower = Follower(
+            self._host,
+            terminal,
+            take=lambda data, lost: self._take(terminal, data, lost),
+            ended=lambda end: self._ended(terminal, end),
+        )
+        self._followers[terminal] = follower
+        self._nursery.start_soon(self._run, terminal, follower)
+
+    async def turn_over(self, session: str) -> None:
+        """Kill what the session's turn has left, and wait until what is shown of it is complete.
+
+        That takes at most `SETTLING` seconds.
+        """
+        for key in [key for key in self._held if key[0] == session]:
+            if self._held[key]:
+                self._release(key)
+            else:
+                self._held[key] = True
+                self._host.ask("terminal/kill", TerminalRequest(*key), _ignore)
+        followers = [follower for key, follower in self._followers.items() if key[0] == session]
+        for follower in followers:
+            follower.hurry()
+        with trio.move_on_after(SETTLING):
+            for follower in followers:
+                await follower.done.wait()
+
+    def _release(self, key: Key) -> None:
+        if follower := self._followers.get(key):
+            follower.last_call()
+        del self._held[key]
+        self._host.ask("terminal/release", TerminalRequest(*key), _ignore)
+
+    def _cwd(self, session: str) -> str | None:
+        return self._folders.get(session)
+
+    async def _run(self, terminal: Key, follower: Follower) -> None:
+        await follower.run()
+        if not follower.done.is_set():
+            await follower.done.wait()
+        del self._followers[terminal]
+
+
+def _command(params: dict[str, Raw]) -> str:
+    """Give a command in one line, as a person would type it."""
+    command = text(params.get("command")) or ""
+    args = [arg for item in items(params.get("args")) if (arg := text(item)) is not None]
+    if len(args) > 1 and _SHELL.fullmatch(os.path.basename(command)) and _LINE.fullmatch(args[-2]):
+        return args[-1]
+    return shlex.join([command, *args]) if args else command
+
+
+def _ignore(answer: Answer) -> None:
+    del answer

@@ -1,0 +1,124 @@
+"""The wire, written down: each message on a line of its own, when it was and which way it went.
+
+A line is `{"t": SECONDS, "dir": "agent->client", "msg": …}`; what is no JSON is a string in `text`
+instead of `msg`. The file is for this user alone, since what agents and editors say to each other
+may hold secrets. Writing is in a thread: a slow disk slows nobody, up to what the outbox holds.
+"""
+
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+import trio
+from msgspec import Raw, UnsetType
+
+from acpterm.host import stdio
+from acpterm.host.outbox import Outbox
+
+_FAREWELL: Final = 5.0
+
+
+class LogError(Exception):
+    """The log cannot be written; the message says why."""
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    t: float
+    dir: str
+    msg: Raw | UnsetType = msgspec.UNSET
+    text: str | UnsetType = msgspec.UNSET
+
+
+_encoder: Final = msgspec.json.Encoder()
+_any: Final = msgspec.json.Decoder(Raw)
+
+
+class _File(trio.abc.SendStream):
+    """A file as a stream to send to."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        try:
+            await stdio.write_all(self._fd, bytes(data))
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        os.close(self._fd)
+        await trio.lowlevel.checkpoint()
+
+
+class WireLog:
+    """A log that is open. Without a file it does nothing."""
+
+    def __init__(self, outbox: Outbox | None) -> None:
+        self._outbox = outbox
+        self._begin = time.monotonic()
+
+    def write(self, direction: str, line: bytes) -> None:
+        """Note a message, which is a line without its end. Never waits."""
+        if self._outbox is None:
+            return
+        entry = _Line(round(time.monotonic() - self._begin, 3), direction)
+        try:
+            entry.msg = _any.decode(line)
+            data = _encoder.encode(entry)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            entry.msg, entry.text = msgspec.UNSET, line.decode(errors="replace")
+            data = _encoder.encode(entry)
+        self._outbox.put(data.replace(b"\n", b" ") + b"\n")
+
+    async def room(self) -> None:
+        """Wait until not too much waits to be written."""
+        if self._outbox is not None:
+            await self._outbox.room()
+
+
+@asynccontextmanager
+async def open_log(path: str | None) -> AsyncIterator[WireLog]:
+    """Have a log for as long as the block lasts, in a new file. Raises `LogError`.
+
+    None is a log that nobody keeps.
+    """
+    if path is None:
+        yield WireLog(None)
+        return
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        fd = await trio.to_thread.run_sync(os.open, path, flags, 0o600)
+    except OSError as error:
+        raise LogError(f"the log {path!r} cannot be written: {error.strerror}") from error
+    outbox = Outbox(_File(fd))
+    async with trio.open_nursery() as nursery:
+        written = trio.Event()
+        nursery.start_soon(_write, outbox, path, written)
+        try:
+            yield WireLog(outbox)
+        finally:
+            outbox.close()
+            with trio.move_on_after(_FAREWELL, shield=True):
+                await written.wait()
+            nursery.cancel_scope.cancel()
+            os.close(fd)
+
+
+async def _write(outbox: Outbox, path: str, written: trio.Event) -> None:
+    try:
+        await outbox.run()
+    except trio.BrokenResourceError as error:
+        _complain(path, error)
+        outbox.close()
+    finally:
+        written.set()
+
+
+def _complain(path: str, error: Any) -> None:
+    os.write(2, f"acpterm: the log {path!r} can no longer be written: {error}\n".encode())

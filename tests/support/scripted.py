@@ -1,0 +1,205 @@
+"""An ACP agent that does what its prompt says: `python tests/support/scripted.py [OPTION]…`.
+
+It needs nothing but Python. A prompt's text is JSON: a list of steps, each an object with `do`:
+
+- `say` `text`: a message; `update` `update`: a `session/update` as given;
+- `ask` `method` `params` [`as` NAME] [`report`]: a request to the client, with `sessionId` added.
+  Its result is kept as NAME, and said with `report`. `"$NAME"` in later steps is its `terminalId`;
+- `start` likewise, without waiting for the answer; `await` `as` waits for it;
+- `stderr` `text`, `line` `text` (a line as it is), `sleep` `seconds`, `exit` `code`,
+  `spawn` `argv` [`as`]: a child of its own that nobody waits for, its pid said;
+- `stop` `reason`: the end of the turn, for another reason than `end_turn`.
+
+A cancel ends the turn at once with `cancelled`; what it has created stays, as with real agents.
+Options: `--stay` stays when stdin closes; `--deaf` ignores SIGTERM too; `--rubbish` says things
+that are no JSON first; `--silent` never answers `initialize`; `--die N` exits with N on it;
+`--login` has to be logged in to; `--v2` says that it speaks version 2.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+OPTIONS = set(sys.argv[1:])
+lock = threading.Lock()
+answers: dict[int, dict] = {}
+answered = threading.Condition()
+cancelled = threading.Event()
+last_id = 0
+
+
+def send(message: dict) -> None:
+    with lock:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def ask(method: str, params: dict) -> int:
+    global last_id
+    with lock:
+        last_id += 1
+        id_ = last_id
+    send({"id": id_, "method": method, "params": params})
+    return id_
+
+
+def wait(id_: int) -> dict | None:
+    with answered:
+        while id_ not in answers:
+            if cancelled.is_set():
+                return None
+            answered.wait(0.02)
+        return answers.pop(id_)
+
+
+def fill(value, names: dict):
+    if isinstance(value, str) and value.startswith("$") and value[1:] in names:
+        found = names[value[1:]]
+        return found.get("terminalId", found) if isinstance(found, dict) else found
+    if isinstance(value, dict):
+        return {name: fill(item, names) for name, item in value.items()}
+    return [fill(item, names) for item in value] if isinstance(value, list) else value
+
+
+class Turn:
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.names: dict = {}
+        self.reason = "end_turn"
+
+    def update(self, update: dict) -> None:
+        send({"method": "session/update", "params": {"sessionId": self.session, "update": update}})
+
+    def say(self, text: str) -> None:
+        content = {"type": "text", "text": text}
+        self.update({"sessionUpdate": "agent_message_chunk", "content": content})
+
+    def got(self, step: dict, id_: int) -> None:
+        answer = wait(id_)
+        if answer is None:
+            return
+        result = answer.get("result", answer.get("error"))
+        self.names[step.get("as", "last")] = result
+        if step.get("report"):
+            self.say(json.dumps(result))
+
+    def run(self, steps: list) -> None:
+        for step in steps:
+            if cancelled.is_set():
+                self.reason = "cancelled"
+                return
+            step = fill(step, self.names)
+            match step["do"]:
+                case "say":
+                    self.say(step["text"])
+                case "update":
+                    self.update(step["update"])
+                case "ask":
+                    params = {"sessionId": self.session, **step.get("params", {})}
+                    self.got(step, ask(step["method"], params))
+                case "start":
+                    params = {"sessionId": self.session, **step.get("params", {})}
+                    self.names["?" + step["as"]] = ask(step["method"], params)
+                case "await":
+                    self.got(step, self.names["?" + step["as"]])
+                case "stderr":
+                    print(step["text"], file=sys.stderr, flush=True)
+                case "line":
+                    with lock:
+                        sys.stdout.write(step["text"] + "\n")
+                        sys.stdout.flush()
+                case "sleep":
+                    cancelled.wait(step["seconds"])
+                case "exit":
+                    os._exit(step["code"])
+                case "spawn":
+                    child = subprocess.Popen(step["argv"], start_new_session=True)
+                    self.names[step.get("as", "pid")] = child.pid
+                    self.say(str(child.pid))
+                case "stop":
+                    self.reason = step["reason"]
+                    return
+        if cancelled.is_set():
+            self.reason = "cancelled"
+
+
+def prompt(id_, params: dict) -> None:
+    cancelled.clear()
+    turn = Turn(params["sessionId"])
+    text = "".join(block.get("text", "") for block in params["prompt"])
+    try:
+        steps = json.loads(text)
+    except ValueError:
+        steps = [{"do": "say", "text": f"You said: {text}"}]
+    try:
+        turn.run(steps)
+    except Exception as error:
+        send({"id": id_, "error": {"code": -32603, "message": f"{type(error).__name__}: {error}"}})
+        return
+    send({"id": id_, "result": {"stopReason": turn.reason}})
+
+
+def initialize(id_, params: dict) -> None:
+    if "--silent" in OPTIONS:
+        return
+    if "--die" in OPTIONS:
+        print("no key in the environment: set AGENT_KEY", file=sys.stderr, flush=True)
+        os._exit(7)
+    result = {
+        "protocolVersion": 2 if "--v2" in OPTIONS else 1,
+        "agentCapabilities": {"loadSession": True, "sessionCapabilities": {"resume": {}}},
+        "agentInfo": {"name": "scripted", "version": "1"},
+        "authMethods": [],
+        "_meta": {"told": params.get("clientCapabilities")},
+    }
+    if "--login" in OPTIONS:
+        method = {"id": "login", "name": "Log in", "description": "Run `scripted login` first."}
+        result["authMethods"] = [method]
+    send({"id": id_, "result": result})
+
+
+sessions = 0
+
+
+def main() -> None:
+    global sessions
+    if "--deaf" in OPTIONS:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "--rubbish" in OPTIONS:
+        print("Welcome to the agent!\n{broken", flush=True)
+    for line in sys.stdin:
+        message = json.loads(line)
+        id_, method, params = message.get("id"), message.get("method"), message.get("params") or {}
+        if method is None:
+            with answered:
+                answers[id_] = message
+                answered.notify_all()
+        elif method == "initialize":
+            initialize(id_, params)
+        elif method == "session/new":
+            if "--login" in OPTIONS:
+                send({"id": id_, "error": {"code": -32000, "message": "Authentication required"}})
+                continue
+            sessions += 1
+            send({"id": id_, "result": {"sessionId": f"s{sessions}"}})
+        elif method in ("session/load", "session/resume", "session/close"):
+            send({"id": id_, "result": {}})
+        elif method == "session/prompt":
+            threading.Thread(target=prompt, args=(id_, params), daemon=True).start()
+        elif method == "session/cancel":
+            cancelled.set()
+        elif id_ is not None:
+            # What nobody knows comes back as it was, so that a test can see what came through.
+            send({"id": id_, "result": {"echo": message}})
+        else:
+            send({"method": "_echo", "params": {"echo": message}})
+    while "--stay" in OPTIONS:
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main()
