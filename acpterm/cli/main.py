@@ -14,6 +14,7 @@ from acpterm import __version__
 _COMMANDS = {
     "serve": ("acpterm.cli.serve", "Listen for agents on a Unix socket, as a daemon."),
     "proxy": ("acpterm.cli.proxy", "Give an editor and its agent terminals: stand between them."),
+    "prompt": ("acpterm.cli.prompt", "Have an agent do something: a client without a screen."),
     "stdio": ("acpterm.cli.stdio", "Serve the agent that spawned this, on stdin and stdout."),
 }
 

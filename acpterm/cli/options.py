@@ -27,10 +27,38 @@ def common(function: F) -> F:
     return function
 
 
-AGENT = click.argument(
-    "agent", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- AGENT [ARG]…"
-)
-"""The agent's command, which ends a command line."""
+class BeforeAgent(click.Command):
+    """A command whose line ends with ``-- AGENT ARG…``, which its function is given as `agent`.
+
+    What comes after the first ``--`` is the agent's: nothing in it is an option of ours.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the agent's command off the line."""
+        at = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:at])
+        agent = tuple(args[at + 1 :])
+        if not agent:
+            raise click.UsageError("say which agent: end the line with -- AGENT ARG…", ctx)
+        ctx.params["agent"] = agent
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Give what the usage line shows."""
+        return [*super().collect_usage_pieces(ctx), "-- AGENT [ARG]…"]
+
+
+def hosted(function: F) -> F:
+    """Add the flags of every command that gives an agent terminals of a host."""
+    for option in (
+        click.option("--log", metavar="FILE", help="Write every message to FILE, one a line."),
+        click.option("--socket", metavar="PATH", help="Use the daemon that listens at PATH."),
+        click.option(
+            "--embedded", is_flag=True, help="Keep the terminals in this process: no daemon."
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def settings(config: str | None, **flags: object) -> Settings:

@@ -5,7 +5,7 @@ from typing import Literal
 import click
 import trio
 
-from acpterm.cli.options import AGENT, common, fail, settings
+from acpterm.cli.options import BeforeAgent, common, fail, hosted, settings
 from acpterm.client.leaves import leaf
 from acpterm.client.proxying import Wishes, run_proxy
 from acpterm.client.wirelog import LogError
@@ -13,20 +13,17 @@ from acpterm.host import logs, stdio
 from acpterm.pty.trees import TrackingError
 
 
-@click.command("proxy")
-@click.option("--embedded", is_flag=True, help="Keep the terminals in this process: no daemon.")
+@click.command("proxy", cls=BeforeAgent)
 @click.option(
     "--terminals",
     type=click.Choice(["ours", "editor"]),
     help="Whose terminals the agent gets; by default the editor's, if it has any.",
 )
-@click.option("--log", metavar="FILE", help="Write every message to FILE, one a line.")
-@click.option("--socket", metavar="PATH", help="Use the daemon that listens at PATH.")
+@hosted
 @common
-@AGENT
 def command(
-    agent: tuple[str, ...],
     *,
+    agent: tuple[str, ...],
     embedded: bool,
     terminals: Literal["ours", "editor"] | None,
     log: str | None,

@@ -11,7 +11,7 @@ An answer is given to a function that is called in the order in which answers co
 it must not wait. What the other side asks goes to `asked` and `told`, likewise.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 import trio
@@ -62,8 +62,12 @@ class Endpoint:
         """Called with each notification."""
         self.cancelled: Callable[[Id], None] = lambda _: None
         """Called with the id of each request in progress that is no longer wanted."""
-        self.rubbish: Callable[[RpcError], None] = lambda _: None
-        """Called for each line that is no message."""
+        self.rubbish: Callable[[RpcError], None] | None = None
+        """Called for each line that is no message, which is then not answered."""
+        self.fate: Callable[[], Awaitable[str]] | None = None
+        """Awaited when the stream has ended: says why, for whoever waits for an answer."""
+        self.pace: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        """Awaited between two reads: until what they bring can be dealt with."""
 
     async def run(self) -> None:
         """Read and write until the stream ends, breaks or this is cancelled. Closes it."""
@@ -71,6 +75,8 @@ class Endpoint:
             async with self._stream, trio.open_nursery() as nursery:
                 nursery.start_soon(self._write, nursery.cancel_scope)
                 await self._read()
+                if self.fate is not None:
+                    self._close(await self.fate())
                 nursery.cancel_scope.cancel()
         finally:
             self._close(f"{self._whom} is gone")
@@ -165,6 +171,7 @@ class Endpoint:
             for event in self._peer.receive_data(data):
                 self._take(event)
             await self._outbox.room()
+            await self.pace()
 
     def _take(self, event: Event) -> None:
         match event:
@@ -180,8 +187,9 @@ class Endpoint:
             case CancelReceived(id_):
                 self.cancelled(id_)
             case Refused(reply, wrong):
-                self.rubbish(wrong)
-                if reply is not None:
+                if self.rubbish is not None:
+                    self.rubbish(wrong)
+                elif reply is not None:
                     self._outbox.put(reply)
             case _:
                 pass  # an answer that nobody waits for any more

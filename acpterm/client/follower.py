@@ -10,7 +10,7 @@ in the order in which they were asked, before the release.
 """
 
 import base64
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -50,7 +50,10 @@ _ends: Final = msgspec.json.Decoder(WaitForTerminalExitResponse)
 
 
 class Follower:
-    """Follows one terminal. `take` is given its output, and how much of it is missing before it."""
+    """Follows one terminal. `take` is given its output, and how much of it is missing before it.
+
+    `room` is waited for before more is asked for.
+    """
 
     def __init__(
         self,
@@ -58,11 +61,13 @@ class Follower:
         terminal: Key,
         take: Callable[[bytes, int], None],
         ended: Callable[[End], None],
+        room: Callable[[], Awaitable[None]],
     ) -> None:
         self._host = host
         self._session, self._terminal = terminal
         self._take = take
         self._ended = ended
+        self._room = room
         self._position = 0
         self._hurried = trio.Event()
         self._called = False
@@ -73,6 +78,7 @@ class Follower:
         """Follow until the end; when it is cancelled or the host is gone, no further."""
         try:
             while not self.done.is_set():
+                await self._room()
                 part = _parts.decode(await self._host.request(READ, self._since(STEP, _WAIT)))
                 news = self._add(part)
                 if part.exit_status is None:

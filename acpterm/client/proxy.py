@@ -75,6 +75,7 @@ class Proxy:
                 made=self._showing.made,
                 take=self._take,
                 ended=self._ended,
+                room=editor.room,
             )
 
     async def from_editor(self, lines: Lines) -> None:

@@ -12,7 +12,7 @@ A follower is there for each terminal that is shown, from its first showing to i
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -44,7 +44,8 @@ class Terminals:
     """What one agent has of a host.
 
     `answer` is called with the id of each request and its answer. `made` is told of each terminal
-    with its command and folder, `take` and `ended` of the output and the end of those followed.
+    with its command and folder, `take` and `ended` of the output and the end of those followed;
+    `room` is waited for before there is more output.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Terminals:
         made: Callable[[Key, str, str | None], None],
         take: Callable[[Key, bytes, int], None],
         ended: Callable[[Key, End], None],
+        room: Callable[[], Awaitable[None]],
     ) -> None:
         self._host = host
         self._nursery = nursery
@@ -63,6 +65,7 @@ class Terminals:
         self._made = made
         self._take = take
         self._ended = ended
+        self._room = room
         self._folders: dict[str, str] = {}
         # Those that the agent holds, and whether a turn has been over since each was made.
         self._held: dict[Key, bool] = {}
@@ -98,7 +101,7 @@ class Terminals:
             self._host.cancel(asked)
         return asked is not None
 
-    def tell(self, method: str, params: Raw | UnsetType) -> None:
+    def tell(self, method: str, params: Raw | UnsetType | dict[str, str]) -> None:
         """Have the host know of a `session/update` or `session/cancel`."""
         self._host.tell(method, params)
 
@@ -120,6 +123,7 @@ class Terminals:
             terminal,
             take=lambda data, lost: self._take(terminal, data, lost),
             ended=lambda end: self._ended(terminal, end),
+            room=self._room,
         )
         self._followers[terminal] = follower
         self._nursery.start_soon(self._run, terminal, follower)

@@ -15,8 +15,9 @@ import msgspec
 import trio
 from msgspec import Raw, UnsetType
 
-from acpterm.host import stdio
+from acpterm.client.filestream import FileStream
 from acpterm.host.outbox import Outbox
+from acpterm.jsonrpc import LineSplitter
 
 _FAREWELL: Final = 5.0
 
@@ -34,26 +35,6 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 _encoder: Final = msgspec.json.Encoder()
 _any: Final = msgspec.json.Decoder(Raw)
-
-
-class _File(trio.abc.SendStream):
-    """A file as a stream to send to."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        try:
-            await stdio.write_all(self._fd, bytes(data))
-        except OSError as error:
-            raise trio.BrokenResourceError(str(error)) from error
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def aclose(self) -> None:
-        os.close(self._fd)
-        await trio.lowlevel.checkpoint()
 
 
 class WireLog:
@@ -96,7 +77,7 @@ async def open_log(path: str | None) -> AsyncIterator[WireLog]:
         fd = await trio.to_thread.run_sync(os.open, path, flags, 0o600)
     except OSError as error:
         raise LogError(f"the log {path!r} cannot be written: {error.strerror}") from error
-    outbox = Outbox(_File(fd))
+    outbox = Outbox(FileStream(fd))
     async with trio.open_nursery() as nursery:
         written = trio.Event()
         nursery.start_soon(_write, outbox, path, written)
@@ -122,3 +103,40 @@ async def _write(outbox: Outbox, path: str, written: trio.Event) -> None:
 
 def _complain(path: str, error: Any) -> None:
     os.write(2, f"acpterm: the log {path!r} can no longer be written: {error}\n".encode())
+
+
+class LoggedStream(trio.abc.Stream):
+    """A stream whose lines are noted, in both directions. `directions`: sent, received."""
+
+    def __init__(self, stream: trio.abc.Stream, log: WireLog, directions: tuple[str, str]) -> None:
+        self._stream = stream
+        self._log = log
+        self._sent, self._received = directions
+        self._sending, self._receiving = LineSplitter(), LineSplitter()
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send, and note."""
+        self._note(self._sending, self._sent, data)
+        await self._stream.send_all(data)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        """Receive, and note."""
+        await self._log.room()
+        data = await self._stream.receive_some(max_bytes)
+        self._note(self._receiving, self._received, data)
+        return data
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """As the stream does."""
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        """As the stream does."""
+        await self._stream.aclose()
+
+    def _note(
+        self, splitter: LineSplitter, direction: str, data: bytes | bytearray | memoryview
+    ) -> None:
+        for line in splitter.feed(data):
+            if isinstance(line, bytes):
+                self._log.write(direction, line)

@@ -31,10 +31,25 @@ MODELS = [
     (acp.ToolCallUpdate, "ToolCallUpdate"),
     (acp.SessionNotification, "SessionNotification"),
     (acp.CancelNotification, "CancelNotification"),
+    (acp.AuthMethod, "AuthMethodAgent"),
+    (acp.SessionCapabilities, "SessionCapabilities"),
+    (acp.AgentCapabilities, "AgentCapabilities"),
+    (acp.InitializeResponse, "InitializeResponse"),
+    (acp.NewSessionResponse, "NewSessionResponse"),
+    (acp.PromptResponse, "PromptResponse"),
+    (acp.PermissionOption, "PermissionOption"),
+    (acp.RequestPermissionRequest, "RequestPermissionRequest"),
+    (acp.ReadTextFileRequest, "ReadTextFileRequest"),
+    (acp.WriteTextFileRequest, "WriteTextFileRequest"),
 ]
 
 # What these leave out is not a terminal host's business.
-NOT_MODELLED = {"ClientCapabilities": {"session", "auth", "elicitation"}}
+NOT_MODELLED = {
+    "ClientCapabilities": {"session", "auth", "elicitation"},
+    "AgentCapabilities": {"promptCapabilities", "mcpCapabilities", "auth"},
+    "SessionCapabilities": {"list", "delete", "close"},
+    "NewSessionResponse": {"modes", "configOptions"},
+}
 
 
 @pytest.mark.parametrize(("model", "name"), MODELS, ids=[name for _, name in MODELS])

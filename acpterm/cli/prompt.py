@@ -1,0 +1,125 @@
+"""`acpterm prompt`: runs an agent for one turn, for a person in a shell, a script or a CI job."""
+
+import math
+import os
+import stat
+import sys
+
+import click
+import trio
+
+from acpterm.cli.options import BeforeAgent, common, fail, hosted, settings
+from acpterm.client.conversation import Place
+from acpterm.client.leaves import leaf
+from acpterm.client.permissions import Rule
+from acpterm.client.prompting import Wishes, run_prompt, wants_colours
+from acpterm.client.wirelog import LogError
+from acpterm.host import logs, stdio
+from acpterm.pty.trees import TrackingError
+
+_FOLDER = click.Path(exists=True, file_okay=False)
+
+
+@click.command("prompt", cls=BeforeAgent)
+@click.argument("text", required=False)
+@click.option(
+    "--allow",
+    type=click.Choice(["ask", "all", "reads", "none"]),
+    default="ask",
+    show_default=True,
+    help="What the agent may do that it asks for: reads is what it calls reading and searching.",
+)
+@click.option("--read-only", is_flag=True, help="Write no file for the agent.")
+@click.option("--cwd", type=_FOLDER, default=".", help="The session's directory, if not this one.")
+@click.option(
+    "--add-dir", type=_FOLDER, multiple=True, help="One more directory; can be said repeatedly."
+)
+@click.option("--resume", metavar="ID", help="Go on with a session that was.")
+@click.option("--auth", metavar="ID", help="Have the agent log in, in one of the ways it offers.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for all of it."
+)
+@click.option(
+    "--start-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60,
+    show_default=True,
+    help="Seconds until the agent has a session.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show the agent's stderr, and the session's id."
+)
+@hosted
+@common
+def command(
+    *,
+    agent: tuple[str, ...],
+    text: str | None,
+    allow: Rule,
+    read_only: bool,
+    cwd: str,
+    add_dir: tuple[str, ...],
+    resume: str | None,
+    auth: str | None,
+    timeout: float | None,
+    start_timeout: float,
+    as_json: bool,
+    verbose: bool,
+    embedded: bool,
+    socket: str | None,
+    log: str | None,
+    config: str | None,
+    **flags: object,
+) -> None:
+    """Have an agent do TEXT, and print what it says and does until it is done.
+
+    TEXT is read from stdin if it is - or left out. AGENT is started, and ended at the end with all
+    that it has started. It gets the terminals of the daemon, which is started if it is not running,
+    and the files in the session's directories.
+
+    Ctrl-C cancels the turn, and once more ends the agent. Exit status: 0 the agent is done, 1 it
+    refused or something failed, 2 the command line is wrong, 124 timed out, 130 cancelled.
+    """
+    stdio.open_missing()
+    said = _text(text)
+    chosen = settings(config, socket=socket, **{"log_level": "warning", **_given(flags)})
+    logs.configure(chosen.log_level, chosen.log_format)
+    wishes = Wishes(
+        command=agent,
+        text=said,
+        place=Place(os.path.abspath(cwd), [os.path.abspath(folder) for folder in add_dir]),
+        config=config,
+        embedded=embedded,
+        allow=allow,
+        read_only=read_only,
+        resume=resume,
+        login=auth,
+        timeout=math.inf if timeout is None else timeout,
+        start_timeout=start_timeout,
+        as_json=as_json,
+        colours=wants_colours(1),
+        verbose=verbose,
+        log=log,
+    )
+    status = 1
+    try:
+        status = trio.run(run_prompt, chosen, wishes, strict_exception_groups=True)
+    except* (TrackingError, LogError) as errors:
+        fail(leaf(errors))
+    raise SystemExit(status)
+
+
+def _given(flags: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in flags.items() if value is not None}
+
+
+def _text(text: str | None) -> str:
+    """Give what is to be done; from stdin, if the command line does not say."""
+    if text is None and stat.S_ISCHR(os.fstat(0).st_mode):
+        raise click.UsageError("say what is to be done: TEXT, or - to read it from stdin")
+    if text is None or text == "-":
+        text = sys.stdin.buffer.read().decode(errors="replace")
+    if not text.strip():
+        raise click.UsageError("the prompt is empty: say what is to be done")
+    return text

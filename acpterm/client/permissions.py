@@ -1,0 +1,82 @@
+"""May a tool call go on: by the person's rule, or asked of the person at the terminal.
+
+The rule (`--allow`): `all` allows, `none` refuses, `reads` allows what the agent says is reading or
+searching, `ask` asks the person, with the agent's own options, one question at a time. Where nobody
+can be asked the answer is no, and that is said. It is the agent that says what kind a call is, and
+an agent need not ask at all: this is a courtesy, and no wall.
+
+A turn that is cancelled answers all that is open, and what comes after it, `cancelled` (ACP v1,
+"Cancellation").
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import trio
+
+from acpterm.acp import PermissionOption
+from acpterm.client.person import choose
+from acpterm.client.plain import in_a_line
+
+Rule: TypeAlias = Literal["ask", "all", "reads", "none"]
+
+_READS: Final = ("read", "search")
+# The one of least consequence first.
+_ALLOW: Final = ("allow_once", "allow_always")
+_REJECT: Final = ("reject_once", "reject_always")
+
+
+class Permissions:
+    """The decisions of one session. `say` is called for each with a line for the person."""
+
+    def __init__(self, rule: Rule, say: Callable[[str], None]) -> None:
+        self._rule = rule
+        self._say = say
+        self._asking = trio.Lock()
+        self._open: set[trio.CancelScope] = set()
+        self._cancelled = False
+
+    async def decide(
+        self, title: str, kind: str, options: Sequence[PermissionOption]
+    ) -> dict[str, Any]:
+        """Give the answer to a `session/request_permission`."""
+        chosen: PermissionOption | None = None
+        with trio.CancelScope() as scope:
+            self._open.add(scope)
+            if self._cancelled:
+                scope.cancel()
+            try:
+                await trio.lowlevel.checkpoint()
+                chosen = await self._decide(title, kind, options)
+            finally:
+                self._open.discard(scope)
+        if chosen is None:
+            return {"outcome": {"outcome": "cancelled"}}
+        return {"outcome": {"outcome": "selected", "optionId": chosen.option_id}}
+
+    def cancel(self) -> None:
+        """Answer what is open, and what comes after, `cancelled`."""
+        self._cancelled = True
+        for scope in self._open:
+            scope.cancel()
+
+    async def _decide(
+        self, title: str, kind: str, options: Sequence[PermissionOption]
+    ) -> PermissionOption | None:
+        why = f"--allow {self._rule}"
+        allowed = self._rule == "all" or (self._rule == "reads" and kind in _READS)
+        if self._rule == "ask":
+            async with self._asking:
+                answer = await choose(f"May the agent: {title}?", [o.name for o in options])
+            if answer is not None:
+                return options[answer]
+            why = "there is no terminal to ask at; --allow says what else may be"
+        chosen = _first(options, _ALLOW if allowed else _REJECT)
+        verdict = "allowed" if chosen is not None and allowed else "refused"
+        self._say(f"{verdict}: {in_a_line(title)} ({why})")
+        return chosen
+
+
+def _first(options: Sequence[PermissionOption], kinds: Sequence[str]) -> PermissionOption | None:
+    found = (option for kind in kinds for option in options if option.kind == kind)
+    return next(found, None)

@@ -1,0 +1,51 @@
+"""The person at the terminal, who is asked a question and types the number of an answer."""
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from acpterm.client.plain import in_a_line
+
+_LINE: Final = 4096
+
+
+async def choose(question: str, answers: Sequence[str]) -> int | None:
+    """Ask at the controlling terminal; give the answer's index, None when nobody can be asked.
+
+    stdin may be something else, so it is not used. What is no answer is asked again. Cancelled, it
+    reads no more.
+    """
+    try:
+        fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        # One in the background would be stopped by the system as soon as it reads.
+        if os.tcgetpgrp(fd) != os.getpgrp():
+            return None
+        lines = [f"  {number}  {in_a_line(answer)}" for number, answer in enumerate(answers, 1)]
+        _print(fd, "\n".join(["", in_a_line(question, 1000), *lines, ""]))
+        while True:
+            _print(fd, f"1 to {len(answers)}: ")
+            typed = await _line(fd)
+            if typed is None:
+                return None
+            if typed.isdecimal() and 1 <= int(typed) <= len(answers):
+                return int(typed) - 1
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+async def _line(fd: int) -> str | None:
+    """Read a line, which the terminal gives when it is whole; None for its end (Ctrl-D)."""
+    await trio.lowlevel.wait_readable(fd)
+    data = os.read(fd, _LINE)
+    return data.decode(errors="replace").strip() if data else None
+
+
+def _print(fd: int, text: str) -> None:
+    os.write(fd, text.encode(errors="replace"))

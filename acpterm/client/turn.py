@@ -1,0 +1,99 @@
+"""One turn, as it is shown: the agent's updates and what its terminals print, to a printer.
+
+Terminals are shown from when a tool call first embeds them: those of the host, which are followed,
+and those that the agent has itself and tells of (`notes`).
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Raw
+
+from acpterm.acp import OtherUpdate, SessionNotification, ToolCall, ToolCallUpdate, read_update
+from acpterm.client.calls import Calls
+from acpterm.client.display import End
+from acpterm.client.envelope import items, members, text
+from acpterm.client.notes import V2_KINDS, Exit, Info, Note, Output, in_meta, in_v2
+from acpterm.client.printing import Printer
+from acpterm.client.update import Key
+from acpterm.jsonrpc import RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MESSAGE: Final = "agent_message_chunk"
+
+
+class Turn:
+    """What is shown of a turn."""
+
+    def __init__(self, printer: Printer, calls: Calls) -> None:
+        self._printer = printer
+        self._calls = calls
+        self._ours: set[Key] = set()
+        self.follow: Callable[[Key], None] = lambda _: None
+        """Called with a terminal of the host's that is to be followed from now on."""
+
+    def made(self, terminal: Key, command: str, cwd: str | None) -> None:
+        """Learn of a terminal of the host's."""
+        del command, cwd
+        self._ours.add(terminal)
+
+    def take(self, terminal: Key, data: bytes, lost: int) -> None:
+        """Show output of one of the host's."""
+        self._printer.output(terminal[1], data, lost)
+
+    def ended(self, terminal: Key, end: End) -> None:
+        """Show how one of the host's ended."""
+        self._printer.ended(terminal[1], end)
+
+    def updated(self, notification: SessionNotification) -> None:
+        """Show an update; one that is not as it should be is not shown."""
+        try:
+            update = read_update(notification.update)
+        except RpcError:
+            return
+        self._printer.update(notification.update)
+        if isinstance(update, OtherUpdate):
+            self._other(update)
+        else:
+            self._call(notification, update)
+
+    def _call(self, notification: SessionNotification, update: ToolCall | ToolCallUpdate) -> None:
+        call = self._calls.take(update)
+        meta = members(notification.update).get("_meta")
+        self._printer.call(call)
+        for terminal in call.terminals:
+            key = notification.session_id, terminal
+            if key in self._ours:
+                self._ours.discard(key)
+                self.follow(key)
+        for note in in_meta(meta):
+            self._note(note)
+
+    def _other(self, update: OtherUpdate) -> None:
+        fields = members(update.raw)
+        if update.kind == _MESSAGE:
+            block = members(fields.get("content"))
+            if (said := text(block.get("text"))) is not None:
+                self._printer.message(said)
+            elif (kind := text(block.get("type"))) is not None:
+                self._printer.message(f"[{kind}]")
+        elif update.kind == "plan":
+            self._printer.plan([_entry(item) for item in items(fields.get("entries"))])
+        elif update.kind in V2_KINDS:
+            for note in in_v2(update.kind, fields):
+                self._note(note)
+
+    def _note(self, note: Note) -> None:
+        match note:
+            case Output(terminal, data):
+                self._printer.output(terminal, data, 0)
+            case Exit(terminal, End() as end):
+                self._printer.ended(terminal, end)
+            case Info() | Exit():
+                pass
+
+
+def _entry(item: Raw) -> tuple[str, str]:
+    found = members(item)
+    return text(found.get("content")) or "", text(found.get("status")) or "pending"
