@@ -56,7 +56,7 @@ async def open_link(
         nursery.start_soon(_run, link, running)
         wish = InitializeMeta(asker=to_send(asker))
         params = {"protocolVersion": PROTOCOL_VERSION, "_meta": {OWN: wish}}
-        link.ask("initialize", params, _complain)
+        link.ask("initialize", params, lambda answer: _complain(answer, running))
         try:
             yield link
         finally:
@@ -69,6 +69,6 @@ async def _run(link: Endpoint, scope: trio.CancelScope) -> None:
         await link.run()
 
 
-def _complain(answer: Answer) -> None:
-    if isinstance(answer, RpcError):
+def _complain(answer: Answer, running: trio.CancelScope) -> None:
+    if isinstance(answer, RpcError) and not running.cancel_called:
         _log.error("the host does not take us", error=answer.message)

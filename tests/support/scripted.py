@@ -6,6 +6,7 @@ It needs nothing but Python. A prompt's text is JSON: a list of steps, each an o
 - `ask` `method` `params` [`as` NAME] [`report`]: a request to the client, with `sessionId` added.
   Its result is kept as NAME, and said with `report`. `"$NAME"` in later steps is its `terminalId`;
 - `start` likewise, without waiting for the answer; `await` `as` waits for it;
+- `many` `times` [`text`]: so many messages;
 - `stderr` `text`, `line` `text` (a line as it is), `sleep` `seconds`, `exit` `code`,
   `spawn` `argv` [`as`]: a child of its own that nobody waits for, its pid said;
 - `stop` `reason`: the end of the turn, for another reason than `end_turn`.
@@ -16,6 +17,7 @@ that are no JSON first; `--silent` never answers `initialize`; `--die N` exits w
 `--login` has to be logged in to; `--v2` says that it speaks version 2.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -29,7 +31,8 @@ lock = threading.Lock()
 answers: dict[int, dict] = {}
 answered = threading.Condition()
 cancelled = threading.Event()
-last_id = 0
+ids = itertools.count(1)
+sessions = itertools.count(1)
 
 
 def send(message: dict) -> None:
@@ -39,10 +42,7 @@ def send(message: dict) -> None:
 
 
 def ask(method: str, params: dict) -> int:
-    global last_id
-    with lock:
-        last_id += 1
-        id_ = last_id
+    id_ = next(ids)
     send({"id": id_, "method": method, "params": params})
     return id_
 
@@ -88,43 +88,56 @@ class Turn:
             self.say(json.dumps(result))
 
     def run(self, steps: list) -> None:
-        for step in steps:
-            if cancelled.is_set():
-                self.reason = "cancelled"
-                return
-            step = fill(step, self.names)
-            match step["do"]:
-                case "say":
-                    self.say(step["text"])
-                case "update":
-                    self.update(step["update"])
-                case "ask":
-                    params = {"sessionId": self.session, **step.get("params", {})}
-                    self.got(step, ask(step["method"], params))
-                case "start":
-                    params = {"sessionId": self.session, **step.get("params", {})}
-                    self.names["?" + step["as"]] = ask(step["method"], params)
-                case "await":
-                    self.got(step, self.names["?" + step["as"]])
-                case "stderr":
-                    print(step["text"], file=sys.stderr, flush=True)
-                case "line":
-                    with lock:
-                        sys.stdout.write(step["text"] + "\n")
-                        sys.stdout.flush()
-                case "sleep":
-                    cancelled.wait(step["seconds"])
-                case "exit":
-                    os._exit(step["code"])
-                case "spawn":
-                    child = subprocess.Popen(step["argv"], start_new_session=True)
-                    self.names[step.get("as", "pid")] = child.pid
-                    self.say(str(child.pid))
-                case "stop":
-                    self.reason = step["reason"]
-                    return
+        for raw in steps:
+            if cancelled.is_set() or self.reason != "end_turn":
+                break
+            step = fill(raw, self.names)
+            getattr(self, f"do_{step['do']}")(step)
         if cancelled.is_set():
             self.reason = "cancelled"
+
+    def do_say(self, step: dict) -> None:
+        self.say(step["text"])
+
+    def do_update(self, step: dict) -> None:
+        self.update(step["update"])
+
+    def do_ask(self, step: dict) -> None:
+        params = {"sessionId": self.session, **step.get("params", {})}
+        self.got(step, ask(step["method"], params))
+
+    def do_start(self, step: dict) -> None:
+        params = {"sessionId": self.session, **step.get("params", {})}
+        self.names["?" + step["as"]] = ask(step["method"], params)
+
+    def do_await(self, step: dict) -> None:
+        self.got(step, self.names["?" + step["as"]])
+
+    def do_stderr(self, step: dict) -> None:
+        print(step["text"], file=sys.stderr, flush=True)
+
+    def do_line(self, step: dict) -> None:
+        with lock:
+            sys.stdout.write(step["text"] + "\n")
+            sys.stdout.flush()
+
+    def do_many(self, step: dict) -> None:
+        for number in range(step["times"]):
+            self.say(f"{number} {step.get('text', '')}")
+
+    def do_sleep(self, step: dict) -> None:
+        cancelled.wait(step["seconds"])
+
+    def do_exit(self, step: dict) -> None:
+        os._exit(step["code"])
+
+    def do_spawn(self, step: dict) -> None:
+        child = subprocess.Popen(step["argv"], start_new_session=True)
+        self.names[step.get("as", "pid")] = child.pid
+        self.say(str(child.pid))
+
+    def do_stop(self, step: dict) -> None:
+        self.reason = step["reason"]
 
 
 def prompt(id_, params: dict) -> None:
@@ -137,7 +150,7 @@ def prompt(id_, params: dict) -> None:
         steps = [{"do": "say", "text": f"You said: {text}"}]
     try:
         turn.run(steps)
-    except Exception as error:
+    except (KeyError, TypeError, AttributeError, OSError) as error:
         send({"id": id_, "error": {"code": -32603, "message": f"{type(error).__name__}: {error}"}})
         return
     send({"id": id_, "result": {"stopReason": turn.reason}})
@@ -162,41 +175,55 @@ def initialize(id_, params: dict) -> None:
     send({"id": id_, "result": result})
 
 
-sessions = 0
+def new_session(id_, params: dict) -> None:
+    if "--login" in OPTIONS:
+        send({"id": id_, "error": {"code": -32000, "message": "Authentication required"}})
+    else:
+        send({"id": id_, "result": {"sessionId": f"s{next(sessions)}"}})
+
+
+def prompt_in_thread(id_, params: dict) -> None:
+    threading.Thread(target=prompt, args=(id_, params), daemon=True).start()
+
+
+def done(id_, params: dict) -> None:
+    send({"id": id_, "result": {}})
+
+
+ANSWERS = {
+    "initialize": initialize,
+    "session/new": new_session,
+    "session/load": done,
+    "session/resume": done,
+    "session/close": done,
+    "session/prompt": prompt_in_thread,
+}
+
+
+def take(message: dict) -> None:
+    id_, method = message.get("id"), message.get("method")
+    if method is None:
+        with answered:
+            answers[id_] = message
+            answered.notify_all()
+    elif method in ANSWERS:
+        ANSWERS[method](id_, message.get("params") or {})
+    elif method == "session/cancel":
+        cancelled.set()
+    elif "id" in message:
+        # What nobody knows comes back as it was, so that a test can see what came through.
+        send({"id": id_, "result": {"echo": message}})
+    else:
+        send({"method": "_echo", "params": {"echo": message}})
 
 
 def main() -> None:
-    global sessions
     if "--deaf" in OPTIONS:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "--rubbish" in OPTIONS:
         print("Welcome to the agent!\n{broken", flush=True)
     for line in sys.stdin:
-        message = json.loads(line)
-        id_, method, params = message.get("id"), message.get("method"), message.get("params") or {}
-        if method is None:
-            with answered:
-                answers[id_] = message
-                answered.notify_all()
-        elif method == "initialize":
-            initialize(id_, params)
-        elif method == "session/new":
-            if "--login" in OPTIONS:
-                send({"id": id_, "error": {"code": -32000, "message": "Authentication required"}})
-                continue
-            sessions += 1
-            send({"id": id_, "result": {"sessionId": f"s{sessions}"}})
-        elif method in ("session/load", "session/resume", "session/close"):
-            send({"id": id_, "result": {}})
-        elif method == "session/prompt":
-            threading.Thread(target=prompt, args=(id_, params), daemon=True).start()
-        elif method == "session/cancel":
-            cancelled.set()
-        elif id_ is not None:
-            # What nobody knows comes back as it was, so that a test can see what came through.
-            send({"id": id_, "result": {"echo": message}})
-        else:
-            send({"method": "_echo", "params": {"echo": message}})
+        take(json.loads(line))
     while "--stay" in OPTIONS:
         time.sleep(0.1)
 
