@@ -98,11 +98,36 @@ class Follower:
     def last_call(self) -> None:
         """Ask for the rest and the end, before a release that is about to be passed on."""
         self.hurry()
-        if not self.done.is_set():
-            self._called = True
-            self._host.ask(READ, self._since(ALL, 0), self._rest)
-            which = TerminalRequest(self._session, self._terminal)
-            self._host.ask("terminal/wait_for_exit", which, self._how)
+        if self.done.is_set() or self._called:
+            return
+        self._called = True
+        ends: list[End] = []
+
+        def rest(answer: Answer) -> None:
+            if not isinstance(answer, RpcError):
+                self._add(_parts.decode(answer))
+            both()
+
+        def how(answer: Answer) -> None:
+            # An end that is known already is answered before what has to be read.
+            if isinstance(answer, RpcError):
+                ends.append(End(None, None))
+            else:
+                status = _ends.decode(answer)
+                ends.append(End(status.exit_code, status.signal))
+            both()
+
+        due = 2
+
+        def both() -> None:
+            nonlocal due
+            due -= 1
+            if not due:
+                self._end(ends[0])
+
+        self._host.ask(READ, self._since(ALL, 0), rest)
+        which = TerminalRequest(self._session, self._terminal)
+        self._host.ask("terminal/wait_for_exit", which, how)
 
     def _since(self, most: int, wait: int) -> ReadRequest:
         return ReadRequest(
@@ -124,17 +149,6 @@ class Follower:
         if news or lost:
             self._take(news, lost)
         return bool(news)
-
-    def _rest(self, answer: Answer) -> None:
-        if not isinstance(answer, RpcError) and not self.done.is_set():
-            self._add(_parts.decode(answer))
-
-    def _how(self, answer: Answer) -> None:
-        if isinstance(answer, RpcError):
-            self._end(End(None, None))
-        else:
-            status = _ends.decode(answer)
-            self._end(End(status.exit_code, status.signal))
 
     def _end(self, end: End) -> None:
         if not self.done.is_set():

@@ -159,13 +159,14 @@ class Proxy:
             self._passes_all = capabilities.version(seen.result) > 1
         elif method in _OPENING:
             self._enter(members(seen.result), asked)
-        elif (session := text(asked.get("sessionId"))) is None or self._ours is None:
+        elif (session := text(asked.get("sessionId"))) is None:
             return
-        elif method in _CLOSING:
+        elif method in _CLOSING and self._ours is not None:
             self._ours.leave(session)
         elif method == "session/prompt":
             # All that is shown belongs before the answer that ends the turn.
-            await self._ours.turn_over(session)
+            if self._ours is not None:
+                await self._ours.turn_over(session)
             self._to_editor(self._showing.paint(session))
 
     def _enter(self, named: dict[str, Raw], placed: dict[str, Raw]) -> None:

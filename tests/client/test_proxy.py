@@ -1,0 +1,705 @@
+"""The proxy between an editor and the scripted agent: what passes, what is answered and shown."""
+
+import json
+import os
+import sys
+
+import pytest
+import trio
+
+from tests.acp.validate import validate_sent
+from tests.support.editor import (
+    SHOWS,
+    UPDATE,
+    AgentError,
+    create,
+    embed,
+    of,
+    proxied,
+    say,
+    shown,
+    text,
+    tool_call,
+    tool_update,
+)
+from tests.support.hosts import alive, poll
+
+
+def valid(editor):
+    """Check what the proxy sent for updates against the schema."""
+    for message in editor.messages:
+        if message.get("method") == UPDATE:
+            validate_sent(message, {})
+
+
+def echoes(editor):
+    return [message for message in editor.messages if message.get("method") == "_echo"]
+
+
+# What passes
+
+
+async def test_what_nobody_knows_passes_both_ways_with_all_that_is_in_it():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        message = {
+            "jsonrpc": "2.0",
+            "id": "an id",
+            "method": "_vendor/thing",
+            "params": {"deep": [1, {"x": None, "1.0": 1.50}], "_meta": {"a": "é\u0000"}},
+            "_meta": {"top": True},
+        }
+        await editor.send_line(json.dumps(message).encode())
+        answer = await editor.until(lambda: editor._answers.get("an id"))
+        assert answer["result"]["echo"] == message
+
+
+async def test_a_line_passes_as_it_is_to_the_byte():
+    line = '{ "method" :"_x/y",  "jsonrpc":"2.0","params":{"n":1.0,"u":"\\u00e9"} , "more": [ ] }'
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt({"do": "line", "text": line})
+        assert line.encode() in editor.lines
+
+
+async def test_what_is_no_message_passes_too():
+    async with proxied("--rubbish") as editor:
+        await editor.open("/tmp")
+        assert editor.lines[:2] == [b"Welcome to the agent!", b"{broken"]
+
+
+async def test_notifications_pass_in_order_and_before_the_answer_that_follows_them():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        id_ = await editor.begin({"do": "many", "times": 300})
+        await editor.wait(id_)
+        assert editor.said == [f"{number} " for number in range(300)]
+        assert editor.messages[-1]["id"] == id_
+
+
+async def test_a_message_of_megabytes_passes_and_one_over_the_limit_costs_only_itself():
+    async with proxied(settings={"max_message_bytes": 3_000_000}) as editor:
+        await editor.open("/tmp")
+        long = "x" * 2_000_000
+        await editor.notify("_long", {"text": long})
+        echo = await editor.until(
+            lambda: [m for m in editor.messages if m.get("method") == "_echo"]
+        )
+        assert echo[0]["params"]["echo"]["params"]["text"] == long
+        await editor.notify("_long", {"text": "x" * 3_000_001})
+        await editor.notify("_short", {})
+        echo = await editor.until(lambda: echoes(editor)[1:])
+        assert echo[0]["params"]["echo"]["method"] == "_short"
+
+
+async def test_requests_of_the_agent_for_the_editor_are_answered_by_the_editor():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        editor.answer = lambda message: {"content": message["params"]["path"]}
+        ask = {"do": "ask", "method": "fs/read_text_file", "params": {"path": "/x"}, "report": True}
+        await editor.prompt(ask)
+        assert json.loads(editor.said[0]) == {"content": "/x"}
+
+
+# What the agent is told
+
+
+async def test_the_agent_is_told_of_terminals_and_of_all_that_the_editor_can_do():
+    told = {"session": {"x": 1}, "_meta": {"mine": [1]}}
+    async with proxied() as editor:
+        answer = await editor.open("/tmp", **told)
+    assert answer["_meta"]["told"] == {
+        "fs": {"readTextFile": True, "writeTextFile": True},
+        "session": {"x": 1},
+        "terminal": True,
+        "_meta": {"mine": [1], "terminal_output": True},
+    }
+
+
+@pytest.mark.parametrize("params", [{"protocolVersion": 1}, {"clientCapabilities": None}, [], None])
+async def test_an_initialize_that_says_little_or_nonsense_is_passed_on_with_terminals(params):
+    async with proxied() as editor:
+        answer = await editor.request("initialize", params)
+    assert answer["_meta"]["told"] == {"terminal": True, "_meta": {"terminal_output": True}}
+
+
+@pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume"])
+async def test_commands_run_in_the_folder_of_the_session(tmp_path, method):
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        params = {"cwd": str(tmp_path), "mcpServers": [], "sessionId": "old"}
+        answer = await editor.request(method, params)
+        editor.session = answer.get("sessionId", "old")
+        await editor.prompt(*shown("pwd"))
+        assert json.loads(editor.said[1])["output"] == f"{tmp_path}\n"
+
+
+# The agent's terminals
+
+
+async def test_the_agent_gets_real_terminals_with_the_editors_environment(monkeypatch):
+    monkeypatch.setenv("ACPTERM_TEST_MARK", "here")
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt(*shown("tty | cut -c1-8; echo $ACPTERM_TEST_MARK; exit 3"))
+        status, output = (json.loads(said) for said in editor.said)
+        assert (status["exitCode"], status["signal"]) == (3, None)
+        assert output["output"] == "/dev/pts\nhere\n"
+        valid(editor)
+
+
+async def test_errors_of_the_host_reach_the_agent_with_its_own_id():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt(
+            {**create("ls", cwd="sub"), "report": True}, {**of("kill"), "report": True}
+        )
+        assert "cwd 'sub' is not absolute" in json.loads(editor.said[0])["message"]
+        assert json.loads(editor.said[1])["code"] in (-32602, -32002)
+
+
+async def test_a_wait_that_the_agent_cancels_is_answered_so():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt(
+            create("sleep 60"),
+            {
+                "do": "start",
+                "method": "terminal/wait_for_exit",
+                "params": {"terminalId": "$t"},
+                "as": "w",
+            },
+            # The scripted agent's ids count its requests.
+            {"do": "line", "text": cancel_request(2)},
+            {"do": "await", "as": "w", "report": True},
+        )
+        assert json.loads(editor.said[0])["code"] == -32800
+
+
+def cancel_request(id_):
+    return json.dumps(
+        {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id_}}
+    )
+
+
+async def test_a_cancel_of_what_the_editor_was_asked_passes():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt({"do": "line", "text": cancel_request(99)})
+        assert cancel_request(99).encode() in editor.lines
+
+
+# Terminals as text
+
+
+async def test_an_embedded_terminal_is_a_console_block_and_all_else_keeps_its_place():
+    diff = {"type": "diff", "path": "/a", "oldText": None, "newText": "x"}
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt(
+            tool_call(),
+            create("echo one; echo two"),
+            of("wait_for_exit"),
+            tool_update(content=[text("before"), embed(), diff]),
+            of("release"),
+        )
+        for update in editor.calls()[1:]:
+            first, block, last = update["content"]
+            assert (first, last) == (text("before"), diff)
+            assert block["content"]["text"].startswith("```console\n$ echo one; echo two")
+        assert editor.texts()[-1] == "```console\n$ echo one; echo two\none\ntwo\n```"
+        valid(editor)
+
+
+async def test_it_is_updated_live_and_is_final_before_the_turn_ends():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt(*shown("for i in 1 2 3; do echo $i; sleep 0.3; done; exit 2"))
+        texts = editor.texts()
+        assert len(texts) >= 3
+        assert any("1\n" in seen and "3\n" not in seen for seen in texts)
+        assert texts[-1].endswith("1\n2\n3\n[exit status 2]\n```")
+        assert len(set(texts)) == len(texts)
+        assert "stopReason" in editor.messages[-1]["result"]
+        valid(editor)
+
+
+async def test_output_of_a_program_that_was_released_at_once_is_shown_whole():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        for call in range(5):
+            await editor.prompt(*shown("seq 5", f"c{call}"))
+            assert editor.texts(f"c{call}")[-1] == "```console\n$ seq 5\n1\n2\n3\n4\n5\n```"
+
+
+async def test_a_terminal_that_is_released_while_it_runs_is_shown_as_ended():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt(
+            tool_call(),
+            create("echo begun; sleep 60"),
+            tool_update(content=[embed()]),
+            {"do": "sleep", "seconds": 0.3},
+            of("release"),
+        )
+        assert editor.texts()[-1].endswith("begun\n[ended by SIGTERM]\n```")
+
+
+async def test_what_is_shown_is_bounded():
+    async with proxied(settings={"shown_lines": 3, "shown_bytes": 1000}) as editor:
+        await editor.open("/tmp")
+        await editor.prompt(*shown("seq 10; printf '%0500d' 1; echo; echo '````'"))
+        last = editor.texts()[-1]
+        assert last.startswith("`````console\n")
+        assert last.endswith("`````")
+        assert len(last) < 1200
+        assert "\n…\n" in last
+
+
+async def test_a_content_without_the_terminal_is_left_alone_from_then_on():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt(
+            tool_call(),
+            create("echo one; sleep 0.6; echo two"),
+            tool_update(content=[embed()]),
+            tool_update(content=[text("mine")]),
+            of("wait_for_exit"),
+            of("release"),
+        )
+        assert editor.texts()[-1] == "mine"
+        assert not any("\ntwo" in seen for seen in editor.texts())
+
+
+async def test_a_terminal_in_a_permission_is_text_too():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        asked = []
+        editor.answer = lambda m: asked.append(m) or {"outcome": {"outcome": "cancelled"}}
+        tool = {"toolCallId": "c", "content": [embed(), text("sure?")]}
+        params = {"toolCall": tool, "options": []}
+        await editor.prompt(
+            create("echo one"),
+            of("wait_for_exit"),
+            {"do": "ask", "method": "session/request_permission", "params": params},
+            {"do": "ask", "method": "session/request_permission", "params": {"toolCall": {}}},
+        )
+        first, second = asked
+        assert first["params"]["toolCall"]["content"][0]["content"]["text"].startswith("```console")
+        assert first["params"]["toolCall"]["content"][1] == text("sure?")
+        assert second["params"]["toolCall"] == {}
+        validate_sent(first, {})
+
+
+# Terminals as an agent's own
+
+
+async def test_an_editor_that_shows_an_agents_terminals_is_shown_ours_as_such():
+    async with proxied() as editor:
+        await editor.open("/tmp", **SHOWS)
+        await editor.prompt(*shown("printf 'a\\033[1mb'; sleep 0.3; echo é; exit 3"))
+        first, told, *rest, last = editor.calls()
+        terminal = told["content"][0]["terminalId"]
+        assert first["sessionUpdate"] == told["sessionUpdate"] == "tool_call"
+        assert told["title"] == "a call"
+        assert told["status"] == "in_progress"
+        info = {"terminal_id": terminal, "cwd": "/tmp"}
+        assert told["_meta"] == {"terminal_info": info}
+        *outputs, end = [update["_meta"] for update in rest]
+        data = "".join(output["terminal_output"]["data"] for output in outputs)
+        assert data == "a\x1b[1mbé\r\n"
+        end_of = {"terminal_id": terminal, "exit_code": 3, "signal": None}
+        assert end == {"terminal_exit": end_of}
+        assert last == {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": "c",
+            "status": "completed",
+        }
+        valid(editor)
+
+
+async def test_an_agents_own_terminals_pass_to_such_an_editor_untouched():
+    steps = display_only()
+    async with proxied() as editor:
+        await editor.open("/tmp", **SHOWS)
+        await editor.prompt(*steps)
+        assert editor.calls() == [step["update"] for step in steps]
+
+
+def display_only():
+    return [
+        tool_call(content=[embed("X")], _meta={"terminal_info": {"cwd": "/p", "terminal_id": "X"}}),
+        tool_update(meta={"terminal_output": {"data": "one\n", "terminal_id": "X"}}),
+        tool_update(meta={"terminal_output_delta": {"data": "two\n", "terminal_id": "X"}}),
+        tool_update(
+            status="failed",
+            meta={
+                "terminal_output": {"data": "three\n", "terminal_id": "X"},
+                "terminal_exit": {"exit_code": 4, "signal": None, "terminal_id": "X"},
+            },
+        ),
+    ]
+
+
+async def test_an_agents_own_terminals_are_text_for_an_editor_that_cannot_show_them():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt(*display_only())
+        assert editor.texts()[-1] == "```console\none\ntwo\nthree\n[exit status 4]\n```"
+        valid(editor)
+
+
+async def test_so_are_they_for_one_that_has_terminals_but_cannot_show_others():
+    async with proxied() as editor:
+        await editor.open("/tmp", terminal=True)
+        await editor.prompt(*display_only())
+        assert editor.texts()[-1].endswith("three\n[exit status 4]\n```")
+
+
+def of_v2():
+    update = {"do": "update"}
+    kind = "sessionUpdate"
+    return [
+        {**update, "update": {kind: "terminal_update", "terminalId": "X", "command": "make"}},
+        tool_call(content=[embed("X")]),
+        {**update, "update": {kind: "terminal_output_chunk", "terminalId": "X", "data": "4piD"}},
+        {**update, "update": {kind: "terminal_output_chunk", "terminalId": "X", "data": "4pg="}},
+        {**update, "update": {kind: "terminal_output_chunk", "terminalId": "X", "data": "gwo="}},
+        {
+            **update,
+            "update": {kind: "terminal_update", "terminalId": "X", "exitStatus": {"exitCode": 1}},
+        },
+    ]
+
+
+async def test_terminals_of_version_2_are_text_for_an_editor_of_version_1():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt(*of_v2())
+        assert editor.texts()[-1] == "```console\n$ make\n☃☃\n[exit status 1]\n```"
+        assert {update["sessionUpdate"] for update in editor.updates} <= {
+            "tool_call",
+            "tool_call_update",
+        }
+        valid(editor)
+
+
+async def test_they_are_told_in_meta_to_an_editor_that_shows_those():
+    async with proxied() as editor:
+        await editor.open("/tmp", **SHOWS)
+        await editor.prompt(*of_v2())
+        told, *rest = editor.calls()
+        assert told["_meta"] == {"terminal_info": {"terminal_id": "X"}}
+        data = [
+            u["_meta"]["terminal_output"]["data"] for u in rest if "terminal_output" in u["_meta"]
+        ]
+        assert "".join(data) == "☃☃\n"
+        assert rest[-1]["_meta"]["terminal_exit"]["exit_code"] == 1
+        valid(editor)
+
+
+async def test_between_two_of_version_2_they_pass():
+    async with proxied("--v2") as editor:
+        await editor.open("/tmp")
+        await editor.prompt(*of_v2())
+        assert editor.updates == [step["update"] for step in of_v2()]
+
+
+# The editor's terminals
+
+
+async def test_an_editor_with_terminals_is_asked_for_them():
+    async with proxied() as editor:
+        await editor.open("/tmp", terminal=True)
+        asked = []
+
+        def answer(message):
+            asked.append(message["method"])
+            return {"terminalId": "theirs"} if message["method"] == "terminal/create" else {}
+
+        editor.answer = answer
+        await editor.prompt(
+            tool_call(), create("ls"), tool_update(content=[embed()]), of("release")
+        )
+        assert asked == ["terminal/create", "terminal/release"]
+        assert editor.calls()[-1]["content"] == [embed("theirs")]
+
+
+async def test_unless_ours_are_asked_for():
+    async with proxied(terminals="ours") as editor:
+        await editor.open("/tmp", terminal=True)
+        await editor.prompt(*shown("echo ours"))
+        assert editor.texts()[-1] == "```console\n$ echo ours\nours\n```"
+
+
+async def test_the_editors_may_be_asked_for_where_it_did_not_say_that_it_has_any():
+    async with proxied(terminals="editor") as editor:
+        await editor.open("/tmp")
+        asked = []
+        editor.answer = lambda m: asked.append(m["method"]) or {"terminalId": "x"}
+        await editor.prompt(create("ls"))
+        assert asked == ["terminal/create"]
+
+
+# The log
+
+
+async def test_the_wire_can_be_written_down(tmp_path):
+    log = tmp_path / "wire.jsonl"
+    async with proxied(log=str(log)) as editor:
+        await editor.open("/tmp")
+        await editor.prompt(say("é"), {"do": "line", "text": "no json"})
+    assert log.stat().st_mode & 0o777 == 0o600
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    assert entries[0]["msg"]["method"] == "initialize"
+    assert {entry["dir"] for entry in entries} == {
+        "editor->proxy",
+        "proxy->agent",
+        "agent->proxy",
+        "proxy->editor",
+    }
+    assert {"dir": "agent->proxy", "text": "no json"}.items() <= next(
+        entry for entry in entries if "text" in entry and entry["dir"] == "agent->proxy"
+    ).items()
+
+
+# A slow editor
+
+
+async def test_an_editor_that_does_not_read_holds_up_the_agent_and_no_memory_grows(tmp_path):
+    progress = tmp_path / "progress"
+    code = (
+        "import sys, json\n"
+        "line = json.dumps({'jsonrpc': '2.0', 'method': '_x', 'params': {'text': 'x' * 100_000}})\n"
+        "sys.stdin.readline()\n"
+        "for number in range(2000):\n"
+        "    sys.stdout.write(line + '\\n'); sys.stdout.flush()\n"
+        f"    open({str(progress)!r}, 'w').write(str(number))\n"
+    )
+    ours, theirs = trio.socket.socketpair()
+    from acpterm.client.proxying import Wishes, run_proxy
+    from acpterm.config import Settings
+
+    wishes = Wishes([sys.executable, "-c", code], embedded=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_proxy, trio.SocketStream(theirs), Settings(), wishes)
+        await ours.send(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n')
+
+        def written():
+            return int(progress.read_text() or 0) if progress.exists() else 0
+
+        await poll(lambda: written() > 10)
+        # It stands still once all that is between the two is full: 4 MiB, and what pipes hold.
+        seen, same = -1, 0
+        with trio.fail_after(10):
+            while same < 20:
+                now = written()
+                same = same + 1 if now == seen else 0
+                seen = now
+                await trio.sleep(0.02)
+        assert seen < 100
+        received = 0
+        stream = trio.SocketStream(ours)
+        while data := await stream.receive_some(1 << 20):
+            received += data.count(b"\n")
+        # The answer to initialize is an error: the agent is gone.
+        assert received == 2001
+        await stream.aclose()
+
+
+# Ends
+
+
+@pytest.mark.parametrize("options", [[], ["--stay"], ["--stay", "--deaf"]])
+async def test_the_agents_whole_tree_ends_with_the_editor(options):
+    async with proxied(*options) as editor:
+        await editor.open("/tmp")
+        spawn = [
+            sys.executable,
+            "-c",
+            "import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(60)",
+        ]
+        await editor.prompt({"do": "spawn", "argv": spawn}, create("exec sleep 60"))
+        child = int(editor.said[0])
+        assert alive(child)
+        await editor.stream.aclose()
+        with trio.fail_after(10):
+            await editor.done.wait()
+    assert not alive(child)
+    assert editor.status == 0
+
+
+async def test_what_the_agent_still_says_when_the_editor_has_said_its_last_is_passed_on():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.begin({"do": "sleep", "seconds": 0.2}, say("late"))
+        await editor.stream.send_eof()
+        with trio.fail_after(10):
+            await editor.done.wait()
+
+
+async def test_when_the_agent_goes_all_that_waits_is_told_why(capfd):
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        other = await editor.start("session/new", [])
+        await editor.wait(other)
+        steps = {"do": "stderr", "text": "the key is wrong"}, {"do": "exit", "code": 5}
+        first = await editor.begin({"do": "sleep", "seconds": 60})
+        second = await editor.begin(*steps)
+        for id_ in (first, second):
+            with pytest.raises(
+                AgentError, match="exited with status 5; its last words: the key is"
+            ):
+                await editor.wait(id_)
+        with trio.fail_after(5):
+            await editor.done.wait()
+        assert editor.status == 5
+    assert "the key is wrong" in capfd.readouterr().err
+
+
+async def test_an_agent_that_dies_in_initialize_is_an_error_that_says_why():
+    async with proxied("--die") as editor:
+        with pytest.raises(AgentError, match="status 7; its last words: no key in the environment"):
+            await editor.request("initialize", {"protocolVersion": 1})
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("./no/such/agent", "there is no such file"),
+        ("/etc/passwd", "no program that may be executed"),
+        ("/", "no program that may be executed"),
+    ],
+)
+async def test_an_agent_that_cannot_be_started_is_an_error_in_answer_to_initialize(
+    command, why, capfd
+):
+    async with proxied(command) as editor:
+        with pytest.raises(AgentError, match=why):
+            await editor.request("initialize", {"protocolVersion": 1})
+        with pytest.raises(AgentError, match=why):
+            await editor.request("session/new", {})
+        await editor.stream.aclose()
+        await editor.done.wait()
+        assert editor.status == 1
+    assert why in capfd.readouterr().err
+
+
+async def test_a_script_without_an_interpreter_is_an_agent_that_cannot_be_started(tmp_path):
+    script = tmp_path / "agent"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    async with proxied(str(script)) as editor:
+        with pytest.raises(AgentError, match="agent"):
+            await editor.request("initialize", {"protocolVersion": 1})
+
+
+async def test_an_editor_that_goes_at_once_starts_no_agent():
+    async with proxied() as editor:
+        await editor.stream.send_eof()
+        with trio.fail_after(5):
+            await editor.done.wait()
+        assert editor.status == 0
+
+
+def told_pid(path):
+    return int(path.read_text()) if path.exists() and path.read_text().strip() else None
+
+
+async def test_a_cancel_kills_what_runs_though_the_agent_leaks_it(tmp_path):
+    file = tmp_path / "pid"
+    async with proxied() as editor:
+        await editor.open(str(tmp_path))
+        id_ = await editor.begin(create("echo $$ > pid; exec sleep 60"), of("wait_for_exit"))
+        pid = await poll(lambda: told_pid(file))
+        await editor.notify("session/cancel", {"sessionId": editor.session})
+        assert (await editor.wait(id_))["stopReason"] == "cancelled"
+        await poll(lambda: not alive(pid))
+
+
+async def test_a_turn_that_is_over_kills_what_is_left_and_the_id_stays_for_a_turn(tmp_path):
+    file = tmp_path / "pid"
+    async with proxied() as editor:
+        await editor.open(str(tmp_path))
+        command = "echo $$ > pid; exec sleep 60"
+        await editor.prompt({**create(command), "report": True}, {"do": "sleep", "seconds": 0.2})
+        terminal = json.loads(editor.said[0])["terminalId"]
+        pid = await poll(lambda: told_pid(file))
+        await poll(lambda: not alive(pid))
+        # It can still be asked for in the next turn, and is released when that is over.
+        params = {"terminalId": terminal}
+        ask = {"do": "ask", "method": "terminal/output", "params": params, "report": True}
+        await editor.prompt(ask)
+        assert json.loads(editor.said[1])["exitStatus"]["signal"] == "SIGTERM"
+        await editor.prompt(ask)
+        assert "has been released" in json.loads(editor.said[2])["message"]
+
+
+async def test_what_a_turn_left_is_killed_while_a_turn_of_another_session_goes_on(tmp_path):
+    async with proxied() as editor:
+        await editor.open(str(tmp_path))
+        first = editor.session
+        opened = await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
+        editor.session = opened["sessionId"]
+        id_ = await editor.begin(create("echo $$ > other; exec sleep 60"), of("wait_for_exit"))
+        other = await poll(lambda: told_pid(tmp_path / "other"))
+        editor.session = first
+        await editor.prompt(create("echo $$ > pid; exec sleep 60"))
+        if (pid := told_pid(tmp_path / "pid")) is not None:
+            await poll(lambda: not alive(pid))
+        assert alive(other)
+        await editor.notify("session/cancel", {"sessionId": opened["sessionId"]})
+        await editor.wait(id_)
+
+
+async def test_a_closed_session_has_its_terminals_released(tmp_path):
+    async with proxied() as editor:
+        await editor.open(str(tmp_path))
+        id_ = await editor.begin(create("echo $$ > pid; exec sleep 60"), of("wait_for_exit"))
+        pid = await poll(lambda: told_pid(tmp_path / "pid"))
+        await editor.request("session/close", {"sessionId": editor.session})
+        await poll(lambda: not alive(pid))
+        await editor.wait(id_)
+
+
+# The daemon
+
+
+async def test_the_daemon_is_started_when_it_is_not_running_and_ends_when_nobody_needs_it(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
+    socket = tmp_path / "run" / "agent.sock"
+    settings = {"socket": str(socket)}
+    async with proxied(embedded=False, settings=settings) as one:
+        await one.open("/tmp")
+        async with proxied(embedded=False, settings=settings) as two:
+            await two.open("/tmp")
+            await two.prompt(*shown("echo two"))
+            assert two.texts()[-1] == "```console\n$ echo two\ntwo\n```"
+        await one.prompt(*shown("echo one"))
+        daemon = int((tmp_path / "run" / "agent.sock.log").read_text().split()[0])
+        assert alive(daemon)
+    await poll(lambda: not alive(daemon))
+    assert not socket.exists()
+
+
+async def test_a_daemon_that_dies_costs_the_terminals_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
+    settings = {"socket": str(tmp_path / "run" / "agent.sock")}
+    async with proxied(embedded=False, settings=settings) as editor:
+        await editor.open("/tmp")
+        await editor.prompt(create("true"))
+        daemon = int((tmp_path / "run" / "agent.sock.log").read_text().split()[0])
+        os.kill(daemon, 9)
+        await poll(lambda: not alive(daemon))
+        await editor.prompt({**create("true"), "report": True}, say("still here"))
+        assert "agent.sock is gone" in json.loads(editor.said[0])["message"]
+        assert editor.said[1] == "still here"
+
+
+async def test_a_daemon_that_cannot_be_started_is_an_error_that_says_why(tmp_path):
+    (tmp_path / "agent.sock").write_text("no socket")
+    async with proxied(embedded=False, settings={"socket": str(tmp_path / "agent.sock")}) as editor:
+        with pytest.raises(AgentError, match=r"is there and is no socket.*--embedded"):
+            await editor.request("initialize", {"protocolVersion": 1})
