@@ -1,0 +1,223 @@
+"""What real agents and their client said is said again, with the proxy between the two.
+
+The test is the editor and the agent; the terminals are real ones of a host in this process. Where
+the recorded client answered `terminal/*` the proxy's host does, so what it answers is checked
+against the schema; what must pass through has to be identical.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from acpterm.client import capabilities
+from acpterm.client.envelope import peek
+from acpterm.client.lines import Lines
+from acpterm.client.link import open_link
+from acpterm.client.proxy import Proxy
+from acpterm.client.wirelog import WireLog
+from acpterm.config import Settings
+from acpterm.host.asker import own
+from acpterm.host.outbox import Outbox
+from acpterm.pty.trees import open_trees
+from tests.acp.validate import validate_sent
+
+FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))
+# Seconds for what has to come; for an answer that the recorded client may have made up.
+PATIENCE = 10
+SHORT = 1.0
+
+
+def conversations():
+    for file in FILES:
+        entries = []
+        for line in file.read_text().splitlines():
+            entry = json.loads(line)
+            if entry["msg"].get("method") == "initialize" and entries:
+                yield file.stem, entries
+                entries = []
+            entries.append(entry)
+        yield file.stem, entries
+
+
+def name_of(entries):
+    for entry in entries:
+        if entry["msg"].get("method") == "session/prompt":
+            return entry["msg"]["params"]["prompt"][0]["text"].split()[1]
+    return "nothing"
+
+
+ALL = list(conversations())
+IDS = [f"{number}-{stem}-{name_of(entries)}" for number, (stem, entries) in enumerate(ALL)]
+
+
+class Side:
+    """The editor or the agent: says lines, and keeps what it hears."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.heard = []
+        self._news = trio.Event()
+
+    async def listen(self):
+        rest = b""
+        async for data in self.stream:
+            *lines, rest = (rest + data).split(b"\n")
+            self.heard += [json.loads(line) for line in lines]
+            self._news.set()
+
+    async def say(self, message):
+        await self.stream.send_all(json.dumps(message).encode() + b"\n")
+
+    async def hear(self, wanted, seconds=PATIENCE, *, ordered=True):
+        """Wait for a message, take it out, and give it with those before it; None if too late.
+
+        Those before it are taken out as well, unless they are not `ordered`.
+        """
+        with trio.move_on_after(seconds):
+            while True:
+                for place, message in enumerate(self.heard):
+                    if wanted(message):
+                        before, self.heard = self.heard[:place], self.heard[place + 1 :]
+                        self.heard = self.heard if ordered else before + self.heard
+                        return message, before
+                self._news = trio.Event()
+                await self._news.wait()
+        return None
+
+
+class Play:
+    """One conversation, played again."""
+
+    def __init__(self, entries, folder, editor, agent):
+        self.entries = entries
+        self.editor = editor
+        self.agent = agent
+        self.folder = folder
+        self.terminals = {}
+        self.methods = {}
+        self.shows = False
+        self.passed = self.translated = self.answered = 0
+
+    def now(self, message):
+        """Give a recorded message as it is said now: our folder, our terminals' ids."""
+        text = json.dumps(message).replace("$WORK", str(self.folder))
+        for recorded, ours in self.terminals.items():
+            text = text.replace(json.dumps(recorded), json.dumps(ours))
+        return json.loads(text)
+
+    async def play(self):
+        for entry in self.entries:
+            message = self.now(entry["msg"])
+            if entry["dir"] == "client->agent":
+                await self.of_editor(message, entry["msg"])
+            else:
+                await self.of_agent(message)
+
+    async def of_editor(self, message, recorded):
+        method = self.methods.get(message.get("id"), "")
+        if "method" not in message and method.startswith("terminal/"):
+            await self.of_host(message, recorded, method)
+            return
+        await self.editor.say(message)
+        if message.get("method") == "initialize":
+            told = message["params"].setdefault("clientCapabilities", {})
+            self.shows = bool(told.get("_meta", {}).get("terminal_output"))
+            told["terminal"] = True
+            told.setdefault("_meta", {})["terminal_output"] = True
+        passed = await self.agent.hear(lambda heard: heard == message, ordered=False)
+        assert passed, f"did not pass: {message}"
+        self.passed += 1
+
+    async def of_host(self, message, recorded, method):
+        """Take the answer that the proxy's host has instead of the recorded client's."""
+        seconds = SHORT if method == "terminal/wait_for_exit" else PATIENCE
+        found = await self.agent.hear(
+            lambda heard: "method" not in heard and heard["id"] == message["id"],
+            seconds,
+            ordered=False,
+        )
+        if found is None:
+            assert method == "terminal/wait_for_exit", f"no answer to {method}"
+            return
+        validate_sent(found[0], self.methods)
+        self.answered += 1
+        if method == "terminal/create" and "result" in recorded:
+            self.terminals[recorded["result"]["terminalId"]] = found[0]["result"]["terminalId"]
+
+    async def of_agent(self, message):
+        await self.agent.say(message)
+        if "method" in message and "id" in message:
+            self.methods[message["id"]] = message["method"]
+            if message["method"].startswith("terminal/"):
+                return
+        translated = not self.shows and '"type": "terminal"' in json.dumps(message)
+
+        def wanted(heard):
+            if not translated:
+                return heard == message
+            return heard.get("method") == message["method"] and without(heard) == without(message)
+
+        found = await self.editor.hear(wanted)
+        assert found, f"did not come: {message}"
+        heard, before = found
+        self.passed += not translated
+        self.translated += translated
+        # What is there beside it is the proxy's own: how a terminal looks now.
+        for more in [*before, *([heard] if translated else [])]:
+            assert more["method"] == "session/update", more
+            assert '"type": "terminal"' not in json.dumps(more)
+            validate_sent(more, {})
+
+
+def without(message):
+    """Leave out what is translated: the content of a tool call."""
+    message = json.loads(json.dumps(message))
+    message["params"].get("update", message["params"].get("toolCall", {})).pop("content", None)
+    return message
+
+
+@pytest.mark.parametrize(("stem", "entries"), ALL, ids=IDS)
+async def test_a_recorded_conversation_passes_through_the_proxy(stem, entries, tmp_path):
+    (tmp_path / "sub").mkdir()
+    settings = Settings(kill_grace=0.1)
+    editor_end, proxy_editor = trio.testing.memory_stream_pair()
+    agent_end, proxy_agent = trio.testing.memory_stream_pair()
+    editor, agent = Side(editor_end), Side(agent_end)
+    capable = capabilities.of_editor(peek(json.dumps(entries[0]["msg"]).encode()).params)
+    asker = own()
+    async with (
+        open_trees() as trees,
+        open_link(None, settings, asker, trees) as link,
+        trio.open_nursery() as nursery,
+    ):
+        outboxes = Outbox(proxy_editor), Outbox(proxy_agent)
+        proxy = Proxy(
+            *outboxes,
+            capable=capable,
+            settings=settings,
+            log=WireLog(None),
+            host=link,
+            nursery=nursery,
+        )
+        for outbox in outboxes:
+            nursery.start_soon(outbox.run)
+        nursery.start_soon(proxy.from_editor, Lines(proxy_editor, "the editor", 2**26))
+        nursery.start_soon(proxy.from_agent, Lines(proxy_agent, "the agent", 2**26))
+        nursery.start_soon(proxy.paint)
+        nursery.start_soon(editor.listen)
+        nursery.start_soon(agent.listen)
+        play = Play(entries, tmp_path, editor, agent)
+        await play.play()
+        nursery.cancel_scope.cancel()
+    assert play.passed >= 3
+    if stem.startswith(("kimi", "fast")) and "terminal/create" in play.methods.values():
+        assert play.answered
+
+
+def test_there_are_conversations_of_three_agents():
+    assert len(ALL) == 61
+    assert {stem for stem, _ in ALL} == {file.stem for file in FILES}
+    assert len(FILES) == 3
