@@ -64,4 +64,4 @@ def tool_call_update(call: Key, **fields: Any) -> bytes:
 
 
 def _wire(name: str) -> str:
-    return {"meta": "_meta", "kind": "sessionUpdate"}.get(name, name)
+    return "_meta" if name == "meta" else name

@@ -1,0 +1,138 @@
+"""Ours as an agent's terminals: what the editor is told, and in which message."""
+
+import json
+
+from acpterm.client import as_terminals, update
+from acpterm.client.as_terminals import AsTerminals
+from acpterm.client.display import End
+from acpterm.client.envelope import peek
+from tests.acp.validate import validate_sent
+from tests.client.test_as_text import embed, update_line
+
+T = ("s", "t")
+
+
+class Shown:
+    def __init__(self):
+        self.followed = []
+        self.it = AsTerminals(follow=self.followed.append)
+
+    def update(self, what, call="c", **fields):
+        fields = {"sessionUpdate": what, "toolCallId": call, **fields}
+        line = update_line("s", fields)
+        lines = self.it.translate(line, update.read(peek(line).params))
+        return [told(line) for line in lines]
+
+
+def told(line):
+    message = json.loads(line)
+    validate_sent(message, {})
+    return message["params"]["update"]
+
+
+def test_an_update_that_first_embeds_a_terminal_becomes_a_call_with_all_that_was_said():
+    shown = Shown()
+    shown.it.made(T, "make", "/p")
+    location = {"path": "/p/a"}
+    shown.update("tool_call", title="run", kind="execute", locations=[location], rawInput={"a": 1})
+    shown.update("tool_call_update", status="in_progress", title=None)
+    (call,) = shown.update("tool_call_update", content=[embed("t")], _meta={"mine": 1})
+    assert call == {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "c",
+        "title": "run",
+        "kind": "execute",
+        "locations": [location],
+        "rawInput": {"a": 1},
+        "status": "in_progress",
+        "content": [embed("t")],
+        "_meta": {"mine": 1, "terminal_info": {"terminal_id": "t", "cwd": "/p"}},
+    }
+    assert shown.followed == [T]
+
+
+def test_a_call_of_which_nothing_was_said_before_has_a_title_all_the_same():
+    shown = Shown()
+    shown.it.made(T, "make", None)
+    (call,) = shown.update("tool_call_update", content=[embed("t")])
+    assert call["title"] == "terminal"
+
+
+def test_it_is_told_once():
+    shown = Shown()
+    shown.it.made(T, "make", None)
+    shown.update("tool_call", title="run", content=[embed("t")])
+    again = shown.update("tool_call_update", content=[embed("t")])
+    assert again == [
+        {"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": [embed("t")]}
+    ]
+    assert shown.followed == [T]
+
+
+def test_each_of_two_terminals_is_told_before_they_are_shown():
+    shown = Shown()
+    for terminal in ("t", "u"):
+        shown.it.made(("s", terminal), terminal, None)
+    first, second = shown.update("tool_call", title="two", content=[embed("t"), embed("u")])
+    assert first["_meta"]["terminal_info"]["terminal_id"] == "t"
+    assert "content" not in first
+    assert second["_meta"]["terminal_info"]["terminal_id"] == "u"
+    assert second["content"] == [embed("t"), embed("u")]
+
+
+def test_a_character_in_two_pieces_is_sent_once_it_is_whole():
+    shown = Shown()
+    shown.it.made(T, "x", None)
+    shown.update("tool_call", title="x", content=[embed("t")])
+    assert shown.it.output(T, "☃".encode()[:2], 0) == []
+    (line,) = shown.it.output(T, "☃".encode()[2:], 0)
+    assert told(line)["_meta"] == {"terminal_output": {"terminal_id": "t", "data": "☃"}}
+
+
+def test_half_a_character_at_the_end_is_a_replacement():
+    shown = Shown()
+    shown.it.made(T, "x", None)
+    shown.update("tool_call", title="x", content=[embed("t")])
+    shown.it.output(T, b"\xe2\x98", 0)
+    rest, end = map(told, shown.it.ended(T, End(None, "SIGTERM")))
+    assert rest["_meta"]["terminal_output"]["data"] == "\ufffd"
+    how = {"terminal_id": "t", "exit_code": None, "signal": "SIGTERM"}
+    assert end["_meta"] == {"terminal_exit": how}
+
+
+def test_what_is_missing_is_said():
+    shown = Shown()
+    shown.it.made(T, "x", None)
+    shown.update("tool_call", title="x", content=[embed("t")])
+    (line,) = shown.it.output(T, b"x", 5)
+    assert "5 bytes are not shown" in told(line)["_meta"]["terminal_output"]["data"]
+
+
+def test_a_terminal_that_nobody_knows_passes():
+    shown = Shown()
+    line = update_line(
+        "s", {"sessionUpdate": "tool_call", "toolCallId": "c", "content": [embed("z")]}
+    )
+    assert shown.it.translate(line, update.read(peek(line).params)) == [line]
+
+
+def test_a_new_snapshot_of_version_2_takes_the_place_of_what_was_shown():
+    shown = Shown()
+    whole = {"data": "eA=="}
+    assert shown.update("terminal_update", terminalId="v", output=whole) == []
+    call, output = shown.update("tool_call", title="x", content=[embed("v")])
+    assert call["_meta"]["terminal_info"] == {"terminal_id": "v"}
+    assert output["_meta"]["terminal_output"]["data"] == "x"
+    (output,) = shown.update("terminal_update", terminalId="v", output=whole)
+    assert output["_meta"]["terminal_output"]["data"] == "\x1b[2J\x1b[3J\x1b[Hx"
+
+
+def test_what_is_remembered_is_bounded():
+    shown = Shown()
+    for number in range(3000):
+        shown.it.made(("s", f"t{number}"), "x", None)
+        big = {"text": "x" * 100_000}
+        shown.update("tool_call", call=f"c{number}", title="x", rawInput=big)
+    assert len(shown.it._terminals) == as_terminals.TERMINALS
+    assert len(shown.it._calls) == as_terminals.CALLS
+    assert not any("rawInput" in known for known in shown.it._calls.values())

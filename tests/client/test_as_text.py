@@ -1,0 +1,264 @@
+"""Terminals as text: how often, how much, what is forgotten. No clock, no program."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from acpterm.client import as_text, update
+from acpterm.client.as_text import AsText
+from acpterm.client.display import Display, End
+from acpterm.client.envelope import members, peek
+from tests.acp.validate import validate_sent
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Shown:
+    """An `AsText`, what it follows, and what the editor was sent."""
+
+    def __init__(self, *, editor_has_terminals=False, lines=40, limit=8192):
+        self.clock = Clock()
+        self.followed = []
+        self.sent = []
+        self.it = AsText(
+            clock=self.clock,
+            follow=self.followed.append,
+            limit=limit,
+            lines=lines,
+            editor_has_terminals=editor_has_terminals,
+        )
+
+    def update(self, session="s", **fields):
+        line = update_line(session, fields)
+        sent = self.it.translate(line, update.read(peek(line).params))
+        self.sent += sent
+        return sent
+
+    def call(self, *content, call="c", session="s", **fields):
+        return self.update(
+            session,
+            sessionUpdate="tool_call_update",
+            toolCallId=call,
+            content=list(content),
+            **fields,
+        )
+
+    def paint(self, session=None):
+        sent = self.it.paint(session)
+        self.sent += sent
+        return sent
+
+
+def update_line(session, fields):
+    params = {"sessionId": session, "update": fields}
+    return json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}).encode()
+
+
+def embed(terminal):
+    return {"type": "terminal", "terminalId": terminal}
+
+
+def block(line):
+    """The texts in the content of the update in a line."""
+    content = json.loads(line)["params"]["update"]["content"]
+    return [item["content"]["text"] for item in content if item["type"] == "content"]
+
+
+T = ("s", "t")
+
+
+def test_a_terminal_is_followed_when_it_is_first_shown_and_only_then():
+    shown = Shown()
+    shown.it.made(T, "make", "/p")
+    assert shown.followed == []
+    shown.call(embed("t"))
+    shown.call(embed("t"), call="d")
+    assert shown.followed == [T]
+
+
+def test_updates_are_a_quarter_of_a_second_apart_whatever_is_printed():
+    shown = Shown()
+    shown.it.made(T, "yes", None)
+    shown.call(embed("t"))
+    painted = []
+    for _ in range(1000):
+        shown.clock.now += 0.01
+        shown.it.output(T, b"y %d\r\n" % len(painted), 0)
+        painted += shown.paint()
+    assert 38 <= len(painted) <= 40
+    for line in painted:
+        validate_sent(json.loads(line), {})
+
+
+def test_two_terminals_in_one_call_are_no_reason_for_more():
+    shown = Shown()
+    for terminal in ("t", "u"):
+        shown.it.made(("s", terminal), terminal, None)
+    shown.call(embed("t"), embed("u"))
+    painted = []
+    for number in range(100):
+        shown.clock.now += 0.01
+        shown.it.output(("s", "tu"[number % 2]), b"%d\r\n" % number, 0)
+        painted += shown.paint()
+    assert 3 <= len(painted) <= 4
+
+
+def test_nothing_is_sent_that_looks_as_before():
+    shown = Shown()
+    shown.it.made(T, "clear", None)
+    shown.call(embed("t"))
+    shown.clock.now += 1
+    assert shown.paint() == []
+    # Printed, and wiped out again.
+    shown.it.output(T, b"xxx\r\x1b[K", 0)
+    assert shown.paint() == []
+    assert shown.it.due == math.inf
+
+
+def test_when_something_is_due_is_known_to_whoever_waits():
+    shown = Shown()
+    shown.it.made(T, "x", None)
+    shown.call(embed("t"))
+    assert shown.it.due == math.inf
+    shown.it.output(T, b"x", 0)
+    assert shown.it.due == 100.25
+    shown.clock.now = 100.24
+    assert shown.paint() == []
+    shown.clock.now = 100.25
+    assert len(shown.paint()) == 1
+
+
+def test_at_the_end_of_a_turn_all_of_its_session_is_sent_at_once_and_of_no_other():
+    shown = Shown()
+    for session in ("s", "z"):
+        shown.it.made((session, "t"), "x", None)
+        shown.call(embed("t"), session=session)
+        shown.it.output((session, "t"), b"late\n", 0)
+    (line,) = shown.paint("s")
+    assert json.loads(line)["params"]["sessionId"] == "s"
+    assert block(line) == ["```console\n$ x\nlate\n```"]
+    shown.clock.now += 1
+    assert len(shown.paint()) == 1
+
+
+def test_a_content_that_shows_no_terminal_passes_to_the_byte():
+    shown = Shown()
+    line = update_line("s", {"sessionUpdate": "tool_call", "toolCallId": "c", "content": []})
+    line = line.replace(b'"content": []', b'"content" :\t[ {"type":"content"} ]')
+    assert shown.it.translate(line, update.read(peek(line).params)) == [line]
+
+
+@pytest.mark.parametrize("content", [None, []])
+def test_a_content_that_is_taken_away_is_not_sent_again(content):
+    shown = Shown()
+    shown.it.made(T, "x", None)
+    shown.call(embed("t"))
+    shown.update(sessionUpdate="tool_call_update", toolCallId="c", content=content)
+    shown.it.output(T, b"x", 0)
+    shown.clock.now += 1
+    assert shown.paint() == []
+
+
+def test_an_update_without_a_content_leaves_what_is_shown():
+    shown = Shown()
+    shown.it.made(T, "x", None)
+    shown.call(embed("t"))
+    shown.update(sessionUpdate="tool_call_update", toolCallId="c", status="completed")
+    shown.it.output(T, b"x", 0)
+    shown.clock.now += 1
+    assert len(shown.paint()) == 1
+
+
+def test_a_terminal_of_another_session_is_another_terminal():
+    shown = Shown()
+    shown.it.made(T, "x", None)
+    shown.call(embed("t"), session="z")
+    assert shown.followed == []
+    assert "nothing is known" in block(shown.sent[-1])[0]
+
+
+def test_what_is_remembered_is_bounded():
+    shown = Shown()
+    for number in range(3000):
+        terminal = f"t{number}"
+        shown.it.made(("s", terminal), "x", None)
+        shown.call(embed(terminal), call=f"c{number}")
+        shown.it.output(("s", terminal), b"x" * 100, 0)
+    it = shown.it
+    assert len(it._calls) == as_text.CALLS
+    assert len(it._displays) == as_text.DISPLAYS
+    assert len(it._ours) == as_text.CALLS
+    assert len(it._shown_in) == as_text.CALLS
+    assert len(it._dirty) <= as_text.CALLS
+    shown.clock.now += 1
+    assert all(json.loads(line) for line in shown.paint())
+
+
+def test_bytes_that_are_missing_are_no_half_line():
+    shown = Shown()
+    shown.it.made(T, "x", None)
+    shown.call(embed("t"))
+    shown.it.output(T, b"begun", 0)
+    shown.it.output(T, b"gone on\r\n", 1000)
+    shown.clock.now += 1
+    assert block(shown.paint()[0]) == ["```console\n$ x\nbegun\ngone on\n```"]
+
+
+# One display
+
+
+def display(data, *, lines=40, limit=8192, command="x", end=None):
+    shown = Display(command, None, limit=limit, lines=lines)
+    shown.feed(data)
+    shown.finish(end)
+    return shown.fence()
+
+
+@given(st.binary(max_size=400), st.integers(1, 5), st.sampled_from([100, 8192]))
+def test_a_fence_is_closed_by_its_last_line_alone(data, lines, limit):
+    fence = display(data.replace(b"x", b"`"), lines=lines, limit=limit)
+    first, *body, last = fence.split("\n")
+    assert first == last + "console"
+    assert set(last) == {"`"}
+    assert len(last) >= 3
+    assert not any(last in line for line in body)
+    assert len(body) <= lines + 2
+
+
+@pytest.mark.parametrize(
+    ("end", "last"),
+    [
+        (End(0, None), "out"),
+        (End(7, None), "[exit status 7]"),
+        (End(None, "SIGKILL"), "[ended by SIGKILL]"),
+        (End(None, None), "out"),
+        (None, "out"),
+    ],
+)
+def test_how_it_ended_is_its_last_line_unless_that_was_well(end, last):
+    assert display(b"out\r\n", end=end).split("\n")[-2] == last
+
+
+def test_a_long_command_and_one_of_many_lines_are_shown_in_short():
+    assert display(b"", command="a\nb") == "```console\n$ a…\n```"
+    assert len(display(b"", command="a" * 1000)) < 230
+
+
+def test_the_last_lines_are_shown_and_that_there_were_more():
+    assert display(b"1\n2\n3\n", lines=2) == "```console\n$ x\n…\n2\n3\n```"
+    assert display(b"1\n2\n", lines=2) == "```console\n$ x\n1\n2\n```"
+
+
+def test_members_of_what_is_no_object_are_none():
+    assert members(Raw(b"[1]")) == {}
+    assert members(Raw(b'{"a": 1, "a": 2}')) == {"a": Raw(b"2")}

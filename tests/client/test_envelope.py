@@ -1,0 +1,55 @@
+"""A line from outside: whatever it is, looking at it raises nothing."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET, Raw
+
+from acpterm.client import capabilities
+from acpterm.client.envelope import is_true, items, members, peek, text
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
+def test_any_line_can_be_looked_at(line):
+    seen = peek(line)
+    assert seen.is_request in (True, False)
+    assert seen.is_answer in (True, False)
+    assert not (seen.is_request and seen.is_answer)
+    raw = Raw(line)
+    assert isinstance(members(raw), dict)
+    assert isinstance(items(raw), list)
+    assert text(raw) is None or isinstance(text(raw), str)
+    capabilities.of_editor(raw)
+    capabilities.version(raw)
+    assert capabilities.with_terminals(raw)["clientCapabilities"]["terminal"] is True
+
+
+@pytest.mark.parametrize(
+    ("line", "asks", "answers", "key"),
+    [
+        (b'{"id": 1, "method": "x"}', True, False, 1),
+        (b'{"id": null, "method": "x"}', True, False, None),
+        (b'{"id": 1.0, "method": "x"}', True, False, 1),
+        (b'{"method": "x"}', False, False, None),
+        (b'{"id": "a", "result": null}', False, True, "a"),
+        (b'{"id": 1, "error": {"code": 1}}', False, True, 1),
+        (b'[{"id": 1, "method": "x"}]', False, False, None),
+        (b"{", False, False, None),
+    ],
+)
+def test_what_a_line_is(line, asks, answers, key):
+    seen = peek(line)
+    assert (seen.is_request, seen.is_answer, seen.key) == (asks, answers, key)
+
+
+def test_only_true_is_true():
+    assert is_true(Raw(b"true"))
+    assert not any(map(is_true, [None, UNSET, Raw(b"1"), Raw(b'"true"'), Raw(b"false")]))

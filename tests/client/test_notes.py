@@ -1,0 +1,85 @@
+"""What an agent says of terminals that it has itself: what can be read, and what is no note."""
+
+import json
+
+import pytest
+from msgspec import Raw
+
+from acpterm.client.display import End
+from acpterm.client.envelope import members
+from acpterm.client.notes import Exit, Info, Output, in_meta, in_v2
+
+
+def raw(value):
+    return Raw(json.dumps(value).encode())
+
+
+def test_notes_come_in_the_order_in_which_they_take_effect():
+    meta = {
+        "terminal_exit": {"terminal_id": "x", "exit_code": 3, "signal": None},
+        "terminal_output": {"terminal_id": "x", "data": "é"},
+        "terminal_info": {"terminal_id": "x", "cwd": "/p"},
+        "else": 1,
+    }
+    assert list(in_meta(raw(meta))) == [
+        Info("x", "/p", None),
+        Output("x", "é".encode()),
+        Exit("x", End(3, None)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        None,
+        [],
+        "x",
+        {"terminal_info": None},
+        {"terminal_info": {"terminal_id": 1}},
+        {"terminal_output": {"terminal_id": "x"}},
+        {"terminal_output": {"terminal_id": "x", "data": 5}},
+        {"terminal_output": [1]},
+        {"terminal_exit": {"exit_code": 1}},
+    ],
+)
+def test_what_cannot_be_read_is_no_note(meta):
+    assert list(in_meta(raw(meta))) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "update", "notes"),
+    [
+        ("terminal_output_chunk", {"terminalId": "x", "data": "4pg="}, [Output("x", b"\xe2\x98")]),
+        ("terminal_output_chunk", {"terminalId": "x", "data": "no base64!"}, []),
+        ("terminal_output_chunk", {"terminalId": "x"}, []),
+        ("terminal_output_chunk", {"data": "eA=="}, []),
+        (
+            "terminal_update",
+            {"terminalId": "x", "command": "make", "cwd": "/p"},
+            [Info("x", "/p", "make")],
+        ),
+        (
+            "terminal_update",
+            {"terminalId": "x", "output": {"data": "eA=="}},
+            [Info("x", None, None), Output("x", b"x", whole=True)],
+        ),
+        # Null clears; an object marks the end, even when neither is known.
+        (
+            "terminal_update",
+            {"terminalId": "x", "output": None, "exitStatus": None},
+            [Info("x", None, None), Output("x", b"", whole=True), Exit("x", None)],
+        ),
+        (
+            "terminal_update",
+            {"terminalId": "x", "exitStatus": {}},
+            [Info("x", None, None), Exit("x", End(None, None))],
+        ),
+        (
+            "terminal_update",
+            {"terminalId": "x", "output": 5, "exitStatus": "x"},
+            [Info("x", None, None)],
+        ),
+    ],
+)
+def test_version_2(kind, update, notes):
+    assert list(in_v2(kind, members(raw(update)))) == notes
