@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.table import machine, table, write
 
-NAMES = ("throughput", "create", "output", "notice", "busy", "memory", "burst")
+NAMES = ("throughput", "create", "output", "notice", "busy", "memory", "burst", "proxy")
 
 
 def main() -> None:

@@ -36,6 +36,8 @@ from acpterm.jsonrpc import (
 )
 
 _CHUNK: Final = 64 * 1024
+HIGH: Final = 256 * 1024
+"""Bytes that may wait to be sent before what brings more is held up."""
 
 Answer: TypeAlias = Raw | RpcError
 Answered: TypeAlias = Callable[[Answer], None]
@@ -53,7 +55,7 @@ class Endpoint:
         self._stream = stream
         self._whom = whom
         self._peer = Peer(max_line)
-        self._outbox = Outbox(stream)
+        self._outbox = Outbox(stream, HIGH)
         self._answered: dict[int, Answered] = {}
         self._closed: str | None = None
         self.asked: Callable[[RequestReceived], None] = lambda request: _refuse(self, request)

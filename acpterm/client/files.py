@@ -7,6 +7,7 @@ all that was there, in the same file: its owner, its mode and its other names st
 """
 
 import errno
+import io
 import os
 import stat
 import sys
@@ -33,16 +34,14 @@ class Files:
         Raises `RpcError`: -32602 for a path that is not to be read or is no text, -32002 when there
         is no such file.
         """
-        path = self._resolve(params.path)
+        fd = self._open(params.path, os.O_RDONLY, "read")
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with open(fd, "rb") as file:
+                if (size := os.fstat(fd).st_size) > LARGEST:
+                    raise _bad(params.path, f"has {size} bytes: at most {LARGEST} can be read")
+                data = file.read(LARGEST)
         except OSError as error:
             raise _failed("read", params.path, error) from error
-        with open(fd, "rb") as file:
-            self._check_opened(fd, params.path)
-            if (size := os.fstat(fd).st_size) > LARGEST:
-                raise _bad(params.path, f"has {size} bytes: at most {LARGEST} can be read")
-            data = file.read(LARGEST)
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -51,7 +50,8 @@ class Files:
             return text
         first = max(0, (params.line or 1) - 1)
         end = None if params.limit is None else first + params.limit
-        return "".join(text.splitlines(keepends=True)[first:end])
+        # A line ends with a line feed alone, as editors and grep count.
+        return "".join(io.StringIO(text, newline="\n").readlines()[first:end])
 
     def write(self, params: WriteTextFileRequest) -> None:
         """Write a file, which is made if it is missing, with its folders. May block: for a thread.
@@ -60,20 +60,29 @@ class Files:
         """
         if self._read_only:
             raise _bad(params.path, "is not written: this session may only read (--read-only)")
-        path = self._resolve(params.path)
+        fd = self._open(params.path, os.O_WRONLY | os.O_CREAT, "written")
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-            fd = os.open(path, flags, 0o666)
-        except OSError as error:
-            raise _failed("written", params.path, error) from error
-        with open(fd, "wb") as file:
-            self._check_opened(fd, params.path)
-            try:
+            with open(fd, "wb") as file:
                 file.truncate(0)
                 file.write(params.content.encode())
-            except OSError as error:
-                raise _failed("written", params.path, error) from error
+        except OSError as error:
+            raise _failed("written", params.path, error) from error
+
+    def _open(self, path: str, flags: int, how: str) -> int:
+        """Open a regular file inside, which with its folders is made if `flags` say so."""
+        resolved = self._resolve(path)
+        try:
+            if flags & os.O_CREAT:
+                os.makedirs(os.path.dirname(resolved), exist_ok=True)
+            fd = os.open(resolved, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise _failed(how, path, error) from error
+        try:
+            self._check_opened(fd, path)
+        except RpcError:
+            os.close(fd)
+            raise
+        return fd
 
     def _resolve(self, path: str) -> str:
         if not os.path.isabs(path) or "\0" in path:

@@ -63,9 +63,9 @@ class Permissions:
     async def _decide(
         self, title: str, kind: str, options: Sequence[PermissionOption]
     ) -> PermissionOption | None:
-        why = f"--allow {self._rule}"
+        why = f"--allow {self._rule}" if options else "the agent offers nothing to choose from"
         allowed = self._rule == "all" or (self._rule == "reads" and kind in _READS)
-        if self._rule == "ask":
+        if self._rule == "ask" and options:
             async with self._asking:
                 answer = await choose(f"May the agent: {title}?", [o.name for o in options])
             if answer is not None:

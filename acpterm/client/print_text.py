@@ -123,7 +123,9 @@ class PrintText:
         self._complain(f"acpterm: {plain(text)}\n".encode())
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """End the last line; say what was wrong."""
+        """Print what is left of terminals that have not ended; say what was wrong."""
+        for terminal, output in self._outputs.items():
+            self._program(terminal, output.take(b"", final=True))
         self._fresh()
         del status
         if error is not None:

@@ -92,6 +92,8 @@ class Proxy:
             for line in batch:
                 await self._agent_said(line)
             await self._editor.room()
+            if self._ours is not None:
+                await self._ours.room()
             await self._log.room()
 
     async def paint(self) -> None:

@@ -25,6 +25,7 @@ from acpterm.client import capabilities
 from acpterm.client.agent import Agent, StartError, exit_status, open_agent
 from acpterm.client.capabilities import Capabilities
 from acpterm.client.daemon import DaemonError
+from acpterm.client.endpoint import HIGH
 from acpterm.client.envelope import peek
 from acpterm.client.leaves import leaf
 from acpterm.client.lines import Lines
@@ -77,7 +78,7 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, wishes: Wishes)
     status = 0
     async with told_to_end() as told, stream, open_log(wishes.log) as log:
         lines = Lines(stream, "the editor", settings.max_message_bytes)
-        editor = Outbox(stream)
+        editor = Outbox(stream, HIGH)
         async with trio.open_nursery() as nursery:
             gone = trio.CancelScope()
             sent = trio.Event()
@@ -142,7 +143,7 @@ class _Session:
             opened = open_agent(wishes.command, trees, aloud=True)
             agent = await stack.enter_async_context(opened)
             nursery = await stack.enter_async_context(trio.open_nursery())
-            to_agent = Outbox(agent.stdin)
+            to_agent = Outbox(agent.stdin, HIGH)
             proxy = Proxy(
                 self._editor,
                 to_agent,

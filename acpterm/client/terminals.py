@@ -101,6 +101,10 @@ class Terminals:
             self._host.cancel(asked)
         return asked is not None
 
+    async def room(self) -> None:
+        """Wait until the host has taken most of what it was told."""
+        await self._host.room()
+
     def tell(self, method: str, params: Raw | UnsetType | dict[str, str]) -> None:
         """Have the host know of a `session/update` or `session/cancel`."""
         self._host.tell(method, params)

@@ -5,7 +5,9 @@ instead of `msg`. The file is for this user alone, since what agents and editors
 may hold secrets. Writing is in a thread: a slow disk slows nobody, up to what the outbox holds.
 """
 
+import contextlib
 import os
+import stat
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -51,6 +53,8 @@ class WireLog:
         entry = _Line(round(time.monotonic() - self._begin, 3), direction)
         try:
             entry.msg = _any.decode(line)
+            # Strings were skipped there, and may be anything.
+            line.decode()
             data = _encoder.encode(entry)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             entry.msg, entry.text = msgspec.UNSET, line.decode(errors="replace")
@@ -65,7 +69,7 @@ class WireLog:
 
 @asynccontextmanager
 async def open_log(path: str | None) -> AsyncIterator[WireLog]:
-    """Have a log for as long as the block lasts, in a new file. Raises `LogError`.
+    """Have a log for as long as the block lasts, in a file that begins anew. Raises `LogError`.
 
     None is a log that nobody keeps.
     """
@@ -73,8 +77,7 @@ async def open_log(path: str | None) -> AsyncIterator[WireLog]:
         yield WireLog(None)
         return
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        fd = await trio.to_thread.run_sync(os.open, path, flags, 0o600)
+        fd = await trio.to_thread.run_sync(_open, path)
     except OSError as error:
         raise LogError(f"the log {path!r} cannot be written: {error.strerror}") from error
     outbox = Outbox(FileStream(fd))
@@ -89,6 +92,15 @@ async def open_log(path: str | None) -> AsyncIterator[WireLog]:
                 await written.wait()
             nursery.cancel_scope.cancel()
             os.close(fd)
+
+
+def _open(path: str) -> int:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    # One that was there may be for others; what is no file, or somebody else's, stays as it is.
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        with contextlib.suppress(PermissionError):
+            os.fchmod(fd, 0o600)
+    return fd
 
 
 async def _write(outbox: Outbox, path: str, written: trio.Event) -> None:

@@ -5,7 +5,7 @@ it is dropped: nobody is there to read it). `put` never waits: what is first in 
 socket, is sent at once as far as there is room, which spares it a turn of the loop; the rest is
 for `run`. Whoever reads from the peer waits for `room` first, so that a peer that does not read its
 answers is not read from either, and so does a pending request before it makes a large answer. What
-is in memory is at most `HIGH` bytes, one large answer, and the small answers of pending requests.
+is in memory is at most `high` bytes, one large answer, and the small answers of pending requests.
 """
 
 import os
@@ -17,10 +17,11 @@ HIGH: Final = 4 * 1024 * 1024
 
 
 class Outbox:
-    """Lines on their way to a stream."""
+    """Lines on their way to a stream, of which it is full from `high` bytes on."""
 
-    def __init__(self, stream: trio.abc.SendStream) -> None:
+    def __init__(self, stream: trio.abc.SendStream, high: int = HIGH) -> None:
         self._stream = stream
+        self._high: Final = high
         self._lines: list[bytes | memoryview] = []
         self._sending = False
         self._size = 0
@@ -33,22 +34,23 @@ class Outbox:
         """Have `line` sent after all that was put before."""
         if self._closed:
             return
-        rest = memoryview(line)[self._send_now(line) :]
-        if not rest:
+        sent = self._send_now(line)
+        if sent == len(line):
             return
+        rest = memoryview(line)[sent:] if sent else line
         self._lines.append(rest)
         self._size += len(rest)
-        if self._size > HIGH and self._room.is_set():
+        if self._size > self._high and self._room.is_set():
             self._room = trio.Event()
         self._news.set()
 
     @property
     def full(self) -> bool:
-        """Whether more than `HIGH` bytes are waiting to be sent."""
-        return self._size > HIGH
+        """Whether more than `high` bytes are waiting to be sent."""
+        return self._size > self._high
 
     async def room(self) -> None:
-        """Wait until no more than `HIGH` bytes are waiting to be sent.
+        """Wait until no more than `high` bytes are waiting to be sent.
 
         That is so when it returns: of many who wait, each finds what the one before has put.
         """
@@ -73,7 +75,7 @@ class Outbox:
                 await self._stream.send_all(batch[0] if len(batch) == 1 else b"".join(batch))
                 self._sending = False
                 self._size -= sending
-                if self._size <= HIGH:
+                if self._size <= self._high:
                     self._room.set()
             if self._closed:
                 self._news.set()
