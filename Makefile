@@ -4,8 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # The tests wait for programs as much as they work: three of them for two processors.
 WORKERS ?= 3
+# Real agents need Python 3.13, each in an environment of its own.
+PYTHON313 ?= python3.13
+KIMI := kimi-cli==1.16.0
+FAST_AGENT := fast-agent-mcp==0.10.46
+ACPX := tests/interop/acpx
 
-.PHONY: help demo test check format docs bench fuzz clean
+.PHONY: help demo test interop check format docs bench fuzz clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,11 +31,37 @@ $(VENV)/.check: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[check]'
 	touch $@ $(VENV)/.demo
 
-demo: $(VENV)/.demo ## a daemon, an example agent, and its terminals live in colour
+demo: $(VENV)/.demo ## an agent and its terminals live, and an editor that gets some by the proxy
 	$(BIN)/python docs/examples/demo.py
+	$(BIN)/python docs/examples/proxy_demo.py
 
 test: $(VENV)/.check ## the tests, on three workers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# A release that is pinned here takes the place of the one before. Its packages need a few minutes.
+.venv-kimi/.python .venv-fast-agent/.python:
+	@$(PYTHON313) -c 'import sys, venv; sys.exit(sys.version_info[:2] != (3, 13))' \
+	  || { echo "real agents need Python 3.13 with venv; $(PYTHON313) is not. Say make PYTHON313=…"; exit 1; }
+	$(PYTHON313) -m venv $(@D)
+	touch $@
+
+.venv-kimi/.$(KIMI): .venv-kimi/.python
+	.venv-kimi/bin/python -m pip install --quiet --disable-pip-version-check '$(KIMI)'
+	touch $@
+
+.venv-fast-agent/.$(FAST_AGENT): .venv-fast-agent/.python
+	.venv-fast-agent/bin/python -m pip install --quiet --disable-pip-version-check '$(FAST_AGENT)'
+	touch $@
+
+$(ACPX)/node_modules/.installed: $(ACPX)/package-lock.json
+	cd $(ACPX) && npm ci --ignore-scripts --loglevel=error
+	touch $@
+
+AGENTS := .venv-kimi/.$(KIMI) .venv-fast-agent/.$(FAST_AGENT) $(ACPX)/node_modules/.installed
+
+interop: $(VENV)/.check $(AGENTS) ## real agents and a real client: kimi-cli, fast-agent, acpx
+	ACPTERM_INTEROP=1 $(BIN)/python -m pytest tests/interop/agents tests/interop/acpx \
+	  -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/.check ## format, lint, types and the import rules
 	$(BIN)/ruff format --check .
@@ -52,5 +83,5 @@ fuzz: $(VENV)/.check ## mutated messages without end: make fuzz MESSAGES=1000000
 	ACPTERM_FUZZ_MESSAGES=$(or $(MESSAGES),1000000) $(BIN)/python -m pytest tests/host/test_fuzz.py --timeout 0
 
 clean: ## remove what make made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  tests/interop/typescript/node_modules
+	rm -rf $(VENV) .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	  tests/interop/typescript/node_modules $(ACPX)/node_modules

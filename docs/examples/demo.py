@@ -263,7 +263,7 @@ async def time_out(demo: Demo) -> None:
     waiting = asyncio.create_task(terminal.wait())
     try:
         done, _ = await asyncio.wait([waiting], timeout=1)
-        running = _running(demo.folder)
+        running = still_running(demo.folder)
         good = not done and len(running) == 3
         demo.check("after a second its three processes run", good, running)
         asked = loop.time()
@@ -277,7 +277,7 @@ async def time_out(demo: Demo) -> None:
         waiting.cancel()
     demo.check("the program has ended by SIGTERM", status["signal"] == "SIGTERM", status)
     # Who ignores SIGTERM has two seconds of grace; then comes SIGKILL.
-    while (running := _running(demo.folder)) and loop.time() - asked < 6:  # noqa: ASYNC110
+    while (running := still_running(demo.folder)) and loop.time() - asked < 6:  # noqa: ASYNC110
         await asyncio.sleep(0.05)  # nothing tells of the end of another's children
     demo.check("two seconds later none of the three is left", not running, running)
     await demo.finish("serve", "Start the server", terminal)
@@ -306,7 +306,7 @@ Step = Callable[[Demo], Coroutine[Any, Any, None]]
 STEPS: tuple[Step, ...] = (hello, real_terminal, progress, failure, question, time_out, summary)
 
 
-def _running(folder: Path) -> list[int]:
+def still_running(folder: Path) -> list[int]:
     """Give those of the processes noted in `folder` that run; a zombie does not."""
     found = []
     with contextlib.suppress(FileNotFoundError):
@@ -410,7 +410,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        for pid in _running(folder):
+        for pid in still_running(folder):
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(folder)
     if demo.failures:

@@ -259,6 +259,13 @@ def test_the_last_lines_are_shown_and_that_there_were_more():
     assert display(b"1\n2\n", lines=2) == "```console\n$ x\n1\n2\n```"
 
 
+def test_a_line_that_is_cut_at_its_beginning_is_left_out():
+    fence = display(b"".join(b"%03d %s\n" % (n, b"x" * 30) for n in range(10)), limit=100)
+    assert fence == "```console\n$ x\n…\n008 " + "x" * 30 + "\n009 " + "x" * 30 + "\n```"
+    # The only line there is stays, cut or not.
+    assert display(b"x" * 200, limit=100) == "```console\n$ x\n…\n" + "x" * 100 + "\n```"
+
+
 def test_members_of_what_is_no_object_are_none():
     assert members(Raw(b"[1]")) == {}
     assert members(Raw(b'{"a": 1, "a": 2}')) == {"a": Raw(b"2")}

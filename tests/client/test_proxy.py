@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -318,6 +319,42 @@ async def test_an_editor_that_shows_an_agents_terminals_is_shown_ours_as_such():
         valid(editor)
 
 
+def data_of(editor):
+    """Join what an editor was told that a terminal has printed."""
+    metas = [update.get("_meta", {}) for update in editor.calls()]
+    return "".join(meta["terminal_output"]["data"] for meta in metas if "terminal_output" in meta)
+
+
+async def test_output_that_has_left_the_hosts_ring_is_counted():
+    async with proxied(settings={"raw_bytes": 2000}) as editor:
+        await editor.open("/tmp", **SHOWS)
+        await editor.prompt(*shown("seq 10000"))
+        data = data_of(editor)
+        missing = [int(found) for found in re.findall(r"\[(\d+) bytes are not shown\]", data)]
+        assert missing
+        rest = re.sub(r"\r\n\[\d+ bytes are not shown\]\r\n", "", data)
+        total = sum(len(f"{number}\r\n") for number in range(1, 10001))
+        assert sum(missing) + len(rest) == total
+        assert rest.endswith("9999\r\n10000\r\n")
+
+
+async def test_nothing_is_shown_twice_when_a_program_is_released_while_it_prints():
+    async with proxied() as editor:
+        await editor.open("/tmp", **SHOWS)
+        for _ in range(5):
+            editor.messages.clear()
+            await editor.prompt(
+                tool_call(),
+                create("i=0; while :; do echo $((i=i+1)); done"),
+                tool_update(content=[embed()]),
+                {"do": "sleep", "seconds": 0.1},
+                of("release"),
+            )
+            lines = data_of(editor).split("\r\n")[:-1]
+            assert len(lines) > 10
+            assert lines == [str(number) for number in range(1, len(lines) + 1)]
+
+
 async def test_an_agents_own_terminals_pass_to_such_an_editor_untouched():
     steps = display_only()
     async with proxied() as editor:
@@ -555,6 +592,19 @@ async def test_when_the_agent_goes_all_that_waits_is_told_why(capfd):
             await editor.done.wait()
         assert editor.status == 5
     assert "the key is wrong" in capfd.readouterr().err
+
+
+async def test_an_agent_that_goes_while_a_program_of_its_own_holds_its_stdout_is_gone():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        id_ = await editor.begin(
+            {"do": "spawn", "argv": ["sleep", "60"]}, {"do": "exit", "code": 5}
+        )
+        with trio.fail_after(5), pytest.raises(AgentError, match="exited with status 5"):
+            await editor.wait(id_)
+        with trio.fail_after(8):
+            await editor.done.wait()
+        assert not alive(int(editor.said[0]))
 
 
 async def test_an_agent_that_dies_in_initialize_is_an_error_that_says_why():
