@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.support.hosts import agent_at, agent_of, agent_on_stdio, alive, daemon, host_here, poll
+from tests.support.hosts import (
+    agent_at,
+    agent_of,
+    agent_on_stdio,
+    alive,
+    daemon,
+    environment,
+    host_here,
+    listens,
+    poll,
+)
 
 # Ignores what can be ignored, as do its child and one that has left the session.
 STUBBORN = """
@@ -227,3 +237,28 @@ async def test_a_program_has_its_grace_when_the_agent_goes_and_waits_for_nothing
         await agent.stream.aclose()
         assert await process.wait(5) == 0
     assert tidied.exists()
+
+
+async def test_one_that_was_started_when_needed_ends_when_nobody_was_connected_for_a_while(
+    tmp_path,
+):
+    env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_IDLE_EXIT="0.3")
+    async with daemon(tmp_path, "--when-needed", env=env) as (process, path):
+        async with agent_at(path) as agent:
+            # It stays for longer than that while somebody is connected.
+            terminal = await agent.create("sleep 1")
+            await agent.wait(terminal)
+            assert process.process.poll() is None
+        assert await process.wait() == 0
+        assert "nobody was connected" in process.logged()
+        assert not listens(path)
+
+
+async def test_any_other_stays(tmp_path):
+    env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_IDLE_EXIT="0.1")
+    async with daemon(tmp_path, env=env) as (process, path):
+        async with agent_at(path) as agent:
+            await agent.run("sleep 0.5")
+        async with agent_at(path) as agent:
+            assert (await agent.run("echo still here"))[0] == "still here\n"
+        assert process.process.poll() is None

@@ -1,0 +1,70 @@
+"""An editor on the official Python SDK: has an agent do steps, and prints what it was shown.
+
+    edit.py '{"agent": [command…], "steps": […], "cwd": …, "capabilities": {…}}'
+
+Everything goes through the SDK: its models check what a proxy passes on and shows.
+"""
+
+# ruff: noqa: ARG002  the SDK calls these with parameters by name
+import asyncio
+import json
+import os
+import sys
+
+from acp import PROTOCOL_VERSION, Client, RequestError, spawn_agent_process, text_block
+from acp.schema import (
+    AllowedOutcome,
+    ClientCapabilities,
+    ReadTextFileResponse,
+    RequestPermissionResponse,
+)
+
+
+class Editor(Client):
+    """A client without terminals."""
+
+    def __init__(self):
+        self.updates = []
+        self.asked = []
+
+    async def session_update(self, session_id, update, **kwargs):
+        self.updates.append(update.model_dump(mode="json", by_alias=True, exclude_unset=True))
+
+    async def request_permission(self, session_id, tool_call, options, **kwargs):
+        self.asked.append(["permission", tool_call.tool_call_id])
+        outcome = AllowedOutcome(outcome="selected", option_id=options[0].option_id)
+        return RequestPermissionResponse(outcome=outcome)
+
+    async def read_text_file(self, session_id, path, line=None, limit=None, **kwargs):
+        self.asked.append(["read", path])
+        return ReadTextFileResponse(content="what it holds")
+
+    async def ext_method(self, method, params):
+        self.asked.append([method, params])
+        return {"answer": params}
+
+    async def ext_notification(self, method, params):
+        self.asked.append([method, params])
+
+
+async def main():
+    wish = json.loads(sys.argv[1])
+    editor = Editor()
+    report = {}
+    async with spawn_agent_process(editor, *wish["agent"], env=os.environ) as (agent, process):
+        capabilities = ClientCapabilities.model_validate(wish["capabilities"])
+        begun = await agent.initialize(PROTOCOL_VERSION, client_capabilities=capabilities)
+        report["told"] = begun.field_meta["told"]
+        session = await agent.new_session(wish["cwd"], mcp_servers=[])
+        prompt = [text_block(json.dumps(wish["steps"]))]
+        try:
+            ended = await agent.prompt(session.session_id, prompt)
+            report["ended"] = ended.stop_reason
+        except RequestError as error:
+            report["error"] = str(error)
+        report["extension"] = await agent.ext_method("vendor/thing", {"x": [1, None]})
+    report |= {"updates": editor.updates, "asked": editor.asked, "status": process.returncode}
+    print(json.dumps(report))
+
+
+asyncio.run(main())
