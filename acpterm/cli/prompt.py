@@ -88,7 +88,7 @@ def command(
     wishes = Wishes(
         command=agent,
         text=said,
-        place=Place(os.path.abspath(cwd), [os.path.abspath(folder) for folder in add_dir]),
+        place=Place(_folder(cwd), [_folder(more) for more in add_dir]),
         config=config,
         embedded=embedded,
         allow=allow,
@@ -114,12 +114,22 @@ def _given(flags: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
+def _folder(path: str) -> str:
+    """Give a directory's path as an agent is told it."""
+    absolute = os.path.abspath(path)
+    try:
+        absolute.encode()
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"no agent can be told of {absolute!r}: it is not UTF-8") from error
+    return absolute
+
+
 def _text(text: str | None) -> str:
     """Give what is to be done; from stdin, if the command line does not say."""
     if text is None and stat.S_ISCHR(os.fstat(0).st_mode):
         raise click.UsageError("say what is to be done: TEXT, or - to read it from stdin")
-    if text is None or text == "-":
-        text = sys.stdin.buffer.read().decode(errors="replace")
+    said = sys.stdin.buffer.read() if text in (None, "-") else os.fsencode(text)
+    text = said.decode(errors="replace")
     if not text.strip():
         raise click.UsageError("the prompt is empty: say what is to be done")
     return text

@@ -1,11 +1,15 @@
 """What the editor can do, and what the agent is told that it can (ACP v1, "Initialization")."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Raw, UnsetType
 
+from acpterm.acp.extensions import OWN
 from acpterm.client.envelope import is_true, members
+from acpterm.host.session_methods import EXTENSIONS
+
+EXTENDED: Final = {OWN: EXTENSIONS}
 
 
 class Capabilities(NamedTuple):
@@ -24,13 +28,16 @@ def of_editor(params: Raw | UnsetType) -> Capabilities:
     return Capabilities(is_true(told.get("terminal")), is_true(meta.get("terminal_output")))
 
 
-def with_terminals(params: Raw | UnsetType) -> dict[str, object]:
-    """Give the same params, with terminals of both kinds among the client's capabilities."""
+def with_terminals(params: Raw | UnsetType, *, ours: bool) -> dict[str, object]:
+    """Give the same params, with terminals of both kinds among the client's capabilities.
+
+    If they are `ours`, agents that know acpterm are told what else they can ask.
+    """
     all_of_it: dict[str, object] = {**members(params)}
     told: dict[str, object] = {**members(members(params).get("clientCapabilities"))}
     meta = members(members(members(params).get("clientCapabilities")).get("_meta"))
     told["terminal"] = True
-    told["_meta"] = {**meta, "terminal_output": True}
+    told["_meta"] = {**meta, **(EXTENDED if ours else {}), "terminal_output": True}
     all_of_it["clientCapabilities"] = told
     return all_of_it
 

@@ -28,6 +28,7 @@ from acpterm.acp import (
     decode,
 )
 from acpterm.client.calls import Calls
+from acpterm.client.capabilities import EXTENDED
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.files import Files
 from acpterm.client.permissions import Permissions
@@ -96,7 +97,9 @@ class Conversation:
     async def initialize(self) -> None:
         """Agree on a version. Raises `ConversationError`, `RpcError`."""
         files = FileSystemCapabilities(read_text_file=True, write_text_file=not self._read_only)
-        able = ClientCapabilities(fs=files, terminal=True, meta={"terminal_output": True})
+        able = ClientCapabilities(
+            fs=files, terminal=True, meta={**EXTENDED, "terminal_output": True}
+        )
         asks = {
             "protocolVersion": 1,
             "clientCapabilities": able,

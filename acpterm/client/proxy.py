@@ -117,7 +117,7 @@ class Proxy:
         if seen.is_request and isinstance(seen.method, str):
             self._pending[seen.key] = seen.method, _of_interest(seen)
             if seen.method == "initialize":
-                told = capabilities.with_terminals(seen.params)
+                told = capabilities.with_terminals(seen.params, ours=self._ours is not None)
                 line = encode_request(seen.key, seen.method, told)
             elif seen.method in _REOPENING:
                 self._enter(members(seen.params), members(seen.params))

@@ -1,4 +1,4 @@
-"""The agent's `terminal/*`, answered by the host: passed on as they are, and their answers back.
+"""The agent's `terminal/*` and `_acpterm/*`: passed on to the host, and its answers back.
 
 Kept beside that, for the ends that the agent does not care for: which terminals it holds, in which
 session. A turn that is over kills those that are left (their ids stay valid); those left over from
@@ -25,11 +25,11 @@ from acpterm.client.endpoint import Answer, Endpoint
 from acpterm.client.envelope import items, members, text
 from acpterm.client.follower import Follower
 from acpterm.client.update import Key
+from acpterm.host.methods import REQUESTS
 from acpterm.jsonrpc import Id, RpcError
 
-METHODS: Final = frozenset(
-    f"terminal/{name}" for name in ("create", "output", "wait_for_exit", "kill", "release")
-)
+# What the host answers an agent: all but `initialize`, which is for whoever connects.
+METHODS: Final = frozenset(REQUESTS) - {"initialize"}
 # Seconds that what is shown may take to be complete when its turn is over.
 SETTLING: Final = 0.5
 

@@ -13,6 +13,7 @@ import trio
 import trio.testing
 
 from acpterm.client import capabilities
+from acpterm.client.capabilities import EXTENDED
 from acpterm.client.envelope import peek
 from acpterm.client.lines import Lines
 from acpterm.client.link import open_link
@@ -126,7 +127,7 @@ class Play:
             told = message["params"].setdefault("clientCapabilities", {})
             self.shows = bool(told.get("_meta", {}).get("terminal_output"))
             told["terminal"] = True
-            told.setdefault("_meta", {})["terminal_output"] = True
+            told.setdefault("_meta", {}).update({**EXTENDED, "terminal_output": True})
         passed = await self.agent.hear(lambda heard: heard == message, ordered=False)
         assert passed, f"did not pass: {message}"
         self.passed += 1
