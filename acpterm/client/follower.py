@@ -5,8 +5,8 @@ such questions there is a pause, so that a flood is looked at now and then and n
 left the host's ring meanwhile is counted as lost.
 
 A release makes the id invalid, and agents release at once after the end. So `last_call`, to be made
-right before a release is passed on, asks for all that there is and for the end: both are answered
-in the order in which they were asked, before the release.
+right before a release is passed on, asks for all that there is and for the end: the host takes
+both before the release, and answers them in either order.
 """
 
 import base64

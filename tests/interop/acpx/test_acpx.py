@@ -1,0 +1,202 @@
+"""acpx, a client that nobody here wrote, drives an agent through `acpterm proxy`.
+
+What acpx prints (`--format json`) is all that it said and was told, one message a line. It has
+terminals of its own, unless it is told not to say so. The agent is a scripted one.
+"""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.interop.agents.ways import Place, running
+from tests.interop.agents.wire import Wire
+from tests.support.hosts import ACPTERM
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+
+HERE = Path(__file__).parent
+ACPX = HERE / "node_modules" / "acpx" / "dist" / "cli.js"
+SCRIPTED = [sys.executable, str(HERE.parents[1] / "support" / "scripted.py")]
+
+# What acpx's exit status says.
+OK, FAILED, TIMED_OUT = 0, 1, 3
+
+
+class Seen:
+    """What acpx has made of a prompt: its exit status, and the messages that it printed."""
+
+    def __init__(self, status: int, out: bytes, log: Path) -> None:
+        self.status = status
+        self.messages: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
+        self.wire = Wire(log, "proxy->agent", "agent->proxy")
+
+    def asked(self, method: str) -> list[dict[str, Any]]:
+        return [m["params"] for m in self.messages if m.get("method") == method and "id" in m]
+
+    def updates(self) -> list[dict[str, Any]]:
+        updates = [m for m in self.messages if m.get("method") == "session/update"]
+        return [m["params"]["update"] for m in updates]
+
+    def said(self) -> str:
+        chunks = [u for u in self.updates() if u["sessionUpdate"] == "agent_message_chunk"]
+        return "".join(chunk["content"]["text"] for chunk in chunks)
+
+    def content(self, call: str) -> list[dict[str, Any]]:
+        """Give what is in a tool call at the end."""
+        contents = [u["content"] for u in self.updates() if _is_content_of(u, call)]
+        return contents[-1]
+
+    def text(self, call: str) -> str:
+        """Give the text of the one item that is in a tool call at the end."""
+        (item,) = self.content(call)
+        return item["content"]["text"]
+
+    def embedded(self) -> list[str]:
+        """Give the ids of all terminals that acpx was to show."""
+        contents = [u.get("content") for u in self.updates()]
+        contents += [p["toolCall"].get("content") for p in self.asked("session/request_permission")]
+        items = [item for content in contents if isinstance(content, list) for item in content]
+        return [item["terminalId"] for item in items if item["type"] == "terminal"]
+
+
+def _is_content_of(update: dict[str, Any], call: str) -> bool:
+    return update.get("toolCallId") == call and update.get("content") is not None
+
+
+@pytest.fixture
+def prompt(tmp_path: Path):
+    """Give how acpx is run once with a script for the agent."""
+    if not ACPX.exists():
+        raise FileNotFoundError(f"acpx is not at {ACPX}: say make interop, which installs it")
+
+    async def prompt(
+        steps: list[dict[str, Any]],
+        *flags: str,
+        proxy: tuple[str, ...] = (),
+        agent: tuple[str, ...] = (),
+        seconds: int = 60,
+    ) -> Seen:
+        place = Place(tmp_path, {})
+        log = tmp_path / "proxy.log"
+        command = [*ACPTERM, "proxy", "--embedded", "--log", str(log), *proxy]
+        command += ["--", *SCRIPTED, *agent]
+        line = ["node", str(ACPX), "--cwd", str(place.work), "--approve-all"]
+        line += ["--format", "json", "--json-strict", "--timeout", str(seconds), *flags]
+        line += ["--agent", shlex.join(command), "exec", json.dumps(steps)]
+        with (tmp_path / "out").open("wb") as out, trio.fail_after(90):
+            async with running(place, line, stdout=out) as process:
+                await process.stdin.aclose()
+                status = await process.wait()
+        seen = Seen(status, (tmp_path / "out").read_bytes(), log)
+        seen.wire.check(to_client="proxy->editor")
+        return seen
+
+    return prompt
+
+
+def ask(method: str, name: str = "last", **params: Any) -> dict[str, Any]:
+    """Make the step of a request, whose answer the agent says."""
+    return {"do": "ask", "method": method, "params": params, "as": name, "report": True}
+
+
+TERMINAL = {"type": "terminal", "terminalId": "$t"}
+RUN = [
+    ask("terminal/create", "t", command="echo hello; exit 5"),
+    {
+        "do": "update",
+        "update": {
+            "sessionUpdate": "tool_call",
+            "toolCallId": "call",
+            "title": "run",
+            "kind": "execute",
+            "status": "in_progress",
+            "content": [TERMINAL],
+        },
+    },
+    ask("terminal/wait_for_exit", terminalId="$t"),
+    ask("terminal/output", terminalId="$t"),
+    ask("terminal/release", terminalId="$t"),
+    {
+        "do": "update",
+        "update": {"sessionUpdate": "tool_call_update", "toolCallId": "call", "status": "failed"},
+    },
+]
+FENCE = "```console\n$ echo hello; exit 5\nhello\n[exit status 5]\n```"
+
+
+async def test_a_client_without_terminals_sees_those_of_the_agent_as_text(prompt):
+    seen = await prompt(RUN, "--no-terminal")
+    assert seen.status == OK
+    assert seen.text("call") == FENCE
+    assert not seen.embedded()
+    assert not seen.asked("terminal/create")
+    terminal = seen.wire.terminal()
+    assert (terminal.status, terminal.text) == ((5, None), "hello\n")
+    assert '"exitCode": 5' in seen.said()
+
+
+async def test_a_client_with_terminals_is_asked_for_them_itself(prompt):
+    seen = await prompt(RUN)
+    assert seen.status == OK
+    (asked,) = seen.asked("terminal/create")
+    assert asked["command"] == "echo hello; exit 5"
+    terminal = seen.wire.terminal()
+    assert seen.embedded() == [terminal.id]
+    assert (terminal.status, terminal.text) == ((5, None), "hello\n")
+    assert terminal.order == ["create", "wait_for_exit", "output", "release"]
+
+
+async def test_a_client_with_terminals_is_not_asked_if_they_are_to_be_ours(prompt):
+    seen = await prompt(RUN, proxy=("--terminals", "ours"))
+    assert seen.status == OK
+    assert not seen.asked("terminal/create")
+    assert not seen.embedded()
+    assert seen.text("call") == FENCE
+    assert seen.wire.terminal().status == (5, None)
+
+
+async def test_a_permission_that_shows_a_terminal_is_asked_for_with_text(prompt):
+    options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
+    call = {"toolCallId": "call", "title": "go on?", "content": [TERMINAL]}
+    steps = [
+        *RUN[:4],
+        ask("session/request_permission", "answer", toolCall=call, options=options),
+    ]
+    seen = await prompt(steps, "--no-terminal")
+    assert seen.status == OK
+    (asked,) = seen.asked("session/request_permission")
+    (shown,) = asked["toolCall"]["content"]
+    assert shown["content"]["text"].startswith("```console\n$ echo hello; exit 5\n")
+    assert not seen.embedded()
+    assert '"outcome": "selected", "optionId": "yes"' in seen.said()
+
+
+async def test_what_is_not_about_terminals_goes_through(prompt, tmp_path):
+    steps = [ask("fs/read_text_file", path=str(tmp_path / "work" / "file"))]
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "file").write_text("grüße 🙂\n")
+    seen = await prompt(steps, "--no-terminal")
+    assert seen.status == OK
+    assert json.loads(seen.said()) == {"content": "grüße 🙂\n"}
+
+
+async def test_a_client_that_gives_up_leaves_no_process(prompt):
+    """That nothing is left is asked of every test here; this one has something to leave."""
+    steps = [
+        ask("terminal/create", "t", command="setsid sleep 7533 & sleep 7533"),
+        ask("terminal/wait_for_exit", terminalId="$t"),
+    ]
+    seen = await prompt(steps, "--no-terminal", seconds=3)
+    assert seen.status == TIMED_OUT
+    assert seen.wire.terminal().waited is None or seen.wire.terminal().status[1] is not None
+
+
+async def test_an_agent_that_cannot_start_is_an_error_with_its_last_words(prompt):
+    seen = await prompt([], "--no-terminal", agent=("--die",))
+    assert seen.status == FAILED
+    assert "no key in the environment: set AGENT_KEY" in json.dumps(seen.messages)

@@ -1,0 +1,117 @@
+"""A model for agents under test: an OpenAI-compatible server that does what the prompt says.
+
+Each line `@@TOOL {"name": …, "arguments": {…}}` of the prompt is a call of a tool; all of them are
+made in one answer. When their results have come the model says `RESULT` and then what they are.
+So what a test reads in the agent's last message is what a real model would have been told.
+"""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+MARK = "@@TOOL "
+
+
+def tool(name: str, **arguments: Any) -> str:
+    """Give the line of a prompt that has the model call a tool."""
+    return MARK + json.dumps({"name": name, "arguments": arguments})
+
+
+@contextmanager
+def model() -> Iterator[str]:
+    """Run the server for as long as the block lasts: its base URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        said = _answer(request["messages"])
+        if request.get("stream"):
+            lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(said)]
+            self._send("text/event-stream", "".join([*lines, "data: [DONE]\n\n"]))
+        else:
+            self._send("application/json", json.dumps(_whole(said)))
+
+    def do_GET(self) -> None:
+        models = [{"id": "scripted", "object": "model", "created": 0, "owned_by": "tests"}]
+        self._send("application/json", json.dumps({"object": "list", "data": models}))
+
+    def _send(self, kind: str, body: str) -> None:
+        data = body.encode()
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+def _answer(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Give the model's next message."""
+    asked = [n for n, message in enumerate(messages) if MARK in _text(message)]
+    asked = [n for n in asked if messages[n]["role"] == "user"]
+    if not asked:
+        return {"role": "assistant", "content": "Nothing to do."}
+    after = messages[asked[-1] :]
+    results = [_text(message) for message in after if message["role"] == "tool"]
+    if results:
+        return {"role": "assistant", "content": "\n".join(["RESULT", *results])}
+    lines = [line for line in _text(after[0]).splitlines() if line.startswith(MARK)]
+    calls = [json.loads(line.removeprefix(MARK)) for line in lines]
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "index": n,
+                "id": f"call_{len(messages)}_{n}",
+                "type": "function",
+                "function": {"name": call["name"], "arguments": json.dumps(call["arguments"])},
+            }
+            for n, call in enumerate(calls)
+        ],
+    }
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content)
+    return content or ""
+
+
+_ENVELOPE = {"id": "answer", "created": 0, "model": "scripted"}
+_USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+
+
+def _reason(said: dict[str, Any]) -> str:
+    return "tool_calls" if "tool_calls" in said else "stop"
+
+
+def _whole(said: dict[str, Any]) -> dict[str, Any]:
+    choice = {"index": 0, "message": said, "finish_reason": _reason(said)}
+    return {**_ENVELOPE, "object": "chat.completion", "choices": [choice], "usage": _USAGE}
+
+
+def _chunks(said: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    envelope = {**_ENVELOPE, "object": "chat.completion.chunk"}
+    yield {**envelope, "choices": [{"index": 0, "delta": said, "finish_reason": None}]}
+    yield {**envelope, "choices": [{"index": 0, "delta": {}, "finish_reason": _reason(said)}]}
+    yield {**envelope, "choices": [], "usage": _USAGE}

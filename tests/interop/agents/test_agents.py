@@ -1,0 +1,237 @@
+"""Real agents run commands in acpterm's terminals, through `acpterm proxy` and `acpterm prompt`.
+
+Each test asks of one behaviour what the agent got on the wire, what it made of that (its last
+message, which is what its model would be told), and what the person at the other end was shown.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.interop.agents.kinds import KINDS, KINDS_AT_ONCE, Kind
+from tests.interop.agents.ways import WAYS, Turn, Wire, proxy
+from tests.support.hosts import poll
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+
+Begin = Callable[..., AbstractAsyncContextManager[Turn]]
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=KINDS)
+def agent(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+class Ran:
+    """What has become of one command."""
+
+    def __init__(self, turn: Turn, reason: str) -> None:
+        self.turn = turn
+        self.reason = reason
+        self.wire: Wire = turn.wire()
+        self.said = self.wire.said()
+        self.shown = turn.shown()
+
+
+@pytest.fixture
+def begin(tmp_path: Path, way: str, agent: Kind) -> Begin:
+    """Give how a turn with a command begins."""
+
+    @asynccontextmanager
+    async def begin(line: str, gives_up: int | None = None) -> AsyncIterator[Turn]:
+        text = agent.prompt(line, gives_up=gives_up)
+        async with WAYS[way](tmp_path, agent, text, gives_up=gives_up) as turn:
+            yield turn
+
+    return begin
+
+
+@pytest.fixture
+def run(begin: Begin):
+    """Give how a turn with a command is had to its end."""
+
+    async def run(line: str, gives_up: int | None = None) -> Ran:
+        async with begin(line, gives_up) as turn:
+            reason = await turn.end()
+        return Ran(turn, reason)
+
+    return run
+
+
+async def test_a_line_with_a_pipe_runs_in_a_shell_in_the_sessions_folder(run, agent, way):
+    ran = await run('echo "x $((1+1))" | tr a-z A-Z && pwd')
+    work = ran.turn.place.work
+    terminal = ran.wire.terminal()
+    assert terminal.status == (0, None)
+    assert terminal.text == f"X 2\n{work}\n"
+    assert terminal.order == ["create", "wait_for_exit", "output", "release"]
+    assert ran.reason == "end_turn"
+    assert agent.says_exit(0) in ran.said
+    assert f"X 2\n{work}\n" in ran.said
+    assert f"X 2\n{work}" in ran.shown
+    if agent.embeds and way == "proxy":
+        line = '$ echo "x $((1+1))" | tr a-z A-Z && pwd'
+        assert f"```console\n{line}\nX 2\n{work}\n```" in ran.shown
+
+
+async def test_arguments_with_spaces_arrive_whole(run, agent):
+    ran = await run("""printf '[%s]\\n' 'a b' '' "c  d" """)
+    terminal = ran.wire.terminal()
+    if agent.name == "fast-agent":
+        assert terminal.asked["command"] == "printf"
+        assert terminal.asked["args"] == ["[%s]\\n", "a b", "", "c  d"]
+    assert terminal.text == "[a b]\n[]\n[c  d]\n"
+    assert "[a b]\n[]\n[c  d]\n" in ran.said
+    assert "[a b]\n[]\n[c  d]" in ran.shown
+
+
+async def test_an_exit_code_comes_through(run, agent):
+    ran = await run("echo before; exit 3")
+    terminal = ran.wire.terminal()
+    assert terminal.status == (3, None)
+    assert terminal.output["exitStatus"]["exitCode"] == 3
+    assert terminal.text == "before\n"
+    assert agent.says_exit(3) in ran.said
+    assert "before" in ran.shown
+    if agent.embeds:
+        assert "before\n[exit status 3]" in ran.shown
+
+
+async def test_death_by_a_signal_comes_through_by_its_name(run, agent):
+    ran = await run("echo dying; kill -KILL $$")
+    terminal = ran.wire.terminal()
+    assert terminal.status == (None, "SIGKILL")
+    assert terminal.text == "dying\n"
+    assert agent.says_signal("SIGKILL") in ran.said
+    assert "dying" in ran.shown
+    if agent.embeds:
+        assert "dying\n[ended by SIGKILL]" in ran.shown
+
+
+async def test_a_program_that_is_not_there_is_told_by_its_name(run, agent):
+    ran = await run("no-such-program-here --flag")
+    terminal = ran.wire.terminal()
+    assert terminal.status == (127, None)
+    assert "not found" in terminal.text
+    assert ran.reason == "end_turn"
+    assert terminal.text in ran.said
+    assert "no-such-program-here" in ran.shown
+
+
+async def test_output_that_comes_late_and_at_the_very_end_is_shown_to_its_last_line(run, agent):
+    ran = await run("echo early; sleep 0.1; echo late; sleep 0.05; echo last")
+    assert ran.wire.terminal().text == "early\nlate\nlast\n"
+    assert "early\nlate\nlast" in ran.shown
+
+
+async def test_too_much_output_loses_its_beginning_and_no_half_character(run, agent):
+    ran = await run("seq 1 20000 | sed 's/$/ grüße 🙂/'")
+    everything = "".join(f"{n} grüße 🙂\n" for n in range(1, 20001))
+    terminal = ran.wire.terminal()
+    assert terminal.asked["outputByteLimit"] == agent.limit
+    assert terminal.output["truncated"] is True
+    assert everything.endswith(terminal.text)
+    assert agent.limit - 4 < len(terminal.text.encode()) <= agent.limit
+    assert agent.truncated in ran.said
+    # fast-agent's own cut, in the middle of what it got, does not mind characters.
+    assert "\n19999 grüße 🙂\n20000 grüße 🙂\n" in ran.said
+    assert "\n19999 grüße 🙂\n20000 grüße 🙂" in ran.shown
+    if agent.embeds:
+        assert "\ufffd" not in ran.said + ran.shown
+
+
+async def test_a_timeout_of_the_agents_own_ends_the_program_and_keeps_what_it_said(run, agent, way):
+    ran = await run("echo begun; sleep 7531; echo never", gives_up=2)
+    terminal = ran.wire.terminal()
+    assert [what for what in terminal.order if what != "wait_for_exit"] == [
+        "create",
+        "kill",
+        "output",
+        "release",
+    ]
+    assert terminal.killed == terminal.released == {}
+    assert terminal.text == "begun\n"
+    assert terminal.output["exitStatus"]["signal"] == "SIGTERM"
+    assert agent.says_timeout(2) in ran.said
+    assert "begun" in ran.said
+    if agent.embeds:
+        assert "begun\n[ended by SIGTERM]" in ran.shown
+
+
+async def test_a_cancelled_turn_leaves_no_process_behind(begin, agent):
+    # A child that has left for another session is the one that gets away with others.
+    line = "setsid sleep 7532 & echo begun; sleep 7532"
+    async with begin(line) as turn:
+        await poll(lambda: turn.place.running("sleep 7532") == 2, 60)
+        await turn.cancel()
+        assert await turn.end() == "cancelled"
+        await poll(lambda: not turn.place.running("sleep 7532"), 5)
+        assert turn.wire().asked("terminal/create")
+    sent = [m for m in turn.wire().to_agent if m.get("method") == "session/cancel"]
+    assert len(sent) == 1
+    if agent.name == "fast-agent":
+        # It forgets its terminal.
+        assert not turn.wire().asked("terminal/release")
+        assert not turn.wire().asked("terminal/kill")
+
+
+async def test_two_terminals_at_once_are_each_its_own(tmp_path, agent, way):
+    """One turn with two calls of the shell: neither ends before the other has begun.
+
+    fast-agent has a real model here, since its own one can make one call at a time; and there is a
+    daemon, which has the terminals.
+    """
+    kind = KINDS_AT_ONCE[agent.name]
+    wait = "until [ -e {} ]; do sleep 0.02; done; echo {} is over"
+    lines = [f"touch one; {wait.format('two', 'one')}", f"touch two; {wait.format('one', 'two')}"]
+    flags = ("--socket", str(tmp_path / "run" / "agent.sock"))
+    async with WAYS[way](tmp_path, kind, kind.prompt_all(lines), flags=flags) as turn:
+        reason = await turn.end()
+    ran = Ran(turn, reason)
+    one, two = ran.wire.terminals()
+    assert one.id != two.id
+    assert {one.text, two.text} == {"one is over\n", "two is over\n"}
+    assert one.status == two.status == (0, None)
+    for name in ("one", "two"):
+        assert f"{name} is over" in ran.said
+        assert f"{name} is over" in ran.shown
+
+
+async def test_two_sessions_at_once_in_one_agent(tmp_path, agent):
+    async with proxy(tmp_path, agent) as (client, place, wire), trio.open_nursery() as nursery:
+        with trio.fail_after(90):
+            first = await client.start(str(place.work))
+            other = place.folder / "other"
+            other.mkdir()
+            second = await client.open(str(other))
+            line = "touch ../{0}; until [ -e ../{1} ]; do sleep 0.02; done; pwd"
+            nursery.start_soon(client.prompt, first, agent.prompt(line.format("one", "two")))
+            await client.prompt(second, agent.prompt(line.format("two", "one")))
+            await poll(lambda: str(place.work) in client.said.get(first, ""), 30)
+            assert str(other) in client.said[second]
+    assert {t.text for t in wire().terminals()} == {f"{place.work}\n", f"{other}\n"}
+
+
+async def test_an_editor_that_shows_terminals_is_told_of_them_and_of_their_end(tmp_path, agent):
+    """Only an agent that embeds its terminals in tool calls has them shown."""
+    line = "printf '\\033[31mred\\033[0m\\n'; exit 4"
+    async with WAYS["proxy"](tmp_path, agent, agent.prompt(line), shows=True) as turn:
+        await turn.end()
+    terminals = turn.client.terminals
+    assert agent.says_exit(4) in turn.wire().said()
+    if agent.embeds:
+        (shown,) = terminals.values()
+        assert shown["cwd"] == str(turn.place.work)
+        assert shown["data"] == "\x1b[31mred\x1b[0m\r\n"
+        assert shown["exit"] == (4, None)
+    else:
+        assert not terminals
+        assert "red" in turn.shown()

@@ -1,0 +1,116 @@
+"""What went over the wire, out of the log that `acpterm` writes: what the agent asked and got."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.acp.validate import validate_sent
+
+Message = dict[str, Any]
+
+TERMINAL = ("create", "output", "wait_for_exit", "kill", "release")
+
+
+class Terminal:
+    """One terminal of the agent's: `asked` is its `terminal/create`, the rest are results.
+
+    What the agent has not asked for, or not been answered, is None.
+    """
+
+    def __init__(self, asked: Message, created: Message) -> None:
+        self.asked = asked
+        self.id = created["terminalId"]
+        self.waited: Message | None = None
+        self.output: Message | None = None
+        self.killed: Message | None = None
+        self.released: Message | None = None
+        self.order = ["create"]
+
+    @property
+    def text(self) -> str:
+        assert self.output is not None
+        return self.output["output"]
+
+    @property
+    def status(self) -> tuple[int | None, str | None]:
+        """How its program ended, as the wait's answer has it: code and signal."""
+        assert self.waited is not None
+        return self.waited["exitCode"], self.waited["signal"]
+
+
+class Wire:
+    """A log. `to_agent` and `from_agent` are the names of its directions."""
+
+    def __init__(self, log: Path, to_agent: str, from_agent: str) -> None:
+        # A log of somebody who still writes: its last line may be half there.
+        whole = log.read_text().rpartition("\n")[0] if log.exists() else ""
+        self.entries = [json.loads(line) for line in whole.splitlines()]
+        self.to_agent = [e["msg"] for e in self.entries if e["dir"] == to_agent]
+        self.from_agent = [e["msg"] for e in self.entries if e["dir"] == from_agent]
+
+    def going(self, direction: str) -> list[Message]:
+        return [entry["msg"] for entry in self.entries if entry["dir"] == direction]
+
+    def asked(self, method: str) -> list[Message]:
+        """Give the agent's requests of one method: their params."""
+        return [m["params"] for m in self.from_agent if m.get("method") == method and "id" in m]
+
+    def answered(self) -> Iterator[tuple[str, Message, Message]]:
+        """Give the agent's requests that have an answer: method, params, answer; by the answer."""
+        asked = {m["id"]: m for m in self.from_agent if "method" in m and "id" in m}
+        for message in self.to_agent:
+            if "method" not in message and message["id"] in asked:
+                request = asked[message["id"]]
+                yield request["method"], request["params"], message
+
+    def errors(self) -> list[str]:
+        """Give the messages of the errors that the agent got."""
+        return [m["error"]["message"] for _, _, m in self.answered() if "error" in m]
+
+    def terminals(self) -> list[Terminal]:
+        """Give the agent's terminals, in the order in which they were made."""
+        found: dict[str, Terminal] = {}
+        for method, params, answer in self.answered():
+            if not method.startswith("terminal/") or "error" in answer:
+                continue
+            what = method.removeprefix("terminal/")
+            if what == "create":
+                made = Terminal(params, answer["result"])
+                found[made.id] = made
+                continue
+            name = {"wait_for_exit": "waited", "kill": "killed", "release": "released"}
+            terminal = found[params["terminalId"]]
+            terminal.order.append(what)
+            setattr(terminal, name.get(what, what), answer["result"])
+        return list(found.values())
+
+    def terminal(self) -> Terminal:
+        """Give the one terminal that there is."""
+        (found,) = self.terminals()
+        return found
+
+    def said(self) -> str:
+        """Give the agent's own words."""
+        updates = [m["params"]["update"] for m in self.from_agent if _is_update(m)]
+        chunks = [u for u in updates if u["sessionUpdate"] == "agent_message_chunk"]
+        return "".join(chunk["content"].get("text", "") for chunk in chunks)
+
+    def check(self, to_client: str | None = None) -> None:
+        """Check what acpterm itself said against ACP's schema.
+
+        That is all that the agent got, and, with `to_client`, what the client got and the agent
+        had not said so.
+        """
+        methods = {m["id"]: m["method"] for m in self.from_agent if "method" in m and "id" in m}
+        for message in self.to_agent:
+            validate_sent(message, methods)
+        if to_client is not None:
+            passed_on = {json.dumps(message, sort_keys=True) for message in self.from_agent}
+            for message in self.going(to_client):
+                if json.dumps(message, sort_keys=True) not in passed_on:
+                    validate_sent(message, methods)
+
+
+def _is_update(message: Message) -> bool:
+    return message.get("method") == "session/update"
