@@ -1,0 +1,122 @@
+"""Whatever an agent says of its tool calls and terminals, showing it raises nothing."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acpterm.client import update
+from acpterm.client.as_terminals import AsTerminals
+from acpterm.client.as_text import AsText
+from acpterm.client.capabilities import Capabilities
+from acpterm.client.display import End
+from acpterm.client.envelope import members, peek
+from acpterm.client.showing import showing_for
+from acpterm.config import Settings
+
+ids = st.sampled_from(["t", "u", "X", ""])
+junk = st.sampled_from([None, 1, -1.5, True, "x", "\u0000", [], {}, [None], {"x": 1}, "4pg=", "!"])
+terminal = st.fixed_dictionaries({"type": st.just("terminal"), "terminalId": ids | junk})
+block = st.just({"type": "content", "content": {"type": "text", "text": "é"}})
+content = st.lists(terminal | block | junk, max_size=3) | junk
+end = st.fixed_dictionaries({}, optional={"exit_code": junk, "signal": junk, "terminal_id": ids})
+output = st.fixed_dictionaries({"terminal_id": ids | junk}, optional={"data": st.text() | junk})
+meta = st.fixed_dictionaries(
+    {},
+    optional={
+        "terminal_info": output | junk,
+        "terminal_output": output | junk,
+        "terminal_output_delta": output | junk,
+        "terminal_exit": end | junk,
+    },
+)
+updates = st.fixed_dictionaries(
+    {
+        "sessionUpdate": st.sampled_from(
+            ["tool_call", "tool_call_update", "terminal_update", "terminal_output_chunk", "plan"]
+        )
+        | junk
+    },
+    optional={
+        "toolCallId": st.sampled_from(["c", "d"]) | junk,
+        "title": junk,
+        "content": content,
+        "_meta": meta | junk,
+        "terminalId": ids | junk,
+        "data": junk,
+        "output": st.fixed_dictionaries({"data": junk}) | junk,
+        "exitStatus": st.fixed_dictionaries({}, optional={"exitCode": junk}) | junk,
+    },
+)
+steps = st.lists(
+    st.tuples(st.just("update"), updates)
+    | st.tuples(st.just("made"), ids)
+    | st.tuples(st.just("output"), ids, st.binary(max_size=20), st.integers(0, 2))
+    | st.tuples(st.just("ended"), ids)
+    | st.tuples(st.just("permission"), updates)
+    | st.tuples(st.just("paint"), st.none() | st.just("s")),
+    max_size=30,
+)
+
+
+def as_text(*, editor_has_terminals):
+    now = [0.0]
+
+    def clock():
+        now[0] += 0.1
+        return now[0]
+
+    return AsText(
+        clock=clock,
+        follow=lambda _: None,
+        limit=200,
+        lines=3,
+        editor_has_terminals=editor_has_terminals,
+    )
+
+
+@pytest.mark.parametrize("way", ["text", "text beside terminals", "terminals"])
+@settings(max_examples=400)
+@given(steps)
+def test_nothing_that_an_agent_says_is_an_error(way, steps):
+    if way == "terminals":
+        it = AsTerminals(follow=lambda _: None)
+    else:
+        it = as_text(editor_has_terminals=way != "text")
+    for what, *more in steps:
+        lines = []
+        if what == "update":
+            line = json.dumps({"method": "x", "params": {"sessionId": "s", "update": more[0]}})
+            said = update.read(peek(line.encode()).params)
+            if said is not None:
+                lines = it.translate(line.encode(), said)
+        elif what == "made":
+            it.made(("s", more[0]), "command", None)
+        elif what == "output":
+            lines = it.output(("s", more[0]), more[1], more[2])
+        elif what == "ended":
+            lines = it.ended(("s", more[0]), End(1, None))
+        elif what == "permission":
+            raw = json.dumps({"sessionId": "s", "toolCall": more[0]}).encode()
+            changed = it.permission(members(peek(b'{"params":' + raw + b"}").params))
+            assert changed is None or "toolCall" in changed
+        else:
+            lines = it.paint(more[0])
+        for line in lines:
+            json.loads(line)
+    assert it.due == math.inf or it.due > 0
+
+
+@pytest.mark.parametrize(
+    ("told", "way"),
+    [
+        (Capabilities(), AsText),
+        (Capabilities(terminals=True), AsText),
+        (Capabilities(shows=True), AsTerminals),
+        (Capabilities(terminals=True, shows=True), AsTerminals),
+    ],
+)
+def test_the_way_follows_from_what_the_editor_says_of_itself(told, way):
+    assert isinstance(showing_for(told, Settings(), ours=True, follow=lambda _: None), way)
