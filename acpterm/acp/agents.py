@@ -33,8 +33,8 @@ class AuthMethod(Wire, omit_defaults=True):
 class SessionCapabilities(Wire, omit_defaults=True):
     """What an agent can do with sessions. A capability is an object, empty as a rule."""
 
-    resume: Annotated[Raw | None, DEFAULT_ON_ERROR] = None
-    additional_directories: Annotated[Raw | None, DEFAULT_ON_ERROR] = None
+    resume: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None
+    additional_directories: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None
     meta: MetaIn = field(default=None, name="_meta")
 
 
@@ -58,7 +58,7 @@ class InitializeResponse(Wire, omit_defaults=True):
     auth_methods: Annotated[list[AuthMethod], DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS] = field(
         default_factory=list
     )
-    agent_info: Annotated[Raw | None, DEFAULT_ON_ERROR] = None
+    agent_info: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None
     meta: MetaIn = field(default=None, name="_meta")
 
 

@@ -140,16 +140,24 @@ async def open_agent(argv: Sequence[str], trees: Trees, *, aloud: bool) -> Async
     finally:
         starting = False
     agent = Agent(argv[0], process)
+    # Until it is ended it is heard and reaped, also when all around is cancelled.
+    watching = trio.CancelScope(shield=True)
+
+    async def watch() -> None:
+        with watching:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_unless_broken, agent, aloud)
+                nursery.start_soon(agent.reap, tree)
+
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_unless_broken, agent, aloud)
-            nursery.start_soon(agent.reap, tree)
+            nursery.start_soon(watch)
             try:
                 yield agent
             finally:
                 with trio.move_on_after(FAREWELL + GRACE + _LAST_DEADLINE, shield=True):
                     await _end(agent, tree)
-                nursery.cancel_scope.cancel()
+                watching.cancel()
     finally:
         with trio.CancelScope(shield=True):
             await agent.stdin.aclose()

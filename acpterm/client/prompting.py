@@ -51,6 +51,8 @@ CANCELLED: Final = 130
 # Seconds that an agent has to end a turn that timed out; and that what is printed has to be read.
 GRACE: Final = 2.0
 _SENDING: Final = 2.0
+# Seconds that the last messages of an agent which has exited may take to come.
+_DRAIN: Final = 0.5
 
 _STATUS: Final = {"end_turn": 0, "cancelled": CANCELLED}
 
@@ -186,6 +188,7 @@ class _Run:
         )
         turn.follow = conversation.terminals.follow
         nursery.start_soon(endpoint.run)
+        nursery.start_soon(self._bury, agent, endpoint)
         session = await self._open(conversation, agent)
         self._printer.session(session)
         self._conversation = conversation
@@ -226,6 +229,12 @@ class _Run:
         await agent.wait_heard()
         rubbish = f"; what it wrote on stdout is no message: {self._rubbish}"
         return agent.fate() + (rubbish if self._rubbish else "")
+
+    async def _bury(self, agent: Agent, endpoint: Endpoint) -> None:
+        """Wait no longer for an agent that has exited, though what it left may hold its stdout."""
+        await agent.exited.wait()
+        await trio.sleep(_DRAIN)
+        endpoint.close(await self._fate(agent))
 
     # What ends it early
 

@@ -14,7 +14,8 @@ It needs nothing but Python. A prompt's text is JSON: a list of steps, each an o
 A cancel ends the turn at once with `cancelled`; what it has created stays, as with real agents.
 Options: `--stay` stays when stdin closes; `--deaf` ignores SIGTERM too; `--rubbish` says things
 that are no JSON first; `--silent` never answers `initialize`; `--die N` exits with N on it;
-`--login` has to be logged in to; `--v2` says that it speaks version 2.
+`--login` has to be logged in to; `--v2` says that it speaks version 2; `--stubborn` takes no notice
+of a cancel.
 """
 
 import itertools
@@ -209,7 +210,8 @@ def take(message: dict) -> None:
     elif method in ANSWERS:
         ANSWERS[method](id_, message.get("params") or {})
     elif method == "session/cancel":
-        cancelled.set()
+        if "--stubborn" not in OPTIONS:
+            cancelled.set()
     elif "id" in message:
         # What nobody knows comes back as it was, so that a test can see what came through.
         send({"id": id_, "result": {"echo": message}})

@@ -1,0 +1,308 @@
+"""Files of a session: what is read and written, and what is not."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from acpterm.acp import ReadTextFileRequest, WriteTextFileRequest
+from acpterm.client import files
+from acpterm.client.files import Files
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
+
+
+@pytest.fixture
+def inside(tmp_path):
+    """The session's directory."""
+    path = tmp_path / "inside"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A directory beside it, whose name begins with its, with a secret."""
+    path = tmp_path / "inside-out"
+    path.mkdir()
+    (path / "secret").write_text("secret")
+    return path
+
+
+def read(root, path, **more):
+    return Files([str(root)], read_only=False).read(ReadTextFileRequest("s", str(path), **more))
+
+
+def write(root, path, content="new", *, read_only=False):
+    files_ = Files([str(root)], read_only=read_only)
+    files_.write(WriteTextFileRequest("s", str(path), content))
+
+
+def refused(what, *args, code=INVALID_PARAMS, **more):
+    """Have it refused: the message."""
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(RpcError) as info:
+        what(*args, **more)
+    assert info.value.code == code
+    assert len(os.listdir("/proc/self/fd")) == before, "a descriptor is left"
+    return info.value.message
+
+
+BOTH = pytest.mark.parametrize("what", [read, write])
+
+
+# What is read
+
+
+def test_a_file_is_read_as_it_is(inside):
+    (inside / "a").write_bytes("é\r\nb\rc\x0cd\u2028\n\n".encode())
+    assert read(inside, inside / "a") == "é\r\nb\rc\x0cd\u2028\n\n"
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        ({"line": 1}, "1\n2\r\n3\n4"),
+        ({"line": 0}, "1\n2\r\n3\n4"),
+        ({"line": 2}, "2\r\n3\n4"),
+        ({"line": 4}, "4"),
+        ({"line": 5}, ""),
+        ({"limit": 2}, "1\n2\r\n"),
+        ({"limit": 0}, ""),
+        ({"line": 3, "limit": 1}, "3\n"),
+        ({"line": 3, "limit": 2**32 - 1}, "3\n4"),
+    ],
+)
+def test_lines_from_one_on_and_at_most_so_many(inside, part, text):
+    (inside / "a").write_bytes(b"1\n2\r\n3\n4")
+    assert read(inside, inside / "a", **part) == text
+
+
+def test_a_line_ends_with_a_line_feed_and_with_nothing_else(inside):
+    # Else an agent that was told a line by grep would be given another.
+    (inside / "a").write_text("1\x0c1\x0b1\u20281\x851\x1c1\n2\n")
+    assert read(inside, inside / "a", line=2) == "2\n"
+
+
+def test_what_is_no_utf_8_is_no_text(inside):
+    (inside / "a").write_bytes(b"ab\xff")
+    assert refused(read, inside, inside / "a").endswith("is no text: byte 3 is not UTF-8")
+
+
+def test_a_file_that_is_too_large_is_not_read(inside, monkeypatch):
+    monkeypatch.setattr(files, "LARGEST", 10)
+    (inside / "a").write_text("x" * 10)
+    assert read(inside, inside / "a") == "x" * 10
+    (inside / "a").write_text("x" * 11)
+    assert "has 11 bytes: at most 10" in refused(read, inside, inside / "a")
+
+
+def test_a_file_that_is_missing_is_a_resource_not_found(inside):
+    said = refused(read, inside, inside / "a", code=RESOURCE_NOT_FOUND)
+    assert said == f"path '{inside}/a' cannot be read: No such file or directory"
+    (inside / "file").touch()
+    refused(read, inside, inside / "file/a", code=RESOURCE_NOT_FOUND)
+
+
+# What is written
+
+
+def test_a_file_is_written_with_its_folders(inside):
+    write(inside, inside / "b/c/a", "é\r\n")
+    assert (inside / "b/c/a").read_bytes() == "é\r\n".encode()
+
+
+def test_what_is_written_takes_the_place_of_all_in_the_same_file(inside):
+    path = inside / "a"
+    path.write_text("much more than what comes")
+    path.chmod(0o750)
+    os.link(path, inside / "b")
+    write(inside, path, "less")
+    assert (inside / "b").read_text() == "less"
+    assert path.stat().st_mode & 0o777 == 0o750
+
+
+def test_nothing_is_written_where_files_may_only_be_read(inside):
+    (inside / "a").write_text("old")
+    for path in ("a", "new", "folder/new"):
+        assert "--read-only" in refused(write, inside, inside / path, read_only=True)
+    assert [path.name for path in inside.iterdir()] == ["a"]
+    assert (inside / "a").read_text() == "old"
+
+
+def test_a_write_that_fails_halfway_is_an_error(inside):
+    code = f"""
+import resource, signal
+from acpterm.acp import WriteTextFileRequest
+from acpterm.client.files import Files
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+Files([{str(inside)!r}], read_only=False).write(
+    WriteTextFileRequest("s", {str(inside / "a")!r}, "x" * 1000))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "RpcError" in done.stderr.splitlines()[-1]
+    assert "cannot be written: File too large" in done.stderr
+
+
+# What is outside
+
+
+@BOTH
+def test_what_is_outside_is_refused_and_the_directories_are_named(what, inside, outside):
+    said = refused(what, inside, outside / "secret")
+    assert said.endswith(f"is outside of the session's directories: they are '{inside}'")
+    refused(what, inside, inside.parent)
+    refused(what, inside, "/etc/passwd")
+    assert (outside / "secret").read_text() == "secret"
+
+
+@BOTH
+def test_dots_lead_nowhere(what, inside, outside):
+    (inside / "b").mkdir()
+    for way in (
+        "../inside-out/secret",
+        "b/../../inside-out/secret",
+        "missing/../../inside-out/new",
+    ):
+        refused(what, inside, f"{inside}/{way}")
+    assert sorted(os.listdir(outside)) == ["secret"]
+    assert sorted(os.listdir(inside)) == ["b"]
+
+
+def test_dots_that_stay_inside_are_nothing(inside):
+    (inside / "b").mkdir()
+    write(inside, f"{inside}/b/.././a", "x")
+    assert read(inside, f"{inside}//b/../a") == "x"
+
+
+@BOTH
+def test_a_link_that_leads_out_is_refused(what, inside, outside):
+    (inside / "file").symlink_to(outside / "secret")
+    (inside / "folder").symlink_to(outside)
+    (inside / "relative").symlink_to("../inside-out")
+    (inside / "twice").symlink_to("folder")
+    for way in ("file", "folder/secret", "relative/secret", "twice/secret", "folder/../secret"):
+        refused(what, inside, inside / way)
+    assert (outside / "secret").read_text() == "secret"
+
+
+def test_a_link_that_leads_out_to_what_is_not_there_makes_nothing(inside, outside):
+    (inside / "file").symlink_to(outside / "new")
+    (inside / "folder").symlink_to(outside / "folder")
+    refused(write, inside, inside / "file")
+    refused(write, inside, inside / "folder/new")
+    assert os.listdir(outside) == ["secret"]
+
+
+@BOTH
+def test_a_link_that_leads_to_itself_is_an_error(what, inside):
+    (inside / "a").symlink_to("a")
+    refused(what, inside, inside / "a")
+
+
+def test_a_link_that_stays_inside_is_followed(inside):
+    (inside / "b").mkdir()
+    (inside / "b/a").write_text("x")
+    (inside / "file").symlink_to("b/a")
+    (inside / "folder").symlink_to(inside / "b")
+    assert read(inside, inside / "file") == read(inside, inside / "folder/a") == "x"
+    write(inside, inside / "file")
+    assert (inside / "b/a").read_text() == "new"
+    assert (inside / "file").is_symlink()
+
+
+@BOTH
+def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(what, inside, outside, monkeypatch):
+    (inside / "b").mkdir()
+    (inside / "b/secret").write_text("mine")
+
+    real = os.open
+
+    def swapped(path, *args):
+        if str(path) == str(inside / "b/secret"):
+            (inside / "b").rename(inside / "c")
+            (inside / "b").symlink_to(outside)
+        return real(path, *args)
+
+    monkeypatch.setattr(os, "open", swapped)
+    assert "is outside" in refused(what, inside, inside / "b/secret")
+    assert (outside / "secret").read_text() == "secret"
+
+
+def test_the_directory_may_itself_be_named_by_a_link(inside, tmp_path):
+    (tmp_path / "link").symlink_to(inside)
+    write(tmp_path / "link", tmp_path / "link/a", "x")
+    assert read(tmp_path / "link", inside / "a") == read(inside, tmp_path / "link/a") == "x"
+
+
+def test_there_may_be_several_directories(inside, outside):
+    both = Files([str(inside), str(outside)], read_only=False)
+    assert both.read(ReadTextFileRequest("s", str(outside / "secret"))) == "secret"
+    with pytest.raises(RpcError, match=f"they are '{inside}' or '{outside}'$"):
+        both.read(ReadTextFileRequest("s", "/etc/passwd"))
+
+
+def test_the_root_of_all_may_be_the_directory(inside):
+    (inside / "a").write_text("x")
+    assert read("/", inside / "a") == "x"
+
+
+def test_without_directories_there_are_no_files(inside):
+    with pytest.raises(RpcError, match="they are none"):
+        Files([], read_only=False).read(ReadTextFileRequest("s", str(inside / "a")))
+
+
+# What is no file
+
+
+@BOTH
+@pytest.mark.parametrize("path", ["a", "./a", "", "~/a"])
+def test_a_relative_path_is_refused(what, inside, path, monkeypatch):
+    monkeypatch.chdir(inside)
+    (inside / "a").touch()
+    assert refused(what, inside, path).endswith("is not absolute: give the absolute path of a file")
+
+
+@BOTH
+def test_a_path_with_a_nul_is_refused(what, inside):
+    assert "holds a NUL character" in refused(what, inside, f"{inside}/a\0b")
+
+
+@BOTH
+def test_a_path_that_is_too_long_is_refused(what, inside):
+    assert "File name too long" in refused(what, inside, inside / ("x" * 300))
+
+
+@BOTH
+def test_a_folder_is_refused(what, inside):
+    (inside / "b").mkdir()
+    refused(what, inside, inside / "b")
+    refused(what, inside, inside)
+    refused(what, inside, f"{inside}/b/")
+
+
+@BOTH
+@pytest.mark.timeout(10)
+def test_a_pipe_is_refused_and_not_waited_for(what, inside):
+    os.mkfifo(inside / "pipe")
+    refused(what, inside, inside / "pipe")
+    # With somebody at its other end too.
+    other = os.open(inside / "pipe", os.O_RDWR)
+    try:
+        assert "is no regular file" in refused(what, inside, inside / "pipe")
+    finally:
+        os.close(other)
+
+
+@BOTH
+def test_a_socket_is_refused(what, inside):
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(inside / "socket"))
+        refused(what, inside, inside / "socket")
+
+
+@BOTH
+def test_a_device_is_refused(what):
+    assert "is no regular file" in refused(what, "/dev", "/dev/null")
+    assert "is no regular file" in refused(what, "/dev", "/dev/zero")

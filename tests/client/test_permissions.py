@@ -1,0 +1,149 @@
+"""May a tool call go on: the rules, and what a turn that is cancelled answers."""
+
+import pytest
+import trio
+import trio.testing
+
+from acpterm.acp import PermissionOption
+from acpterm.client import permissions as module
+from acpterm.client.permissions import Permissions
+
+ONCE = PermissionOption("once", "Yes", "allow_once")
+ALWAYS = PermissionOption("always", "Yes, always", "allow_always")
+NO = PermissionOption("no", "No", "reject_once")
+NEVER = PermissionOption("never", "Never", "reject_always")
+ALL = [NEVER, ALWAYS, NO, ONCE]
+CANCELLED = {"outcome": {"outcome": "cancelled"}}
+
+
+def selected(option):
+    return {"outcome": {"outcome": "selected", "optionId": option.option_id}}
+
+
+class Person:
+    """Who is asked, instead of one at a terminal: `answers` has what is chosen, None for nobody."""
+
+    def __init__(self, monkeypatch, *answers):
+        self.answers = list(answers)
+        self.asked = []
+        self.asking = 0
+        self.may_answer = trio.Event()
+        self.may_answer.set()
+        monkeypatch.setattr(module, "choose", self.choose)
+
+    async def choose(self, question, answers):
+        self.asking += 1
+        assert self.asking == 1, "two questions at a time"
+        try:
+            self.asked.append((question, list(answers)))
+            await self.may_answer.wait()
+            return self.answers.pop(0)
+        finally:
+            self.asking -= 1
+
+
+@pytest.fixture
+def nobody(monkeypatch):
+    return Person(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "chosen", "verdict"),
+    [
+        ("all", "delete", ONCE, "allowed"),
+        ("all", "read", ONCE, "allowed"),
+        ("reads", "read", ONCE, "allowed"),
+        ("reads", "search", ONCE, "allowed"),
+        ("reads", "edit", NO, "refused"),
+        ("reads", "execute", NO, "refused"),
+        ("reads", "other", NO, "refused"),
+        ("reads", "fetch", NO, "refused"),
+        ("none", "read", NO, "refused"),
+        ("none", "execute", NO, "refused"),
+    ],
+)
+async def test_a_rule_decides_for_the_one_time_and_says_so(rule, kind, chosen, verdict, nobody):
+    said = []
+    answer = await Permissions(rule, said.append).decide("do\x1b[2J it", kind, ALL)
+    assert answer == selected(chosen)
+    assert said == [f"{verdict}: do it (--allow {rule})"]
+    assert nobody.asked == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "options", "answer"),
+    [
+        ("all", [NO, ALWAYS], selected(ALWAYS)),
+        ("none", [NEVER, ONCE], selected(NEVER)),
+        ("all", [NO, NEVER], CANCELLED),
+        ("none", [ONCE, ALWAYS], CANCELLED),
+        ("all", [], CANCELLED),
+    ],
+)
+async def test_a_rule_makes_do_with_the_options_that_there_are(rule, options, answer):
+    assert await Permissions(rule, lambda _: None).decide("do it", "edit", options) == answer
+
+
+async def test_a_person_chooses_one_of_the_agents_own_options(monkeypatch):
+    person, said = Person(monkeypatch, 1), []
+    assert await Permissions("ask", said.append).decide("do it", "edit", ALL) == selected(ALWAYS)
+    assert person.asked == [("May the agent: do it?", ["Never", "Yes, always", "No", "Yes"])]
+    assert said == []
+
+
+async def test_where_nobody_can_be_asked_the_answer_is_no_and_that_is_said(monkeypatch):
+    Person(monkeypatch, None)
+    said = []
+    assert await Permissions("ask", said.append).decide("do it", "read", ALL) == selected(NO)
+    assert said == [
+        "refused: do it (there is no terminal to ask at; --allow says what else may be)"
+    ]
+
+
+async def test_one_question_is_asked_at_a_time(monkeypatch):
+    person = Person(monkeypatch, 2, 3)
+    person.may_answer = trio.Event()
+    permissions, answers = Permissions("ask", lambda _: None), {}
+
+    async def decide(title):
+        answers[title] = await permissions.decide(title, "edit", ALL)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(decide, "a")
+        nursery.start_soon(decide, "b")
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(person.asked) == 1
+        person.may_answer.set()
+    first = person.asked[0][0].removeprefix("May the agent: ")[0]
+    assert answers[first] == selected(NO)
+    assert answers["b" if first == "a" else "a"] == selected(ONCE)
+
+
+async def test_a_cancel_answers_all_that_is_open_and_what_comes_after(monkeypatch):
+    person, said = Person(monkeypatch), []
+    person.may_answer = trio.Event()
+    permissions, answers = Permissions("ask", said.append), []
+
+    async def decide(title):
+        answers.append(await permissions.decide(title, "edit", ALL))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(decide, "a")
+        nursery.start_soon(decide, "b")
+        await trio.testing.wait_all_tasks_blocked()
+        permissions.cancel()
+    assert answers == [CANCELLED, CANCELLED]
+    assert await permissions.decide("c", "edit", ALL) == CANCELLED
+    assert (len(person.asked), said) == (1, [])
+
+
+async def test_a_cancel_is_stronger_than_a_rule():
+    permissions = Permissions("all", lambda _: None)
+    permissions.cancel()
+    assert await permissions.decide("do it", "edit", ALL) == CANCELLED
+
+
+async def test_a_question_without_answers_is_not_asked(monkeypatch):
+    person = Person(monkeypatch, None)
+    assert await Permissions("ask", lambda _: None).decide("do it", "edit", []) == CANCELLED
+    assert person.asked == []

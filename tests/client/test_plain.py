@@ -1,0 +1,125 @@
+"""Text made safe to print: what is left of control sequences, and what is left besides."""
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acpterm.client.plain import coloured, in_a_line, plain
+
+PIECES = [
+    "\x1b",
+    "\x1b[",
+    "\x1b[31m",
+    "\x1b[0;1;38:5:9m",
+    "\x1b]0;title",
+    "\x1b]52;c;aGk=\x07",
+    "\x1b\\",
+    "\x1bP",
+    "\x9b",
+    "\x9d",
+    "\x9c",
+    "\x07",
+    "[31m",
+    "2J",
+    "m",
+    ";",
+    "\r",
+    "\n",
+    "\r\n",
+    "\t",
+    "\b",
+    "\u202e",
+    "\ud800",
+    "text",
+    "é🙂",
+]
+HOSTILE = st.lists(st.sampled_from(PIECES) | st.text(max_size=5)).map("".join)
+SGR = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+def steers(text: str) -> list[str]:
+    """Give what may steer a terminal: control and half characters, but for lines and tabs."""
+    return [c for c in text if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"]
+
+
+@given(HOSTILE)
+def test_nothing_that_steers_a_terminal_is_left_of_a_text(text):
+    assert not steers(plain(text))
+
+
+@given(HOSTILE)
+def test_nothing_that_turns_the_direction_of_text_is_left(text):
+    turning = [*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))]
+    assert not set(plain(text)) & set(turning)
+    assert not set(coloured(text)) & set(turning)
+
+
+@given(HOSTILE)
+def test_nothing_but_colours_is_left_of_a_line_of_a_program(text):
+    line = coloured(text)
+    assert not steers(SGR.sub("", line))
+    # Colours end with the line.
+    assert not SGR.search(line) or line.endswith("\x1b[0m")
+
+
+@given(HOSTILE)
+def test_a_line_is_one_line_of_so_many_characters(text):
+    line = in_a_line(text, 10)
+    assert not steers(line)
+    assert len(line) <= 10
+    assert not re.search(r"[\n\t]|  |^ | $", line)
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs", "Cf"))))
+def test_text_without_control_characters_stays_as_it_is(text):
+    assert plain(text) == coloured(text) == text
+
+
+@given(HOSTILE)
+def test_what_is_safe_stays_as_it_is(text):
+    assert plain(plain(text)) == plain(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a\x1b[31mb\x1b[0mc", "abc"),
+        ("a\x1b[2J\x1b[Hb", "ab"),
+        ("a\x1b]0;a title\x07b", "ab"),
+        ("a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\b", "alinkb"),
+        ("a\x1b]52;c;aGk=", "a"),
+        ("a\x1bPq#0\x1b\\b", "ab"),
+        ("a\x9b31mb\x9d0;title\x9cc", "abc"),
+        ("a\x1b(Bb\x1b=c\x1bcd", "abcd"),
+        ("one\r\ntwo\tthree\rfour\b", "one\ntwo\tthreefour"),
+        ("user\u202etxt.exe", "usertxt.exe"),
+    ],
+)
+def test_what_is_left_of_a_text(text, left):
+    assert plain(text) == left
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("\x1b[1;31mred\x1b[m plain", "\x1b[1;31mred\x1b[m plain\x1b[0m"),
+        ("\x1b[38:5:9mred", "\x1b[38:5:9mred\x1b[0m"),
+        ("10%\r50%\r100%", "100%"),
+        ("100%\r", "100%"),
+        ("\x1b[2K\x1b[1Gdone\x1b[?25h", "done"),
+        ("\x1b[>4;1mno colour", "no colour"),
+        ("\x1b[31\x1b[2Jm", "m"),
+        ("no colours", "no colours"),
+    ],
+)
+def test_what_is_left_of_a_line_of_a_program(line, left):
+    assert coloured(line) == left
+
+
+def test_a_long_line_is_cut_and_says_so():
+    assert in_a_line("x" * 300) == "x" * 199 + "…"
+    assert in_a_line("x" * 200) == "x" * 200
+    assert in_a_line(" a\n b\tc ") == "a b c"

@@ -1,0 +1,99 @@
+"""A turn as JSON: each line an object, and what it says."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from acpterm.client.calls import Call
+from acpterm.client.display import End
+from acpterm.client.print_json import PrintJson
+
+
+class Paper:
+    """A printer, and what it has printed."""
+
+    def __init__(self):
+        self._out = []
+        self.printer = PrintJson(self._out.append)
+
+    @property
+    def lines(self):
+        *lines, rest = b"".join(self._out).split(b"\n")
+        assert rest == b""
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def paper():
+    return Paper()
+
+
+def test_each_event_says_what_it_is(paper):
+    printer = paper.printer
+    printer.session("s1")
+    printer.output("t", b"\x1b[31mred", 0)
+    printer.output("t", b"more", 17)
+    printer.ended("t", End(3, None))
+    printer.ended("u", End(None, "SIGKILL"))
+    printer.notice("refused")
+    printer.end("end_turn", 0, None)
+    printer.end(None, 1, "broken")
+    assert paper.lines == [
+        {"event": "session", "sessionId": "s1"},
+        {"event": "output", "terminalId": "t", "data": "\x1b[31mred"},
+        {"event": "output", "terminalId": "t", "data": "more", "lost": 17},
+        {"event": "exit", "terminalId": "t", "exitCode": 3, "signal": None},
+        {"event": "exit", "terminalId": "u", "exitCode": None, "signal": "SIGKILL"},
+        {"event": "notice", "text": "refused"},
+        {"event": "end", "stopReason": "end_turn", "status": 0, "error": None},
+        {"event": "end", "stopReason": None, "status": 1, "error": "broken"},
+    ]
+
+
+def test_an_update_is_as_the_agent_sent_it_on_one_line(paper):
+    paper.printer.update(Raw(b'{"a" : 1.50,\n  "_x":{"b":[null, "\\u00e9\\n"]}\n}'))
+    assert paper.lines == [
+        {"event": "update", "update": {"a": 1.5, "_x": {"b": [None, "é\n"]}}},
+    ]
+
+
+def test_what_is_in_an_update_has_no_event_of_its_own(paper):
+    paper.printer.message("text")
+    paper.printer.call(Call("c"))
+    paper.printer.plan([("look", "pending")])
+    assert paper.lines == []
+
+
+@given(st.text(), st.lists(st.integers(0, 500)))
+def test_output_is_put_together_to_the_text_that_it_was_however_it_was_cut(text, cuts):
+    paper, data = Paper(), text.encode()
+    places = sorted(min(cut, len(data)) for cut in cuts)
+    for begin, end in zip([0, *places], [*places, len(data)], strict=True):
+        paper.printer.output("t", data[begin:end], 0)
+    assert "".join(line["data"] for line in paper.lines) == text
+    assert all(line["data"] for line in paper.lines)
+
+
+def test_half_a_character_at_the_end_is_a_replacement_before_the_exit(paper):
+    paper.printer.output("t", b"a\xf0\x9f", 0)
+    paper.printer.ended("t", End(0, None))
+    assert [line.get("data") for line in paper.lines] == ["a", "\ufffd", None]
+
+
+def test_terminals_have_each_their_own_half_characters(paper):
+    paper.printer.output("t", b"\xc3", 0)
+    paper.printer.output("u", b"\xa9", 0)
+    paper.printer.output("t", b"\xa9", 0)
+    assert [(line["terminalId"], line["data"]) for line in paper.lines] == [
+        ("u", "\ufffd"),
+        ("t", "é"),
+    ]
+
+
+def test_output_that_is_missing_is_told_even_before_none(paper):
+    paper.printer.output("t", b"", 17)
+    paper.printer.output("t", b"", 0)
+    assert paper.lines == [{"event": "output", "terminalId": "t", "data": "", "lost": 17}]

@@ -1,0 +1,670 @@
+"""`acpterm prompt`, the whole program: what it prints, what it answers, what it is asked."""
+
+import base64
+import json
+import os
+import re
+import stat
+import subprocess
+
+import pytest
+import trio
+
+from tests.support.editor import create, embed, of, say, shown, tool_call, tool_update
+from tests.support.hosts import ACPTERM, poll
+from tests.support.prompts import (
+    GIVEN_UP,
+    SELECTED,
+    agent_with,
+    ask,
+    at_a_terminal,
+    clean,
+    permission,
+    prompted,
+    prompting,
+    sleep,
+    start,
+)
+
+
+def update(kind, **fields):
+    return {"do": "update", "update": {"sessionUpdate": kind, **fields}}
+
+
+# What it prints
+
+
+async def test_a_message_is_seen_before_the_turn_is_over(tmp_path):
+    async with prompting(tmp_path, say("as it comes"), sleep()) as run:
+        await run.seen("as it comes")
+        assert run.process.poll() is None
+        run.interrupt()
+        await run.wait()
+
+
+async def test_a_turn_that_ends_well_is_a_message_and_nothing_else(tmp_path):
+    status, run = await prompted(tmp_path, say("Hello "), say("there.\nDone"))
+    assert (status, run.out, run.err) == (0, "Hello there.\nDone\n", "")
+
+
+async def test_what_is_to_be_done_may_be_any_text(tmp_path):
+    status, run = await prompted(tmp_path, text="tell me, é\n🙂 -- all")
+    assert (status, run.out) == (0, "You said: tell me, é\n🙂 -- all\n")
+
+
+@pytest.mark.parametrize("text", [None, "-"])
+async def test_what_is_to_be_done_may_come_on_stdin(tmp_path, text):
+    given = tmp_path / "given"
+    given.write_text("from stdin")
+    with given.open() as stdin:
+        status, run = await prompted(tmp_path, text=text, stdin=stdin)
+    assert (status, run.out) == (0, "You said: from stdin\n")
+
+
+async def test_what_is_no_utf_8_on_the_command_line_or_stdin_is_replaced(tmp_path):
+    _, run = await prompted(tmp_path, text=os.fsdecode(b"a\xffb"))
+    assert run.out == "You said: a\ufffdb\n"
+
+
+async def test_a_tool_call_has_its_lines_and_its_terminals_their_output_between_them(tmp_path):
+    steps = [*shown("echo one; echo two >&2; exit 3", title="Build"), say("done")]
+    status, run = await prompted(tmp_path, *steps)
+    assert status == 0
+    lines = run.out.splitlines()
+    assert [line for line in lines if not line.startswith("{")] == [
+        "▸ Build",
+        "  │ one",
+        "  │ two",
+        "  │ [exit status 3]",
+        "✓ Build",
+        "done",
+    ]
+
+
+async def test_output_of_a_terminal_is_seen_while_its_program_runs(tmp_path):
+    steps = [
+        create("echo begun; while [ ! -e go ]; do sleep 0.05; done; echo over"),
+        tool_call(content=[embed()]),
+        of("wait_for_exit"),
+    ]
+    async with prompting(tmp_path, *steps) as run:
+        await run.seen("begun")
+        assert "over" not in run.out
+        (tmp_path / "go").touch()
+        assert await run.wait() == 0
+        assert "over" in run.out
+
+
+async def test_a_terminal_that_no_call_shows_is_not_shown(tmp_path):
+    _, run = await prompted(tmp_path, create("echo hidden"), of("wait_for_exit"), of("release"))
+    assert run.out == ""
+
+
+async def test_all_of_a_long_output_is_printed(tmp_path):
+    _, run = await prompted(tmp_path, *shown("seq 20000"))
+    numbers = re.findall(r"│ (\d+)\n", run.out)
+    lost = re.findall(r"… (\d+) bytes are not shown", run.out)
+    assert numbers[-1] == "20000"
+    assert lost or len(numbers) == 20_000
+
+
+async def test_a_change_of_a_file_is_shown_as_a_diff(tmp_path):
+    diff = {"type": "diff", "path": "/a", "oldText": "one\ntwo\n", "newText": "one\nTWO\n"}
+    done = tool_update(status="completed")
+    _, run = await prompted(tmp_path, tool_call(title="Edit", content=[diff]), done)
+    lines = run.out.splitlines()
+    assert (lines[0], lines[-1]) == ("▸ Edit", "✓ Edit")
+    assert lines[4:-1] == ["   one", "  -two", "  +TWO"]
+
+
+async def test_a_plan_and_thoughts_and_what_nobody_knows(tmp_path):
+    entry = {"content": "look around", "priority": "high", "status": "pending"}
+    _, run = await prompted(
+        tmp_path,
+        update("plan", entries=[entry]),
+        update("agent_thought_chunk", content={"type": "text", "text": "hm"}),
+        update("of_the_future", text="what"),
+        update("agent_message_chunk", content={"type": "image", "data": "", "mimeType": "x/y"}),
+    )
+    assert run.out == "☐ look around\n[image]\n"
+
+
+async def test_terminals_of_the_agents_own_are_shown(tmp_path):
+    """As agents tell of them to editors that have said `_meta.terminal_output`."""
+    out = {"terminal_id": "own", "data": "one\ntwo"}
+    _, run = await prompted(
+        tmp_path,
+        tool_call(content=[embed("own")], _meta={"terminal_info": {"terminal_id": "own"}}),
+        tool_update(_meta={"terminal_output": out}),
+        tool_update(_meta={"terminal_output_delta": {**out, "data": " and on"}}),
+        tool_update(_meta={"terminal_exit": {"terminal_id": "own", "exit_code": 4}}),
+    )
+    assert run.out.splitlines() == [
+        "▸ a call",
+        "  │ one",
+        "  │ two and on",
+        "  │ [exit status 4]",
+    ]
+    told = run.log.params("initialize")["clientCapabilities"]
+    assert told["terminal"] is True
+    assert told["_meta"]["terminal_output"] is True
+
+
+async def test_terminals_of_version_2_are_shown(tmp_path):
+    def chunk(data):
+        encoded = base64.b64encode(data).decode()
+        return update("terminal_output_chunk", terminalId="own", data=encoded)
+
+    _, run = await prompted(
+        tmp_path,
+        tool_call(content=[embed("own")]),
+        update("terminal_update", terminalId="own", command="make"),
+        chunk(b"one\nt\xc3"),
+        chunk(b"\xa9\n"),
+        update("terminal_update", terminalId="own", exitStatus={"signal": "SIGINT"}),
+    )
+    assert run.out.splitlines() == ["▸ a call", "  │ one", "  │ té", "  │ [ended by SIGINT]"]
+
+
+# As JSON
+
+
+async def test_as_json_each_line_is_an_event_in_order(tmp_path):
+    steps = [say("é\n"), *shown("printf '\\033[31mred'"), permission()]
+    status, run = await prompted(tmp_path, *steps, options=["--json", "--allow", "none"])
+    assert status == 0
+    assert run.events[0] == {"event": "session", "sessionId": "s1"}
+    assert run.events[-1] == {
+        "event": "end",
+        "stopReason": "end_turn",
+        "status": 0,
+        "error": None,
+    }
+    (terminal,) = {one["terminalId"] for one in run.of("output")}
+    assert "".join(one["data"] for one in run.of("output")) == "\x1b[31mred"
+    assert run.of("exit") == [{"terminalId": terminal, "exitCode": 0, "signal": None}]
+    assert run.of("notice") == [{"text": "refused: delete it all (--allow none)"}]
+    updates = [one["update"] for one in run.of("update")]
+    assert updates[0]["content"] == {"type": "text", "text": "é\n"}
+    assert [one["status"] for one in updates if one.get("toolCallId")] == [
+        "pending",
+        "in_progress",
+        "completed",
+    ]
+    assert run.err == ""
+
+
+async def test_as_json_what_is_wrong_is_in_the_last_event(tmp_path):
+    status, run = await prompted(tmp_path, options=["--json"], agent=["--die"])
+    (event,) = run.events
+    assert status == 1
+    assert (event["event"], event["stopReason"], event["status"]) == ("end", None, 1)
+    assert "set AGENT_KEY" in event["error"]
+
+
+# On a terminal
+
+
+HOSTILE = "\x1b]0;stolen\x07\x1b[2J\x1b[?1049h\x1b]52;c;aGk=\x07\x9b5n"
+HOSTILE_STEPS = [
+    say(f"said {HOSTILE}\x1b[35m"),
+    tool_call(title=f"title {HOSTILE}"),
+    create("printf '\\033]0;stolen\\007\\033[31mred\\033[0m\\033[2J\\n'"),
+    tool_update(content=[embed()]),
+    of("wait_for_exit"),
+    tool_update(
+        content=[{"type": "diff", "path": f"/{HOSTILE}", "newText": HOSTILE}], status="completed"
+    ),
+    {"do": "stderr", "text": HOSTILE},
+    update("plan", entries=[{"content": HOSTILE, "priority": "low", "status": "pending"}]),
+    permission(title=HOSTILE),
+]
+
+
+def escapes(text):
+    """Give the control characters and sequences that are no colour, nor the terminal's own."""
+    return re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f].?", re.sub(r"\x1b\[[0-9;]*m|\r\n", "", text))
+
+
+async def test_on_a_terminal_there_are_colours_and_nothing_else_that_steers_it(tmp_path):
+    options = ["--allow", "none"]
+    async with at_a_terminal(tmp_path, *HOSTILE_STEPS, options=options, raw=True) as person:
+        shown_, status = await person.end()
+    assert status == 0
+    assert "\x1b[31mred\x1b[0m" in shown_
+    assert "\x1b[1m▸ title" in shown_
+    # The agent's own colours are not its business.
+    assert "\x1b[35m" not in shown_
+    assert escapes(shown_) == []
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+async def test_on_a_terminal_without_colours_there_is_nothing_that_steers_it(tmp_path, env):
+    options = ["--allow", "none"]
+    async with at_a_terminal(
+        tmp_path, *HOSTILE_STEPS, options=options, raw=True, env=env
+    ) as person:
+        shown_, _ = await person.end()
+    assert "  │ red\r\n" in shown_
+    assert "\x1b" not in shown_
+    assert escapes(shown_) == []
+
+
+async def test_in_a_pipe_it_is_plain(tmp_path):
+    _, run = await prompted(tmp_path, *HOSTILE_STEPS)
+    assert "  │ red\n" in run.out
+    assert "\x1b" not in run.out + run.err
+    assert escapes(run.out + run.err) == []
+
+
+async def test_an_agents_error_steers_no_terminal(tmp_path):
+    code = f"""
+def refuse(id_, params):
+    scripted.send({{"id": id_, "error": {{"code": 1, "message": {HOSTILE!r} + "broken"}}}})
+scripted.ANSWERS["session/new"] = refuse
+"""
+    status, run = await prompted(tmp_path, agent=agent_with(tmp_path, code))
+    assert (status, escapes(run.err)) == (1, [])
+    assert "broken" in run.err
+
+
+async def test_verbose_tells_the_session_and_passes_the_agents_stderr_on(tmp_path):
+    told = {"do": "stderr", "text": "from the agent"}
+    _, quiet = await prompted(tmp_path, told)
+    _, run = await prompted(tmp_path, told, options=["--verbose"])
+    assert quiet.err == ""
+    assert "acpterm: session s1\n" in run.err
+    assert "from the agent\n" in run.err
+
+
+# Permissions
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "chosen", "told"),
+    [
+        ("all", "delete", "yes", "allowed: delete it all (--allow all)"),
+        ("reads", "read", "yes", "allowed: delete it all (--allow reads)"),
+        ("reads", "edit", "no", "refused: delete it all (--allow reads)"),
+        ("none", "read", "no", "refused: delete it all (--allow none)"),
+    ],
+)
+async def test_a_rule_answers_permissions(tmp_path, rule, kind, chosen, told):
+    _, run = await prompted(tmp_path, permission(kind=kind), options=["--allow", rule])
+    assert json.loads(run.out) == SELECTED[chosen]
+    assert run.err == f"acpterm: {told}\n"
+
+
+async def test_where_there_is_no_terminal_the_answer_is_no_and_stderr_says_why(tmp_path):
+    _, run = await prompted(tmp_path, permission())
+    assert json.loads(run.out) == SELECTED["no"]
+    assert "refused: delete it all (there is no terminal to ask at; --allow" in run.err
+
+
+async def test_what_a_call_is_may_have_been_told_before(tmp_path):
+    call = tool_call(title="look around", kind="read")
+    asked = permission()
+    asked["params"]["toolCall"] = {"toolCallId": "c"}
+    _, run = await prompted(tmp_path, call, asked, options=["--allow", "reads"])
+    assert "allowed: look around" in run.err
+
+
+async def test_a_person_at_the_terminal_is_asked_with_the_agents_own_options(tmp_path):
+    async with at_a_terminal(tmp_path, permission()) as person:
+        seen = await person.sees("1 to 3: ")
+        assert seen.splitlines()[1:] == [
+            "May the agent: delete it all?",
+            "  1  Yes, once",
+            "  2  Yes, always",
+            "  3  No, never mind",
+            "1 to 3: ",
+        ]
+        await person.types("2\n")
+        _, status = await person.end()
+        assert (status, person.log.answers("session/request_permission")) == (
+            0,
+            [SELECTED["always"]],
+        )
+
+
+async def test_a_person_is_asked_again_for_what_is_no_answer(tmp_path):
+    async with at_a_terminal(tmp_path, permission()) as person:
+        await person.sees("1 to 3: ")
+        for nonsense in ("0", "4", "yes", "", "-1", "1.0"):
+            await person.types(f"{nonsense}\n")
+        await person.types("3\n")
+        seen, _ = await person.end()
+        assert seen.count("1 to 3: ") == 7
+        assert person.log.answers("session/request_permission") == [SELECTED["no"]]
+
+
+async def test_a_person_who_ends_the_input_refuses(tmp_path):
+    async with at_a_terminal(tmp_path, permission()) as person:
+        await person.sees("1 to 3: ")
+        await person.types("\x04")
+        await person.end()
+        assert person.log.answers("session/request_permission") == [SELECTED["no"]]
+
+
+async def test_a_person_is_asked_one_thing_at_a_time(tmp_path):
+    def asked(name):
+        params = permission(name)["params"]
+        return start("session/request_permission", name, **params)
+
+    def answer(name):
+        return {"do": "await", "as": name, "report": True}
+
+    steps = [asked("first"), asked("second"), answer("first"), answer("second")]
+    async with at_a_terminal(tmp_path, *steps) as person:
+        seen = await person.sees("1 to 3: ")
+        assert seen.count("May the agent") == 1
+        await person.types("1\n")
+        await poll(lambda: person.log.answers("session/request_permission") or None)
+        await person.sees("1 to 3: ", times=2)
+        await person.types("3\n")
+        await person.end()
+        answers = person.log.answers("session/request_permission")
+        assert sorted(map(str, answers)) == sorted(map(str, [SELECTED["yes"], SELECTED["no"]]))
+
+
+async def test_ctrl_c_at_a_question_cancels_the_turn(tmp_path):
+    async with at_a_terminal(tmp_path, permission()) as person:
+        await person.sees("1 to 3: ")
+        await person.types("\x03")
+        _, status = await person.end()
+        assert status == 130
+        assert person.log.answers("session/request_permission") == [GIVEN_UP]
+        assert "session/cancel" in person.log.methods()
+
+
+# Files
+
+
+def read(path, **more):
+    return ask("fs/read_text_file", path=str(path), **more)
+
+
+def write(path, content="new"):
+    return ask("fs/write_text_file", path=str(path), content=content)
+
+
+async def test_files_in_the_sessions_directory_are_read_and_written(tmp_path):
+    (tmp_path / "a").write_text("1\n2\n3\n4\n")
+    steps = [read(tmp_path / "a", line=2, limit=2), write(tmp_path / "b/c", "é\n")]
+    _, run = await prompted(tmp_path, *steps)
+    assert run.log.answers("fs/read_text_file") == [{"content": "2\n3\n"}]
+    assert run.log.answers("fs/write_text_file") == [{}]
+    assert (tmp_path / "b/c").read_text() == "é\n"
+    assert run.log.params("session/new") == {"cwd": str(tmp_path), "mcpServers": []}
+
+
+async def test_the_sessions_directory_may_be_another_which_programs_begin_in_too(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/a").write_text("inside")
+    (tmp_path / "a").write_text("outside")
+    steps = [read(tmp_path / "there/a"), read(tmp_path / "a"), *shown("pwd")]
+    _, run = await prompted(tmp_path, *steps, options=["--cwd", "there"])
+    inside, outside = run.log.answers("fs/read_text_file")
+    assert inside == {"content": "inside"}
+    assert outside["code"] == -32602
+    assert run.log.params("session/new")["cwd"] == str(tmp_path / "there")
+    assert f"  │ {tmp_path}/there\n" in run.out
+
+
+async def test_what_leads_out_of_the_directory_is_refused(tmp_path):
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (inside / "link").symlink_to(outside)
+    (inside / "dangling").symlink_to(outside / "new")
+    ways = [outside / "secret", f"{inside}/../outside/secret", inside / "link/secret", "secret"]
+    steps = [step for way in ways for step in (read(way), write(way))]
+    options = ["--cwd", str(inside)]
+    _, run = await prompted(tmp_path, *steps, write(inside / "dangling"), options=options)
+    answers = run.log.answers("fs/read_text_file") + run.log.answers("fs/write_text_file")
+    assert [answer["code"] for answer in answers] == [-32602] * 9
+    assert (outside / "secret").read_text() == "secret"
+    assert os.listdir(outside) == ["secret"]
+
+
+async def test_what_is_no_text_file_is_an_error_and_nothing_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "binary").write_bytes(b"\xff")
+    names = ["pipe", "binary", "", "missing"]
+    steps = [read(tmp_path / name) for name in names]
+    _, run = await prompted(tmp_path, *steps, write(tmp_path / "pipe"), say("still there"))
+    codes = [answer["code"] for answer in run.log.answers("fs/read_text_file")]
+    assert codes == [-32602, -32602, -32602, -32002]
+    assert run.log.answers("fs/write_text_file")[0]["code"] == -32602
+    assert run.out.endswith("still there\n")
+
+
+async def test_read_only_writes_nothing_and_says_so_to_the_agent_first(tmp_path):
+    _, run = await prompted(tmp_path, write(tmp_path / "a"), options=["--read-only"])
+    assert not (tmp_path / "a").exists()
+    assert "--read-only" in run.log.answers("fs/write_text_file")[0]["message"]
+    able = run.log.params("initialize")["clientCapabilities"]["fs"]
+    assert able == {"readTextFile": True, "writeTextFile": False}
+
+
+async def test_files_of_another_session_are_refused(tmp_path):
+    (tmp_path / "a").touch()
+    _, run = await prompted(tmp_path, read(tmp_path / "a", sessionId="other"))
+    assert (
+        "sessionId 'other' is not the session here"
+        in run.log.answers("fs/read_text_file")[0]["message"]
+    )
+
+
+MORE = """
+before = scripted.send
+def send(message):
+    able = message.get("result", {}).get("agentCapabilities")
+    if able:
+        able["sessionCapabilities"]["additionalDirectories"] = {}
+    before(message)
+scripted.send = send
+"""
+
+
+async def test_more_directories_are_the_sessions_too_where_the_agent_knows_of_such(tmp_path):
+    inside, more = tmp_path / "inside", tmp_path / "more"
+    inside.mkdir()
+    more.mkdir()
+    options = ["--cwd", "inside", "--add-dir", "more"]
+    agent = agent_with(tmp_path, MORE)
+    _, run = await prompted(tmp_path, write(more / "a"), options=options, agent=agent)
+    assert (more / "a").read_text() == "new"
+    assert run.log.params("session/new")["additionalDirectories"] == [str(more)]
+
+
+async def test_a_directory_that_cannot_be_named_in_json_is_an_error(tmp_path):
+    folder = os.fsdecode(bytes(tmp_path) + b"/\xff")
+    os.mkdir(folder)
+    for options in (["--cwd", folder], ["--add-dir", folder]):
+        status, run = await prompted(tmp_path, options=options)
+        assert status == 2
+        assert "is not UTF-8" in run.err
+
+
+async def test_more_directories_are_an_error_where_the_agent_knows_of_none(tmp_path):
+    status, run = await prompted(tmp_path, options=["--add-dir", "."])
+    assert status == 1
+    assert run.err == "acpterm: the agent knows no additional directories (--add-dir)\n"
+
+
+# What it does not know
+
+
+async def test_a_method_that_it_does_not_have_is_an_error(tmp_path):
+    _, run = await prompted(tmp_path, ask("_vendor/thing"), ask("fs/read_text_file"), say("on"))
+    (unknown,) = run.log.answers("_vendor/thing")
+    assert unknown["code"] == -32601
+    assert run.log.answers("fs/read_text_file")[0]["code"] == -32602
+    assert run.out.endswith("on\n")
+
+
+async def test_rubbish_on_the_agents_stdout_is_passed_over(tmp_path):
+    status, run = await prompted(tmp_path, say("hello"), agent=["--rubbish"])
+    assert (status, run.out, run.err) == (0, "hello\n", "")
+
+
+async def test_updates_that_are_wrong_cost_only_themselves(tmp_path):
+    lines = [
+        '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1"}}',
+        '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{}}}',
+        '{"jsonrpc":"2.0","method":"session/update"}',
+        '{"jsonrpc":"2.0","method":"_other/thing","params":[]}',
+        json.dumps({"jsonrpc": "2.0", "id": 99, "result": {}}),
+    ]
+    wrong = [{"do": "line", "text": line} for line in lines]
+    other = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "other"}}
+    note = {"method": "session/update", "params": {"sessionId": "other", "update": other}}
+    wrong.append({"do": "line", "text": json.dumps({"jsonrpc": "2.0", **note})})
+    status, run = await prompted(
+        tmp_path, *wrong, update("tool_call"), update("agent_message_chunk"), say("on")
+    )
+    assert (status, run.out) == (0, "on\n")
+
+
+# Sessions, and logging in
+
+
+REPLAY = """
+def load(id_, params):
+    scripted.Turn(params["sessionId"]).say("from long ago")
+    scripted.done(id_, params)
+scripted.ANSWERS["session/load"] = scripted.ANSWERS["session/resume"] = load
+"""
+NO_RESUME = """
+before = scripted.send
+def send(message):
+    able = message.get("result", {}).get("agentCapabilities")
+    if able:
+        del able["sessionCapabilities"]["resume"]
+        able["loadSession"] = LOADS
+    before(message)
+scripted.send = send
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "code"),
+    [
+        ("session/resume", REPLAY),
+        ("session/load", REPLAY + NO_RESUME.replace("LOADS", "True")),
+    ],
+)
+async def test_a_session_is_gone_on_with_and_what_was_is_not_printed_again(tmp_path, method, code):
+    agent, options = agent_with(tmp_path, code), ["--resume", "old", "--json"]
+    status, run = await prompted(tmp_path, say("new"), options=options, agent=agent)
+    assert status == 0
+    assert run.log.methods() == ["initialize", method, "session/prompt"]
+    assert run.log.params(method)["sessionId"] == "old"
+    assert run.of("session") == [{"sessionId": "old"}]
+    assert [one["update"]["content"]["text"] for one in run.of("update")] == ["new"]
+
+
+async def test_a_session_of_an_agent_that_cannot_go_on_with_it_is_an_error(tmp_path):
+    agent = agent_with(tmp_path, NO_RESUME.replace("LOADS", "False"))
+    status, run = await prompted(tmp_path, options=["--resume", "old"], agent=agent)
+    assert status == 1
+    assert "cannot resume sessions: leave --resume out" in run.err
+
+
+async def test_an_agent_that_wants_a_login_has_the_ways_of_it_told(tmp_path):
+    status, run = await prompted(tmp_path, agent=["--login"])
+    assert status == 1
+    assert run.err == (
+        "acpterm: the agent wants you to log in first (Authentication required). It offers:\n"
+        "  login: Log in. Run `scripted login` first. "
+        "(--auth login has the agent do it, where it can)\n"
+    )
+
+
+LOGIN = """
+new = scripted.new_session
+def authenticate(id_, params):
+    scripted.OPTIONS.discard("--login")
+    scripted.done(id_, params)
+scripted.ANSWERS["authenticate"] = authenticate
+"""
+
+
+async def test_a_login_comes_before_the_session(tmp_path):
+    agent = [*agent_with(tmp_path, LOGIN), "--login"]
+    status, run = await prompted(tmp_path, say("hi"), options=["--auth", "login"], agent=agent)
+    assert (status, run.out) == (0, "hi\n")
+    assert run.log.methods() == ["initialize", "authenticate", "session/new", "session/prompt"]
+    assert run.log.params("authenticate") == {"methodId": "login"}
+
+
+# The log
+
+
+async def test_the_log_has_all_that_went_both_ways_for_this_user_alone(tmp_path):
+    _, run = await prompted(tmp_path, say("hi"))
+    entries = run.log.entries()
+    assert [(entry["dir"], entry["msg"].get("method")) for entry in entries] == [
+        ("client->agent", "initialize"),
+        ("agent->client", None),
+        ("client->agent", "session/new"),
+        ("agent->client", None),
+        ("client->agent", "session/prompt"),
+        ("agent->client", "session/update"),
+        ("agent->client", None),
+    ]
+    assert all(entry["t"] >= 0 for entry in entries)
+    assert stat.S_IMODE(run.log.path.stat().st_mode) == 0o600
+
+
+async def test_a_log_that_cannot_be_written_is_an_error(tmp_path):
+    status, run = await prompted(tmp_path, options=["--log", "missing/log"])
+    assert status == 1
+    assert run.err == (
+        "acpterm: the log 'missing/log' cannot be written: No such file or directory\n"
+    )
+
+
+async def test_all_that_it_sends_in_a_busy_turn_is_valid(tmp_path):
+    steps = [*shown("echo hi"), permission(), read(tmp_path / "x"), write(tmp_path / "x"), sleep()]
+    async with prompting(tmp_path, *steps, options=["--allow", "all"]) as run:
+        await poll(lambda: run.log.answers("fs/write_text_file") or None)
+        run.interrupt()
+        assert await run.wait() == 130
+    # `sent` has looked at each.
+    assert len(run.log.sent()) == 11
+
+
+# How it is called
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["hello"], "say which agent: end the line with -- AGENT"),
+        (["hello", "--"], "say which agent: end the line with -- AGENT"),
+        (["", "--", "agent"], "the prompt is empty"),
+        ([" \n", "--", "agent"], "the prompt is empty"),
+        (["--", "agent"], "say what is to be done: TEXT, or - to read it from stdin"),
+        (["-", "--", "agent"], "the prompt is empty"),
+        (["one", "two", "--", "agent"], "two"),
+        (["hello", "--allow", "some", "--", "agent"], "some"),
+        (["hello", "--timeout", "0", "--", "agent"], "--timeout"),
+        (["hello", "--cwd", "missing", "--", "agent"], "missing"),
+        (["hello", "--unknown", "--", "agent"], "--unknown"),
+    ],
+)
+async def test_a_wrong_command_line_says_what_is_wrong(tmp_path, words, said):
+    done = await trio.run_process(
+        [*ACPTERM, "prompt", *words],
+        cwd=tmp_path,
+        env=clean(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert said in done.stderr.decode()

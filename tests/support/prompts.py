@@ -1,0 +1,284 @@
+"""`acpterm prompt` for tests: a program of its own, before the scripted agent.
+
+Each run writes its wire to a log, and what it has sent is checked against ACP's schema.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from tests.acp.validate import validate_sent
+from tests.support.agent import Agent
+from tests.support.editor import AGENT, SCRIPTED
+from tests.support.hosts import ACPTERM, agent_here, environment, poll
+
+TO_AGENT = "client->agent"
+
+
+class Log:
+    """A log of the wire, as far as it is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Give its lines that are whole."""
+        text = self.path.read_text() if self.path.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line[-1:] == "\n"]
+
+    def sent(self) -> list[dict[str, Any]]:
+        """Give what the client has sent, in order; each is valid, or else an assertion fails."""
+        asked: dict[Any, str] = {}
+        found = []
+        for entry in self.entries():
+            message = entry.get("msg", {})
+            if entry["dir"] == TO_AGENT:
+                validate_sent(message, asked)
+                found.append(message)
+            elif isinstance(message, dict) and "method" in message and "id" in message:
+                asked[message["id"]] = message["method"]
+        return found
+
+    def methods(self) -> list[str]:
+        """Give the methods of what the client has asked and told, in order."""
+        return [message["method"] for message in self.sent() if "method" in message]
+
+    def params(self, method: str) -> dict[str, Any]:
+        """Give the params of the first such request or notification of the client's."""
+        found = next(m["params"] for m in self.sent() if m.get("method") == method)
+        assert isinstance(found, dict)
+        return found
+
+    def answers(self, method: str) -> list[Any]:
+        """Give what the client has answered such requests of the agent's: results, or errors."""
+        ids = [
+            entry["msg"]["id"]
+            for entry in self.entries()
+            if entry["dir"] != TO_AGENT
+            and isinstance(entry.get("msg"), dict)
+            and entry["msg"].get("method") == method
+        ]
+        answers = {
+            m["id"]: m.get("result", m.get("error")) for m in self.sent() if "method" not in m
+        }
+        return [answers[id_] for id_ in ids if id_ in answers]
+
+
+class Run:
+    """A run of `acpterm prompt`, and what it has printed by now."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, log: Log) -> None:
+        self.process = process
+        self.log = log
+        self._folder = folder
+
+    @property
+    def out(self) -> str:
+        return (self._folder / "stdout").read_bytes().decode()
+
+    @property
+    def err(self) -> str:
+        return (self._folder / "stderr").read_bytes().decode()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What it has printed, with --json."""
+        return [
+            json.loads(line) for line in self.out.splitlines(keepends=True) if line[-1:] == "\n"
+        ]
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """Give its events of one kind, without their name."""
+        found = [dict(one) for one in self.events if one["event"] == event]
+        return [one for one in found if one.pop("event")]
+
+    async def seen(self, text: str, seconds: float = 10) -> None:
+        """Wait until it has printed `text`."""
+        await poll(lambda: text in self.out, seconds)
+
+    async def pid(self) -> int:
+        """Wait for a line that is a number, and give that."""
+        return int(await poll(lambda: next(filter(str.isdigit, self.out.split()), None)))
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    async def wait(self, seconds: float = 15) -> int:
+        """Wait for its end: the exit status."""
+        return int(await poll(self.process.poll, seconds))
+
+
+def command(text: str | None, options: Sequence[str] = (), agent: Sequence[str] = ()) -> list[str]:
+    """Put the command line together. `agent`: options of the scripted one, or another command."""
+    said = [] if text is None else [text]
+    whole = list(agent) if agent and os.sep in agent[0] else [*AGENT, *agent]
+    return [*ACPTERM, "prompt", *said, "--embedded", *options, "--", *whole]
+
+
+def clean(tmp_path: Path, **more: str) -> dict[str, str]:
+    """Make an environment that no settings, and no wishes about colours, come with."""
+    env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"))
+    return {name: env[name] for name in env if name not in ("NO_COLOR", "TERM")} | more
+
+
+@asynccontextmanager
+async def prompting(
+    tmp_path: Path,
+    *steps: dict[str, Any],
+    options: Sequence[str] = (),
+    agent: Sequence[str] = (),
+    text: str | None = "",
+    **more: Any,
+) -> AsyncIterator[Run]:
+    """Have the agent do steps in `tmp_path`, with nobody at a terminal; end it if it still runs.
+
+    `text` is a prompt instead of steps, None for none. At the end of the block it is checked what
+    was sent.
+    """
+    folder = tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}"
+    folder.mkdir()
+    log = Log(folder / "log")
+    said = json.dumps(steps) if text == "" else text
+    options = ["--log", str(log.path), *options]
+    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+        process = subprocess.Popen(
+            command(said, options, agent),
+            **{
+                "cwd": tmp_path,
+                "env": clean(tmp_path),
+                "stdin": subprocess.DEVNULL,
+                "stdout": out,
+                "stderr": err,
+                "start_new_session": True,
+                **more,
+            },
+        )
+    run = Run(process, folder, log)
+    try:
+        yield run
+    finally:
+        # Killed it could not end its agent, which may be one that stays.
+        process.terminate()
+        with trio.CancelScope(shield=True):
+            with trio.move_on_after(12):
+                await poll(process.poll, 60)
+            process.kill()
+            await trio.to_thread.run_sync(process.wait)
+    assert "Traceback" not in run.err
+    log.sent()
+
+
+async def prompted(tmp_path: Path, *steps: dict[str, Any], **how: Any) -> tuple[int, Run]:
+    """Have the agent do steps to the end: the exit status, and the run."""
+    async with prompting(tmp_path, *steps, **how) as run:
+        status = await run.wait()
+    return status, run
+
+
+class Person:
+    """Somebody at a terminal that a command runs in."""
+
+    def __init__(self, host: Agent, terminal: str, log: Log) -> None:
+        self._host = host
+        self._terminal = terminal
+        self.log = log
+
+    async def sees(self, text: str, times: int = 1) -> str:
+        """Wait until the terminal shows `text` so many times: all that it shows."""
+        with trio.fail_after(10):
+            while True:
+                shown = str((await self._host.output(self._terminal))["output"])
+                if shown.count(text) >= times:
+                    return shown
+                await trio.sleep(0.01)
+
+    async def types(self, keys: str) -> None:
+        await self._host.type(self._terminal, keys)
+
+    async def end(self) -> tuple[str, int]:
+        """Wait for the end: what the terminal shows, and the exit status."""
+        status = await self._host.wait(self._terminal)
+        return (await self._host.output(self._terminal))["output"], status["exitCode"]
+
+
+@asynccontextmanager
+async def at_a_terminal(
+    tmp_path: Path,
+    *steps: dict[str, Any],
+    options: Sequence[str] = (),
+    agent: Sequence[str] = (),
+    raw: bool = False,
+    env: dict[str, str] | None = None,
+) -> AsyncIterator[Person]:
+    """Have the agent do steps, with a person before the terminal. `raw`: as bytes come."""
+    log = Log(tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}")
+    words = command(json.dumps(steps), ["--log", str(log.path), *options], agent)
+    variables = {"XDG_CONFIG_HOME": str(tmp_path / "none"), "NO_COLOR": "", **(env or {})}
+    async with agent_here() as host:
+        terminal = await host.create(
+            words[0],
+            args=words[1:],
+            cwd=str(tmp_path),
+            env=[{"name": name, "value": value} for name, value in variables.items()],
+            own={"format": "raw"} if raw else {},
+        )
+        yield Person(host, terminal, log)
+        await host.release(terminal)
+    log.sent()
+
+
+def agent_with(tmp_path: Path, code: str) -> list[str]:
+    """Make a scripted agent of which `code` changes something: the command for it.
+
+    The code has the agent's module as `scripted`.
+    """
+    script = tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}.py"
+    begin = f"import sys\nsys.path.insert(0, {str(SCRIPTED.parent)!r})\nimport scripted\n"
+    script.write_text(f"{begin}{code}\nscripted.main()\n")
+    return [sys.executable, "-S", "-E", str(script)]
+
+
+# Steps of the scripted agent, in short.
+
+
+def ask(method: str, name: str = "last", **params: Any) -> dict[str, Any]:
+    """Ask, and say the answer."""
+    return {"do": "ask", "method": method, "params": params, "as": name, "report": True}
+
+
+def start(method: str, name: str, **params: Any) -> dict[str, Any]:
+    return {"do": "start", "method": method, "params": params, "as": name}
+
+
+def sleep(seconds: float = 60) -> dict[str, Any]:
+    return {"do": "sleep", "seconds": seconds}
+
+
+def spawn(*argv: str) -> dict[str, Any]:
+    return {"do": "spawn", "argv": list(argv)}
+
+
+OPTIONS = [
+    {"optionId": "yes", "name": "Yes, once", "kind": "allow_once"},
+    {"optionId": "always", "name": "Yes, always", "kind": "allow_always"},
+    {"optionId": "no", "name": "No, never mind", "kind": "reject_once"},
+]
+
+
+def permission(title: str = "delete it all", kind: str = "delete", **more: Any) -> dict[str, Any]:
+    call = {"toolCallId": "c", "title": title, "kind": kind}
+    return ask("session/request_permission", toolCall=call, **{"options": OPTIONS, **more})
+
+
+SELECTED = {
+    name: {"outcome": {"outcome": "selected", "optionId": name}} for name in ("yes", "always", "no")
+}
+GIVEN_UP = {"outcome": {"outcome": "cancelled"}}
