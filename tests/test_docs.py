@@ -44,11 +44,12 @@ def test_every_setting_is_on_the_page():
 
 def test_every_module_has_its_line_in_the_architecture():
     page = (DOCS / "architecture.md").read_text()
-    modules = {f"{path.parent.name}/{path.stem}" for path in (ROOT / "acpterm").glob("*/*.py")}
+    package = ROOT / "acpterm"
+    modules = {str(path.relative_to(package).with_suffix("")) for path in package.glob("*/**/*.py")}
     described = {
         f"{room}/{module}"
         for room, rows in re.findall(
-            r"^\| `acpterm/(\w+)/` \| \|\n((?:\|.*\n)+)", page, re.MULTILINE
+            r"^\| `acpterm/([\w/]+)/` \| \|\n((?:\|.*\n)+)", page, re.MULTILINE
         )
         for names in re.findall(r"^\| (`.*?`) \|", rows, re.MULTILINE)
         for module in re.findall(r"`(\w+)`", names)

@@ -9,10 +9,10 @@ import click
 import trio
 
 from acpterm.cli.options import BeforeAgent, common, fail, hosted, settings
-from acpterm.client.conversation import Place
 from acpterm.client.leaves import leaf
-from acpterm.client.permissions import Rule
-from acpterm.client.prompting import Wishes, run_prompt, wants_colours
+from acpterm.client.prompt.conversation import Place
+from acpterm.client.prompt.permissions import Rule
+from acpterm.client.prompt.run import Wishes, run_prompt, wants_colours
 from acpterm.client.wirelog import LogError
 from acpterm.host import logs, stdio
 from acpterm.pty.trees import TrackingError

@@ -7,7 +7,7 @@ import trio
 
 from acpterm.cli.options import BeforeAgent, common, fail, hosted, settings
 from acpterm.client.leaves import leaf
-from acpterm.client.proxying import Wishes, run_proxy
+from acpterm.client.proxy.run import Wishes, run_proxy
 from acpterm.client.wirelog import LogError
 from acpterm.host import logs, stdio
 from acpterm.pty.trees import TrackingError

@@ -2,7 +2,7 @@
 
 States: *running*; *exited*, when it is reaped: `returncode` is set. `open_agent` owns the process,
 its pipes and its whole tree of processes. At its end the agent's stdin is closed, and it has
-`FAREWELL` seconds to go by itself; then the tree gets SIGTERM, `GRACE` seconds, and SIGKILL. Agents
+`FAREWELL` seconds to go by itself; then the tree gets SIGTERM, a grace, and SIGKILL. Agents
 were seen to stay when their stdin closed, and to leave programs behind.
 
 What the agent says on its stderr goes to ours, and its last lines are kept: they say as a rule why
@@ -27,10 +27,9 @@ from acpterm.pty.tree import Tree, end
 from acpterm.pty.trees import Trees
 
 FAREWELL: Final = 1.0
-GRACE: Final = 2.0
 _LAST_DEADLINE: Final = 5.0
 # Seconds that the agent's last words on stderr may take to come when it has gone.
-_LAST_WORDS: Final = 0.2
+_LAST_WORDS: Final = 0.5
 LINES: Final = 10
 _LINE: Final = 500
 
@@ -99,12 +98,12 @@ class Agent:
         assert self._process.stderr is not None  # noqa: S101  it is a pipe
         rest = b""
         async for data in self._process.stderr:
-            if aloud:
-                await stdio.write_all(2, bytes(data))
             *lines, rest = (rest + data).split(b"\n")
             self._said.extend(_line(line) for line in lines[-LINES:])
             if len(rest) > _LINE:
                 rest = rest[-_LINE:]
+            if aloud:
+                await stdio.write_all(2, bytes(data))
         self._said.append(_line(rest))
         self._heard.set()
 
@@ -121,10 +120,13 @@ def _line(data: bytes) -> str:
 
 
 @asynccontextmanager
-async def open_agent(argv: Sequence[str], trees: Trees, *, aloud: bool) -> AsyncIterator[Agent]:
+async def open_agent(
+    argv: Sequence[str], trees: Trees, *, grace: float, aloud: bool
+) -> AsyncIterator[Agent]:
     """Run an agent for as long as the block lasts; then end it and all that comes from it.
 
-    `aloud`: whether its stderr is passed on to ours. Raises `StartError`.
+    `grace`: seconds between SIGTERM and SIGKILL; `aloud`: whether its stderr is passed on to ours.
+    Raises `StartError`.
     """
     tree = trees.new(f"agent_{secrets.token_hex(16)}")
     starting = True
@@ -155,8 +157,8 @@ async def open_agent(argv: Sequence[str], trees: Trees, *, aloud: bool) -> Async
             try:
                 yield agent
             finally:
-                with trio.move_on_after(FAREWELL + GRACE + _LAST_DEADLINE, shield=True):
-                    await _end(agent, tree)
+                with trio.move_on_after(FAREWELL + grace + _LAST_DEADLINE, shield=True):
+                    await _end(agent, tree, grace)
                 watching.cancel()
     finally:
         with trio.CancelScope(shield=True):
@@ -170,11 +172,11 @@ async def _unless_broken(agent: Agent, aloud: bool) -> None:
         await agent.hear(aloud=aloud)
 
 
-async def _end(agent: Agent, tree: Tree) -> None:
+async def _end(agent: Agent, tree: Tree, grace: float) -> None:
     await agent.stdin.aclose()
     with trio.move_on_after(FAREWELL):
         await agent.exited.wait()
-    await end(tree, GRACE)
+    await end(tree, grace)
     await agent.exited.wait()
 
 

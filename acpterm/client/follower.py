@@ -23,8 +23,8 @@ from acpterm.acp import (
     WaitForTerminalExitResponse,
 )
 from acpterm.acp.wire import Wire
-from acpterm.client.display import End
 from acpterm.client.endpoint import Answer, Endpoint
+from acpterm.client.ends import End
 from acpterm.client.update import Key
 from acpterm.jsonrpc import RpcError
 

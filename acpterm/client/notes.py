@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from acpterm.client.display import End
+from acpterm.client.ends import End
 from acpterm.client.envelope import members, text
 
 V2_KINDS: Final = ("terminal_update", "terminal_output_chunk")

@@ -20,16 +20,20 @@ import trio
 from msgspec import Raw, UnsetType
 
 from acpterm.acp import CreateTerminalResponse, TerminalRequest
-from acpterm.client.display import End
+from acpterm.acp.extensions import OWN
 from acpterm.client.endpoint import Answer, Endpoint
+from acpterm.client.ends import End
 from acpterm.client.envelope import items, members, text
 from acpterm.client.follower import Follower
 from acpterm.client.update import Key
 from acpterm.host.methods import REQUESTS
+from acpterm.host.session_methods import EXTENSIONS
 from acpterm.jsonrpc import Id, RpcError
 
 # What the host answers an agent: all but `initialize`, which is for whoever connects.
 METHODS: Final = frozenset(REQUESTS) - {"initialize"}
+EXTENDED: Final = {OWN: EXTENSIONS}
+"""What an agent is told of that, in `_meta` of the client's capabilities."""
 # Seconds that what is shown may take to be complete when its turn is over.
 SETTLING: Final = 0.5
 

@@ -2,10 +2,11 @@
 
 import json
 
-from acpterm.client import as_terminals, update
-from acpterm.client.as_terminals import AsTerminals
-from acpterm.client.display import End
+from acpterm.client import update
+from acpterm.client.ends import End
 from acpterm.client.envelope import peek
+from acpterm.client.proxy import as_terminals
+from acpterm.client.proxy.as_terminals import AsTerminals
 from tests.acp.validate import validate_sent
 from tests.client.test_as_text import embed, update_line
 
@@ -131,8 +132,11 @@ def test_what_is_remembered_is_bounded():
     shown = Shown()
     for number in range(3000):
         shown.it.made(("s", f"t{number}"), "x", None)
-        big = {"text": "x" * 100_000}
-        shown.update("tool_call", call=f"c{number}", title="x", rawInput=big)
+        big = {"text": "x" * 17_000} if number > 2900 else 1
+        fields = {"sessionUpdate": "tool_call", "toolCallId": f"c{number}", "rawInput": big}
+        line = update_line("s", fields)
+        shown.it.translate(line, update.read(peek(line).params))
     assert len(shown.it._terminals) == as_terminals.TERMINALS
     assert len(shown.it._calls) == as_terminals.CALLS
-    assert not any("rawInput" in known for known in shown.it._calls.values())
+    kept = [known for known in shown.it._calls.values() if "rawInput" in known]
+    assert len(kept) == 1000 - 99

@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.client import as_text, update
-from acpterm.client.as_text import AsText
-from acpterm.client.display import Display, End
+from acpterm.client import update
+from acpterm.client.ends import End
 from acpterm.client.envelope import members, peek
+from acpterm.client.proxy import as_text
+from acpterm.client.proxy.as_text import AsText
+from acpterm.client.proxy.display import Display
 from tests.acp.validate import validate_sent
 
 

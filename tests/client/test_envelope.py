@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from acpterm.client import capabilities
 from acpterm.client.envelope import is_true, items, members, peek, text
+from acpterm.client.proxy import capabilities
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

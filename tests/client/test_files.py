@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from acpterm.acp import ReadTextFileRequest, WriteTextFileRequest
-from acpterm.client import files
-from acpterm.client.files import Files
+from acpterm.client.prompt import files
+from acpterm.client.prompt.files import Files
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 
 
@@ -135,7 +135,7 @@ def test_a_write_that_fails_halfway_is_an_error(inside):
     code = f"""
 import resource, signal
 from acpterm.acp import WriteTextFileRequest
-from acpterm.client.files import Files
+from acpterm.client.prompt.files import Files
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 Files([{str(inside)!r}], read_only=False).write(
     WriteTextFileRequest("s", {str(inside / "a")!r}, "x" * 1000))

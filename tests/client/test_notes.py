@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec import Raw
 
-from acpterm.client.display import End
+from acpterm.client.ends import End
 from acpterm.client.envelope import members
 from acpterm.client.notes import Exit, Info, Output, in_meta, in_v2
 

@@ -5,8 +5,8 @@ import trio
 import trio.testing
 
 from acpterm.acp import PermissionOption
-from acpterm.client import permissions as module
-from acpterm.client.permissions import Permissions
+from acpterm.client.prompt import permissions as module
+from acpterm.client.prompt.permissions import Permissions
 
 ONCE = PermissionOption("once", "Yes", "allow_once")
 ALWAYS = PermissionOption("always", "Yes, always", "allow_always")

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.client.calls import Call
-from acpterm.client.display import End
-from acpterm.client.print_json import PrintJson
+from acpterm.client.ends import End
+from acpterm.client.prompt.calls import Call
+from acpterm.client.prompt.print_json import PrintJson
 
 
 class Paper:

@@ -8,7 +8,9 @@ import sys
 import pytest
 import trio
 
-from acpterm.client.capabilities import EXTENDED
+from acpterm.client.proxy.run import Wishes, run_proxy
+from acpterm.client.terminals import EXTENDED
+from acpterm.config import Settings
 from tests.acp.validate import validate_sent
 from tests.support.editor import (
     SHOWS,
@@ -528,16 +530,14 @@ async def test_an_editor_that_does_not_read_holds_up_the_agent_and_no_memory_gro
     progress = tmp_path / "progress"
     code = (
         "import sys, json\n"
-        "line = json.dumps({'jsonrpc': '2.0', 'method': '_x', 'params': {'text': 'x' * 1_000_000}})\n"
+        "params = {'text': 'x' * 200_000}\n"
+        "line = json.dumps({'jsonrpc': '2.0', 'method': '_x', 'params': params})\n"
         "sys.stdin.readline()\n"
         "for number in range(100):\n"
         "    sys.stdout.write(line + '\\n'); sys.stdout.flush()\n"
         f"    open({str(progress)!r}, 'w').write(str(number))\n"
     )
     ours, theirs = trio.socket.socketpair()
-    from acpterm.client.proxying import Wishes, run_proxy
-    from acpterm.config import Settings
-
     wishes = Wishes([sys.executable, "-c", code], embedded=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_proxy, trio.SocketStream(theirs), Settings(), wishes)
@@ -546,7 +546,7 @@ async def test_an_editor_that_does_not_read_holds_up_the_agent_and_no_memory_gro
         def written():
             return int(progress.read_text() or 0) if progress.exists() else 0
 
-        await poll(lambda: written() > 1)
+        await poll(progress.exists)
         # It stands still once all that is between the two is full.
         seen, same = -1, 0
         with trio.fail_after(30):

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acpterm.client import update
-from acpterm.client.as_terminals import AsTerminals
-from acpterm.client.as_text import AsText
-from acpterm.client.capabilities import Capabilities
-from acpterm.client.display import End
+from acpterm.client.ends import End
 from acpterm.client.envelope import members, peek
-from acpterm.client.showing import showing_for
+from acpterm.client.proxy.as_terminals import AsTerminals
+from acpterm.client.proxy.as_text import AsText
+from acpterm.client.proxy.capabilities import Capabilities
+from acpterm.client.proxy.showing import showing_for
 from acpterm.config import Settings
 
 ids = st.sampled_from(["t", "u", "X", ""])

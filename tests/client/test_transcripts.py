@@ -12,12 +12,12 @@ import pytest
 import trio
 import trio.testing
 
-from acpterm.client import capabilities
-from acpterm.client.capabilities import EXTENDED
 from acpterm.client.envelope import peek
-from acpterm.client.lines import Lines
 from acpterm.client.link import open_link
-from acpterm.client.proxy import Proxy
+from acpterm.client.proxy import capabilities
+from acpterm.client.proxy.lines import Lines
+from acpterm.client.proxy.relay import Relay
+from acpterm.client.terminals import EXTENDED
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
 from acpterm.host.asker import own
@@ -195,7 +195,7 @@ async def test_a_recorded_conversation_passes_through_the_proxy(stem, entries, t
         trio.open_nursery() as nursery,
     ):
         outboxes = Outbox(proxy_editor), Outbox(proxy_agent)
-        proxy = Proxy(
+        proxy = Relay(
             *outboxes,
             capable=capable,
             settings=settings,

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from acpterm.client.proxying import Wishes, run_proxy
+from acpterm.client.proxy.run import Wishes, run_proxy
 from acpterm.config import Settings
 from tests.support.hosts import poll
 
@@ -189,7 +189,7 @@ async def proxied(
     editor.done = trio.Event()
 
     async def run() -> None:
-        stated = Settings(**(settings or {}))
+        stated = Settings(**{"kill_grace": 0.2, **(settings or {})})
         wish = Wishes(command, **{"embedded": True, **wishes})
         editor.status = await run_proxy(trio.SocketStream(theirs), stated, wish)
         editor.done.set()

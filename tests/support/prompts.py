@@ -125,7 +125,7 @@ def command(text: str | None, options: Sequence[str] = (), agent: Sequence[str] 
 
 def clean(tmp_path: Path, **more: str) -> dict[str, str]:
     """Make an environment that no settings, and no wishes about colours, come with."""
-    env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"))
+    env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), ACPTERM_KILL_GRACE="0.2")
     return {name: env[name] for name in env if name not in ("NO_COLOR", "TERM")} | more
 
 

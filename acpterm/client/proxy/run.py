@@ -4,7 +4,7 @@ States, in order:
 
 - *asked*: the editor's first message has come, which says what it can do: whether the terminals are
   to be ours. If so the daemon is connected to, and started if it is not running.
-- *started*: the agent runs, and messages go both ways (`proxy`).
+- *started*: the agent runs, and messages go both ways (`relay`).
 - *ending*, for one of these reasons: the editor has said its last or reads no more; the agent has;
   a signal. What the editor still waits for is answered when the agent is gone. The agent has its
   stdin closed, a second to go, and then its whole tree is ended; meanwhile what it says is passed
@@ -21,16 +21,16 @@ from typing import Final, Literal, NamedTuple
 import trio
 
 from acpterm.client import agent as agents
-from acpterm.client import capabilities
 from acpterm.client.agent import Agent, StartError, exit_status, open_agent
-from acpterm.client.capabilities import Capabilities
 from acpterm.client.daemon import DaemonError
 from acpterm.client.endpoint import HIGH
 from acpterm.client.envelope import peek
 from acpterm.client.leaves import leaf
-from acpterm.client.lines import Lines
 from acpterm.client.link import open_link, reach
-from acpterm.client.proxy import Proxy
+from acpterm.client.proxy import capabilities
+from acpterm.client.proxy.capabilities import Capabilities
+from acpterm.client.proxy.lines import Lines
+from acpterm.client.proxy.relay import Relay
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.host import asker as askers
@@ -140,11 +140,12 @@ class _Session:
             if ours:
                 opening = open_link(daemon, settings, asker, trees)
                 link = await stack.enter_async_context(opening)
-            opened = open_agent(wishes.command, trees, aloud=True)
+            grace = settings.kill_grace
+            opened = open_agent(wishes.command, trees, grace=grace, aloud=True)
             agent = await stack.enter_async_context(opened)
             nursery = await stack.enter_async_context(trio.open_nursery())
             to_agent = Outbox(agent.stdin, HIGH)
-            proxy = Proxy(
+            relay = Relay(
                 self._editor,
                 to_agent,
                 capable=capable,
@@ -154,27 +155,27 @@ class _Session:
                 nursery=nursery,
             )
             for line in first:
-                proxy.editor_said(line)
-            status = await self._relay(proxy, agent, to_agent, nursery)
+                relay.editor_said(line)
+            status = await self._relay(relay, agent, to_agent, nursery)
             nursery.cancel_scope.cancel()
             return status
 
     async def _relay(
-        self, proxy: Proxy, agent: Agent, to_agent: Outbox, nursery: trio.Nursery
+        self, relay: Relay, agent: Agent, to_agent: Outbox, nursery: trio.Nursery
     ) -> int:
         """Have messages go both ways until one side has said its last."""
         over, editor_done, agent_done = trio.Event(), trio.Event(), trio.Event()
         reading, flushed = trio.CancelScope(), trio.Event()
 
         async def read_editor() -> None:
-            await proxy.from_editor(self._lines)
+            await relay.from_editor(self._lines)
             editor_done.set()
             over.set()
 
         async def read_agent() -> None:
             lines = Lines(agent.stdout, "the agent", self._settings.max_message_bytes)
             with reading:
-                await proxy.from_agent(lines)
+                await relay.from_agent(lines)
             agent_done.set()
             over.set()
 
@@ -186,7 +187,7 @@ class _Session:
         nursery.start_soon(read_editor)
         nursery.start_soon(read_agent)
         nursery.start_soon(see_exit)
-        nursery.start_soon(proxy.paint)
+        nursery.start_soon(relay.paint)
         await over.wait()
         if not agent_done.is_set():
             to_agent.close()
@@ -198,7 +199,7 @@ class _Session:
         with trio.move_on_after(agents.FAREWELL):
             await agent.exited.wait()
         await agent.wait_heard()
-        proxy.fail(RpcError(INTERNAL_ERROR, agent.fate()))
+        relay.fail(RpcError(INTERNAL_ERROR, agent.fate()))
         return exit_status(agent.returncode)
 
     async def _refuse(self, first: list[bytes], why: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from msgspec import Raw
 
-from acpterm.client.display import End
+from acpterm.client.ends import End
 from acpterm.client.envelope import items, members
 from acpterm.client.notes import V2_KINDS, Exit, Info, Note, Output, in_v2
 from acpterm.client.update import Key, Update, terminal_in, tool_call_update

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import trio
 from msgspec import Raw
 
-from acpterm.client.as_terminals import AsTerminals
-from acpterm.client.as_text import AsText
-from acpterm.client.capabilities import Capabilities
-from acpterm.client.display import End
+from acpterm.client.ends import End
+from acpterm.client.proxy.as_terminals import AsTerminals
+from acpterm.client.proxy.as_text import AsText
+from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.update import Key, Update
 from acpterm.config import Settings
 

@@ -1,15 +1,12 @@
 """What the editor can do, and what the agent is told that it can (ACP v1, "Initialization")."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw, UnsetType
 
-from acpterm.acp.extensions import OWN
 from acpterm.client.envelope import is_true, members
-from acpterm.host.session_methods import EXTENSIONS
-
-EXTENDED: Final = {OWN: EXTENSIONS}
+from acpterm.client.terminals import EXTENDED
 
 
 class Capabilities(NamedTuple):

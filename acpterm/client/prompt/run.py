@@ -21,20 +21,20 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.client.agent import FAREWELL, Agent, StartError, open_agent
-from acpterm.client.calls import Calls
-from acpterm.client.conversation import Conversation, ConversationError, Place
 from acpterm.client.daemon import DaemonError
 from acpterm.client.endpoint import Answer, Endpoint
-from acpterm.client.files import Files
 from acpterm.client.filestream import FileStream
 from acpterm.client.leaves import leaf
 from acpterm.client.link import open_link, reach
-from acpterm.client.permissions import Permissions, Rule
-from acpterm.client.print_json import PrintJson
-from acpterm.client.print_text import PrintText
-from acpterm.client.printing import Printer
+from acpterm.client.prompt.calls import Calls
+from acpterm.client.prompt.conversation import Conversation, ConversationError, Place
+from acpterm.client.prompt.files import Files
+from acpterm.client.prompt.permissions import Permissions, Rule
+from acpterm.client.prompt.print_json import PrintJson
+from acpterm.client.prompt.print_text import PrintText
+from acpterm.client.prompt.printing import Printer
+from acpterm.client.prompt.turn import Turn
 from acpterm.client.terminals import Terminals
-from acpterm.client.turn import Turn
 from acpterm.client.wirelog import LoggedStream, WireLog, open_log
 from acpterm.config import Settings
 from acpterm.host import asker as askers
@@ -141,7 +141,8 @@ class _Run:
                 trees = await stack.enter_async_context(open_trees(settings.tracking))
                 opening = open_link(daemon, settings, asker, trees)
                 host = await stack.enter_async_context(opening)
-                opened = open_agent(wishes.command, trees, aloud=wishes.verbose)
+                grace = settings.kill_grace
+                opened = open_agent(wishes.command, trees, grace=grace, aloud=wishes.verbose)
                 agent = await stack.enter_async_context(opened)
                 nursery = await stack.enter_async_context(trio.open_nursery())
                 await self._talk(agent, host, log, nursery)

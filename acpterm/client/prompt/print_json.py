@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from acpterm.client.calls import Call
-from acpterm.client.display import End
+from acpterm.client.ends import End
+from acpterm.client.prompt.calls import Call
 
 _encoder: Final = msgspec.json.Encoder()
 

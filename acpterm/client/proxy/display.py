@@ -5,19 +5,13 @@ bounded. `fence` is how it looks to an editor that has no terminals: a console b
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
+from acpterm.client.ends import End
 from acpterm.terminal.text import TextView
 
 _COMMAND: Final = 200
 _TICKS: Final = re.compile(r"`+")
-
-
-class End(NamedTuple):
-    """How a program ended; both are None when nobody knows."""
-
-    code: int | None
-    signal: str | None
 
 
 class Display:

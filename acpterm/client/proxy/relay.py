@@ -21,13 +21,14 @@ from typing import Any, Final
 import trio
 from msgspec import Raw, UnsetType
 
-from acpterm.client import capabilities, update
-from acpterm.client.capabilities import Capabilities
-from acpterm.client.display import End
+from acpterm.client import update
 from acpterm.client.endpoint import Answer, Endpoint
+from acpterm.client.ends import End
 from acpterm.client.envelope import Envelope, members, peek, text
-from acpterm.client.lines import Lines
-from acpterm.client.showing import Showing, showing_for
+from acpterm.client.proxy import capabilities
+from acpterm.client.proxy.capabilities import Capabilities
+from acpterm.client.proxy.lines import Lines
+from acpterm.client.proxy.showing import Showing, showing_for
 from acpterm.client.terminals import METHODS, Terminals
 from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, Key
 from acpterm.client.wirelog import WireLog
@@ -40,7 +41,7 @@ _REOPENING: Final = ("session/load", "session/resume")
 _CLOSING: Final = ("session/close", "session/delete")
 
 
-class Proxy:
+class Relay:
     """The messages between one editor and one agent.
 
     `host` has the terminals; None is for the editor's own.

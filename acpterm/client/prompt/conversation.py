@@ -27,12 +27,11 @@ from acpterm.acp import (
     WriteTextFileRequest,
     decode,
 )
-from acpterm.client.calls import Calls
-from acpterm.client.capabilities import EXTENDED
 from acpterm.client.endpoint import Endpoint
-from acpterm.client.files import Files
-from acpterm.client.permissions import Permissions
-from acpterm.client.terminals import METHODS, Terminals
+from acpterm.client.prompt.calls import Calls
+from acpterm.client.prompt.files import Files
+from acpterm.client.prompt.permissions import Permissions
+from acpterm.client.terminals import EXTENDED, METHODS, Terminals
 from acpterm.jsonrpc import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,

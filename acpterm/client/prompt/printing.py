@@ -4,8 +4,8 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from acpterm.client.calls import Call
-from acpterm.client.display import End
+from acpterm.client.ends import End
+from acpterm.client.prompt.calls import Call
 
 
 class Printer(Protocol):
