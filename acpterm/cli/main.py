@@ -10,6 +10,10 @@ import click
 
 from acpterm import __version__
 
+# structlog imports rich if it is there, to draw tracebacks, which are plain here (`host.logs`): a
+# third of the time that a command takes to start.
+sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None is how an import is refused
+
 # Name of the command: module and its first line of help, which --help shows without an import.
 _COMMANDS = {
     "serve": ("acpterm.cli.serve", "Listen for agents on a Unix socket, as a daemon."),

@@ -78,7 +78,7 @@ def as_text(*, editor_has_terminals):
 
 
 @pytest.mark.parametrize("way", ["text", "text beside terminals", "terminals"])
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(steps)
 def test_nothing_that_an_agent_says_is_an_error(way, steps):
     if way == "terminals":
