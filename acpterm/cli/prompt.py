@@ -93,8 +93,8 @@ def command(
         embedded=embedded,
         allow=allow,
         read_only=read_only,
-        resume=resume,
-        login=auth,
+        resume=None if resume is None else _told(resume),
+        login=None if auth is None else _told(auth),
         timeout=math.inf if timeout is None else timeout,
         start_timeout=start_timeout,
         as_json=as_json,
@@ -116,12 +116,16 @@ def _given(flags: dict[str, object]) -> dict[str, object]:
 
 def _folder(path: str) -> str:
     """Give a directory's path as an agent is told it."""
-    absolute = os.path.abspath(path)
+    return _told(os.path.abspath(path))
+
+
+def _told(value: str) -> str:
+    """Give what an agent is told, unless it cannot be told in JSON."""
     try:
-        absolute.encode()
+        value.encode()
     except UnicodeEncodeError as error:
-        raise click.UsageError(f"no agent can be told of {absolute!r}: it is not UTF-8") from error
-    return absolute
+        raise click.UsageError(f"no agent can be told of {value!r}: it is not UTF-8") from error
+    return value
 
 
 def _text(text: str | None) -> str:

@@ -29,6 +29,7 @@ class Outbox:
         self._news = trio.Event()
         self._room = trio.Event()
         self._room.set()
+        self._sent = trio.Event()
 
     def put(self, line: bytes) -> None:
         """Have `line` sent after all that was put before."""
@@ -58,10 +59,17 @@ class Outbox:
         while self.full:
             await self._room.wait()
 
+    async def empty(self) -> None:
+        """Wait until nothing is waiting to be sent."""
+        await trio.lowlevel.checkpoint()
+        while self._size and not self._closed:
+            await self._sent.wait()
+
     def close(self) -> None:
         """Take nothing more; `run` returns when the rest is sent."""
         self._closed = True
         self._news.set()
+        self._sent.set()
 
     async def run(self) -> None:
         """Send until closed. Raises `trio.BrokenResourceError` when the peer is gone."""
@@ -75,6 +83,8 @@ class Outbox:
                 await self._stream.send_all(batch[0] if len(batch) == 1 else b"".join(batch))
                 self._sending = False
                 self._size -= sending
+                self._sent.set()
+                self._sent = trio.Event()
                 if self._size <= self._high:
                     self._room.set()
             if self._closed:

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from msgspec import Raw
 
 from acpterm.acp import read_update
@@ -68,3 +69,30 @@ def test_of_very_many_calls_the_latest_are_kept():
         told(calls, call=str(number))
     assert calls.get("second") is second
     assert calls.get("first") is not first
+
+
+@pytest.mark.parametrize(
+    ("raw_input", "name"),
+    [
+        ({"command": "echo hi"}, "execute: echo hi"),
+        ({"command": ["/bin/sh", "-lc", "echo hi"]}, "execute: /bin/sh -lc 'echo hi'"),
+        ({"cmd": "ls"}, "execute: ls"),
+        ({"command": 5}, "execute"),
+        ({"path": "/x"}, "execute"),
+        ([], "execute"),
+    ],
+)
+def test_what_a_call_runs_is_part_of_its_name(raw_input, name):
+    assert told(Calls(), "tool_call", title="execute", rawInput=raw_input).name == name
+
+
+def test_a_title_that_says_what_runs_is_name_enough():
+    call = told(Calls(), "tool_call", title="Shell: ls -l", rawInput={"command": "ls -l "})
+    assert call.name == "Shell: ls -l"
+
+
+def test_texts_of_a_content_are_kept_and_nothing_else_is_one():
+    image = {"type": "content", "content": {"type": "image", "data": "x"}}
+    block = {"type": "content", "content": {"type": "text", "text": "found"}}
+    call = told(Calls(), "tool_call", title="x", content=[block, image, DIFF, TERMINAL])
+    assert call.texts == ["found"]

@@ -31,7 +31,7 @@ class Person:
         self.may_answer.set()
         monkeypatch.setattr(module, "choose", self.choose)
 
-    async def choose(self, question, answers):
+    async def choose(self, question, answers, show):
         self.asking += 1
         assert self.asking == 1, "two questions at a time"
         try:

@@ -295,3 +295,37 @@ def test_without_colours_nothing_has_one(paper):
     paper.printer.call(call(status="failed", diffs=[Diff("/a", "new", "old")]))
     paper.printer.plan([("look", "pending")])
     assert "\x1b" not in paper.out
+
+
+# Calls without a terminal, and questions
+
+
+def test_what_a_call_without_a_terminal_has_come_to_is_shown_in_short(paper):
+    texts = ["1\n2\n", "\n".join(map(str, range(3, 15)))]
+    paper.printer.call(call(status="completed", texts=texts))
+    lines = paper.out.splitlines()
+    assert lines[1:4] == ["  │ 1", "  │ 2", "  │ "]
+    assert lines[-2:] == ["  │ … 5 more lines", "✓ Build"]
+    assert len(lines) == 13
+
+
+@pytest.mark.parametrize("more", [{"terminals": ["t"]}, {"diffs": [Diff("/a", "new")]}])
+def test_beside_a_terminal_or_a_change_texts_are_not_shown(paper, more):
+    paper.printer.call(call(status="completed", texts=["hidden"], **more))
+    assert "hidden" not in paper.out
+
+
+def test_a_result_steers_no_terminal(paper):
+    paper.printer.call(call(status="failed", texts=[HOSTILE + "x"]))
+    assert paper.out == "▸ Build\n  │ x\n✗ Build\n"
+
+
+def test_what_a_question_is_about_stands_above_it_and_is_not_shown_again(paper):
+    asked = call(diffs=[Diff("/a", "new", "old")])
+    paper.printer.asked(asked)
+    assert paper.out.startswith("▸ Build\n")
+    assert "+new" in paper.out
+    asked.status = "completed"
+    paper.printer.call(asked)
+    assert paper.out.count("+new") == 1
+    assert paper.out.endswith("✓ Build\n")

@@ -166,6 +166,21 @@ async def test_terminals_of_version_2_are_shown(tmp_path):
     assert run.out.splitlines() == ["▸ a call", "  │ one", "  │ té", "  │ [ended by SIGINT]"]
 
 
+async def test_of_a_snapshot_of_version_2_what_is_new_is_printed(tmp_path):
+    def snapshot(data):
+        encoded = base64.b64encode(data).decode()
+        return update("terminal_update", terminalId="own", output={"data": encoded})
+
+    _, run = await prompted(
+        tmp_path,
+        tool_call(content=[embed("own")]),
+        snapshot(b"one\n"),
+        snapshot(b"one\ntwo\n"),
+        snapshot(b"new\n"),
+    )
+    assert run.out.splitlines() == ["▸ a call", "  │ one", "  │ two", "  │ new"]
+
+
 # As JSON
 
 
@@ -312,7 +327,8 @@ async def test_what_a_call_is_may_have_been_told_before(tmp_path):
 async def test_a_person_at_the_terminal_is_asked_with_the_agents_own_options(tmp_path):
     async with at_a_terminal(tmp_path, permission()) as person:
         seen = await person.sees("1 to 3: ")
-        assert seen.splitlines()[1:] == [
+        assert [line for line in seen.splitlines() if line] == [
+            "▸ delete it all",
             "May the agent: delete it all?",
             "  1  Yes, once",
             "  2  Yes, always",
@@ -325,6 +341,28 @@ async def test_a_person_at_the_terminal_is_asked_with_the_agents_own_options(tmp
             0,
             [SELECTED["always"]],
         )
+
+
+async def test_what_a_person_is_asked_about_stands_above_the_question(tmp_path):
+    diff = {"type": "diff", "path": "/a.py", "oldText": "old\n", "newText": "new\n"}
+    asked = permission()
+    asked["params"]["toolCall"] |= {"rawInput": {"command": "rm -r x"}, "content": [diff]}
+    async with at_a_terminal(tmp_path, asked) as person:
+        seen = await person.sees("1 to 3: ")
+        assert seen.index("-old") < seen.index("+new") < seen.index("May the agent: ")
+        assert "May the agent: delete it all: rm -r x?" in seen
+        await person.types("3\n")
+        await person.end()
+
+
+async def test_what_was_typed_before_a_question_is_no_answer_to_it(tmp_path):
+    async with at_a_terminal(tmp_path, say("begun\n"), sleep(1), permission()) as person:
+        await person.sees("begun")
+        await person.types("1\n")
+        await person.sees("1 to 3: ")
+        await person.types("3\n")
+        await person.end()
+        assert person.log.answers("session/request_permission") == [SELECTED["no"]]
 
 
 async def test_a_person_is_asked_again_for_what_is_no_answer(tmp_path):

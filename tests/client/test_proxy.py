@@ -368,13 +368,13 @@ async def test_nothing_is_shown_twice_when_a_program_is_released_while_it_prints
             editor.messages.clear()
             await editor.prompt(
                 tool_call(),
-                create("i=0; while :; do echo $((i=i+1)); done"),
+                create("i=0; while :; do echo $((i=i+1)); sleep 0.002; done"),
                 tool_update(content=[embed()]),
                 {"do": "sleep", "seconds": 0.1},
                 of("release"),
             )
             lines = data_of(editor).split("\r\n")[:-1]
-            assert len(lines) > 10
+            assert len(lines) > 3
             assert lines == [str(number) for number in range(1, len(lines) + 1)]
 
 

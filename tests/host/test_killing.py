@@ -20,14 +20,18 @@ from tests.support.hosts import ACPTERM, agent_at, alive, environment, poll
 
 GRACE = 0.6
 WAYS = [
-    ("cgroup", "forkserver", True),
-    ("cgroup", "thread", True),
-    ("subreaper", "forkserver", True),
-    ("subreaper", "thread", False),
+    pytest.param(("cgroup", "forkserver", True), id="cgroup-forkserver"),
+    pytest.param(("cgroup", "thread", True), id="cgroup-thread", marks=pytest.mark.every_way),
+    pytest.param(("subreaper", "forkserver", True), id="subreaper-forkserver"),
+    pytest.param(
+        ("subreaper", "thread", False),
+        id="subreaper-thread-no pidfds",
+        marks=pytest.mark.every_way,
+    ),
 ]
 
 
-@pytest.fixture(scope="module", params=WAYS, ids=lambda way: "-".join(map(str, way)))
+@pytest.fixture(scope="module", params=WAYS)
 def socket(request, tmp_path_factory):
     """Run a daemon: the path of its socket."""
     tracking, spawner, pidfds = request.param

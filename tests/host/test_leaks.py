@@ -24,9 +24,11 @@ from tests.support.hosts import (
 
 WAYS = [
     pytest.param("cgroup", "forkserver", True, id="cgroup-forkserver"),
-    pytest.param("cgroup", "thread", True, id="cgroup-thread"),
+    pytest.param("cgroup", "thread", True, id="cgroup-thread", marks=pytest.mark.every_way),
     pytest.param("subreaper", "forkserver", True, id="subreaper-forkserver"),
-    pytest.param("subreaper", "thread", False, id="subreaper-thread-no pidfds"),
+    pytest.param(
+        "subreaper", "thread", False, id="subreaper-thread-no pidfds", marks=pytest.mark.every_way
+    ),
 ]
 
 

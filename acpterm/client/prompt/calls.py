@@ -1,9 +1,13 @@
 """The tool calls of a turn, as far as their updates have told."""
 
+import shlex
 from collections import OrderedDict
 from typing import Final
 
-from acpterm.acp import Diff, Terminal, ToolCall, ToolCallUpdate
+from msgspec import Raw, UnsetType
+
+from acpterm.acp import Content, Diff, Terminal, ToolCall, ToolCallContent, ToolCallUpdate
+from acpterm.client.envelope import items, members, text
 
 MOST: Final = 1000
 
@@ -16,17 +20,25 @@ class Call:
         self.title = ""
         self.kind = "other"
         self.status = "pending"
+        self.command: str | None = None
+        """What it runs, as far as its input says so."""
         self.diffs: list[Diff] = []
+        self.texts: list[str] = []
         self.terminals: list[str] = []
         self.started = False
         """Whether it has been shown."""
         self.finished = False
         """Whether its end has been shown."""
+        self.shown: list[Diff] = []
+        """Which of its diffs have been shown."""
 
     @property
     def name(self) -> str:
-        """What to call it."""
-        return self.title or self.kind
+        """What to call it: its title, and what it runs where that does not say."""
+        title = self.title or self.kind
+        if self.command is None or self.command.strip() in title:
+            return title
+        return f"{title}: {self.command}"
 
 
 class Calls:
@@ -53,8 +65,28 @@ class Calls:
             call.kind = update.kind
         if isinstance(update.status, str):
             call.status = update.status
+        if not isinstance(update.raw_input, UnsetType):
+            call.command = _command(update.raw_input) or call.command
         if update.content is None or isinstance(update.content, list):
             content = update.content or []
             call.diffs = [item for item in content if isinstance(item, Diff)]
+            call.texts = [said for item in content if (said := _text(item)) is not None]
             call.terminals = [item.terminal_id for item in content if isinstance(item, Terminal)]
         return call
+
+
+def _command(raw_input: Raw) -> str | None:
+    """Find the command in a tool call's input: agents say it as a line, or as words."""
+    found = members(raw_input)
+    for name in ("command", "cmd"):
+        if (line := text(found.get(name))) is not None:
+            return line
+        words = [word for item in items(found.get(name)) if (word := text(item)) is not None]
+        if words:
+            return shlex.join(words)
+    return None
+
+
+def _text(item: ToolCallContent) -> str | None:
+    """Give the text that an item of a content is, if it is one."""
+    return text(members(item.content).get("text")) if isinstance(item, Content) else None

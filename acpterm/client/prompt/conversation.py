@@ -7,7 +7,8 @@ What the agent asks meanwhile is answered here: files by `Files` in a thread, pe
 `Permissions`, `terminal/*` by the host, each in a task of its own where it has to wait.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -28,7 +29,7 @@ from acpterm.acp import (
     decode,
 )
 from acpterm.client.endpoint import Endpoint
-from acpterm.client.prompt.calls import Calls
+from acpterm.client.prompt.calls import Call, Calls
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import Permissions
 from acpterm.client.terminals import EXTENDED, METHODS, Terminals
@@ -63,7 +64,8 @@ class Place(NamedTuple):
 class Conversation:
     """A conversation over `agent`.
 
-    `updated` is called with each `session/update` of the session, once it is open.
+    `updated` is called with each `session/update` of the session, once it is open; `about_to_ask`
+    is awaited before a person is asked.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Conversation:
         permissions: Permissions,
         calls: Calls,
         updated: Callable[[SessionNotification], None],
+        about_to_ask: Callable[[Call], Awaitable[None]],
     ) -> None:
         self._agent = agent
         self._nursery = nursery
@@ -83,6 +86,7 @@ class Conversation:
         self._read_only = read_only
         self._permissions = permissions
         self._updated = updated
+        self._about_to_ask = about_to_ask
         self._tasks = 0
         self._told = InitializeResponse(0)
         self._calls = calls
@@ -210,7 +214,8 @@ class Conversation:
     async def _permit(self, request: RequestReceived) -> object:
         params = decode(request.params, RequestPermissionRequest)
         call = self._calls.take(params.tool_call)
-        return await self._permissions.decide(call.name, call.kind, params.options)
+        show = partial(self._about_to_ask, call)
+        return await self._permissions.decide(call.name, call.kind, params.options, show)
 
     async def _read(self, request: RequestReceived) -> object:
         params = decode(request.params, ReadTextFileRequest)

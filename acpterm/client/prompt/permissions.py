@@ -9,7 +9,7 @@ A turn that is cancelled answers all that is open, and what comes after it, `can
 "Cancellation").
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import trio
@@ -37,9 +37,16 @@ class Permissions:
         self._cancelled = False
 
     async def decide(
-        self, title: str, kind: str, options: Sequence[PermissionOption]
+        self,
+        title: str,
+        kind: str,
+        options: Sequence[PermissionOption],
+        show: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> dict[str, Any]:
-        """Give the answer to a `session/request_permission`."""
+        """Give the answer to a `session/request_permission`.
+
+        `show` is awaited before a person is asked: it shows what the question is about.
+        """
         chosen: PermissionOption | None = None
         with trio.CancelScope() as scope:
             self._open.add(scope)
@@ -47,7 +54,7 @@ class Permissions:
                 scope.cancel()
             try:
                 await trio.lowlevel.checkpoint()
-                chosen = await self._decide(title, kind, options)
+                chosen = await self._decide(title, kind, options, show)
             finally:
                 self._open.discard(scope)
         if chosen is None:
@@ -61,13 +68,18 @@ class Permissions:
             scope.cancel()
 
     async def _decide(
-        self, title: str, kind: str, options: Sequence[PermissionOption]
+        self,
+        title: str,
+        kind: str,
+        options: Sequence[PermissionOption],
+        show: Callable[[], Awaitable[None]],
     ) -> PermissionOption | None:
         why = f"--allow {self._rule}" if options else "the agent offers nothing to choose from"
         allowed = self._rule == "all" or (self._rule == "reads" and kind in _READS)
         if self._rule == "ask" and options:
             async with self._asking:
-                answer = await choose(f"May the agent: {title}?", [o.name for o in options])
+                names = [option.name for option in options]
+                answer = await choose(f"May the agent: {title}?", names, show)
             if answer is not None:
                 return options[answer]
             why = "there is no terminal to ask at; --allow says what else may be"

@@ -1,7 +1,8 @@
 """The person at the terminal, who is asked a question and types the number of an answer."""
 
 import os
-from collections.abc import Sequence
+import termios
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import trio
@@ -11,11 +12,13 @@ from acpterm.client.prompt.plain import in_a_line
 _LINE: Final = 4096
 
 
-async def choose(question: str, answers: Sequence[str]) -> int | None:
+async def choose(
+    question: str, answers: Sequence[str], show: Callable[[], Awaitable[None]]
+) -> int | None:
     """Ask at the controlling terminal; give the answer's index, None when nobody can be asked.
 
-    stdin may be something else, so it is not used. What is no answer is asked again. Cancelled, it
-    reads no more.
+    stdin may be something else, so it is not used. `show` is awaited first, if there is anybody.
+    What is no answer is asked again. Cancelled, it reads no more.
     """
     try:
         fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -25,6 +28,9 @@ async def choose(question: str, answers: Sequence[str]) -> int | None:
         # One in the background would be stopped by the system as soon as it reads.
         if os.tcgetpgrp(fd) != os.getpgrp():
             return None
+        await show()
+        # What was typed before is no answer to this.
+        termios.tcflush(fd, termios.TCIFLUSH)
         lines = [f"  {number}  {in_a_line(answer)}" for number, answer in enumerate(answers, 1)]
         _print(fd, "\n".join(["", in_a_line(question, 1000), *lines, ""]))
         while True:
@@ -34,7 +40,7 @@ async def choose(question: str, answers: Sequence[str]) -> int | None:
                 return None
             if typed.isdecimal() and 1 <= int(typed) <= len(answers):
                 return int(typed) - 1
-    except OSError:
+    except (OSError, termios.error):
         return None
     finally:
         os.close(fd)

@@ -44,6 +44,9 @@ class PrintJson:
     def call(self, call: Call) -> None:
         """Print nothing."""
 
+    def asked(self, call: Call) -> None:
+        """Print nothing."""
+
     def plan(self, entries: list[tuple[str, str]]) -> None:
         """Print nothing."""
 

@@ -21,6 +21,8 @@ from acpterm.client.prompt.plain import coloured, in_a_line, plain
 _INDENT: Final = "  │ "
 # A line of output that is not over is printed all the same when it has so many characters.
 _LONGEST: Final = 8 * 1024
+# Lines that are shown of a result that is text.
+_RESULT: Final = 10
 # Lines that are shown of one diff.
 _DIFF: Final = 400
 _MARKS: Final = {"completed": ("✓", "green"), "failed": ("✗", "red")}
@@ -86,10 +88,16 @@ class PrintText:
             self._line(self._style(f"▸ {in_a_line(call.name)}", bold=True))
         if call.status in _MARKS and not call.finished:
             call.finished = True
-            for diff in call.diffs:
-                self._diff(diff)
+            self._diffs(call)
+            if not call.terminals and not call.diffs:
+                self._result(call.texts)
             mark, colour = _MARKS[call.status]
             self._line(self._style(f"{mark} {in_a_line(call.name)}", fg=colour))
+
+    def asked(self, call: Call) -> None:
+        """Print what the question is about: the call, and what it would change."""
+        self.call(call)
+        self._diffs(call)
 
     def plan(self, entries: list[tuple[str, str]]) -> None:
         """Print what is new in it."""
@@ -141,6 +149,20 @@ class PrintText:
             self._last = terminal
             shown = coloured(line) if self._colours else plain(line.rstrip("\r").split("\r")[-1])
             self._line(self._style(_INDENT, dim=True) + shown)
+
+    def _result(self, texts: list[str]) -> None:
+        """Print the beginning of what a call without a terminal has come to."""
+        lines = plain("\n".join(texts)).rstrip("\n").splitlines()
+        for line in lines[:_RESULT]:
+            self._line(self._style(f"{_INDENT}{line}", dim=True))
+        if len(lines) > _RESULT:
+            self._line(self._style(f"{_INDENT}… {len(lines) - _RESULT} more lines", dim=True))
+
+    def _diffs(self, call: Call) -> None:
+        for diff in call.diffs:
+            if diff not in call.shown:
+                call.shown.append(diff)
+                self._diff(diff)
 
     def _diff(self, diff: Diff) -> None:
         before = (diff.old_text or "").splitlines()

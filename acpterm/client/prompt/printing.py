@@ -23,6 +23,9 @@ class Printer(Protocol):
     def call(self, call: Call) -> None:
         """Take a tool call of which something may have changed."""
 
+    def asked(self, call: Call) -> None:
+        """Take that the person is about to be asked whether a tool call may go on."""
+
     def plan(self, entries: list[tuple[str, str]]) -> None:
         """Take the agent's plan: what is to be done, and the state of it."""
 

@@ -26,7 +26,7 @@ from acpterm.client.endpoint import Answer, Endpoint
 from acpterm.client.filestream import FileStream
 from acpterm.client.leaves import leaf
 from acpterm.client.link import open_link, reach
-from acpterm.client.prompt.calls import Calls
+from acpterm.client.prompt.calls import Call, Calls
 from acpterm.client.prompt.conversation import Conversation, ConversationError, Place
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import Permissions, Rule
@@ -170,6 +170,7 @@ class _Run:
             permissions=Permissions(wishes.allow, self._printer.notice),
             calls=calls,
             updated=turn.updated,
+            about_to_ask=self._show,
         )
 
         def answer(id_: Id, answer: Answer) -> None:
@@ -210,6 +211,11 @@ class _Run:
             f"the agent {agent.command!r} did not answer {step} within {wishes.start_timeout:g} s "
             f"(--start-timeout){self._said(agent)}"
         )
+
+    async def _show(self, call: Call) -> None:
+        """Show a call, so that it stands above the question about it."""
+        self._printer.asked(call)
+        await self._out.empty()
 
     def _fail(self, why: str) -> None:
         self.error = why

@@ -30,6 +30,7 @@ class Turn:
         self._printer = printer
         self._calls = calls
         self._ours: set[Key] = set()
+        self._printed: dict[str, int] = {}
         self.follow: Callable[[Key], None] = lambda _: None
         """Called with a terminal of the host's that is to be followed from now on."""
 
@@ -86,7 +87,14 @@ class Turn:
 
     def _note(self, note: Note) -> None:
         match note:
-            case Output(terminal, data):
+            case Output(terminal, data, whole):
+                printed = self._printed.get(terminal, 0)
+                if whole:
+                    # A snapshot has what was printed already, as a rule.
+                    data = data[printed:] if len(data) >= printed else data
+                    self._printed[terminal] = len(note.data)
+                else:
+                    self._printed[terminal] = printed + len(data)
                 self._printer.output(terminal, data, 0)
             case Exit(terminal, End() as end):
                 self._printer.ended(terminal, end)
