@@ -69,7 +69,7 @@ class Endpoint:
         self.fate: Callable[[], Awaitable[str]] | None = None
         """Awaited when the stream has ended: says why, for whoever waits for an answer."""
         self.pace: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
-        """Awaited between two reads: until what they bring can be dealt with."""
+        """Awaited after each message: until the next one may be dealt with."""
 
     async def run(self) -> None:
         """Read and write until the stream ends, breaks or this is cancelled. Closes it."""
@@ -172,8 +172,8 @@ class Endpoint:
                 return
             for event in self._peer.receive_data(data):
                 self._take(event)
+                await self.pace()
             await self._outbox.room()
-            await self.pace()
 
     def _take(self, event: Event) -> None:
         match event:

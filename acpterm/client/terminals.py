@@ -34,8 +34,10 @@ from acpterm.jsonrpc import Id, RpcError
 METHODS: Final = frozenset(REQUESTS) - {"initialize"}
 EXTENDED: Final = {OWN: EXTENSIONS}
 """What an agent is told of that, in `_meta` of the client's capabilities."""
-# Seconds that what is shown may take to be complete when its turn is over.
+# Seconds that what is shown may take to be complete: when its turn is over, and before what the
+# agent says after a release.
 SETTLING: Final = 0.5
+RELEASING: Final = 0.3
 
 # `sh -c LINE` and `bash -l -c LINE` are how some agents say what others say as a line.
 _SHELL: Final = re.compile(r"(|ba|da|k|z)sh")
@@ -74,6 +76,7 @@ class Terminals:
         # Those that the agent holds, and whether a turn has been over since each was made.
         self._held: dict[Key, bool] = {}
         self._followers: dict[Key, Follower] = {}
+        self._settling: list[Follower] = []
         self._asked: dict[Id, int] = {}
 
     def request(self, id_: Id, method: str, params: Raw | UnsetType) -> None:
@@ -84,6 +87,7 @@ class Terminals:
         if method == "terminal/release":
             if follower := self._followers.get(key):
                 follower.last_call()
+                self._settling.append(follower)
             self._held.pop(key, None)
 
         def answered(answer: Answer) -> None:
@@ -135,6 +139,17 @@ class Terminals:
         )
         self._followers[terminal] = follower
         self._nursery.start_soon(self._run, terminal, follower)
+
+    async def settle(self) -> None:
+        """Wait until what is shown of terminals just released is complete, or `RELEASING` seconds.
+
+        To be awaited before the agent's next message is taken: that comes after.
+        """
+        if self._settling:
+            settling, self._settling = self._settling, []
+            with trio.move_on_after(RELEASING):
+                for follower in settling:
+                    await follower.done.wait()
 
     async def turn_over(self, session: str) -> None:
         """Kill what the session's turn has left, and wait until what is shown of it is complete.

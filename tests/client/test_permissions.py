@@ -32,6 +32,7 @@ class Person:
         monkeypatch.setattr(module, "choose", self.choose)
 
     async def choose(self, question, answers, show):
+        await show()
         self.asking += 1
         assert self.asking == 1, "two questions at a time"
         try:

@@ -81,6 +81,22 @@ async def test_a_tool_call_has_its_lines_and_its_terminals_their_output_between_
     ]
 
 
+async def test_how_a_program_ended_stands_before_what_the_agent_says_after_its_release(tmp_path):
+    for _ in range(3):
+        _, run = await prompted(
+            tmp_path,
+            tool_call(),
+            create("echo out; exit 4"),
+            tool_update(content=[embed()]),
+            of("wait_for_exit"),
+            {**of("release"), "do": "start", "as": "released"},
+            tool_update(status="failed"),
+            say("over\n"),
+        )
+        lines = ["▸ a call", "  │ out", "  │ [exit status 4]", "✗ a call", "over"]
+        assert run.out.splitlines() == lines
+
+
 async def test_output_of_a_terminal_is_seen_while_its_program_runs(tmp_path):
     steps = [
         create("echo begun; while [ ! -e go ]; do sleep 0.05; done; echo over"),

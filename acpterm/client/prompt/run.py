@@ -16,6 +16,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final, NamedTuple
 
 import trio
@@ -156,7 +157,6 @@ class _Run:
         wishes = self._wishes
         stream = LoggedStream(agent.stream, log, ("client->agent", "agent->client"))
         endpoint = Endpoint(stream, "the agent", self._settings.max_message_bytes)
-        endpoint.pace = self._out.room
         endpoint.rubbish = self._note_rubbish
         endpoint.fate = lambda: self._fate(agent)
         roots = [wishes.place.cwd, *wishes.place.more]
@@ -189,6 +189,7 @@ class _Run:
             room=self._out.room,
         )
         turn.follow = conversation.terminals.follow
+        endpoint.pace = partial(self._pace, conversation.terminals)
         nursery.start_soon(endpoint.run)
         nursery.start_soon(self._bury, agent, endpoint)
         session = await self._open(conversation, agent)
@@ -211,6 +212,11 @@ class _Run:
             f"the agent {agent.command!r} did not answer {step} within {wishes.start_timeout:g} s "
             f"(--start-timeout){self._said(agent)}"
         )
+
+    async def _pace(self, terminals: Terminals) -> None:
+        """Wait until what the agent has said is printed, or nearly so."""
+        await terminals.settle()
+        await self._out.room()
 
     async def _show(self, call: Call) -> None:
         """Show a call, so that it stands above the question about it."""

@@ -141,6 +141,7 @@ class Relay:
         elif self._ours is not None:
             if seen.method in METHODS and seen.is_request and isinstance(seen.method, str):
                 self._ours.request(seen.key, seen.method, seen.params)
+                await self._ours.settle()
                 return
             if seen.method == "$/cancel_request" and self._ours.cancel(_cancelled(seen.params)):
                 return
