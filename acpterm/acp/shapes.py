@@ -62,12 +62,17 @@ def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
 
 
 def struct_for(structs: tuple[type[Struct], ...], members: dict[str, msgspec.Raw]) -> Any:
-    """Return the one of `structs` that an object's tag names, None if it names none."""
+    """Return the one of `structs` that an object's tag names, None if it names none.
+
+    Where there is but one it need not be named.
+    """
     for struct in structs:
         config = struct.__struct_config__
         if config.tag_field is None:
             return struct
         raw = members.get(config.tag_field)
+        if raw is None and len(structs) == 1:
+            return struct
         if raw is not None and bytes(raw) == msgspec.json.encode(config.tag):
             return struct
     return None

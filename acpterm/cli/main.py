@@ -3,8 +3,11 @@
 A command's module is imported when the command is used: each pays only for what it needs.
 """
 
+import contextlib
 import gc
 import importlib
+import os
+import signal
 import sys
 
 import click
@@ -54,4 +57,8 @@ def group() -> None:
 
 def main() -> None:
     """Run the command that the command line names. Exits with 2 for one that is not right."""
+    # Until a command minds signals itself there is nothing to end but this.
+    with contextlib.suppress(ValueError):  # that is another thread's to say
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     sys.exit(group(prog_name="acpterm"))

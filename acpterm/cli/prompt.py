@@ -4,6 +4,7 @@ import math
 import os
 import stat
 import sys
+from typing import Any
 
 import click
 import trio
@@ -18,6 +19,22 @@ from acpterm.host import logs, stdio
 from acpterm.pty.trees import TrackingError
 
 _FOLDER = click.Path(exists=True, file_okay=False)
+
+
+class _Seconds(click.FloatRange):
+    """More than none; and a number, which click's own need not be."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read it."""
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return seconds
 
 
 @click.command("prompt", cls=BeforeAgent)
@@ -36,12 +53,10 @@ _FOLDER = click.Path(exists=True, file_okay=False)
 )
 @click.option("--resume", metavar="ID", help="Go on with a session that was.")
 @click.option("--auth", metavar="ID", help="Have the agent log in, in one of the ways it offers.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for all of it."
-)
+@click.option("--timeout", type=_Seconds(), help="Seconds for all of it.")
 @click.option(
     "--start-timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_Seconds(),
     default=60,
     show_default=True,
     help="Seconds until the agent has a session.",

@@ -9,15 +9,15 @@ What the agent says on its stderr goes to ours, and its last lines are kept: the
 an agent does not do what it should. Its environment and folder are ours.
 """
 
-import contextlib
+import math
 import os
 import secrets
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
@@ -34,8 +34,40 @@ LINES: Final = 10
 _LINE: Final = 500
 
 
+# Seconds that the agent's stdout may stay silent, held by another program, when the agent is gone.
+DRAIN: Final = 0.5
+
+Voice: TypeAlias = Callable[[bytes], bytes]
+"""What becomes of a piece of the agent's stderr on its way to ours."""
+
+
 class StartError(Exception):
     """The agent cannot be started; the message says why."""
+
+
+class _Stdout(trio.abc.ReceiveStream):
+    """What the agent says. Once it has exited this ends, be it that its children hold it open."""
+
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
+        self._stream = stream
+        self._patience = math.inf
+        self._waiting: trio.CancelScope | None = None
+
+    def drain(self) -> None:
+        """Wait for no more than `DRAIN` seconds for each piece of what is still to come."""
+        self._patience = DRAIN
+        if self._waiting is not None:
+            self._waiting.deadline = trio.current_time() + DRAIN
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        """Receive; nothing is the end."""
+        with trio.move_on_after(self._patience) as self._waiting:
+            return await self._stream.receive_some(max_bytes)
+        return b""
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await self._stream.aclose()
 
 
 class Agent:
@@ -46,8 +78,10 @@ class Agent:
         assert process.stdout is not None  # noqa: S101
         self.command: Final = command
         self.stdin: Final = process.stdin
-        self.stdout: Final = process.stdout
+        self.stdout: Final = _Stdout(process.stdout)
         self.exited: Final = trio.Event()
+        self.parted: float | None = None
+        """When its stdin was closed."""
         self._process = process
         self._said: deque[str] = deque(maxlen=LINES)
         self._heard: Final = trio.Event()
@@ -58,19 +92,9 @@ class Agent:
         return trio.StapledStream(self.stdin, self.stdout)
 
     @property
-    def pid(self) -> int:
-        """Its pid, which is its own while it has not exited."""
-        return self._process.pid
-
-    @property
     def returncode(self) -> int | None:
         """How it exited, as `subprocess` has it: negative for a signal; None while it runs."""
         return self._process.returncode if self.exited.is_set() else None
-
-    @property
-    def last_words(self) -> list[str]:
-        """The last lines that it wrote on stderr."""
-        return [line for line in self._said if line]
 
     def fate(self) -> str:
         """Say how it ended, with what it said last: for whoever still waits for an answer."""
@@ -85,7 +109,7 @@ class Agent:
 
     def said(self) -> str:
         """Give its last lines on stderr, to end a message with."""
-        words = self.last_words
+        words = [line for line in self._said if line]
         return "; its last words: " + "\n".join(words) if words else ""
 
     async def wait_heard(self) -> None:
@@ -93,25 +117,43 @@ class Agent:
         with trio.move_on_after(_LAST_WORDS):
             await self._heard.wait()
 
-    async def hear(self, *, aloud: bool) -> None:
-        """Keep the last lines of its stderr, and pass all of it on to ours, if `aloud`."""
-        assert self._process.stderr is not None  # noqa: S101  it is a pipe
+    async def part(self) -> None:
+        """Close its stdin: from now on it has `FAREWELL` seconds to go. Can be repeated."""
+        if self.parted is None:
+            self.parted = trio.current_time()
+            await self.stdin.aclose()
+
+    async def hear(self, voice: Voice | None) -> None:
+        """Keep the last lines of its stderr, and pass all of it on to ours, as `voice` has it.
+
+        If nobody reads ours, it is read on all the same: the agent is not to wait for that.
+        """
+        stderr = self._process.stderr
+        assert stderr is not None  # noqa: S101  it is a pipe
         rest = b""
-        async for data in self._process.stderr:
-            *lines, rest = (rest + data).split(b"\n")
-            self._said.extend(_line(line) for line in lines[-LINES:])
-            if len(rest) > _LINE:
+        try:
+            async for data in stderr:
+                *lines, rest = (rest + data).split(b"\n")
+                self._said.extend(_line(line) for line in lines[-LINES:])
                 rest = rest[-_LINE:]
-            if aloud:
-                await stdio.write_all(2, bytes(data))
-        self._said.append(_line(rest))
-        self._heard.set()
+                if voice is not None:
+                    try:
+                        await stdio.write_all(2, voice(bytes(data)))
+                    except OSError:
+                        voice = None
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            self._said.append(_line(rest))
+            self._heard.set()
+            await stderr.aclose()
 
     async def reap(self, tree: Tree) -> None:
         """Wait for its end."""
         await self._process.wait()
         tree.reaped()
         self.exited.set()
+        self.stdout.drain()
 
 
 def _line(data: bytes) -> str:
@@ -121,12 +163,12 @@ def _line(data: bytes) -> str:
 
 @asynccontextmanager
 async def open_agent(
-    argv: Sequence[str], trees: Trees, *, grace: float, aloud: bool
+    argv: Sequence[str], trees: Trees, *, grace: float, voice: Voice | None
 ) -> AsyncIterator[Agent]:
     """Run an agent for as long as the block lasts; then end it and all that comes from it.
 
-    `grace`: seconds between SIGTERM and SIGKILL; `aloud`: whether its stderr is passed on to ours.
-    Raises `StartError`.
+    `grace`: seconds between SIGTERM and SIGKILL; `voice`: how its stderr is passed on to ours,
+    None for not at all. Raises `StartError`.
     """
     tree = trees.new(f"agent_{secrets.token_hex(16)}")
     starting = True
@@ -148,7 +190,7 @@ async def open_agent(
     async def watch() -> None:
         with watching:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_unless_broken, agent, aloud)
+                nursery.start_soon(agent.hear, voice)
                 nursery.start_soon(agent.reap, tree)
 
     try:
@@ -167,14 +209,9 @@ async def open_agent(
             await tree.close()
 
 
-async def _unless_broken(agent: Agent, aloud: bool) -> None:
-    with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, OSError):
-        await agent.hear(aloud=aloud)
-
-
 async def _end(agent: Agent, tree: Tree, grace: float) -> None:
-    await agent.stdin.aclose()
-    with trio.move_on_after(FAREWELL):
+    await agent.part()
+    with trio.move_on_at((agent.parted or 0) + FAREWELL):
         await agent.exited.wait()
     await end(tree, grace)
     await agent.exited.wait()

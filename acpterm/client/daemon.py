@@ -17,8 +17,8 @@ from typing import Final
 
 import trio
 
-from acpterm.config import Settings, default_socket
-from acpterm.host.listener import ListenError, private_folder
+from acpterm.config import ENV_PREFIX, Settings, default_socket
+from acpterm.host.listener import ListenError, peer_of, private_folder
 
 # Seconds that a daemon has to come up.
 PATIENCE: Final = 10.0
@@ -36,8 +36,8 @@ class DaemonError(Exception):
 
 
 def socket_path(settings: Settings) -> str:
-    """Give the path of the agents' socket."""
-    return settings.socket or default_socket()
+    """Give the absolute path of the agents' socket."""
+    return os.path.abspath(settings.socket or default_socket())
 
 
 async def connect(settings: Settings, config: str | None = None) -> trio.SocketStream:
@@ -48,13 +48,13 @@ async def connect(settings: Settings, config: str | None = None) -> trio.SocketS
     """
     path = socket_path(settings)
     with contextlib.suppress(OSError):
-        return await trio.open_unix_socket(path)
+        return await _open(path)
     log = await trio.to_thread.run_sync(_start, path, config)
     why = "it takes no connections"
     with trio.move_on_after(PATIENCE) as patience:
         while True:
             try:
-                return await trio.open_unix_socket(path)
+                return await _open(path)
             except OSError as error:
                 why = error.strerror or str(error)
             if not await trio.to_thread.run_sync(_lives, log):
@@ -67,14 +67,37 @@ async def connect(settings: Settings, config: str | None = None) -> trio.SocketS
     )
 
 
+async def _open(path: str) -> trio.SocketStream:
+    """Connect; raises `DaemonError` if somebody else listens, who is told nothing then.
+
+    A daemon is told our environment. In a folder that others can write to, as `/tmp`, anybody may
+    listen where ours is not.
+    """
+    stream = await trio.open_unix_socket(path)
+    uid = peer_of(stream).uid
+    if uid not in (os.geteuid(), 0):
+        await stream.aclose()
+        raise DaemonError(
+            f"the daemon at {path} is another user's (uid {uid}): choose another --socket, or use "
+            "--embedded, which needs none"
+        )
+    return stream
+
+
 def _start(path: str, config: str | None) -> str:
     """Start a daemon, and give the file that its log and, in its first line, its pid are in."""
     log = f"{path}.log"
     command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]
+    env = {name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON}
+    # Its folder is another.
     if config is not None:
         command += ["--config", os.path.abspath(config)]
+    elif named := env.get(f"{ENV_PREFIX}CONFIG"):
+        env[f"{ENV_PREFIX}CONFIG"] = os.path.abspath(named)
+    # Nobody looks after its log.
+    env.setdefault(f"{ENV_PREFIX}LOG_LEVEL", "warning")
     try:
-        private_folder(os.path.dirname(os.path.abspath(path)))
+        private_folder(os.path.dirname(path))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
         said = os.open(log, flags, 0o600)
         try:
@@ -86,7 +109,7 @@ def _start(path: str, config: str | None) -> str:
                 stderr=said,
                 start_new_session=True,
                 cwd="/",
-                env={name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON},
+                env=env,
                 check=True,
             )
         finally:

@@ -48,13 +48,24 @@ def _refuse(endpoint: "Endpoint", request: RequestReceived) -> None:
     endpoint.fail(request.id, RpcError(METHOD_NOT_FOUND, what))
 
 
+async def _at_once(event: Event) -> None:
+    del event
+
+
 class Endpoint:
     """One end of a stream. `whom` is what messages call the other end."""
 
-    def __init__(self, stream: trio.abc.Stream, whom: str, max_line: int = MAX_LINE) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        whom: str,
+        max_line: int = MAX_LINE,
+        *,
+        lenient: bool = False,
+    ) -> None:
         self._stream = stream
-        self._whom = whom
-        self._peer = Peer(max_line)
+        self.whom: Final = whom
+        self._peer = Peer(max_line, lenient=lenient)
         self._outbox = Outbox(stream, HIGH)
         self._answered: dict[int, Answered] = {}
         self._closed: str | None = None
@@ -68,6 +79,8 @@ class Endpoint:
         """Called for each line that is no message, which is then not answered."""
         self.fate: Callable[[], Awaitable[str]] | None = None
         """Awaited when the stream has ended: says why, for whoever waits for an answer."""
+        self.ready: Callable[[Event], Awaitable[None]] = _at_once
+        """Awaited before each message is dealt with."""
         self.pace: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         """Awaited after each message: until the next one may be dealt with."""
 
@@ -78,10 +91,10 @@ class Endpoint:
                 nursery.start_soon(self._write, nursery.cancel_scope)
                 await self._read()
                 if self.fate is not None:
-                    self._close(await self.fate())
+                    self.close(await self.fate())
                 nursery.cancel_scope.cancel()
         finally:
-            self._close(f"{self._whom} is gone")
+            self.close(f"{self.whom} is gone")
 
     def ask(self, method: str, params: Any, answered: Answered) -> int | None:
         """Send a request; `answered` is called with its result or error. Never waits.
@@ -145,9 +158,6 @@ class Endpoint:
 
     def close(self, why: str) -> None:
         """Answer whoever waits, now and later, with the reason why nobody else will."""
-        self._close(why)
-
-    def _close(self, why: str) -> None:
         if self._closed is None:
             self._closed = why
         waiting, self._answered = self._answered, {}
@@ -171,6 +181,7 @@ class Endpoint:
             if not data:
                 return
             for event in self._peer.receive_data(data):
+                await self.ready(event)
                 self._take(event)
                 await self.pace()
             await self._outbox.room()

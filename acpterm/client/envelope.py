@@ -4,13 +4,12 @@ The rule: whoever only passes a message on passes on the line as it came. So not
 encoded again; `params`, `result` and `error` are the JSON that they came as.
 """
 
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acpterm.jsonrpc import Id
-from acpterm.jsonrpc.reading import id_of
 
 
 class Envelope(Struct, frozen=True):
@@ -25,9 +24,8 @@ class Envelope(Struct, frozen=True):
 
     @property
     def key(self) -> Id:
-        """Its id, None for one that is null or wrong."""
-        found = id_of(self.id)
-        return None if isinstance(found, UnsetType) else found
+        """Its id as it was said, to answer with: a peer may say numbers that it should not."""
+        return None if isinstance(self.id, UnsetType) else cast("Id", self.id)
 
     @property
     def is_request(self) -> bool:
@@ -43,7 +41,8 @@ class Envelope(Struct, frozen=True):
 _envelopes: Final = msgspec.json.Decoder(Envelope)
 _members: Final = msgspec.json.Decoder(dict[str, Raw])
 _items: Final = msgspec.json.Decoder(list[Raw])
-_NOTHING: Final = Envelope()
+NOTHING: Final = Envelope()
+"""What is seen of a line that is no message."""
 
 
 def peek(line: bytes) -> Envelope:
@@ -51,7 +50,7 @@ def peek(line: bytes) -> Envelope:
     try:
         return _envelopes.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _NOTHING
+        return NOTHING
 
 
 def members(raw: Raw | UnsetType | None) -> dict[str, Raw]:

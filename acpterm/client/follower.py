@@ -10,6 +10,7 @@ both before the release, and answers them in either order.
 """
 
 import base64
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -86,7 +87,7 @@ class Follower:
                         await self._hurried.wait()
                 elif not news:
                     self._end(End(part.exit_status.exit_code, part.exit_status.signal))
-        except RpcError:
+        except (RpcError, msgspec.DecodeError):
             # It was released, and what `last_call` asked for comes; or else nothing comes any more.
             if not self._called:
                 self._end(End(None, None))
@@ -105,16 +106,18 @@ class Follower:
 
         def rest(answer: Answer) -> None:
             if not isinstance(answer, RpcError):
-                self._add(_parts.decode(answer))
+                with contextlib.suppress(msgspec.DecodeError):
+                    self._add(_parts.decode(answer))
             both()
 
         def how(answer: Answer) -> None:
             # An end that is known already is answered before what has to be read.
-            if isinstance(answer, RpcError):
-                ends.append(End(None, None))
-            else:
-                status = _ends.decode(answer)
-                ends.append(End(status.exit_code, status.signal))
+            end = End(None, None)
+            if not isinstance(answer, RpcError):
+                with contextlib.suppress(msgspec.DecodeError):
+                    status = _ends.decode(answer)
+                    end = End(status.exit_code, status.signal)
+            ends.append(end)
             both()
 
         due = 2

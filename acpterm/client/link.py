@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-import structlog
 import trio
 
 from acpterm.acp import PROTOCOL_VERSION, InitializeMeta
 from acpterm.acp.extensions import OWN
-from acpterm.client.daemon import connect, socket_path
-from acpterm.client.endpoint import Answer, Endpoint
+from acpterm.client.daemon import DaemonError, connect, socket_path
+from acpterm.client.endpoint import Endpoint
 from acpterm.config import Settings
 from acpterm.host import Asker, open_host
 from acpterm.host.asker import to_send
@@ -26,8 +25,8 @@ from acpterm.pty.trees import Trees
 
 # Seconds that what is left at the end may take: the host's own end of the connection takes three.
 _FAREWELL: Final = 4.0
-
-_log = structlog.get_logger("acpterm.link")
+# Seconds that a host has to answer at the beginning.
+_PATIENCE: Final = 10.0
 
 
 async def reach(settings: Settings, config: str | None) -> Endpoint:
@@ -41,7 +40,10 @@ async def reach(settings: Settings, config: str | None) -> Endpoint:
 async def open_link(
     daemon: Endpoint | None, settings: Settings, asker: Asker, trees: Trees
 ) -> AsyncIterator[Endpoint]:
-    """Talk to `daemon`, or to a host in this process if that is None, while the block lasts."""
+    """Talk to `daemon`, or to a host in this process if that is None, while the block lasts.
+
+    Raises `DaemonError` if the host does not answer.
+    """
     async with AsyncExitStack() as stack:
         if daemon is None:
             host = await stack.enter_async_context(open_host(settings, asker, trees))
@@ -56,8 +58,8 @@ async def open_link(
         nursery.start_soon(_run, link, running)
         wish = InitializeMeta(asker=to_send(asker))
         params = {"protocolVersion": PROTOCOL_VERSION, "_meta": {OWN: wish}}
-        link.ask("initialize", params, lambda answer: _complain(answer, running))
         try:
+            await _introduce(link, params)
             yield link
         finally:
             running.cancel()
@@ -69,6 +71,13 @@ async def _run(link: Endpoint, scope: trio.CancelScope) -> None:
         await link.run()
 
 
-def _complain(answer: Answer, running: trio.CancelScope) -> None:
-    if isinstance(answer, RpcError) and not running.cancel_called:
-        _log.error("the host does not take us", error=answer.message)
+async def _introduce(link: Endpoint, params: object) -> None:
+    why = f"it does not answer within {_PATIENCE:g} s"
+    with trio.move_on_after(_PATIENCE):
+        try:
+            await link.request("initialize", params)
+        except RpcError as error:
+            why = error.message
+        else:
+            return
+    raise DaemonError(f"{link.whom} cannot be used: {why}; end it, or use --embedded")

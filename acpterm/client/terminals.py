@@ -12,14 +12,13 @@ A follower is there for each terminal that is shown, from its first showing to i
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-import msgspec
 import trio
 from msgspec import Raw, UnsetType
 
-from acpterm.acp import CreateTerminalResponse, TerminalRequest
+from acpterm.acp import TerminalRequest
 from acpterm.acp.extensions import OWN
 from acpterm.client.endpoint import Answer, Endpoint
 from acpterm.client.ends import End
@@ -42,8 +41,6 @@ RELEASING: Final = 0.3
 # `sh -c LINE` and `bash -l -c LINE` are how some agents say what others say as a line.
 _SHELL: Final = re.compile(r"(|ba|da|k|z)sh")
 _LINE: Final = re.compile(r"-[a-z]*c")
-
-_created: Final = msgspec.json.Decoder(CreateTerminalResponse)
 
 
 class Terminals:
@@ -76,6 +73,8 @@ class Terminals:
         # Those that the agent holds, and whether a turn has been over since each was made.
         self._held: dict[Key, bool] = {}
         self._followers: dict[Key, Follower] = {}
+        # How many turns of each session are over.
+        self._turns: dict[str, int] = {}
         self._settling: list[Follower] = []
         self._asked: dict[Id, int] = {}
 
@@ -90,12 +89,17 @@ class Terminals:
                 self._settling.append(follower)
             self._held.pop(key, None)
 
+        turn = self._turns.get(session, 0)
+
         def answered(answer: Answer) -> None:
             self._asked.pop(id_, None)
-            if method == "terminal/create" and not isinstance(answer, RpcError):
-                terminal = session, _created.decode(answer).terminal_id
+            made = None if isinstance(answer, RpcError) else text(members(answer).get("terminalId"))
+            if method == "terminal/create" and made is not None:
+                terminal = session, made
                 self._held[terminal] = False
                 self._made(terminal, _command(found), text(found.get("cwd")) or self._cwd(session))
+                if self._turns.get(session, 0) != turn:
+                    self._leave_over(terminal)
             self._answer(id_, answer)
 
         asked = self._host.ask(method, params, answered)
@@ -129,7 +133,9 @@ class Terminals:
             self._release(key)
 
     def follow(self, terminal: Key) -> None:
-        """Follow a terminal from its beginning."""
+        """Follow a terminal from its beginning, once."""
+        if terminal in self._followers:
+            return
         follower = Follower(
             self._host,
             terminal,
@@ -140,11 +146,15 @@ class Terminals:
         self._followers[terminal] = follower
         self._nursery.start_soon(self._run, terminal, follower)
 
-    async def settle(self) -> None:
-        """Wait until what is shown of terminals just released is complete, or `RELEASING` seconds.
+    async def settle(self, more: Iterable[Key] = ()) -> None:
+        """Wait until what is shown of terminals is complete, or `RELEASING` seconds.
 
-        To be awaited before the agent's next message is taken: that comes after.
+        That is of those just released, and of `more`. To be awaited before the agent's next message
+        is taken: that comes after.
         """
+        for follower in [found for key in more if (found := self._followers.get(key))]:
+            follower.hurry()
+            self._settling.append(follower)
         if self._settling:
             settling, self._settling = self._settling, []
             with trio.move_on_after(RELEASING):
@@ -156,18 +166,23 @@ class Terminals:
 
         That takes at most `SETTLING` seconds.
         """
+        self._turns[session] = self._turns.get(session, 0) + 1
         for key in [key for key in self._held if key[0] == session]:
-            if self._held[key]:
-                self._release(key)
-            else:
-                self._held[key] = True
-                self._host.ask("terminal/kill", TerminalRequest(*key), _ignore)
+            self._leave_over(key)
         followers = [follower for key, follower in self._followers.items() if key[0] == session]
         for follower in followers:
             follower.hurry()
         with trio.move_on_after(SETTLING):
             for follower in followers:
                 await follower.done.wait()
+
+    def _leave_over(self, key: Key) -> None:
+        """Deal with a terminal that a turn has left: kill it; release it if it was left before."""
+        if self._held[key]:
+            self._release(key)
+        else:
+            self._held[key] = True
+            self._host.ask("terminal/kill", TerminalRequest(*key), _ignore)
 
     def _release(self, key: Key) -> None:
         if follower := self._followers.get(key):
@@ -182,7 +197,7 @@ class Terminals:
         await follower.run()
         if not follower.done.is_set():
             await follower.done.wait()
-        del self._followers[terminal]
+        self._followers.pop(terminal, None)
 
 
 def _command(params: dict[str, Raw]) -> str:

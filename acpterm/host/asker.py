@@ -87,10 +87,24 @@ def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, i
 
 
 def to_send(asker: Asker) -> acp.Asker:
-    """Describe an asker for `_meta.acpterm` of `initialize`: to a host that is another process."""
+    """Describe an asker for `_meta.acpterm` of `initialize`: to a host that is another process.
+
+    What is not UTF-8 cannot be said in JSON: such variables are left out, and such a folder too,
+    which the host finds out itself.
+    """
     names = {number: name for name, number in _LIMITS.items()}
     limits = {names[number]: (soft, hard) for number, soft, hard in asker.rlimits}
-    return acp.Asker(env=dict(asker.env), cwd=asker.cwd, umask=asker.umask, rlimits=limits)
+    env = {name: value for name, value in asker.env.items() if _can_be_said(name + value)}
+    cwd = asker.cwd if _can_be_said(asker.cwd) else None
+    return acp.Asker(env=env, cwd=cwd, umask=asker.umask, rlimits=limits)
+
+
+def _can_be_said(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _limits() -> list[int]:

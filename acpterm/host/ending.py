@@ -8,9 +8,15 @@ import structlog
 import trio
 
 # What a person, a service manager or a window that closes says to end it.
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 _log = structlog.get_logger("acpterm.ending")
+
+
+def minded() -> list[int]:
+    """Give the signals that end a process of ours. Under nohup a hangup is nothing."""
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [number for number in _ENDING if number != signal.SIGHUP or not ignored]
 
 
 @asynccontextmanager
@@ -25,10 +31,7 @@ async def told_to_end() -> AsyncIterator[trio.Event]:
                 _log.info("ending", signal=signal.Signals(number).name)
             told.set()
 
-    # Under nohup, whose word this is, a hangup is nothing.
-    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    minded = [number for number in _ENDING if number != signal.SIGHUP or not ignored]
-    with trio.open_signal_receiver(*minded) as signals:
+    with trio.open_signal_receiver(*minded()) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
             yield told

@@ -72,7 +72,19 @@ class Outbox:
         self._sent.set()
 
     async def run(self) -> None:
-        """Send until closed. Raises `trio.BrokenResourceError` when the peer is gone."""
+        """Send until closed. Raises `trio.BrokenResourceError` when the peer is gone.
+
+        Then nobody waits for room any more: there is nobody to make it.
+        """
+        try:
+            await self._run()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._lines, self._size = [], 0
+            self._room.set()
+            self.close()
+            raise
+
+    async def _run(self) -> None:
         while self._lines or not self._closed:
             await self._news.wait()
             self._news = trio.Event()

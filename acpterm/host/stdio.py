@@ -44,6 +44,12 @@ class StdioStream(trio.abc.Stream):
             except OSError as error:
                 raise trio.BrokenResourceError(f"stdin: {error}") from error
 
+    def has_hung_up(self) -> bool:
+        """Whether whoever wrote to it has closed their end, read to its end or not (poll(2))."""
+        looked = select.poll()
+        looked.register(self._reads, 0)
+        return any(event & (select.POLLHUP | select.POLLERR) for _, event in looked.poll(0))
+
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Write all of `data`. Cancelled, it has written an unknown part of it.
 

@@ -25,6 +25,7 @@ from acpterm.jsonrpc.events import (
     Stray,
 )
 from acpterm.jsonrpc.framing import MAX_LINE, LineSplitter, Oversized
+from acpterm.jsonrpc.mending import mended
 from acpterm.jsonrpc.messages import (
     ErrorObject,
     ErrorResponse,
@@ -80,6 +81,7 @@ __all__ = [
     "encode_notification",
     "encode_request",
     "encode_response",
+    "mended",
     "quoted",
     "shown",
 ]

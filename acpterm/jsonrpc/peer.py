@@ -36,6 +36,7 @@ from acpterm.jsonrpc.events import (
     Stray,
 )
 from acpterm.jsonrpc.framing import MAX_LINE, LineSplitter, Oversized
+from acpterm.jsonrpc.mending import mended
 from acpterm.jsonrpc.messages import (
     ErrorObject,
     ErrorResponse,
@@ -66,9 +67,13 @@ _cancelled: Final = msgspec.json.Decoder(_Cancelled)
 class Peer:
     """One end of a connection."""
 
-    def __init__(self, max_line: int = MAX_LINE) -> None:
-        """Take lines of at most `max_line` bytes; refuse longer ones."""
+    def __init__(self, max_line: int = MAX_LINE, *, lenient: bool = False) -> None:
+        """Take lines of at most `max_line` bytes; refuse longer ones.
+
+        `lenient` mends what can be (`mended`) before a line is refused.
+        """
         self._lines = LineSplitter(max_line)
+        self._lenient = lenient
         self._in_progress: set[int | str] = set()
         self._pending: set[int] = set()
         self._next_id = 0
@@ -91,7 +96,7 @@ class Peer:
                 events.append(self._oversized(line))
                 continue
             try:
-                message = decode(line)
+                message = decode(mended(line) if self._lenient else line)
             except InvalidMessage as error:
                 events += self._invalid(error)
                 continue

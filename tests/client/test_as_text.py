@@ -243,7 +243,7 @@ def test_a_fence_is_closed_by_its_last_line_alone(data, lines, limit):
         (End(0, None), "out"),
         (End(7, None), "[exit status 7]"),
         (End(None, "SIGKILL"), "[ended by SIGKILL]"),
-        (End(None, None), "out"),
+        (End(None, None), "[how it ended is not known]"),
         (None, "out"),
     ],
 )

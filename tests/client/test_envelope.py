@@ -40,6 +40,8 @@ def test_any_line_can_be_looked_at(line):
         (b'{"id": null, "method": "x"}', True, False, None),
         (b'{"id": 1.0, "method": "x"}', True, False, 1),
         (b'{"method": "x"}', False, False, None),
+        (b'{"id": 1.5, "method": "x"}', True, False, 1.5),
+        (b'{"id": 99999999999999999999, "method": "x"}', True, False, 99999999999999999999),
         (b'{"id": "a", "result": null}', False, True, "a"),
         (b'{"id": 1, "error": {"code": 1}}', False, True, 1),
         (b'[{"id": 1, "method": "x"}]', False, False, None),

@@ -7,6 +7,7 @@ import trio.testing
 from acpterm.acp import PermissionOption
 from acpterm.client.prompt import permissions as module
 from acpterm.client.prompt.permissions import Permissions
+from acpterm.client.prompt.person import NobodyError
 
 ONCE = PermissionOption("once", "Yes", "allow_once")
 ALWAYS = PermissionOption("always", "Yes, always", "allow_always")
@@ -67,7 +68,7 @@ async def test_a_rule_decides_for_the_one_time_and_says_so(rule, kind, chosen, v
     said = []
     answer = await Permissions(rule, said.append).decide("do\x1b[2J it", kind, ALL)
     assert answer == selected(chosen)
-    assert said == [f"{verdict}: do it (--allow {rule})"]
+    assert said == [f"{verdict}: do\\x1b[2J it (--allow {rule})"]
     assert nobody.asked == []
 
 
@@ -88,17 +89,27 @@ async def test_a_rule_makes_do_with_the_options_that_there_are(rule, options, an
 async def test_a_person_chooses_one_of_the_agents_own_options(monkeypatch):
     person, said = Person(monkeypatch, 1), []
     assert await Permissions("ask", said.append).decide("do it", "edit", ALL) == selected(ALWAYS)
-    assert person.asked == [("May the agent: do it?", ["Never", "Yes, always", "No", "Yes"])]
+    assert person.asked == [("May the agent do this? do it", ["Never", "Yes, always", "No", "Yes"])]
     assert said == []
 
 
 async def test_where_nobody_can_be_asked_the_answer_is_no_and_that_is_said(monkeypatch):
-    Person(monkeypatch, None)
+    async def nobody(*_):
+        raise NobodyError
+
+    monkeypatch.setattr(module, "choose", nobody)
     said = []
     assert await Permissions("ask", said.append).decide("do it", "read", ALL) == selected(NO)
     assert said == [
         "refused: do it (there is no terminal to ask at; --allow says what else may be)"
     ]
+
+
+async def test_a_person_who_chooses_nothing_refuses(monkeypatch):
+    Person(monkeypatch, None)
+    said = []
+    assert await Permissions("ask", said.append).decide("do it", "read", ALL) == selected(NO)
+    assert said == ["refused: do it (nothing was chosen)"]
 
 
 async def test_one_question_is_asked_at_a_time(monkeypatch):
@@ -115,7 +126,7 @@ async def test_one_question_is_asked_at_a_time(monkeypatch):
         await trio.testing.wait_all_tasks_blocked()
         assert len(person.asked) == 1
         person.may_answer.set()
-    first = person.asked[0][0].removeprefix("May the agent: ")[0]
+    first = person.asked[0][0].removeprefix("May the agent do this? ")[0]
     assert answers[first] == selected(NO)
     assert answers["b" if first == "a" else "a"] == selected(ONCE)
 

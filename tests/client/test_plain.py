@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.client.prompt.plain import coloured, in_a_line, plain
+from acpterm.client.prompt.plain import coloured, in_a_line, plain, visible
 
 PIECES = [
     "\x1b",
@@ -122,4 +122,10 @@ def test_what_is_left_of_a_line_of_a_program(line, left):
 def test_a_long_line_is_cut_and_says_so():
     assert in_a_line("x" * 300) == "x" * 199 + "…"
     assert in_a_line("x" * 200) == "x" * 200
-    assert in_a_line(" a\n b\tc ") == "a b c"
+    assert in_a_line(" a\n b\tc ") == "a\\n b\\tc"
+
+
+def test_what_a_person_is_asked_hides_nothing():
+    assert visible("echo \x1b]0;x; rm -rf ~ #\x07 hi") == "echo \\x1b]0;x; rm -rf ~ #\\x07 hi"
+    assert visible("make # all\nrm\u202e\u200b") == "make # all\\nrm\\u202e\\u200b"
+    assert visible("👩\u200d👩 é→") == "👩\u200d👩 é→"

@@ -108,7 +108,7 @@ def test_a_call_begins_a_line_of_its_own(paper):
 
 def test_a_title_is_one_line_that_steers_nothing(paper):
     paper.printer.call(call(title=f"rm\n{HOSTILE}-rf\n" + "x" * 1000))
-    assert re.fullmatch(r"▸ rm -rf x{190,}…\n", paper.out)
+    assert re.fullmatch(r"▸ rm\\n\\x1b\]0;title.*-rf\\nx{100,}…\n", paper.out)
 
 
 # Terminals
@@ -221,7 +221,7 @@ def test_a_new_file_is_a_diff_to_nothing(paper):
 
 def test_a_diff_steers_nothing(paper):
     paper.printer.call(call(status="completed", diffs=[Diff(f"/{HOSTILE}a", f"x{HOSTILE}y")]))
-    assert "  +++ /a\n" in paper.out
+    assert "  +++ /\\x1b]0;title" in paper.out
     assert "  +xy\n" in paper.out
 
 
@@ -234,7 +234,7 @@ def test_a_long_diff_is_cut_and_says_so(paper):
 def test_of_a_plan_what_is_new_is_printed(paper):
     paper.printer.plan([("look", "in_progress"), ("write", "pending")])
     paper.printer.plan([("look", "completed"), ("write", "pending"), ("te\x1b[2Jst", "strange")])
-    assert paper.out.splitlines() == ["▸ look", "☐ write", "☑ look", "☐ test"]
+    assert paper.out.splitlines() == ["▸ look", "☐ write", "☑ look", "☐ te\\x1b[2Jst"]
 
 
 # Notices and the end

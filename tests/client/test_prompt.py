@@ -308,6 +308,13 @@ async def test_verbose_tells_the_session_and_passes_the_agents_stderr_on(tmp_pat
     assert "from the agent\n" in run.err
 
 
+async def test_what_an_agent_says_on_stderr_steers_no_terminal_either(tmp_path):
+    told = {"do": "stderr", "text": "a\x1b]0;title\x07\x1b[2Jb"}
+    _, run = await prompted(tmp_path, told, options=["--verbose"])
+    assert "ab\n" in run.err
+    assert "\x1b" not in run.err
+
+
 # Permissions
 
 
@@ -345,7 +352,7 @@ async def test_a_person_at_the_terminal_is_asked_with_the_agents_own_options(tmp
         seen = await person.sees("1 to 3: ")
         assert [line for line in seen.splitlines() if line] == [
             "▸ delete it all",
-            "May the agent: delete it all?",
+            "May the agent do this? delete it all",
             "  1  Yes, once",
             "  2  Yes, always",
             "  3  No, never mind",
@@ -365,8 +372,8 @@ async def test_what_a_person_is_asked_about_stands_above_the_question(tmp_path):
     asked["params"]["toolCall"] |= {"rawInput": {"command": "rm -r x"}, "content": [diff]}
     async with at_a_terminal(tmp_path, asked) as person:
         seen = await person.sees("1 to 3: ")
-        assert seen.index("-old") < seen.index("+new") < seen.index("May the agent: ")
-        assert "May the agent: delete it all: rm -r x?" in seen
+        assert seen.index("-old") < seen.index("+new") < seen.index("May the agent do this? ")
+        assert "May the agent do this? delete it all\n    rm -r x\n" in seen
         await person.types("3\n")
         await person.end()
 
@@ -561,7 +568,27 @@ async def test_a_method_that_it_does_not_have_is_an_error(tmp_path):
 
 async def test_rubbish_on_the_agents_stdout_is_passed_over(tmp_path):
     status, run = await prompted(tmp_path, say("hello"), agent=["--rubbish"])
-    assert (status, run.out, run.err) == (0, "hello\n", "")
+    told = "acpterm: some of what the agent wrote is no message: the message is not JSON: Welcome"
+    assert (status, run.out) == (0, "hello\n")
+    assert run.err.startswith(told)
+
+
+async def test_half_a_character_costs_nothing_else_of_a_message(tmp_path):
+    line = {"jsonrpc": "2.0", "method": "session/update"}
+    halves = "ab\\ud83d", "\\ude00c\\\\ud83d"
+    lines = [
+        json.dumps({**line, "params": {"sessionId": "s1", "update": message("TEXT")}}).replace(
+            "TEXT", half
+        )
+        for half in halves
+    ]
+    status, run = await prompted(tmp_path, *({"do": "line", "text": text} for text in lines))
+    assert (status, run.out) == (0, "ab\ufffd\ufffdc\\ud83d\n")
+
+
+def message(text):
+    content = {"type": "text", "text": text}
+    return {"sessionUpdate": "agent_message_chunk", "content": content}
 
 
 async def test_updates_that_are_wrong_cost_only_themselves(tmp_path):

@@ -45,7 +45,9 @@ async def test_the_status_says_how_the_turn_ended(tmp_path, reason, status):
     done, run = await prompted(tmp_path, say("hi"), {"do": "stop", "reason": reason})
     assert (done, run.out) == (status, "hi\n")
     told = f"acpterm: the turn ended with {reason}\n"
-    assert run.err == (told if status == 1 else "")
+    if reason == "cancelled":
+        told = "acpterm: the agent says that the turn was cancelled\n"
+    assert run.err == (told if status else "")
 
 
 async def test_a_turn_that_is_answered_with_an_error_says_it(tmp_path):
@@ -394,3 +396,45 @@ async def test_when_it_is_killed_its_agent_and_terminals_do_not_stay_for_good(tm
         await run.wait()
         # Its terminal is hung up.
         await poll(lambda: not alive(pid))
+
+
+# What is known stays known
+
+
+async def test_a_turn_that_ended_in_time_has_ended_well_however_long_the_agent_stays(tmp_path):
+    status, run = await prompted(
+        tmp_path, say("done\n"), agent=["--stay"], options=["--timeout", "1"]
+    )
+    assert (status, run.out, run.err) == (0, "done\n", "")
+
+
+async def test_a_hangup_is_nothing_under_nohup(tmp_path):
+    words = ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
+    words += command(json.dumps([say("begun\n"), sleep(1), say("over\n")]))
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=clean(tmp_path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert await trio.to_thread.run_sync(process.stdout.readline) == b"begun\n"
+        process.send_signal(signal.SIGHUP)
+        assert await trio.to_thread.run_sync(process.stdout.read) == b"over\n"
+        assert await trio.to_thread.run_sync(process.wait) == 0
+
+
+async def test_what_is_lost_for_want_of_room_is_an_error_also_when_the_turn_has_ended(tmp_path):
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        async with prompting(tmp_path, say("hi\n"), stdout=full) as run:
+            assert await run.wait(5) == 1
+            assert "cannot be written" in run.err
+            assert "No space left on device" in run.err
+    finally:
+        os.close(full)
+
+
+@pytest.mark.parametrize("option", ["--timeout", "--start-timeout"])
+@pytest.mark.parametrize("value", ["nan", "0", "-1", "x"])
+async def test_a_time_that_is_none_is_a_wrong_command_line(tmp_path, option, value):
+    status, run = await prompted(tmp_path, say("hi"), options=[option, value])
+    assert status == 2
+    assert "Usage:" in run.err

@@ -3,16 +3,20 @@
 import json
 import os
 import re
+import socket
 import sys
 
 import pytest
 import trio
 
+from acpterm.client import daemon, link
 from acpterm.client.proxy.run import Wishes, run_proxy
 from acpterm.client.terminals import EXTENDED
 from acpterm.config import Settings
+from acpterm.host.listener import Peer
 from tests.acp.validate import validate_sent
 from tests.support.editor import (
+    AGENT,
     SHOWS,
     UPDATE,
     AgentError,
@@ -27,6 +31,8 @@ from tests.support.editor import (
     tool_update,
 )
 from tests.support.hosts import alive, poll
+
+PERMISSION = "session/request_permission"
 
 
 def valid(editor):
@@ -56,6 +62,24 @@ async def test_what_nobody_knows_passes_both_ways_with_all_that_is_in_it():
         await editor.send_line(json.dumps(message).encode())
         answer = await editor.until(lambda: editor._answers.get("an id"))
         assert answer["result"]["echo"] == message
+
+
+@pytest.mark.parametrize("id_", ["", "é", 0, -1, 1.5, 2**64, None])
+async def test_whatever_the_id_the_answer_has_it(id_):
+    async with proxied() as editor:
+        begin = {"id": id_, "method": "initialize", "params": {"protocolVersion": 1}}
+        await editor.send(begin)
+        await editor.until(lambda: editor.messages)
+        assert editor.messages[0]["id"] == id_
+        await editor.send({"id": id_, "method": "session/new", "params": {"cwd": "/tmp"}})
+        await editor.until(lambda: editor.messages[1:])
+        create = {"jsonrpc": "2.0", "id": id_, "method": "terminal/create", "params": {}}
+        prompt = [text(json.dumps([{"do": "line", "text": json.dumps(create)}]))["content"]]
+        params = {"sessionId": "s1", "prompt": prompt}
+        await editor.send({"id": id_, "method": "session/prompt", "params": params})
+        await editor.until(lambda: editor.messages[2:])
+        # Terminals are asked of the proxy, whatever the id: the editor hears nothing of that.
+        assert [message.get("id", "none") for message in editor.messages] == [id_] * 3
 
 
 async def test_a_line_passes_as_it_is_to_the_byte():
@@ -492,9 +516,11 @@ async def test_unless_ours_are_asked_for():
         assert editor.texts()[-1] == "```console\n$ echo ours\nours\n```"
 
 
-async def test_the_editors_may_be_asked_for_where_it_did_not_say_that_it_has_any():
+async def test_an_agent_is_not_told_of_terminals_that_the_editor_does_not_have():
     async with proxied(terminals="editor") as editor:
-        await editor.open("/tmp")
+        answer = await editor.open("/tmp")
+        assert answer["_meta"]["told"].get("terminal") is None
+        # It may ask all the same.
         asked = []
         editor.answer = lambda m: asked.append(m["method"]) or {"terminalId": "x"}
         await editor.prompt(create("ls"))
@@ -774,3 +800,185 @@ async def test_a_daemon_that_cannot_be_started_is_an_error_that_says_why(tmp_pat
     async with proxied(embedded=False, settings={"socket": str(tmp_path / "agent.sock")}) as editor:
         with pytest.raises(AgentError, match=r"is there and is no socket.*--embedded"):
             await editor.request("initialize", {"protocolVersion": 1})
+
+
+async def test_a_daemon_of_another_user_is_told_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "agent.sock"
+    monkeypatch.setattr(daemon, "peer_of", lambda _: Peer(65534, 1))
+    async with trio.open_nursery() as nursery:
+        told = []
+
+        async def listen(stream):
+            told.append(await stream.receive_some())
+
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind(str(path))
+            sock.listen()
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+            nursery.start_soon(trio.serve_listeners, listen, [listener])
+            async with proxied(embedded=False, settings={"socket": str(path)}) as editor:
+                with pytest.raises(AgentError, match=r"another user's \(uid 65534\).*--embedded"):
+                    await editor.request("initialize", {"protocolVersion": 1})
+            await poll(lambda: told)
+        nursery.cancel_scope.cancel()
+    assert told == [b""]
+
+
+async def test_a_daemon_that_does_not_answer_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(link, "_PATIENCE", 0.2)
+    path = tmp_path / "agent.sock"
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(path))
+        sock.listen()
+        async with proxied(embedded=False, settings={"socket": str(path)}) as editor:
+            with pytest.raises(AgentError, match="cannot be used: it does not answer within"):
+                await editor.request("initialize", {"protocolVersion": 1})
+
+
+async def test_what_cannot_be_said_in_json_is_left_out_of_what_a_daemon_is_told(monkeypatch):
+    monkeypatch.setitem(os.environb, b"ACPTERM_TEST_BAD", b"\xff")
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt(*shown("echo fine"))
+        assert editor.texts()[-1].endswith("fine\n```")
+
+
+async def test_a_path_of_a_socket_may_be_relative(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
+    monkeypatch.chdir(tmp_path)
+    async with proxied(embedded=False, settings={"socket": "run/a.sock"}) as editor:
+        await editor.open("/tmp")
+        await editor.prompt(*shown("echo fine"))
+        pid = int((tmp_path / "run" / "a.sock.log").read_text().split()[0])
+    await poll(lambda: not alive(pid))
+
+
+async def test_answers_that_the_agent_does_not_read_do_not_pile_up():
+    code = (
+        "import json, sys\n"
+        "def send(**m): print(json.dumps({'jsonrpc': '2.0', **m}), flush=True)\n"
+        "def hear(): return json.loads(sys.stdin.readline())\n"
+        "send(id=hear()['id'], result={'protocolVersion': 1})\n"
+        "s = {'sessionId': 's'}\n"
+        "send(id=1, method='terminal/create', params={**s, 'command': 'seq 200000'})\n"
+        "t = {**s, 'terminalId': hear()['result']['terminalId']}\n"
+        "send(id=2, method='terminal/wait_for_exit', params=t)\n"
+        "hear()\n"
+        "for n in range(3, 103): send(id=n, method='terminal/output', params=t)\n"
+        "send(method='_asked')\n"
+        "sys.stdin.readline()\n"
+        "import time; time.sleep(60)\n"
+    )
+    async with proxied(sys.executable, "-c", code) as editor:
+        begun = memory()
+        await editor.request("initialize", {"protocolVersion": 1})
+        await editor.until(lambda: [m for m in editor.messages if m.get("method") == "_asked"])
+        # Of a hundred answers of a mebibyte there are a few, at the host and on their way.
+        most = begun
+        with trio.move_on_after(1.5):
+            while True:
+                most = max(most, memory())
+                await trio.sleep(0.02)
+        assert most - begun < 40 * 2**20
+        await editor.stream.aclose()
+
+
+def memory():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def test_a_stderr_that_nobody_reads_holds_up_no_agent(tmp_path):
+    code = (
+        "import os, subprocess, sys, json\n"
+        "reads, writes = os.pipe()\n"
+        "command = [sys.executable, '-m', 'acpterm', 'proxy', '--embedded', '--log-level', 'error',"
+        " '--', *sys.argv[1:]]\n"
+        "pipe = subprocess.PIPE\n"
+        "p = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=writes)\n"
+        "os.close(writes); os.close(reads)\n"
+        "def ask(id, method, params):\n"
+        "    m = {'jsonrpc': '2.0', 'id': id, 'method': method, 'params': params}\n"
+        "    p.stdin.write(json.dumps(m).encode() + b'\\n'); p.stdin.flush()\n"
+        "    while (found := json.loads(p.stdout.readline())).get('id') != id: pass\n"
+        "    return found['result']\n"
+        "ask(1, 'initialize', {})\n"
+        "s = ask(2, 'session/new', {'cwd': '/tmp'})['sessionId']\n"
+        "steps = json.dumps([{'do': 'stderr', 'text': 'x' * 10000}] * 30)\n"
+        "prompt = [{'type': 'text', 'text': steps}]\n"
+        "print(ask(3, 'session/prompt', {'sessionId': s, 'prompt': prompt})['stopReason'])\n"
+        "p.stdin.close(); p.wait()\n"
+    )
+    done = await trio.run_process(
+        [sys.executable, "-c", code, *AGENT], capture_stdout=True, check=False
+    )
+    assert done.stdout == b"end_turn\n"
+
+
+async def test_the_answer_that_ends_a_turn_is_passed_on_though_the_agent_goes_at_once():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        # It ignores SIGTERM, so the end of the turn waits for it; the agent is gone by then.
+        command = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
+        line = {"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "end_turn"}}
+        id_ = await editor.begin(
+            tool_call(),
+            create(command),
+            tool_update(content=[embed()]),
+            {"do": "sleep", "seconds": 0.2},
+            {"do": "line", "text": json.dumps(line)},
+            {"do": "exit", "code": 0},
+        )
+        assert id_ == 3
+        assert await editor.wait(id_) == {"stopReason": "end_turn"}
+
+
+async def test_the_last_line_needs_no_end():
+    code = (
+        "import json, sys\n"
+        "id = json.loads(sys.stdin.readline())['id']\n"
+        "sys.stdout.write(json.dumps({'jsonrpc': '2.0', 'id': id, 'result': {'x': 1}}))\n"
+    )
+    async with proxied(sys.executable, "-c", code) as editor:
+        assert await editor.request("initialize", {}) == {"x": 1}
+
+
+async def test_half_a_character_in_a_command_or_a_call_costs_nothing_else():
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        call = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "TITLE"}
+        params = {"sessionId": "s1", "update": {**call, "content": [embed()]}}
+        line = json.dumps({"jsonrpc": "2.0", "method": UPDATE, "params": params})
+        await editor.prompt(
+            create("echo one"),
+            of("wait_for_exit"),
+            {"do": "line", "text": line.replace("TITLE", "a\\ud83d")},
+        )
+        # The line names a terminal that nobody knows; it was looked into all the same.
+        assert "nothing is known" in editor.texts()[0]
+
+
+async def test_a_permission_may_be_the_first_to_show_a_terminal():
+    async with proxied() as editor:
+        await editor.open("/tmp", **SHOWS)
+        editor.answer = lambda _: {"outcome": {"outcome": "cancelled"}}
+        tool = {"toolCallId": "c", "title": "run", "content": [embed()]}
+        params = {"toolCall": tool, "options": []}
+        await editor.prompt(
+            create("echo one"),
+            {"do": "ask", "method": "session/request_permission", "params": params},
+        )
+        told, asked = [m for m in editor.messages if m.get("method") in (UPDATE, PERMISSION)][:2]
+        assert "terminal_info" in told["params"]["update"]["_meta"]
+        assert asked["params"]["toolCall"] == {
+            **tool,
+            "content": told["params"]["update"]["content"],
+        }
+        valid(editor)
+
+
+async def test_an_initialize_of_version_2_is_passed_on_as_it_is():
+    async with proxied() as editor:
+        params = {"protocolVersion": 2, "info": {"name": "x", "version": "1"}, "capabilities": {}}
+        answer = await editor.request("initialize", params)
+        assert answer["_meta"]["told"] is None

@@ -100,7 +100,7 @@ def test_nothing_that_an_agent_says_is_an_error(way, steps):
             lines = it.ended(("s", more[0]), End(1, None))
         elif what == "permission":
             raw = json.dumps({"sessionId": "s", "toolCall": more[0]}).encode()
-            changed = it.permission(members(peek(b'{"params":' + raw + b"}").params))
+            lines, changed = it.permission(members(peek(b'{"params":' + raw + b"}").params))
             assert changed is None or "toolCall" in changed
         else:
             lines = it.paint(more[0])

@@ -8,8 +8,13 @@ from msgspec import Raw, UnsetType
 
 from acpterm.acp import Content, Diff, Terminal, ToolCall, ToolCallContent, ToolCallUpdate
 from acpterm.client.envelope import items, members, text
+from acpterm.client.prompt.plain import in_a_line, visible
 
 MOST: Final = 1000
+# Of what is asked: characters of a title and of a line of a command, and its lines.
+_TITLE: Final = 1000
+_WIDE: Final = 2000
+_LONG: Final = 40
 
 
 class Call:
@@ -39,6 +44,19 @@ class Call:
         if self.command is None or self.command.strip() in title:
             return title
         return f"{title}: {self.command}"
+
+    @property
+    def question(self) -> str:
+        """What a person is asked about it: its title in a line, then all of its command."""
+        title = in_a_line(self.title or self.kind, _TITLE)
+        if self.command is None or self.command == title:
+            return title
+        lines = self.command.split("\n")
+        shown = [f"    {visible(line)[:_WIDE]}" for line in lines[:_LONG]]
+        wide = any(len(visible(line)) > _WIDE for line in lines[:_LONG])
+        if wide or len(lines) > _LONG:
+            shown.append(f"    … and more: {len(self.command)} characters in all")
+        return "\n".join([title, *shown])
 
 
 class Calls:

@@ -38,6 +38,7 @@ from acpterm.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    REQUEST_CANCELLED,
     Id,
     NotificationReceived,
     RequestReceived,
@@ -88,6 +89,7 @@ class Conversation:
         self._updated = updated
         self._about_to_ask = about_to_ask
         self._tasks = 0
+        self._scopes: dict[Id, trio.CancelScope] = {}
         self._told = InitializeResponse(0)
         self._calls = calls
         self.session: str | None = None
@@ -204,22 +206,33 @@ class Conversation:
         request: RequestReceived,
         handler: Callable[[RequestReceived], Coroutine[Any, Any, Any]],
     ) -> None:
-        try:
-            self._agent.respond(request.id, await handler(request))
-        except RpcError as error:
-            self._agent.fail(request.id, error)
-        finally:
-            self._tasks -= 1
+        with trio.CancelScope() as scope:
+            if request.id is not None:
+                self._scopes[request.id] = scope
+            try:
+                self._agent.respond(request.id, await handler(request))
+            except RpcError as error:
+                self._agent.fail(request.id, error)
+            except Exception as error:  # noqa: BLE001  it costs its own request and nothing else
+                what = f"{request.method}: internal error: {type(error).__name__}: {error}"
+                self._agent.fail(request.id, RpcError(INTERNAL_ERROR, what))
+            finally:
+                self._tasks -= 1
+                self._scopes.pop(request.id, None)
+        if scope.cancelled_caught:
+            self._agent.fail(request.id, RpcError(REQUEST_CANCELLED, "cancelled, as was asked"))
 
     async def _permit(self, request: RequestReceived) -> object:
         params = decode(request.params, RequestPermissionRequest)
         call = self._calls.take(params.tool_call)
         show = partial(self._about_to_ask, call)
-        return await self._permissions.decide(call.name, call.kind, params.options, show)
+        return await self._permissions.decide(call.question, call.kind, params.options, show)
 
     async def _read(self, request: RequestReceived) -> object:
         params = decode(request.params, ReadTextFileRequest)
         self._check_session(params.session_id)
+        # A file may be large, and the agent has to read the one before.
+        await self._agent.room()
         return {"content": await trio.to_thread.run_sync(self._files.read, params)}
 
     async def _write(self, request: RequestReceived) -> object:
@@ -244,7 +257,9 @@ class Conversation:
             self._updated(update)
 
     def _no_longer_wanted(self, id_: Id) -> None:
-        if self.terminals is not None:
+        if scope := self._scopes.get(id_):
+            scope.cancel()
+        elif self.terminals is not None:
             self.terminals.cancel(id_)
 
 

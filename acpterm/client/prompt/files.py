@@ -1,9 +1,10 @@
 """`fs/read_text_file` and `fs/write_text_file`, inside the session's directories and nowhere else.
 
 A path is taken as what it leads to: symbolic links are resolved, and of a file that was opened the
-system is asked once more where it is, so that a link which is made meanwhile leads nowhere. Only
-regular files are read and written, so nothing waits for a pipe. What is written takes the place of
-all that was there, in the same file: its owner, its mode and its other names stay.
+system is asked once more where it is, so that nothing is read or written by way of a link that was
+made meanwhile (an empty file or folder may be made where it leads). Only regular files are read and
+written, so nothing waits for a pipe. What is written takes the place of all that was there, in the
+same file: its owner, its mode and its other names stay.
 """
 
 import errno
@@ -79,6 +80,9 @@ class Files:
             raise _failed(how, path, error) from error
         try:
             self._check_opened(fd, path)
+        except OSError as error:
+            os.close(fd)
+            raise _failed(how, path, error) from error
         except RpcError:
             os.close(fd)
             raise

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 import trio
 
 from acpterm.acp import PermissionOption
-from acpterm.client.prompt.person import choose
+from acpterm.client.prompt.person import NobodyError, choose
 from acpterm.client.prompt.plain import in_a_line
 
 Rule: TypeAlias = Literal["ask", "all", "reads", "none"]
@@ -38,13 +38,14 @@ class Permissions:
 
     async def decide(
         self,
-        title: str,
+        question: str,
         kind: str,
         options: Sequence[PermissionOption],
         show: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> dict[str, Any]:
         """Give the answer to a `session/request_permission`.
 
+        `question` is what it is about, safe to print, in lines; `kind` is the tool call's.
         `show` is awaited before a person is asked: it shows what the question is about.
         """
         chosen: PermissionOption | None = None
@@ -54,7 +55,7 @@ class Permissions:
                 scope.cancel()
             try:
                 await trio.lowlevel.checkpoint()
-                chosen = await self._decide(title, kind, options, show)
+                chosen = await self._decide(question, kind, options, show)
             finally:
                 self._open.discard(scope)
         if chosen is None:
@@ -69,7 +70,7 @@ class Permissions:
 
     async def _decide(
         self,
-        title: str,
+        question: str,
         kind: str,
         options: Sequence[PermissionOption],
         show: Callable[[], Awaitable[None]],
@@ -79,13 +80,18 @@ class Permissions:
         if self._rule == "ask" and options:
             async with self._asking:
                 names = [option.name for option in options]
-                answer = await choose(f"May the agent: {title}?", names, show)
-            if answer is not None:
-                return options[answer]
-            why = "there is no terminal to ask at; --allow says what else may be"
+                try:
+                    answer = await choose(f"May the agent do this? {question}", names, show)
+                except NobodyError:
+                    why = "there is no terminal to ask at; --allow says what else may be"
+                else:
+                    if answer is not None:
+                        return options[answer]
+                    why = "nothing was chosen"
         chosen = _first(options, _ALLOW if allowed else _REJECT)
         verdict = "allowed" if chosen is not None and allowed else "refused"
-        self._say(f"{verdict}: {in_a_line(title)} ({why})")
+        title = in_a_line(question.partition("\n")[0])
+        self._say(f"{verdict}: {title} ({why})")
         return chosen
 
 

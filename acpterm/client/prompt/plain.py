@@ -15,9 +15,12 @@ _SEQUENCE: Final = re.compile(
 )
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
 # All other control characters, those that change the direction of text, and half characters.
-_CONTROL: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+_STEERING: Final = (
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 )
+_CONTROL: Final = re.compile(f"[{_STEERING}]")
+# And what is not seen, or is seen as an end of line.
+_UNSEEN: Final = re.compile(f"[\\t\\n\\u200b\\u2060-\\u2065\\ufeff{_STEERING}]")
 
 
 def plain(text: str) -> str:
@@ -25,9 +28,14 @@ def plain(text: str) -> str:
     return _CONTROL.sub("", _SEQUENCE.sub("", text.replace("\r\n", "\n")))
 
 
+def visible(text: str) -> str:
+    """Give text with each control character shown as an escape: nothing in it is hidden."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def in_a_line(text: str, most: int = 200) -> str:
-    """Give text as one line of at most `most` characters."""
-    line = " ".join(plain(text).split())
+    """Give text as one line of at most `most` characters, in which nothing is hidden."""
+    line = visible(text.strip())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 

@@ -23,6 +23,8 @@ _INDENT: Final = "  │ "
 _LONGEST: Final = 8 * 1024
 # Lines that are shown of a result that is text.
 _RESULT: Final = 10
+# Lines before times lines after from which on a diff takes seconds to find.
+_COSTLY: Final = 1_000_000
 # Lines that are shown of one diff.
 _DIFF: Final = 400
 _MARKS: Final = {"completed": ("✓", "green"), "failed": ("✗", "red")}
@@ -102,7 +104,7 @@ class PrintText:
     def plan(self, entries: list[tuple[str, str]]) -> None:
         """Print what is new in it."""
         for entry in entries:
-            if entry not in self._plan:
+            if entry not in self._plan and entry[0]:
                 content, status = entry
                 self._line(f"{_PLAN.get(status, '☐')} {in_a_line(content)}")
         self._plan = entries
@@ -166,9 +168,13 @@ class PrintText:
 
     def _diff(self, diff: Diff) -> None:
         before = (diff.old_text or "").splitlines()
+        after = diff.new_text.splitlines()
         path = in_a_line(diff.path)
         name = "/dev/null" if diff.old_text is None else path
-        found = difflib.unified_diff(before, diff.new_text.splitlines(), name, path, lineterm="")
+        if len(before) * len(after) > _COSTLY:
+            self._line(f"  {name}: {len(before)} lines become {len(after)}")
+            return
+        found = difflib.unified_diff(before, after, name, path, lineterm="")
         lines = list(found)
         for line in lines[:_DIFF]:
             colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])

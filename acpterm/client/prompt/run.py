@@ -12,6 +12,8 @@ How it ends is the exit status: 0 the turn ended well; 1 it was refused or somet
 timed out; 130 it was cancelled; 128 and the signal for others.
 """
 
+import contextlib
+import errno
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
@@ -31,19 +33,21 @@ from acpterm.client.prompt.calls import Call, Calls
 from acpterm.client.prompt.conversation import Conversation, ConversationError, Place
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import Permissions, Rule
+from acpterm.client.prompt.plain import plain
 from acpterm.client.prompt.print_json import PrintJson
 from acpterm.client.prompt.print_text import PrintText
 from acpterm.client.prompt.printing import Printer
 from acpterm.client.prompt.turn import Turn
 from acpterm.client.terminals import Terminals
+from acpterm.client.update import SESSION_UPDATE, Key
 from acpterm.client.wirelog import LoggedStream, WireLog, open_log
 from acpterm.config import Settings
 from acpterm.host import asker as askers
 from acpterm.host.asker import Asker
 from acpterm.host.daemon import raise_open_files
-from acpterm.host.ending import hear
+from acpterm.host.ending import hear, minded
 from acpterm.host.outbox import Outbox
-from acpterm.jsonrpc import Id, RpcError
+from acpterm.jsonrpc import Event, Id, NotificationReceived, RpcError
 from acpterm.pty.trees import open_trees
 
 FAILED: Final = 1
@@ -52,8 +56,6 @@ CANCELLED: Final = 130
 # Seconds that an agent has to end a turn that timed out; and that what is printed has to be read.
 GRACE: Final = 2.0
 _SENDING: Final = 2.0
-# Seconds that the last messages of an agent which has exited may take to come.
-_DRAIN: Final = 0.5
 
 _STATUS: Final = {"end_turn": 0, "cancelled": CANCELLED}
 
@@ -98,7 +100,7 @@ async def run_prompt(settings: Settings, wishes: Wishes) -> int:
         quiet = not wishes.verbose
         printer = PrintText(out.put, complaints.put, colours=wishes.colours, quiet=quiet)
     run = _Run(settings, wishes, printer, out)
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+    with trio.open_signal_receiver(*minded()) as signals:
         async with open_log(wishes.log) as log, trio.open_nursery() as nursery:
             written = [trio.Event(), trio.Event()]
             nursery.start_soon(run.write, out, written[0])
@@ -107,6 +109,8 @@ async def run_prompt(settings: Settings, wishes: Wishes) -> int:
             nursery.start_soon(run.expire)
             with run.scope:
                 await run.all(asker, log)
+            if run.rubbish is not None and run.error is None:
+                printer.notice(f"some of what the agent wrote is no message: {run.rubbish}")
             printer.end(run.stop_reason, run.status, run.error)
             out.close()
             complaints.close()
@@ -114,6 +118,9 @@ async def run_prompt(settings: Settings, wishes: Wishes) -> int:
                 for event in written:
                     await event.wait()
             nursery.cancel_scope.cancel()
+    if run.unwritten is not None:
+        with contextlib.suppress(OSError):
+            os.write(2, f"acpterm: {run.unwritten}\n".encode())
     return run.status
 
 
@@ -125,12 +132,15 @@ class _Run:
         self.status = FAILED
         self.stop_reason: str | None = None
         self.error: str | None = None
+        self.unwritten: str | None = None
+        """Why what was printed has not been written, if it has not."""
         self._settings = settings
         self._wishes = wishes
         self._printer = printer
         self._out = out
         self._conversation: Conversation | None = None
-        self._rubbish: str | None = None
+        self.rubbish: str | None = None
+        self._over = False
 
     async def all(self, asker: Asker, log: WireLog) -> None:
         """Go through the states."""
@@ -143,7 +153,8 @@ class _Run:
                 opening = open_link(daemon, settings, asker, trees)
                 host = await stack.enter_async_context(opening)
                 grace = settings.kill_grace
-                opened = open_agent(wishes.command, trees, grace=grace, aloud=wishes.verbose)
+                voice = _plain if wishes.verbose else None
+                opened = open_agent(wishes.command, trees, grace=grace, voice=voice)
                 agent = await stack.enter_async_context(opened)
                 nursery = await stack.enter_async_context(trio.open_nursery())
                 await self._talk(agent, host, log, nursery)
@@ -156,7 +167,7 @@ class _Run:
     ) -> None:
         wishes = self._wishes
         stream = LoggedStream(agent.stream, log, ("client->agent", "agent->client"))
-        endpoint = Endpoint(stream, "the agent", self._settings.max_message_bytes)
+        endpoint = Endpoint(stream, "the agent", self._settings.max_message_bytes, lenient=True)
         endpoint.rubbish = self._note_rubbish
         endpoint.fate = lambda: self._fate(agent)
         roots = [wishes.place.cwd, *wishes.place.more]
@@ -189,9 +200,11 @@ class _Run:
             room=self._out.room,
         )
         turn.follow = conversation.terminals.follow
-        endpoint.pace = partial(self._pace, conversation.terminals)
+        endpoint.ready = partial(self._ready, conversation.terminals, turn)
+        endpoint.pace = self._out.room
+        # The host's answers are for the agent to read.
+        host.pace = endpoint.room
         nursery.start_soon(endpoint.run)
-        nursery.start_soon(self._bury, agent, endpoint)
         session = await self._open(conversation, agent)
         self._printer.session(session)
         self._conversation = conversation
@@ -199,6 +212,9 @@ class _Run:
         await conversation.terminals.turn_over(session)
         if self.status == FAILED:
             self.status = _STATUS.get(self.stop_reason, FAILED)
+            if self.stop_reason == "cancelled":
+                self.error = "the agent says that the turn was cancelled"
+        self._over = True
 
     async def _open(self, conversation: Conversation, agent: Agent) -> str:
         wishes = self._wishes
@@ -213,10 +229,12 @@ class _Run:
             f"(--start-timeout){self._said(agent)}"
         )
 
-    async def _pace(self, terminals: Terminals) -> None:
-        """Wait until what the agent has said is printed, or nearly so."""
-        await terminals.settle()
-        await self._out.room()
+    async def _ready(self, terminals: Terminals, turn: Turn, event: Event) -> None:
+        """Wait until what terminals have printed stands above what the agent says of them."""
+        over: list[Key] = []
+        if isinstance(event, NotificationReceived) and event.method == SESSION_UPDATE:
+            over = turn.finished_by(event.params)
+        await terminals.settle(over)
 
     async def _show(self, call: Call) -> None:
         """Show a call, so that it stands above the question about it."""
@@ -227,33 +245,31 @@ class _Run:
         self.error = why
 
     def _note_rubbish(self, error: RpcError) -> None:
-        if self._rubbish is None:
-            self._rubbish = error.message
+        if self.rubbish is None:
+            self.rubbish = error.message
 
     def _said(self, agent: Agent) -> str:
         """Give what the agent said that may explain why it does not answer."""
-        rubbish = f"; what it wrote on stdout is no message: {self._rubbish}"
-        return (rubbish if self._rubbish else "") + agent.said()
+        rubbish = f"; what it wrote on stdout is no message: {self.rubbish}"
+        return (rubbish if self.rubbish else "") + agent.said()
 
     async def _fate(self, agent: Agent) -> str:
         """Say how the agent ended, once that is known."""
         with trio.move_on_after(FAREWELL):
             await agent.exited.wait()
         await agent.wait_heard()
-        rubbish = f"; what it wrote on stdout is no message: {self._rubbish}"
-        return agent.fate() + (rubbish if self._rubbish else "")
-
-    async def _bury(self, agent: Agent, endpoint: Endpoint) -> None:
-        """Wait no longer for an agent that has exited, though what it left may hold its stdout."""
-        await agent.exited.wait()
-        await trio.sleep(_DRAIN)
-        endpoint.close(await self._fate(agent))
+        rubbish = f"; what it wrote on stdout is no message: {self.rubbish}"
+        return agent.fate() + (rubbish if self.rubbish else "")
 
     # What ends it early
 
     async def watch(self, signals: AsyncIterator[int]) -> None:
         """Take the signals that end it: a first SIGINT politely."""
         async for number in signals:
+            if self._over:
+                # How it ended is known; the end can be hurried.
+                self.scope.cancel()
+                continue
             polite = number == signal.SIGINT and self.status != CANCELLED
             self.status = 128 + number
             if not polite or self._conversation is None or not self._cancel():
@@ -267,6 +283,8 @@ class _Run:
         if self._wishes.timeout == float("inf"):
             return
         await trio.sleep(self._wishes.timeout)
+        if self._over:
+            return
         self.status = TIMED_OUT
         self.error = f"timed out after {self._wishes.timeout:g} s (--timeout)"
         if self._cancel():
@@ -274,11 +292,15 @@ class _Run:
         self.scope.cancel()
 
     async def write(self, outbox: Outbox, written: trio.Event) -> None:
-        """Print; when nobody reads what is printed, all is over."""
+        """Print; when that cannot be done any more, all is over."""
         try:
             await outbox.run()
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            outbox.close()
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self.status = FAILED
+            cause = error.__cause__
+            # Whoever closed it, as `head` does, knows.
+            if not (isinstance(cause, OSError) and cause.errno == errno.EPIPE):
+                self.unwritten = f"what is to be said cannot be written: {error}"
             self.scope.cancel()
         written.set()
 
@@ -288,6 +310,10 @@ class _Run:
             return False
         self._conversation.cancel()
         return True
+
+
+def _plain(data: bytes) -> bytes:
+    return plain(data.decode(errors="replace")).encode()
 
 
 def wants_colours(fd: int) -> bool:

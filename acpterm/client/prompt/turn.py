@@ -6,7 +6,7 @@ and those that the agent has itself and tells of (`notes`).
 
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Raw
+from msgspec import Raw, UnsetType
 
 from acpterm.acp import OtherUpdate, SessionNotification, ToolCall, ToolCallUpdate, read_update
 from acpterm.client.ends import End
@@ -14,13 +14,14 @@ from acpterm.client.envelope import items, members, text
 from acpterm.client.notes import V2_KINDS, Exit, Info, Note, Output, in_meta, in_v2
 from acpterm.client.prompt.calls import Calls
 from acpterm.client.prompt.printing import Printer
-from acpterm.client.update import Key
+from acpterm.client.update import Key, read
 from acpterm.jsonrpc import RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MESSAGE: Final = "agent_message_chunk"
+_OVER: Final = ("completed", "failed")
 
 
 class Turn:
@@ -46,6 +47,13 @@ class Turn:
     def ended(self, terminal: Key, end: End) -> None:
         """Show how one of the host's ended."""
         self._printer.ended(terminal[1], end)
+
+    def finished_by(self, params: Raw | UnsetType) -> list[Key]:
+        """Give the terminals of the tool call that a `session/update` says is over."""
+        update = read(params)
+        if update is None or update.call is None or text(update.fields.get("status")) not in _OVER:
+            return []
+        return [(update.session, terminal) for terminal in self._calls.get(update.call).terminals]
 
     def updated(self, notification: SessionNotification) -> None:
         """Show an update; one that is not as it should be is not shown."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 from msgspec import Raw
 
 from acpterm.client.ends import End
-from acpterm.client.envelope import items, members
+from acpterm.client.envelope import items, members, text
 from acpterm.client.notes import V2_KINDS, Exit, Info, Note, Output, in_v2
 from acpterm.client.update import Key, Update, terminal_in, tool_call_update
 
@@ -88,8 +88,13 @@ class AsTerminals:
                 self._follow(terminal)
         return lines
 
-    def permission(self, params: dict[str, Raw]) -> None:
-        """Leave a permission's tool call as it is: it shows nothing that runs."""
+    def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], None]:
+        """Give what tells of terminals that a permission's tool call is the first to show."""
+        session, fields = text(params.get("sessionId")), members(params.get("toolCall"))
+        update = Update(session or "", "tool_call_update", fields, {})
+        if update.call is None or not self._new_in(update):
+            return [], None
+        return self.translate(b"", update._replace(params={"sessionId": params["sessionId"]})), None
 
     def output(self, terminal: Key, data: bytes, lost: int) -> list[bytes]:
         """Give what tells the editor of output of a terminal of ours."""
@@ -159,7 +164,8 @@ class AsTerminals:
             known = {"sessionUpdate": "tool_call", "toolCallId": key[1], "title": "terminal"}
         for name, value in _said(update.fields).items():
             if name not in ("sessionUpdate", "_meta", "content") and len(bytes(value)) <= _MEMBER:
-                known[name] = value
+                # A copy: it refers to the whole message otherwise, and keeps it.
+                known[name] = value.copy()
         self._calls[key] = known
         while len(self._calls) > CALLS:
             self._calls.popitem(last=False)

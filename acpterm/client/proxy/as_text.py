@@ -53,7 +53,8 @@ class AsText:
         self._limit = limit
         self._lines = lines
         self._editor_has_terminals = editor_has_terminals
-        self._ours: OrderedDict[Key, tuple[str, str | None]] = OrderedDict()
+        # Command, folder, and whether it has been followed, of those that the host has.
+        self._ours: OrderedDict[Key, tuple[str, str | None, bool]] = OrderedDict()
         self._displays: OrderedDict[Key, Display] = OrderedDict()
         self._calls: OrderedDict[Key, _Call] = OrderedDict()
         self._shown_in: dict[Key, set[Key]] = {}
@@ -61,7 +62,7 @@ class AsText:
 
     def made(self, terminal: Key, command: str, cwd: str | None) -> None:
         """Learn of a terminal of ours."""
-        self._ours[terminal] = command, cwd
+        self._ours[terminal] = command, cwd, False
         while len(self._ours) > CALLS:
             self._ours.popitem(last=False)
 
@@ -91,7 +92,7 @@ class AsText:
         call.looked = self._look(call)
         return [update.line(content=call.looked)]
 
-    def permission(self, params: dict[str, Raw]) -> dict[str, Any] | None:
+    def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
         """Give the params of a `session/request_permission` with terminals as text, if it has any.
 
         Its tool call is for the person to decide on, and not followed.
@@ -99,8 +100,8 @@ class AsText:
         session, tool = text(params.get("sessionId")), members(params.get("toolCall"))
         content = self._content(session or "", tool.get("content"))
         if content is None:
-            return None
-        return {**params, "toolCall": {**tool, "content": self._look(_Call(content, 0.0))}}
+            return [], None
+        return [], {**params, "toolCall": {**tool, "content": self._look(_Call(content, 0.0))}}
 
     def output(self, terminal: Key, data: bytes, lost: int) -> list[bytes]:
         """Take output of a terminal of ours."""
@@ -151,13 +152,15 @@ class AsText:
         self._changed(key)
 
     def _display(self, key: Key) -> Display:
-        command, cwd = self._ours.get(key, (None, None))
+        ours = self._ours.get(key)
+        command, cwd, followed = ours or (None, None, True)
         display = Display(command, cwd, limit=self._limit, lines=self._lines)
         self._displays[key] = display
         while len(self._displays) > DISPLAYS:
             self._displays.popitem(last=False)
-        if key in self._ours:
-            display.known = True
+        display.known = ours is not None
+        if not followed:
+            self._ours[key] = command or "", cwd, True
             self._follow(key)
         return display
 
@@ -168,7 +171,8 @@ class AsText:
             terminal = terminal_in(item)
             key = None if terminal is None else (session, terminal)
             if key is None or not self._is_to_be_shown(key):
-                found.append(item)
+                # A copy: it refers to the whole message otherwise, and keeps it.
+                found.append(item.copy())
             else:
                 if key not in self._displays:
                     self._display(key)

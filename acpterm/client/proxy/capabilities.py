@@ -26,14 +26,18 @@ def of_editor(params: Raw | UnsetType) -> Capabilities:
 
 
 def with_terminals(params: Raw | UnsetType, *, ours: bool) -> dict[str, object]:
-    """Give the same params, with terminals of both kinds among the client's capabilities.
+    """Give the same params, with what terminals there are among the client's capabilities.
 
-    If they are `ours`, agents that know acpterm are told what else they can ask.
+    If they are `ours`, agents that know acpterm are told what else they can ask. What an editor
+    says in the way of version 2 has no place for any of that.
     """
+    if "clientCapabilities" not in members(params) and "capabilities" in members(params):
+        return {**members(params)}
     all_of_it: dict[str, object] = {**members(params)}
     told: dict[str, object] = {**members(members(params).get("clientCapabilities"))}
     meta = members(members(members(params).get("clientCapabilities")).get("_meta"))
-    told["terminal"] = True
+    if ours:
+        told["terminal"] = True
     told["_meta"] = {**meta, **(EXTENDED if ours else {}), "terminal_output": True}
     all_of_it["clientCapabilities"] = told
     return all_of_it

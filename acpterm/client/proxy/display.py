@@ -73,6 +73,6 @@ def _in_short(command: str) -> str:
 def _how(end: End) -> list[str]:
     if end.signal is not None:
         return [f"[ended by {end.signal}]"]
-    if end.code is not None and end.code != 0:
-        return [f"[exit status {end.code}]"]
-    return []
+    if end.code is None:
+        return ["[how it ended is not known]"]
+    return [f"[exit status {end.code}]"] if end.code else []

@@ -30,7 +30,9 @@ class Lines:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return None
         if not data:
-            return None
+            # What has no end is passed on with one: somebody may have been in a hurry to go.
+            rest = self._splitter.close()
+            return [rest] if rest else None
         lines = []
         for line in self._splitter.feed(data):
             if isinstance(line, Oversized):

@@ -19,12 +19,12 @@ answers all of it with the reason.
 from typing import Any, Final
 
 import trio
-from msgspec import Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from acpterm.client import update
 from acpterm.client.endpoint import Answer, Endpoint
 from acpterm.client.ends import End
-from acpterm.client.envelope import Envelope, members, peek, text
+from acpterm.client.envelope import NOTHING, Envelope, members, peek, text
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.lines import Lines
@@ -34,7 +34,15 @@ from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, Key
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
 from acpterm.host.outbox import Outbox
-from acpterm.jsonrpc import Id, RpcError, encode_error, encode_request, encode_response
+from acpterm.jsonrpc import (
+    INVALID_REQUEST,
+    Id,
+    RpcError,
+    encode_error,
+    encode_request,
+    encode_response,
+    mended,
+)
 
 _OPENING: Final = ("session/new", "session/fork")
 _REOPENING: Final = ("session/load", "session/resume")
@@ -129,16 +137,27 @@ class Relay:
     async def _agent_said(self, line: bytes) -> None:
         self._log.write("agent->proxy", line)
         seen = peek(line)
+        if seen == NOTHING:
+            # What can be made out all the same is; what passes, passes as it came.
+            seen = peek(mended(line))
         if seen.is_answer:
             await self._agent_answered(seen)
+            # Not before: whoever is cancelled meanwhile leaves it to be answered otherwise.
+            self._pending.pop(seen.key, None)
         elif seen.method == SESSION_UPDATE and not self._passes_all:
             self._to_editor(self._translated(line, seen))
             return
         elif seen.method == "session/request_permission" and not self._passes_all:
-            params = self._showing.permission(members(seen.params))
+            before, params = self._showing.permission(members(seen.params))
+            self._to_editor(before)
             if params is not None:
                 line = encode_request(seen.key, "session/request_permission", params)
         elif self._ours is not None:
+            if seen == NOTHING and self._is_ours(line):
+                right = "its id must be a number, a string or null"
+                error = RpcError(INVALID_REQUEST, f"the message is no request: {right}")
+                self._to_agent(encode_error(None, error))
+                return
             if seen.method in METHODS and seen.is_request and isinstance(seen.method, str):
                 self._ours.request(seen.key, seen.method, seen.params)
                 await self._ours.settle()
@@ -146,6 +165,11 @@ class Relay:
             if seen.method == "$/cancel_request" and self._ours.cancel(_cancelled(seen.params)):
                 return
         self._to_editor([line])
+
+    @staticmethod
+    def _is_ours(line: bytes) -> bool:
+        """Whether a line that is no message was to be one for the host."""
+        return text(members(Raw(line)).get("method")) in METHODS
 
     def _translated(self, line: bytes, seen: Envelope) -> list[bytes]:
         said = update.read(seen.params)
@@ -157,7 +181,9 @@ class Relay:
         return self._showing.translate(line, said)
 
     async def _agent_answered(self, seen: Envelope) -> None:
-        method, asked = self._pending.pop(seen.key, ("", {}))
+        method, asked = self._pending.get(seen.key, ("", {}))
+        if seen.error is not UNSET and method != "session/prompt":
+            method = ""  # then nothing has come of it
         if method == "initialize":
             # In version 2 terminals are the agent's, and clients show them.
             self._passes_all = capabilities.version(seen.result) > 1

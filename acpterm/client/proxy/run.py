@@ -14,7 +14,7 @@ An agent or a daemon that cannot be started is an error in answer to `initialize
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, Literal, NamedTuple
 
@@ -34,6 +34,7 @@ from acpterm.client.proxy.relay import Relay
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.host import asker as askers
+from acpterm.host import stdio
 from acpterm.host.asker import Asker
 from acpterm.host.daemon import raise_open_files
 from acpterm.host.ending import hear, told_to_end
@@ -43,8 +44,8 @@ from acpterm.pty.trees import open_trees
 
 # Seconds for what is due to the editor to be read, when all is over.
 _SENDING: Final = 2.0
-# Seconds that the agent's stdout may stay open, held by another program, when the agent is gone.
-_DRAIN: Final = 0.5
+# Seconds between two looks whether the editor is there, while it cannot be read from.
+_LOOK: Final = 0.5
 # Seconds that an editor has to leave after it was told that there is no agent.
 _REFUSING: Final = 2.0
 
@@ -76,6 +77,7 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, wishes: Wishes)
     raise_open_files()
     hear()
     status = 0
+    has_gone = stream.has_hung_up if isinstance(stream, stdio.StdioStream) else lambda: False
     async with told_to_end() as told, stream, open_log(wishes.log) as log:
         lines = Lines(stream, "the editor", settings.max_message_bytes)
         editor = Outbox(stream, HIGH)
@@ -85,7 +87,10 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, wishes: Wishes)
             nursery.start_soon(_write, editor, gone, sent)
             nursery.start_soon(_cancel_when, told, gone)
             with gone:
-                status = await _Session(settings, wishes, lines, editor, log).run(asker)
+                session = _Session(
+                    settings, wishes, lines=lines, editor=editor, log=log, has_gone=has_gone
+                )
+                status = await session.run(asker)
             editor.close()
             with trio.move_on_after(_SENDING):
                 await sent.wait()
@@ -100,10 +105,13 @@ class _Session:
         self,
         settings: Settings,
         wishes: Wishes,
+        *,
         lines: Lines,
         editor: Outbox,
         log: WireLog,
+        has_gone: Callable[[], bool],
     ) -> None:
+        self._has_gone = has_gone
         self._settings = settings
         self._wishes = wishes
         self._log = log
@@ -141,10 +149,13 @@ class _Session:
                 opening = open_link(daemon, settings, asker, trees)
                 link = await stack.enter_async_context(opening)
             grace = settings.kill_grace
-            opened = open_agent(wishes.command, trees, grace=grace, aloud=True)
+            opened = open_agent(wishes.command, trees, grace=grace, voice=bytes)
             agent = await stack.enter_async_context(opened)
             nursery = await stack.enter_async_context(trio.open_nursery())
             to_agent = Outbox(agent.stdin, HIGH)
+            if link is not None:
+                # The host's answers are for the agent to read.
+                link.pace = to_agent.room
             relay = Relay(
                 self._editor,
                 to_agent,
@@ -164,36 +175,35 @@ class _Session:
         self, relay: Relay, agent: Agent, to_agent: Outbox, nursery: trio.Nursery
     ) -> int:
         """Have messages go both ways until one side has said its last."""
-        over, editor_done, agent_done = trio.Event(), trio.Event(), trio.Event()
-        reading, flushed = trio.CancelScope(), trio.Event()
+        over, agent_done, flushed = trio.Event(), trio.Event(), trio.Event()
 
         async def read_editor() -> None:
             await relay.from_editor(self._lines)
-            editor_done.set()
             over.set()
 
         async def read_agent() -> None:
-            lines = Lines(agent.stdout, "the agent", self._settings.max_message_bytes)
-            with reading:
-                await relay.from_agent(lines)
+            limit = self._settings.max_message_bytes
+            await relay.from_agent(Lines(agent.stdout, "the agent", limit))
             agent_done.set()
             over.set()
 
-        async def see_exit() -> None:
-            await agent.exited.wait()
-            reading.deadline = trio.current_time() + _DRAIN
+        async def see_editor_go() -> None:
+            # One that is not read from, since the agent does not read, is not heard to go.
+            while not (to_agent.full and self._has_gone()):  # noqa: ASYNC110  nobody tells of it
+                await trio.sleep(_LOOK)
+            over.set()
 
         nursery.start_soon(_write, to_agent, trio.CancelScope(), flushed)
         nursery.start_soon(read_editor)
         nursery.start_soon(read_agent)
-        nursery.start_soon(see_exit)
+        nursery.start_soon(see_editor_go)
         nursery.start_soon(relay.paint)
         await over.wait()
         if not agent_done.is_set():
             to_agent.close()
             with trio.move_on_after(agents.FAREWELL):
                 await flushed.wait()
-                await agent.stdin.aclose()
+                await agent.part()
                 await agent_done.wait()
             return 0
         with trio.move_on_after(agents.FAREWELL):

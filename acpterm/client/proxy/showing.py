@@ -31,8 +31,11 @@ class Showing(Protocol):
     def translate(self, line: bytes, update: Update) -> list[bytes]:
         """Give the lines that the editor is sent for an update, which came as `line`."""
 
-    def permission(self, params: dict[str, Raw]) -> dict[str, Any] | None:
-        """Give the params to pass on for a `session/request_permission`; None for the same."""
+    def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
+        """Give lines to send first, and the params to pass on; None for the same.
+
+        That is for a `session/request_permission`, whose tool call may embed terminals.
+        """
 
     def output(self, terminal: Key, data: bytes, lost: int) -> list[bytes]:
         """Take output of a terminal of ours, with `lost` bytes missing before it."""

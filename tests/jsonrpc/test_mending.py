@@ -1,0 +1,44 @@
+r"""Half a surrogate pair is mended, and nothing else is touched."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acpterm.jsonrpc import mended
+
+
+@pytest.mark.parametrize(
+    ("line", "right"),
+    [
+        (rb'"a\ud83d"', rb'"a\ufffd"'),
+        (rb'"\ude00b"', rb'"\ufffdb"'),
+        (rb'"\uD83D\uDE00"', rb'"\uD83D\uDE00"'),
+        (rb'"\ude00\ud83d"', rb'"\ufffd\ufffd"'),
+        (rb'"\ud83d\ud83d\ude00"', rb'"\ufffd\ud83d\ude00"'),
+        # A backslash that is escaped begins no escape.
+        (rb'"\\ud83d"', rb'"\\ud83d"'),
+        (rb'"\\\ud83d"', rb'"\\\ufffd"'),
+        (rb'"\ud7ff\ue000"', rb'"\ud7ff\ue000"'),
+        (b"{broken", b"{broken"),
+    ],
+)
+def test_a_half_is_a_replacement_character(line, right):
+    assert mended(line) == right
+
+
+@given(st.text(st.characters(codec=None), max_size=20))
+def test_what_is_mended_says_the_same_with_halves_replaced(text):
+    line = json.dumps(text).encode()
+    found = json.loads(mended(line))
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert found == json.loads(json.dumps(found).encode().decode())
+    assert found.encode() is not None
+    assert found.replace("\ufffd", "") == whole.replace("\ufffd", "")
+
+
+@given(st.text(max_size=20))
+def test_a_good_line_is_left_alone(text):
+    for line in (json.dumps(text).encode(), json.dumps(text, ensure_ascii=False).encode()):
+        assert mended(line) == line
