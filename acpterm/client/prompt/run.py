@@ -13,10 +13,8 @@ timed out; 130 it was cancelled; 128 and the signal for others.
 """
 
 import contextlib
-import errno
 import os
-import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, NamedTuple
@@ -32,6 +30,7 @@ from acpterm.client.link import open_link, reach
 from acpterm.client.prompt.calls import Call, Calls
 from acpterm.client.prompt.conversation import Conversation, ConversationError, Place
 from acpterm.client.prompt.files import Files
+from acpterm.client.prompt.outcome import TIMED_OUT, Outcome
 from acpterm.client.prompt.permissions import Permissions, Rule
 from acpterm.client.prompt.plain import plain
 from acpterm.client.prompt.print_json import PrintJson
@@ -50,14 +49,8 @@ from acpterm.host.outbox import Outbox
 from acpterm.jsonrpc import Event, Id, NotificationReceived, RpcError
 from acpterm.pty.trees import open_trees
 
-FAILED: Final = 1
-TIMED_OUT: Final = 124
-CANCELLED: Final = 130
-# Seconds that an agent has to end a turn that timed out; and that what is printed has to be read.
-GRACE: Final = 2.0
+# Seconds that what is printed has to be read.
 _SENDING: Final = 2.0
-
-_STATUS: Final = {"end_turn": 0, "cancelled": CANCELLED}
 
 
 class Wishes(NamedTuple):
@@ -99,48 +92,45 @@ async def run_prompt(settings: Settings, wishes: Wishes) -> int:
     else:
         quiet = not wishes.verbose
         printer = PrintText(out.put, complaints.put, colours=wishes.colours, quiet=quiet)
-    run = _Run(settings, wishes, printer, out)
+    outcome = Outcome(printer.notice)
+    run = _Run(settings, wishes, printer, out, outcome)
     with trio.open_signal_receiver(*minded()) as signals:
         async with open_log(wishes.log) as log, trio.open_nursery() as nursery:
             written = [trio.Event(), trio.Event()]
-            nursery.start_soon(run.write, out, written[0])
-            nursery.start_soon(run.write, complaints, written[1])
-            nursery.start_soon(run.watch, signals)
-            nursery.start_soon(run.expire)
-            with run.scope:
+            nursery.start_soon(outcome.write, out, written[0])
+            nursery.start_soon(outcome.write, complaints, written[1])
+            nursery.start_soon(outcome.watch, signals)
+            nursery.start_soon(outcome.expire, wishes.timeout)
+            with outcome.scope:
                 await run.all(asker, log)
-            if run.rubbish is not None and run.error is None:
+            if run.rubbish is not None and outcome.error is None:
                 printer.notice(f"some of what the agent wrote is no message: {run.rubbish}")
-            printer.end(run.stop_reason, run.status, run.error)
+            printer.end(outcome.stop_reason, outcome.status, outcome.error)
             out.close()
             complaints.close()
             with trio.move_on_after(_SENDING):
                 for event in written:
                     await event.wait()
             nursery.cancel_scope.cancel()
-    if run.unwritten is not None:
+    if outcome.unwritten is not None:
         with contextlib.suppress(OSError):
-            os.write(2, f"acpterm: {run.unwritten}\n".encode())
-    return run.status
+            os.write(2, f"acpterm: {outcome.unwritten}\n".encode())
+    return outcome.status
 
 
 class _Run:
     """One run, and what becomes of it."""
 
-    def __init__(self, settings: Settings, wishes: Wishes, printer: Printer, out: Outbox) -> None:
-        self.scope: Final = trio.CancelScope()
-        self.status = FAILED
-        self.stop_reason: str | None = None
-        self.error: str | None = None
-        self.unwritten: str | None = None
-        """Why what was printed has not been written, if it has not."""
+    def __init__(
+        self, settings: Settings, wishes: Wishes, printer: Printer, out: Outbox, outcome: Outcome
+    ) -> None:
+        self.rubbish: str | None = None
+        """What was wrong with the first line of the agent's that was no message."""
+        self._outcome = outcome
         self._settings = settings
         self._wishes = wishes
         self._printer = printer
         self._out = out
-        self._conversation: Conversation | None = None
-        self.rubbish: str | None = None
-        self._over = False
 
     async def all(self, asker: Asker, log: WireLog) -> None:
         """Go through the states."""
@@ -160,7 +150,7 @@ class _Run:
                 await self._talk(agent, host, log, nursery)
                 nursery.cancel_scope.cancel()
         except* (StartError, DaemonError, ConversationError, RpcError) as errors:
-            self._fail(leaf(errors))
+            self._outcome.error = leaf(errors)
 
     async def _talk(
         self, agent: Agent, host: Endpoint, log: WireLog, nursery: trio.Nursery
@@ -207,14 +197,10 @@ class _Run:
         nursery.start_soon(endpoint.run)
         session = await self._open(conversation, agent)
         self._printer.session(session)
-        self._conversation = conversation
-        self.stop_reason = await conversation.prompt(wishes.text)
+        self._outcome.cancel = conversation.cancel
+        reason = await conversation.prompt(wishes.text)
         await conversation.terminals.turn_over(session)
-        if self.status == FAILED:
-            self.status = _STATUS.get(self.stop_reason, FAILED)
-            if self.stop_reason == "cancelled":
-                self.error = "the agent says that the turn was cancelled"
-        self._over = True
+        self._outcome.turn_ended(reason)
 
     async def _open(self, conversation: Conversation, agent: Agent) -> str:
         wishes = self._wishes
@@ -223,7 +209,7 @@ class _Run:
             await conversation.initialize()
             step = "the session's beginning"
             return await conversation.open(wishes.place, resume=wishes.resume, login=wishes.login)
-        self.status = TIMED_OUT
+        self._outcome.status = TIMED_OUT
         raise ConversationError(
             f"the agent {agent.command!r} did not answer {step} within {wishes.start_timeout:g} s "
             f"(--start-timeout){self._said(agent)}"
@@ -241,75 +227,23 @@ class _Run:
         self._printer.asked(call)
         await self._out.empty()
 
-    def _fail(self, why: str) -> None:
-        self.error = why
-
     def _note_rubbish(self, error: RpcError) -> None:
         if self.rubbish is None:
             self.rubbish = error.message
 
     def _said(self, agent: Agent) -> str:
         """Give what the agent said that may explain why it does not answer."""
-        rubbish = f"; what it wrote on stdout is no message: {self.rubbish}"
-        return (rubbish if self.rubbish else "") + agent.said()
+        return self._rubbish_told() + agent.said()
 
     async def _fate(self, agent: Agent) -> str:
         """Say how the agent ended, once that is known."""
         with trio.move_on_after(FAREWELL):
             await agent.exited.wait()
         await agent.wait_heard()
-        rubbish = f"; what it wrote on stdout is no message: {self.rubbish}"
-        return agent.fate() + (rubbish if self.rubbish else "")
+        return agent.fate() + self._rubbish_told()
 
-    # What ends it early
-
-    async def watch(self, signals: AsyncIterator[int]) -> None:
-        """Take the signals that end it: a first SIGINT politely."""
-        async for number in signals:
-            if self._over:
-                # How it ended is known; the end can be hurried.
-                self.scope.cancel()
-                continue
-            polite = number == signal.SIGINT and self.status != CANCELLED
-            self.status = 128 + number
-            if not polite or self._conversation is None or not self._cancel():
-                self.error = self.error or f"ended by {signal.Signals(number).name}"
-                self.scope.cancel()
-            else:
-                self._printer.notice("cancelled; Ctrl-C once more ends the agent")
-
-    async def expire(self) -> None:
-        """Cancel when the time is over, and end the agent if that does not help."""
-        if self._wishes.timeout == float("inf"):
-            return
-        await trio.sleep(self._wishes.timeout)
-        if self._over:
-            return
-        self.status = TIMED_OUT
-        self.error = f"timed out after {self._wishes.timeout:g} s (--timeout)"
-        if self._cancel():
-            await trio.sleep(GRACE)
-        self.scope.cancel()
-
-    async def write(self, outbox: Outbox, written: trio.Event) -> None:
-        """Print; when that cannot be done any more, all is over."""
-        try:
-            await outbox.run()
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self.status = FAILED
-            cause = error.__cause__
-            # Whoever closed it, as `head` does, knows.
-            if not (isinstance(cause, OSError) and cause.errno == errno.EPIPE):
-                self.unwritten = f"what is to be said cannot be written: {error}"
-            self.scope.cancel()
-        written.set()
-
-    def _cancel(self) -> bool:
-        """Have the agent end the turn, if there is one."""
-        if self._conversation is None:
-            return False
-        self._conversation.cancel()
-        return True
+    def _rubbish_told(self) -> str:
+        return f"; what it wrote on stdout is no message: {self.rubbish}" if self.rubbish else ""
 
 
 def _plain(data: bytes) -> bytes:
