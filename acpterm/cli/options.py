@@ -1,13 +1,16 @@
 """What commands have in common: the flags for settings, and how a command fails."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar
 
 import click
+import trio
 
+from acpterm.client.leaves import leaf
 from acpterm.config import ConfigError, Settings, load
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def common(function: F) -> F:
@@ -67,6 +70,16 @@ def settings(config: str | None, **flags: object) -> Settings:
         return load(config, flags=flags)
     except ConfigError as error:
         fail(str(error))
+
+
+def run(work: Callable[..., Awaitable[T]], *args: Any, expected: tuple[type[Exception], ...]) -> T:
+    """Run an async function with trio; fail with what an `expected` exception says."""
+    done: list[T] = []
+    try:
+        done.append(trio.run(work, *args, strict_exception_groups=True))
+    except* expected as errors:
+        fail(leaf(errors))
+    return done[0]
 
 
 def fail(message: str, status: int = 1) -> NoReturn:

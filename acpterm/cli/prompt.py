@@ -7,15 +7,14 @@ import sys
 from typing import Any
 
 import click
-import trio
 
-from acpterm.cli.options import BeforeAgent, common, fail, hosted, settings
-from acpterm.client.leaves import leaf
+from acpterm.cli.options import BeforeAgent, common, hosted, run, settings
 from acpterm.client.prompt.conversation import Place
 from acpterm.client.prompt.permissions import Rule
 from acpterm.client.prompt.run import Wishes, run_prompt, wants_colours
 from acpterm.client.wirelog import LogError
 from acpterm.host import logs, stdio
+from acpterm.jsonrpc import can_be_said
 from acpterm.pty.trees import TrackingError
 
 _FOLDER = click.Path(exists=True, file_okay=False)
@@ -117,12 +116,8 @@ def command(
         verbose=verbose,
         log=log,
     )
-    status = 1
-    try:
-        status = trio.run(run_prompt, chosen, wishes, strict_exception_groups=True)
-    except* (TrackingError, LogError) as errors:
-        fail(leaf(errors))
-    raise SystemExit(status)
+    expected = TrackingError, LogError
+    raise SystemExit(run(run_prompt, chosen, wishes, expected=expected))
 
 
 def _given(flags: dict[str, object]) -> dict[str, object]:
@@ -136,10 +131,8 @@ def _folder(path: str) -> str:
 
 def _told(value: str) -> str:
     """Give what an agent is told, unless it cannot be told in JSON."""
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise click.UsageError(f"no agent can be told of {value!r}: it is not UTF-8") from error
+    if not can_be_said(value):
+        raise click.UsageError(f"no agent can be told of {value!r}: it is not UTF-8")
     return value
 
 

@@ -3,10 +3,8 @@
 from typing import Literal
 
 import click
-import trio
 
-from acpterm.cli.options import BeforeAgent, common, fail, hosted, settings
-from acpterm.client.leaves import leaf
+from acpterm.cli.options import BeforeAgent, common, fail, hosted, run, settings
 from acpterm.client.proxy.run import Wishes, run_proxy
 from acpterm.client.wirelog import LogError
 from acpterm.host import logs, stdio
@@ -46,9 +44,5 @@ def command(
     except OSError as error:
         fail(str(error))
     wishes = Wishes(agent, config, embedded, terminals, log)
-    status = 1
-    try:
-        status = trio.run(run_proxy, stream, chosen, wishes, strict_exception_groups=True)
-    except* (TrackingError, LogError) as errors:
-        fail(leaf(errors))
-    raise SystemExit(status)
+    expected = TrackingError, LogError
+    raise SystemExit(run(run_proxy, stream, chosen, wishes, expected=expected))

@@ -5,9 +5,8 @@ import os
 
 import click
 import structlog
-import trio
 
-from acpterm.cli.options import common, fail, settings
+from acpterm.cli.options import common, run, settings
 from acpterm.config import default_socket
 from acpterm.host import (
     ActivationError,
@@ -43,7 +42,7 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
     environ = dict(os.environ)
     path = chosen.socket or default_socket()
 
-    async def run() -> None:
+    async def listen() -> None:
         with UnixListener(path) as listener:
             handed = handed_listeners(environ)
 
@@ -60,7 +59,4 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
             )
         log.info("ended")
 
-    try:
-        trio.run(run, strict_exception_groups=True)
-    except* (ListenError, ActivationError, TrackingError) as errors:
-        fail(str(errors.exceptions[0]))
+    run(listen, expected=(ListenError, ActivationError, TrackingError))

@@ -1,9 +1,8 @@
 """`acpterm stdio`: a host for the one agent that spawned it."""
 
 import click
-import trio
 
-from acpterm.cli.options import common, fail, settings
+from acpterm.cli.options import common, fail, run, settings
 from acpterm.host import logs, serve_stdio, stdio
 from acpterm.pty.trees import TrackingError
 
@@ -22,7 +21,4 @@ def command(config: str | None, **flags: object) -> None:
         stream = stdio.take_over()
     except OSError as error:
         fail(str(error))
-    try:
-        trio.run(serve_stdio, chosen, stream, strict_exception_groups=True)
-    except* TrackingError as errors:
-        fail(str(errors.exceptions[0]))
+    run(serve_stdio, chosen, stream, expected=(TrackingError,))

@@ -26,14 +26,13 @@ from acpterm.pty.signals import name_of
 from acpterm.pty.tree import Tree, end
 from acpterm.pty.trees import Trees
 
+# Seconds that the agent has to go by itself when its stdin is closed.
 FAREWELL: Final = 1.0
 _LAST_DEADLINE: Final = 5.0
 # Seconds that the agent's last words on stderr may take to come when it has gone.
 _LAST_WORDS: Final = 0.5
 LINES: Final = 10
 _LINE: Final = 500
-
-
 # Seconds that the agent's stdout may stay silent, held by another program, when the agent is gone.
 DRAIN: Final = 0.5
 

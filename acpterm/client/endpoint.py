@@ -152,6 +152,13 @@ class Endpoint:
         if self._closed is None:
             self._outbox.put(self._peer.respond_error(id_, error))
 
+    def answer(self, id_: Id, answer: Answer) -> None:
+        """Answer a request of the other side's with a result or an error, whichever it is."""
+        if isinstance(answer, RpcError):
+            self.fail(id_, answer)
+        else:
+            self.respond(id_, answer)
+
     async def room(self) -> None:
         """Wait until there is not too much waiting to be sent."""
         await self._outbox.room()

@@ -97,7 +97,9 @@ class Terminals:
             if method == "terminal/create" and made is not None:
                 terminal = session, made
                 self._held[terminal] = False
-                self._made(terminal, _command(found), text(found.get("cwd")) or self._cwd(session))
+                self._made(
+                    terminal, _command(found), text(found.get("cwd")) or self._folders.get(session)
+                )
                 if self._turns.get(session, 0) != turn:
                     self._leave_over(terminal)
             self._answer(id_, answer)
@@ -189,9 +191,6 @@ class Terminals:
             follower.last_call()
         del self._held[key]
         self._host.ask("terminal/release", TerminalRequest(*key), _ignore)
-
-    def _cwd(self, session: str) -> str | None:
-        return self._folders.get(session)
 
     async def _run(self, terminal: Key, follower: Follower) -> None:
         await follower.run()

@@ -33,7 +33,7 @@ class Update(NamedTuple):
 
     def line(self, **fields: Any) -> bytes:
         """Write the update again, with some members replaced; named as on the wire."""
-        update = {**self.fields, **{_wire(name): value for name, value in fields.items()}}
+        update = {**self.fields, **fields}
         return encode_notification(SESSION_UPDATE, {**self.params, "update": update})
 
 
@@ -56,12 +56,7 @@ def terminal_in(item: Raw) -> str | None:
 
 
 def tool_call_update(call: Key, **fields: Any) -> bytes:
-    """Write an update of a tool call: what is given here is all that changes."""
+    """Write an update of a tool call: all that changes is given here, named as on the wire."""
     session, identifier = call
-    update = {"sessionUpdate": "tool_call_update", "toolCallId": identifier}
-    update |= {_wire(name): value for name, value in fields.items()}
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": identifier, **fields}
     return encode_notification(SESSION_UPDATE, {"sessionId": session, "update": update})
-
-
-def _wire(name: str) -> str:
-    return "_meta" if name == "meta" else name

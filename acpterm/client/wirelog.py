@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import trio
@@ -107,14 +107,9 @@ async def _write(outbox: Outbox, path: str, written: trio.Event) -> None:
     try:
         await outbox.run()
     except trio.BrokenResourceError as error:
-        _complain(path, error)
-        outbox.close()
+        os.write(2, f"acpterm: the log {path!r} can no longer be written: {error}\n".encode())
     finally:
         written.set()
-
-
-def _complain(path: str, error: Any) -> None:
-    os.write(2, f"acpterm: the log {path!r} can no longer be written: {error}\n".encode())
 
 
 class LoggedStream(trio.abc.Stream):

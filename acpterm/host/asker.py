@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from acpterm import acp
+from acpterm.jsonrpc import can_be_said
 
 # What means something to the daemon alone, or is wrong in a terminal of another size or pager.
 _NOT_PASSED_ON = (
@@ -94,17 +95,9 @@ def to_send(asker: Asker) -> acp.Asker:
     """
     names = {number: name for name, number in _LIMITS.items()}
     limits = {names[number]: (soft, hard) for number, soft, hard in asker.rlimits}
-    env = {name: value for name, value in asker.env.items() if _can_be_said(name + value)}
-    cwd = asker.cwd if _can_be_said(asker.cwd) else None
+    env = {name: value for name, value in asker.env.items() if can_be_said(name + value)}
+    cwd = asker.cwd if can_be_said(asker.cwd) else None
     return acp.Asker(env=env, cwd=cwd, umask=asker.umask, rlimits=limits)
-
-
-def _can_be_said(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _limits() -> list[int]:

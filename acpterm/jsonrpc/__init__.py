@@ -39,6 +39,7 @@ from acpterm.jsonrpc.messages import (
 from acpterm.jsonrpc.peer import Peer
 from acpterm.jsonrpc.reading import decode
 from acpterm.jsonrpc.writing import (
+    can_be_said,
     encode_error,
     encode_notification,
     encode_request,
@@ -76,6 +77,7 @@ __all__ = [
     "ResponseReceived",
     "RpcError",
     "Stray",
+    "can_be_said",
     "decode",
     "encode_error",
     "encode_notification",

@@ -67,6 +67,15 @@ def encode_error(request_id: Id, error: RpcError) -> bytes:
     return _line(_ErrorResponse("2.0", request_id, _Error(error.code, message, error.data)))
 
 
+def can_be_said(value: str) -> bool:
+    """Whether JSON can hold a string: a name of a file that is not UTF-8 holds surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _line(message: Struct) -> bytes:
     line = _encoder.encode_lines([message])
     if line.find(b"\n") != len(line) - 1:

@@ -220,7 +220,7 @@ def test_bytes_that_are_missing_are_no_half_line():
 
 
 def display(data, *, lines=40, limit=8192, command="x", end=None):
-    shown = Display(command, None, limit=limit, lines=lines)
+    shown = Display(command, limit=limit, lines=lines)
     shown.feed(data)
     shown.finish(end)
     return shown.fence()

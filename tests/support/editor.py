@@ -157,20 +157,6 @@ class Editor:
 UPDATE = "session/update"
 
 
-@asynccontextmanager
-async def editing(stream: trio.abc.Stream) -> AsyncIterator[Editor]:
-    """Be the editor at one end of `stream` for as long as the block lasts."""
-    editor = Editor(stream)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(editor.read)
-        try:
-            yield editor
-        finally:
-            with trio.CancelScope(shield=True), trio.move_on_after(1):
-                await stream.aclose()
-            nursery.cancel_scope.cancel()
-
-
 class Proxied(Editor):
     """An editor before a proxy in this process."""
 

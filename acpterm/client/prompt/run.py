@@ -23,7 +23,7 @@ import trio
 
 from acpterm.client.agent import FAREWELL, Agent, StartError, open_agent
 from acpterm.client.daemon import DaemonError
-from acpterm.client.endpoint import Answer, Endpoint
+from acpterm.client.endpoint import Endpoint
 from acpterm.client.filestream import FileStream
 from acpterm.client.leaves import leaf
 from acpterm.client.link import open_link, reach
@@ -46,7 +46,7 @@ from acpterm.host.asker import Asker
 from acpterm.host.daemon import raise_open_files
 from acpterm.host.ending import hear, minded
 from acpterm.host.outbox import Outbox
-from acpterm.jsonrpc import Event, Id, NotificationReceived, RpcError
+from acpterm.jsonrpc import Event, NotificationReceived, RpcError
 from acpterm.pty.trees import open_trees
 
 # Seconds that what is printed has to be read.
@@ -173,17 +173,10 @@ class _Run:
             updated=turn.updated,
             about_to_ask=self._show,
         )
-
-        def answer(id_: Id, answer: Answer) -> None:
-            if isinstance(answer, RpcError):
-                endpoint.fail(id_, answer)
-            else:
-                endpoint.respond(id_, answer)
-
         conversation.terminals = Terminals(
             host,
             nursery,
-            answer=answer,
+            answer=endpoint.answer,
             made=turn.made,
             take=turn.take,
             ended=turn.ended,

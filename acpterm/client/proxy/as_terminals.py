@@ -35,8 +35,7 @@ _CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"
 class _Terminal:
     """One that the editor is told of: `call` shows it, once it has been told."""
 
-    def __init__(self, command: str | None, cwd: str | None, *, ours: bool) -> None:
-        self.command = command
+    def __init__(self, cwd: str | None, *, ours: bool) -> None:
         self.cwd = cwd
         self.ours: Final = ours
         self.call: Key | None = None
@@ -57,7 +56,8 @@ class AsTerminals:
 
     def made(self, terminal: Key, command: str, cwd: str | None) -> None:
         """Learn of a terminal of ours."""
-        self._add(terminal, _Terminal(command, cwd, ours=True))
+        del command
+        self._add(terminal, _Terminal(cwd, ours=True))
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
         """Give what the editor is sent for an update of the agent's."""
@@ -125,11 +125,11 @@ class AsTerminals:
         key = session, note.terminal
         found = self._terminals.get(key)
         if found is None:
-            found = _Terminal(None, None, ours=False)
+            found = _Terminal(None, ours=False)
             self._add(key, found)
         match note:
-            case Info(_, cwd, command):
-                found.cwd, found.command = cwd or found.cwd, command or found.command
+            case Info(_, cwd, _):
+                found.cwd = cwd or found.cwd
             case Output(_, data, whole):
                 if whole:
                     found.pending, data = b"", _CLEAR + data if found.call else data
@@ -188,4 +188,4 @@ def _with(meta: Raw | None, more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tell(call: Key, terminal: Key, what: str, **more: Any) -> bytes:
-    return tool_call_update(call, meta={what: {"terminal_id": terminal[1], **more}})
+    return tool_call_update(call, _meta={what: {"terminal_id": terminal[1], **more}})

@@ -53,8 +53,8 @@ class AsText:
         self._limit = limit
         self._lines = lines
         self._editor_has_terminals = editor_has_terminals
-        # Command, folder, and whether it has been followed, of those that the host has.
-        self._ours: OrderedDict[Key, tuple[str, str | None, bool]] = OrderedDict()
+        # Command, and whether it has been followed, of those that the host has.
+        self._ours: OrderedDict[Key, tuple[str, bool]] = OrderedDict()
         self._displays: OrderedDict[Key, Display] = OrderedDict()
         self._calls: OrderedDict[Key, _Call] = OrderedDict()
         self._shown_in: dict[Key, set[Key]] = {}
@@ -62,7 +62,8 @@ class AsText:
 
     def made(self, terminal: Key, command: str, cwd: str | None) -> None:
         """Learn of a terminal of ours."""
-        self._ours[terminal] = command, cwd, False
+        del cwd
+        self._ours[terminal] = command, False
         while len(self._ours) > CALLS:
             self._ours.popitem(last=False)
 
@@ -141,9 +142,8 @@ class AsText:
         key = session, note.terminal
         display = self._displays.get(key) or self._display(key)
         match note:
-            case Info(_, cwd, command):
+            case Info(_, _, command):
                 display.known = True
-                display.cwd = cwd or display.cwd
                 display.command = command or display.command
             case Output(_, data, whole):
                 (display.replace if whole else display.feed)(data)
@@ -153,14 +153,14 @@ class AsText:
 
     def _display(self, key: Key) -> Display:
         ours = self._ours.get(key)
-        command, cwd, followed = ours or (None, None, True)
-        display = Display(command, cwd, limit=self._limit, lines=self._lines)
+        command, followed = ours or (None, True)
+        display = Display(command, limit=self._limit, lines=self._lines)
         self._displays[key] = display
         while len(self._displays) > DISPLAYS:
             self._displays.popitem(last=False)
         display.known = ours is not None
         if not followed:
-            self._ours[key] = command or "", cwd, True
+            self._ours[key] = command or "", True
             self._follow(key)
         return display
 

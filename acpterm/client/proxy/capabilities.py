@@ -31,16 +31,13 @@ def with_terminals(params: Raw | UnsetType, *, ours: bool) -> dict[str, object]:
     If they are `ours`, agents that know acpterm are told what else they can ask. What an editor
     says in the way of version 2 has no place for any of that.
     """
-    if "clientCapabilities" not in members(params) and "capabilities" in members(params):
-        return {**members(params)}
-    all_of_it: dict[str, object] = {**members(params)}
-    told: dict[str, object] = {**members(members(params).get("clientCapabilities"))}
-    meta = members(members(members(params).get("clientCapabilities")).get("_meta"))
-    if ours:
-        told["terminal"] = True
-    told["_meta"] = {**meta, **(EXTENDED if ours else {}), "terminal_output": True}
-    all_of_it["clientCapabilities"] = told
-    return all_of_it
+    said = members(params)
+    if "clientCapabilities" not in said and "capabilities" in said:
+        return {**said}
+    told = members(said.get("clientCapabilities"))
+    more: dict[str, object] = {"terminal": True} if ours else {}
+    meta = {**members(told.get("_meta")), **(EXTENDED if ours else {}), "terminal_output": True}
+    return {**said, "clientCapabilities": {**told, **more, "_meta": meta}}
 
 
 def version(result: Raw | UnsetType) -> int:

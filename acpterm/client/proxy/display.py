@@ -17,9 +17,8 @@ _TICKS: Final = re.compile(r"`+")
 class Display:
     """One terminal on show. `limit`: bytes of text kept; `lines`: of which so many are shown."""
 
-    def __init__(self, command: str | None, cwd: str | None, *, limit: int, lines: int) -> None:
+    def __init__(self, command: str | None, *, limit: int, lines: int) -> None:
         self.command = command
-        self.cwd = cwd
         self.end: End | None = None
         self.known = False
         """Whether anybody has said anything of it."""

@@ -129,7 +129,8 @@ class Relay:
                 told = capabilities.with_terminals(seen.params, ours=self._ours is not None)
                 line = encode_request(seen.key, seen.method, told)
             elif seen.method in _REOPENING:
-                self._enter(members(seen.params), members(seen.params))
+                asked = members(seen.params)
+                self._enter(asked, asked)
         elif seen.method == "session/cancel" and self._ours is not None:
             self._ours.tell("session/cancel", seen.params)
         self._to_agent(line)
@@ -137,7 +138,7 @@ class Relay:
     async def _agent_said(self, line: bytes) -> None:
         self._log.write("agent->proxy", line)
         seen = peek(line)
-        if seen == NOTHING:
+        if seen is NOTHING:
             # What can be made out all the same is; what passes, passes as it came.
             seen = peek(mended(line))
         if seen.is_answer:
@@ -153,7 +154,7 @@ class Relay:
             if params is not None:
                 line = encode_request(seen.key, "session/request_permission", params)
         elif self._ours is not None:
-            if seen == NOTHING and self._is_ours(line):
+            if seen is NOTHING and self._is_ours(line):
                 right = "its id must be a number, a string or null"
                 error = RpcError(INVALID_REQUEST, f"the message is no request: {right}")
                 self._to_agent(encode_error(None, error))

@@ -230,7 +230,6 @@ async def _write(outbox: Outbox, gone: trio.CancelScope, done: trio.Event) -> No
         await outbox.run()
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         gone.cancel()
-        outbox.close()
     done.set()
 
 
