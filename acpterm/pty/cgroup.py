@@ -24,6 +24,8 @@ from acpterm.pty.tree import insist
 
 # What the files of a group that was removed say: opened later, or opened before.
 _GONE = (errno.ENOENT, errno.ENODEV)
+# How often a folder is made that somebody else may take for stale before it is locked.
+_TRIES = 20
 # Processes to signal between two looks at the group.
 _BATCH = 256
 
@@ -42,13 +44,13 @@ class Cgroups:
         if own is None or not _is_ours(own):
             return None
         _remove_stale(own)
-        for _ in range(5):
+        for _ in range(_TRIES):
             base = os.path.join(own, f"acpterm-{os.getpid()}-{secrets.token_hex(4)}")
             try:
                 os.mkdir(base, mode=0o755)
                 return cls(base, _lock(base, fcntl.LOCK_SH))
-            except FileNotFoundError:
-                continue  # somebody took it for stale before it was locked
+            except (FileNotFoundError, BlockingIOError):
+                continue  # somebody takes it for stale before it is locked, or has removed it
             except OSError:
                 break
         return None

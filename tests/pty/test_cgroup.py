@@ -1,6 +1,7 @@
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 import trio
@@ -219,3 +220,15 @@ def test_where_nothing_was_delegated_to_root_no_groups_are_made(monkeypatch, tmp
 def test_without_version_2_there_are_no_groups(monkeypatch):
     monkeypatch.setattr(cgroup, "_own_folder", lambda: None)
     assert Cgroups.find() is None
+
+
+def test_processes_that_start_at_once_never_take_each_others_folders_for_stale():
+    code = (
+        "from acpterm.pty.cgroup import Cgroups\n"
+        "for _ in range(150):\n"
+        "    groups = Cgroups.find()\n"
+        "    assert groups is not None\n"
+        "    groups.close()\n"
+    )
+    starting = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
+    assert [process.wait(30) for process in starting] == [0, 0, 0, 0]
