@@ -38,6 +38,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "under the user's runtime directory, or in `/tmp/acpterm-UID` where there is none."
         ),
     ] = None
+    user_socket: Annotated[
+        str | None,
+        Meta(
+            title="Where the daemon listens for the person's commands; by default beside `socket`: "
+            "`user.sock` for `agent.sock`, else the same name with `.user` at its end."
+        ),
+    ] = None
+    detach_key: Annotated[
+        str,
+        Meta(
+            title="The key that leaves an attached terminal, or several after each other: `C-\\`, "
+            "`C-b d`. Keys are as in `acpterm send --key`."
+        ),
+    ] = "C-\\"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(title="The least important messages to log."),
@@ -95,7 +109,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     ] = True
     keep_released: Annotated[
         int,
-        Meta(ge=0, title="How many released terminals stay readable, of those in a tool call."),
+        Meta(
+            ge=0,
+            title="How many terminals stay readable for the person of those that a tool call "
+            "showed and that were released, and of the person's own that have ended.",
+        ),
     ] = 100
     shown_lines: Annotated[
         int,
@@ -118,6 +136,38 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     keep_released_bytes: Annotated[
         int, Meta(ge=0, title="How many bytes of output these may hold together.")
     ] = 64 * MIB
+    keep_released_age: Annotated[
+        float, Meta(ge=0, title="For how many seconds these stay readable.")
+    ] = 24 * 3600.0
+    record: Annotated[
+        bool, Meta(title="Record the output of every terminal to a file: an asciicast each.")
+    ] = False
+    record_input: Annotated[
+        bool,
+        Meta(
+            title="Record what is typed as well; never what is typed while the terminal's echo is "
+            "off: that is passwords, but also all that is typed in shells and editors that show it "
+            "by themselves."
+        ),
+    ] = False
+    record_dir: Annotated[
+        str | None,
+        Meta(
+            title="The folder of the recordings, an absolute path that only this user can write "
+            "to; by default `recordings` in `acpterm` under the user's state directory.",
+        ),
+    ] = None
+    record_bytes: Annotated[
+        int, Meta(ge=64 * KIB, title="The most that one recording may have, in bytes.")
+    ] = 16 * MIB
+    record_files: Annotated[
+        int,
+        Meta(
+            ge=1,
+            title="How many recordings are kept; the oldest go first, but none that is being "
+            "written.",
+        ),
+    ] = 100
 
 
 def default_socket() -> str:
@@ -135,6 +185,24 @@ def default_socket() -> str:
     if runtime:
         return os.path.join(runtime, "acpterm", "agent.sock")
     return f"/tmp/acpterm-{os.getuid()}/agent.sock"  # noqa: S108  its folder is checked, see above
+
+
+def default_record_dir() -> str:
+    """Give the folder of the recordings that is used when none is set."""
+    return os.path.join(platformdirs.user_state_dir("acpterm"), "recordings")
+
+
+def agent_socket(settings: Settings) -> str:
+    """Give the absolute path of the agents' socket."""
+    return os.path.abspath(settings.socket or default_socket())
+
+
+def user_socket(settings: Settings, agents: str | None = None) -> str:
+    """Give the absolute path of the person's socket, by default beside the `agents`'."""
+    if settings.user_socket:
+        return os.path.abspath(settings.user_socket)
+    folder, name = os.path.split(agents or agent_socket(settings))
+    return os.path.join(folder, "user.sock" if name == "agent.sock" else f"{name}.user")
 
 
 def default_file() -> str:

@@ -112,7 +112,7 @@ def test_a_bad_value_is_named_with_its_source(name, value, says):
         ("cols = []\n", "cols = []: Expected `int`, got `array`"),
         ("kill_grace = nan\n", "kill_grace = nan: "),
         ("shell = 7\n", "shell = 7: Expected `str`, got `int`"),
-        ("columns = 1\n", "there is no setting 'columns'; there are socket, log_level"),
+        ("columns = 1\n", "there is no setting 'columns'; there are socket, user_socket"),
         ("[table]\nx = 1\n", "there is no setting 'table'"),
         ("cols = \n", "is not TOML: "),
         ("cols = 1\ncols = 2\n", "is not TOML: "),

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from acpterm.acp import extensions
 from acpterm.acp.wire import Wire
 from acpterm.config import Settings
-from acpterm.host.methods import NOTIFICATIONS, REQUESTS
+from acpterm.host.agent_table import NOTIFICATIONS, REQUESTS
 from tests.support.hosts import agent_here, environment, poll
 
 ROOT = Path(__file__).parents[1]
@@ -145,13 +146,24 @@ AGENT = DOCS / "examples" / "agent.py"
 DEMO = DOCS / "examples" / "demo.py"
 
 
-def test_the_example_agent_runs_a_command_and_exits_with_its_code():
-    done = run(AGENT, "echo hello; exit 7")
+@pytest.fixture
+def own_daemon(tmp_path):
+    """The settings for a daemon of the test's own, which has ended at the end of the test."""
+    path = tmp_path / "agent.sock"
+    yield {"ACPTERM_SOCKET": str(path), "ACPTERM_IDLE_EXIT": "0.5"}
+    deadline = time.monotonic() + 10
+    while path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_example_agent_runs_a_command_and_exits_with_its_code(own_daemon):
+    done = run(AGENT, "echo hello; exit 7", **own_daemon)
     assert (done.stdout, done.stderr, done.returncode) == ("hello\n", "", 7)
 
 
-def test_the_example_agent_kills_what_takes_too_long():
-    done = run(AGENT, "--timeout", "0.2", "echo hello; sleep 60")
+def test_the_example_agent_kills_what_takes_too_long(own_daemon):
+    done = run(AGENT, "--timeout", "0.2", "echo hello; sleep 60", **own_daemon)
     assert (done.stdout, done.returncode) == ("hello\n", 1)
     assert done.stderr == "agent: ended by SIGTERM\n"
 

@@ -24,9 +24,9 @@ OWN: Final = "acpterm"
 Format: TypeAlias = Literal["text", "raw", "screen"]
 EndedBy: TypeAlias = Literal["exited", "agent", "user", "timeout", "idle", "limit", "disconnect"]
 
-_Natural = Annotated[int, Meta(ge=0)]
-_Positive = Annotated[int, Meta(ge=1)]
-_Cells = Annotated[int, Meta(ge=1, le=10000)]
+Natural = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Cells = Annotated[int, Meta(ge=1, le=10000)]
 
 
 class ReadRequest(Wire, omit_defaults=True):
@@ -38,10 +38,10 @@ class ReadRequest(Wire, omit_defaults=True):
 
     session_id: SessionId
     terminal_id: TerminalId
-    since: _Natural | None = None
-    max_bytes: _Positive | None = None
+    since: Natural | None = None
+    max_bytes: Positive | None = None
     format: Format | None = None
-    wait_ms: _Natural | None = None
+    wait_ms: Natural | None = None
 
 
 class ReadResponse(Wire):
@@ -77,8 +77,8 @@ class ResizeRequest(Wire):
 
     session_id: SessionId
     terminal_id: TerminalId
-    cols: _Cells
-    rows: _Cells
+    cols: Cells
+    rows: Cells
 
 
 class SignalRequest(Wire):
@@ -99,11 +99,20 @@ class SetSessionRequest(Wire):
 class CreateMeta(Wire, omit_defaults=True):
     """``_meta.acpterm`` of ``terminal/create``."""
 
-    cols: _Cells | None = None
-    rows: _Cells | None = None
-    timeout_ms: _Positive | None = None
+    cols: Cells | None = None
+    rows: Cells | None = None
+    timeout_ms: Positive | None = None
     shell: bool | None = None
     format: Format | None = None
+
+
+class OutputMeta(Wire):
+    """``_meta.acpterm`` of the answer to ``terminal/output``, while the command runs.
+
+    Whether it waits for somebody to type; left out where that cannot be known.
+    """
+
+    waiting_for_input: bool
 
 
 class ExitMeta(Wire):

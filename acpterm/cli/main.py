@@ -20,6 +20,23 @@ sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None is how an
 
 # Name of the command: module and its first line of help, which --help shows without an import.
 _COMMANDS = {
+    "run": ("acpterm.cli.run", "Run a command in a terminal of your own."),
+    "ls": ("acpterm.cli.ls", "List the terminals."),
+    "attach": ("acpterm.cli.attach", "Be at a terminal, as if its program ran here."),
+    "logs": ("acpterm.cli.logs", "Print what a terminal has printed, and follow it."),
+    "screen": ("acpterm.cli.screen", "Print what a terminal's screen shows now, or draw it."),
+    "send": ("acpterm.cli.send", "Type into a terminal."),
+    "wait": ("acpterm.cli.wait", "Wait for a terminal's end, or for what it prints."),
+    "kill": ("acpterm.cli.kill", "End the programs of terminals."),
+    "rm": ("acpterm.cli.rm", "End terminals, and forget what they have printed."),
+    "promote": ("acpterm.cli.promote", "Take a terminal over from its agent."),
+    "events": ("acpterm.cli.events", "Print everything that happens, a line each."),
+    "export": ("acpterm.cli.export", "Print a terminal as a recording, text, HTML or a picture."),
+    "replay": ("acpterm.cli.replay", "Play a terminal again, or a recording."),
+    "status": ("acpterm.cli.status", "Say how the daemon is."),
+    "shutdown": ("acpterm.cli.shutdown", "End the daemon and its terminals."),
+    "doctor": ("acpterm.cli.doctor", "Say what this machine offers, and what is missing."),
+    "completion": ("acpterm.cli.completion", "Print what makes a shell complete commands."),
     "serve": ("acpterm.cli.serve", "Listen for agents on a Unix socket, as a daemon."),
     "proxy": ("acpterm.cli.proxy", "Give an editor and its agent terminals: stand between them."),
     "prompt": ("acpterm.cli.prompt", "Have an agent do something: a client without a screen."),

@@ -1,24 +1,32 @@
-"""`acpterm stdio`: a host for the one agent that spawned it."""
+"""`acpterm stdio`: terminals for the one agent that spawned it, of the daemon's or of its own."""
 
 import click
 
 from acpterm.cli.options import common, fail, run, settings
+from acpterm.client.daemon import DaemonError
+from acpterm.client.stdio import relay_stdio
 from acpterm.host import logs, serve_stdio, stdio
 from acpterm.pty.trees import TrackingError
 
 
 @click.command("stdio")
+@click.option("--socket", metavar="PATH", help="Use the daemon that listens at PATH.")
+@click.option("--embedded", is_flag=True, help="Keep the terminals in this process: no daemon.")
 @common
-def command(config: str | None, **flags: object) -> None:
+def command(config: str | None, socket: str | None, embedded: bool, **flags: object) -> None:
     """Serve the agent that spawned this, on stdin and stdout.
 
-    One JSON-RPC message a line. It ends when stdin does: the agent's terminals are then killed, and
-    what is due is answered. Logs go to stderr.
+    One JSON-RPC message a line. The terminals are those of the daemon, which is started if it is
+    not running. It ends when stdin does: the agent's terminals are then killed, and what is due is
+    answered. Logs go to stderr.
     """
-    chosen = settings(config, **flags)
+    chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     try:
-        stream = stdio.take_over()
+        reads, writes = stdio.take_descriptors()
     except OSError as error:
         fail(str(error))
-    run(serve_stdio, chosen, stream, expected=(TrackingError,))
+    if embedded:
+        run(serve_stdio, chosen, stdio.StdioStream(reads, writes), expected=(TrackingError,))
+    else:
+        run(relay_stdio, reads, writes, chosen, config, expected=(DaemonError,))

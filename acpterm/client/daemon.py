@@ -17,8 +17,8 @@ from typing import Final
 
 import trio
 
-from acpterm.config import ENV_PREFIX, Settings, default_socket
-from acpterm.host.listener import ListenError, peer_of, private_folder
+from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
+from acpterm.host.listener import BUSY, ListenError, peer_of, private_folder
 
 # Seconds that a daemon has to come up.
 PATIENCE: Final = 10.0
@@ -35,36 +35,64 @@ class DaemonError(Exception):
     """There is no daemon, and none could be started; the message says why."""
 
 
-def socket_path(settings: Settings) -> str:
-    """Give the absolute path of the agents' socket."""
-    return os.path.abspath(settings.socket or default_socket())
-
-
-async def connect(settings: Settings, config: str | None = None) -> trio.SocketStream:
+async def connect(
+    settings: Settings, config: str | None = None, *, user: bool = False
+) -> trio.SocketStream:
     """Connect to the daemon, which is started if it is not running; raises `DaemonError`.
 
-    `config` is the file that settings were read from, if one was named: the daemon reads it too.
-    To be called before this process adopts orphans (`Trees`): the daemon is to be nobody's child.
+    It is connected to as an agent, or by the `user`, at its other socket. `config` is the file that
+    settings were read from, if one was named: the daemon reads it too. To be called before this
+    process adopts orphans (`Trees`): the daemon is to be nobody's child.
     """
-    path = socket_path(settings)
+    path = user_socket(settings) if user else agent_socket(settings)
     with contextlib.suppress(OSError):
         return await _open(path)
-    log = await trio.to_thread.run_sync(_start, path, config)
-    why = "it takes no connections"
-    with trio.move_on_after(PATIENCE) as patience:
-        while True:
-            try:
-                return await _open(path)
-            except OSError as error:
-                why = error.strerror or str(error)
-            if not await trio.to_thread.run_sync(_lives, log):
-                # Unless another one was there first, and is about to listen.
-                patience.deadline = min(patience.deadline, trio.current_time() + _ANOTHER)
-            await trio.sleep(_LOOK)
+    why, said = "it takes no connections", "it was woken by a connection of ours"
+    async with contextlib.AsyncExitStack() as stack:
+        with trio.move_on_after(PATIENCE):
+            log = None
+            if not user or not await _wake(settings, stack):
+                log = await trio.to_thread.run_sync(_start, settings, config)
+            while True:
+                try:
+                    return await _open(path)
+                except OSError as error:
+                    why = error.strerror or str(error)
+                if log is not None and not await trio.to_thread.run_sync(_lives, log):
+                    if stream := await _open_within(_ANOTHER, path):
+                        return stream
+                    if BUSY not in _said(log):
+                        break
+                    # There was another one, and it was about to end.
+                    log = await trio.to_thread.run_sync(_start, settings, config)
+                await trio.sleep(_LOOK)
+        if log is not None:
+            said = _said(log)
     raise DaemonError(
-        f"the daemon that was started for {path} does not answer ({why}): {_said(log)}; "
-        "run acpterm serve to see why, or use --embedded, which needs none"
+        f"the daemon for {path} does not answer ({why}): {said}; run acpterm serve to see why, or "
+        "use --embedded, where there is such a flag"
     )
+
+
+async def _wake(settings: Settings, stack: contextlib.AsyncExitStack) -> bool:
+    """Connect to the agents' socket, if somebody listens there: it is held until `stack` closes.
+
+    A service manager may: then it starts the daemon, which listens for the user, too.
+    """
+    try:
+        await stack.enter_async_context(await _open(agent_socket(settings)))
+    except OSError:
+        return False
+    return True
+
+
+async def _open_within(seconds: float, path: str) -> trio.SocketStream | None:
+    with trio.move_on_after(seconds):
+        while True:
+            with contextlib.suppress(OSError):
+                return await _open(path)
+            await trio.sleep(_LOOK)
+    return None
 
 
 async def _open(path: str) -> trio.SocketStream:
@@ -84,11 +112,22 @@ async def _open(path: str) -> trio.SocketStream:
     return stream
 
 
-def _start(path: str, config: str | None) -> str:
+async def connect_running(settings: Settings) -> trio.SocketStream | None:
+    """Connect the user to the daemon if it is running; None if it is not."""
+    try:
+        return await _open(user_socket(settings))
+    except OSError:
+        return None
+
+
+def _start(settings: Settings, config: str | None) -> str:
     """Start a daemon, and give the file that its log and, in its first line, its pid are in."""
+    path = agent_socket(settings)
     log = f"{path}.log"
     command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]
     env = {name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON}
+    if settings.user_socket is not None:
+        env[f"{ENV_PREFIX}USER_SOCKET"] = user_socket(settings)
     # Its folder is another.
     if config is not None:
         command += ["--config", os.path.abspath(config)]
@@ -115,7 +154,10 @@ def _start(path: str, config: str | None) -> str:
         finally:
             os.close(said)
     except (OSError, ListenError, subprocess.CalledProcessError) as error:
-        raise DaemonError(f"no daemon can be started for {path}: {error}") from error
+        raise DaemonError(
+            f"no daemon can be started for {path}: {error}; see acpterm serve, or use --embedded "
+            "where there is such a flag"
+        ) from error
     return log
 
 

@@ -9,7 +9,10 @@ from typing import Final, cast
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from acpterm.acp.members import items, members, text
 from acpterm.jsonrpc import Id
+
+__all__ = ["NOTHING", "Envelope", "is_true", "items", "members", "peek", "text"]
 
 
 class Envelope(Struct, frozen=True):
@@ -39,8 +42,6 @@ class Envelope(Struct, frozen=True):
 
 
 _envelopes: Final = msgspec.json.Decoder(Envelope)
-_members: Final = msgspec.json.Decoder(dict[str, Raw])
-_items: Final = msgspec.json.Decoder(list[Raw])
 NOTHING: Final = Envelope()
 """What is seen of a line that is no message."""
 
@@ -51,36 +52,6 @@ def peek(line: bytes) -> Envelope:
         return _envelopes.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return NOTHING
-
-
-def members(raw: Raw | UnsetType | None) -> dict[str, Raw]:
-    """Give the members of a JSON object, each as it came; none of anything else."""
-    if raw is None or isinstance(raw, UnsetType):
-        return {}
-    try:
-        return _members.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-
-
-def items(raw: Raw | UnsetType | None) -> list[Raw]:
-    """Give the items of a JSON array, each as it came; none of anything else."""
-    if raw is None or isinstance(raw, UnsetType):
-        return []
-    try:
-        return _items.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return []
-
-
-def text(raw: Raw | UnsetType | None) -> str | None:
-    """Give the string that a JSON value is; None if it is none."""
-    if raw is None or isinstance(raw, UnsetType):
-        return None
-    try:
-        return msgspec.json.decode(raw, type=str)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def is_true(raw: Raw | UnsetType | None) -> bool:

@@ -13,36 +13,32 @@ from typing import Final
 
 import trio
 
-from acpterm.acp import PROTOCOL_VERSION, InitializeMeta
-from acpterm.acp.extensions import OWN
-from acpterm.client.daemon import DaemonError, connect, socket_path
+from acpterm.client.daemon import connect
 from acpterm.client.endpoint import Endpoint
-from acpterm.config import Settings
+from acpterm.client.introduction import introduce
+from acpterm.config import Settings, agent_socket
 from acpterm.host import Asker, open_host
-from acpterm.host.asker import to_send
-from acpterm.jsonrpc import RpcError
 from acpterm.pty.trees import Trees
 
 # Seconds that what is left at the end may take: the host's own end of the connection takes three.
 _FAREWELL: Final = 4.0
-# Seconds that a host has to answer at the beginning.
-_PATIENCE: Final = 10.0
 
 
 async def reach(settings: Settings, config: str | None) -> Endpoint:
     """Connect to the daemon, which is started if it has to be. Raises `DaemonError`."""
     stream = await connect(settings, config)
-    whom = f"the daemon at {socket_path(settings)}"
+    whom = f"the daemon at {agent_socket(settings)}"
     return Endpoint(stream, whom, settings.max_message_bytes)
 
 
 @asynccontextmanager
 async def open_link(
-    daemon: Endpoint | None, settings: Settings, asker: Asker, trees: Trees
+    daemon: Endpoint | None, settings: Settings, asker: Asker, trees: Trees, agent: str
 ) -> AsyncIterator[Endpoint]:
     """Talk to `daemon`, or to a host in this process if that is None, while the block lasts.
 
-    Raises `DaemonError` if the host does not answer.
+    `agent` is what the person is told of whose terminals they are. Raises `DaemonError` if the host
+    does not answer.
     """
     async with AsyncExitStack() as stack:
         if daemon is None:
@@ -56,10 +52,8 @@ async def open_link(
             nursery.start_soon(host.serve, trio.SocketStream(theirs), asker)
         running = trio.CancelScope()
         nursery.start_soon(_run, link, running)
-        wish = InitializeMeta(asker=to_send(asker))
-        params = {"protocolVersion": PROTOCOL_VERSION, "_meta": {OWN: wish}}
         try:
-            await _introduce(link, params)
+            await introduce(link, agent, asker)
             yield link
         finally:
             running.cancel()
@@ -69,15 +63,3 @@ async def open_link(
 async def _run(link: Endpoint, scope: trio.CancelScope) -> None:
     with scope:
         await link.run()
-
-
-async def _introduce(link: Endpoint, params: object) -> None:
-    why = f"it does not answer within {_PATIENCE:g} s"
-    with trio.move_on_after(_PATIENCE):
-        try:
-            await link.request("initialize", params)
-        except RpcError as error:
-            why = error.message
-        else:
-            return
-    raise DaemonError(f"{link.whom} cannot be used: {why}; end it, or use --embedded")

@@ -9,9 +9,6 @@ with the connection to the host.
 A follower is there for each terminal that is shown, from its first showing to its end.
 """
 
-import os
-import re
-import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
@@ -25,7 +22,8 @@ from acpterm.client.ends import End
 from acpterm.client.envelope import items, members, text
 from acpterm.client.follower import Follower
 from acpterm.client.update import Key
-from acpterm.host.methods import REQUESTS
+from acpterm.host.agent_table import REQUESTS
+from acpterm.host.command import in_a_line
 from acpterm.host.session_methods import EXTENSIONS
 from acpterm.jsonrpc import Id, RpcError
 
@@ -37,10 +35,6 @@ EXTENDED: Final = {OWN: EXTENSIONS}
 # agent says after a release.
 SETTLING: Final = 0.5
 RELEASING: Final = 0.3
-
-# `sh -c LINE` and `bash -l -c LINE` are how some agents say what others say as a line.
-_SHELL: Final = re.compile(r"(|ba|da|k|z)sh")
-_LINE: Final = re.compile(r"-[a-z]*c")
 
 
 class Terminals:
@@ -203,9 +197,7 @@ def _command(params: dict[str, Raw]) -> str:
     """Give a command in one line, as a person would type it."""
     command = text(params.get("command")) or ""
     args = [arg for item in items(params.get("args")) if (arg := text(item)) is not None]
-    if len(args) > 1 and _SHELL.fullmatch(os.path.basename(command)) and _LINE.fullmatch(args[-2]):
-        return args[-1]
-    return shlex.join([command, *args]) if args else command
+    return in_a_line(command, args)
 
 
 def _ignore(answer: Answer) -> None:

@@ -1,8 +1,8 @@
 """The host: connections, sessions, method handlers, listeners, and what supervises them."""
 
-from acpterm.host.activation import ActivationError, handed_listeners, notify
+from acpterm.host.activation import ActivationError, handed_listeners, notify, path_of
 from acpterm.host.asker import Asker
-from acpterm.host.daemon import Host, open_host, serve, serve_stdio
+from acpterm.host.daemon import Host, Sockets, open_host, serve, serve_stdio
 from acpterm.host.listener import ListenError, UnixListener
 
 __all__ = [
@@ -10,10 +10,12 @@ __all__ = [
     "Asker",
     "Host",
     "ListenError",
+    "Sockets",
     "UnixListener",
     "handed_listeners",
     "notify",
     "open_host",
+    "path_of",
     "serve",
     "serve_stdio",
 ]

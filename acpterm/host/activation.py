@@ -45,6 +45,12 @@ def _listener(fd: int) -> trio.SocketListener:
     return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
 
+def path_of(listener: trio.SocketListener) -> str | None:
+    """Give the path that a listener is bound to; None if it has none, but a name or nothing."""
+    name = listener.socket.getsockname()
+    return name if isinstance(name, str) and os.path.isabs(name) else None
+
+
 def notify(environ: Mapping[str, str], state: str) -> None:
     """Tell the service manager a state, such as `READY=1`. Never raises: nobody has to listen."""
     path = environ.get("NOTIFY_SOCKET")

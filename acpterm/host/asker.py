@@ -22,13 +22,14 @@ _NOT_PASSED_ON = (
     "LISTEN_FDNAMES",
     "LISTEN_FDS",
     "LISTEN_PID",
-    "MANPAGER",
     "NOTIFY_SOCKET",
-    "SYSTEMD_PAGER",
     "WATCHDOG_PID",
     "WATCHDOG_USEC",
 )
-_SET = {"TERM": "xterm-256color", "PAGER": "cat", "GIT_PAGER": "cat"}
+_SET = {"TERM": "xterm-256color"}
+# Nobody is there to turn an agent's pages.
+_PAGERS = ("MANPAGER", "SYSTEMD_PAGER")
+_UNATTENDED = {"PAGER": "cat", "GIT_PAGER": "cat"}
 _LIMITS = {
     name.removeprefix("RLIMIT_"): getattr(resource, name)
     for name in dir(resource)
@@ -45,15 +46,19 @@ class Asker(NamedTuple):
     rlimits: tuple[tuple[int, int, int], ...]
     """Triples of resource, soft and hard limit, as for `resource.setrlimit`."""
 
-    def environment(self, terminal: str, more: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """Put together the environment of the terminal of that id; `more` is the agent's.
+    def environment(
+        self, more: Iterable[tuple[str, str]], *, attended: bool = False
+    ) -> dict[str, str]:
+        """Put together the environment of a terminal's program; `more` comes last, and wins.
 
-        The agent's wins, but over the id: whoever asks by it has to get this terminal.
+        `attended`: whether a person has it made for themselves.
         """
         env = {name: value for name, value in self.env.items() if name not in _NOT_PASSED_ON}
         env.update(_SET)
+        if not attended:
+            env = {name: value for name, value in env.items() if name not in _PAGERS}
+            env.update(_UNATTENDED)
         env.update(more)
-        env["ACPTERM_TERMINAL_ID"] = terminal
         return env
 
 

@@ -12,38 +12,44 @@ from typing import Final, TypeAlias
 
 import trio
 
-from acpterm.config import Settings
 from acpterm.host.asker import Asker
 from acpterm.host.checks import Folders
-from acpterm.host.keepsakes import Keepsakes
+from acpterm.host.creation import Order
+from acpterm.host.roster import Agent, Entry
 from acpterm.host.session import Session
-from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
-from acpterm.terminal import EndedBy, Pool, Terminal
-from acpterm.terminal.views import ScreenTooLargeError, ScreenView, check_screen
+from acpterm.host.shared import Shared
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.terminal import EndedBy, Terminal
 
 SESSIONS: Final = 10_000
 
 Room: TypeAlias = Callable[[], Awaitable[None]]
+Say: TypeAlias = Callable[[str, object], None]
 
 
 class Caller:
     """One connection's agent."""
 
-    def __init__(self, asker: Asker, settings: Settings, pool: Pool, keepsakes: Keepsakes) -> None:
+    def __init__(self, asker: Asker, shared: Shared, connection: str) -> None:
         self.asker = asker
-        self.settings: Final = settings
-        self.pool: Final = pool
+        self.shared: Final = shared
+        self.settings: Final = shared.settings
+        self.pool: Final = shared.pool
+        self.agent: Final = Agent(connection)
         self.sessions: Final[dict[str, Session]] = {}
         self.folders: Final = Folders()
-        self.screens: Final[dict[str, ScreenView]] = {}
         self.room: Room = trio.lowlevel.checkpoint
         """To be waited for before a large answer is made: the agent has to read, too."""
-        self._keepsakes = keepsakes
+        self.say: Say = lambda *_: None
         self._gone = False
+
+    def asks(self) -> None:
+        """Learn that the agent asks for something: it is not to wait for floods."""
+        self.pool.floods.asked()
 
     def session(self, identifier: str) -> Session:
         """Give the session of that name; a new one, at its first use."""
-        return self.sessions.get(identifier) or Session(identifier, self._keepsakes)
+        return self.sessions.get(identifier) or Session(identifier, self.agent)
 
     def own(self, session: Session) -> None:
         """Remember a session that has something to remember.
@@ -53,7 +59,7 @@ class Caller:
         """
         if session.id not in self.sessions and len(self.sessions) >= SESSIONS:
             for other in self.sessions.values():
-                if not other.terminals:
+                if not other.entries:
                     break
             else:
                 raise RpcError(
@@ -63,53 +69,31 @@ class Caller:
             del self.sessions[other.id]
         self.sessions.setdefault(session.id, session)
 
-    def add(self, session: Session, terminal: Terminal) -> None:
+    def add(self, session: Session, terminal: Terminal, order: Order, command: str) -> None:
         """Hold a terminal that was just made; if the caller is gone, release it."""
         # It was remembered when it was asked for, and may have been forgotten while it was made.
         session = self.sessions.setdefault(session.id, session)
-        session.add(terminal)
+        entry = Entry(terminal, command=command, cwd=order.cwd, session=session)
+        session.add(entry)
+        self.shared.add(entry, order.env)
         if self._gone:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
 
     def release(self, session: Session, identifier: str, by: EndedBy) -> Terminal | None:
-        """Release a terminal: give it, or None if that has been done. Raises `RpcError`."""
-        terminal = session.release(identifier)
-        if terminal is not None:
-            self.pool.release(terminal, by)
-            self.screens.pop(identifier, None)
-        return terminal
+        """Release a terminal: give it, or None if nothing ends by that. Raises `RpcError`.
 
-    async def screen(self, terminal: Terminal) -> tuple[str, int]:
-        """Give what the terminal's screen shows, and up to which position.
-
-        Raises `RpcError` (-32602) when the window is too large for it.
+        One that the person has taken over runs on.
         """
-        try:
-            view = self.screens.get(terminal.id)
-            if view is None:
-                view = ScreenView(terminal)
-                # A read that waited for a release is answered by one that nobody keeps.
-                if not terminal.released:
-                    self.screens[terminal.id] = view
-            return await view.text(), view.position
-        except ScreenTooLargeError as error:
-            raise _no_screen(error) from error
-
-    @staticmethod
-    def check_screen(cols: int, rows: int) -> None:
-        """Raise `RpcError` (-32602) for a window that is too large to be shown as a screen."""
-        try:
-            check_screen(cols, rows)
-        except ScreenTooLargeError as error:
-            raise _no_screen(error) from error
+        entry = session.release(identifier)
+        if entry is None or entry.is_users:
+            return None
+        self.shared.roster.release(entry, by)
+        return entry.terminal
 
     def leave(self) -> None:
         """Release all that is left. Can be repeated."""
         self._gone = True
         for session in self.sessions.values():
-            for identifier in list(session.terminals):
+            for identifier in list(session.entries):
                 self.release(session, identifier, EndedBy.DISCONNECT)
-
-
-def _no_screen(error: ScreenTooLargeError) -> RpcError:
-    return RpcError(INVALID_PARAMS, f"format 'screen': {error}")
+            session.over.set()

@@ -11,7 +11,6 @@ from typing import Final
 import trio
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quoted
-from acpterm.terminal.screen import Screen, ScreenUnavailable
 
 FRESH: Final = 1.0
 REMEMBERED: Final = 64
@@ -95,15 +94,6 @@ def check_environment(env: Iterable[tuple[str, str]]) -> None:
                 f"env has {quoted(name)} = {quoted(value)}: a name is not empty and holds no '=', "
                 "and neither holds a NUL character",
             )
-
-
-def check_format(wish: str | None) -> None:
-    """Raise `RpcError` (-32602) for a format that is not installed."""
-    if wish == "screen":
-        try:
-            Screen(1, 1)
-        except ScreenUnavailable as error:
-            raise RpcError(INVALID_PARAMS, f"format {quoted(wish)}: {error}") from error
 
 
 def _bad_folder(path: str, wrong: str) -> RpcError:

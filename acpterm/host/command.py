@@ -11,6 +11,7 @@ The specification does not say (ACP v1, "Terminals", `command` and `args`); agen
 The shell is POSIX (`sh -c`), neither interactive nor a login shell, whatever `$SHELL` is.
 """
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from collections.abc import Sequence
 # relative name with spaces is always shell text: a folder `ls ` in a project is no `ls`.
 _WORD = re.compile(r"[\w@%+:,./-]+")
 _PATH = re.compile(r"/[^\n]*")
+_SHELL = re.compile(r"(|ba|da|k|z)sh")
+_LINE = re.compile(r"-[a-z]*c")
 
 
 def words(
@@ -35,3 +38,14 @@ def words(
     if shell is None and (_WORD.fullmatch(command) or _PATH.fullmatch(command)):
         return [command], text
     return text, None
+
+
+def in_a_line(command: str, args: Sequence[str] | None) -> str:
+    """Give a command in one line, as a person would type it.
+
+    `sh -c LINE` and `bash -l -c LINE` are how some agents say what others say as a line.
+    """
+    args = args or ()
+    if len(args) > 1 and _SHELL.fullmatch(os.path.basename(command)) and _LINE.fullmatch(args[-2]):
+        return args[-1]
+    return shlex.join([command, *args]) if args else command

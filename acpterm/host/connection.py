@@ -1,8 +1,10 @@
-"""One connection: a stream of lines to and from one agent, for as long as both last.
+"""One connection: a stream of lines to and from one peer, for as long as both last.
 
-States: *open*; *closing*, when the agent has said its last (the end of the stream) or the daemon
+The peer is an agent, or a front end of the person's: who is served says what it may ask.
+
+States: *open*; *closing*, when the peer has said its last (the end of the stream) or the daemon
 ends: its terminals are released, which answers whoever waits for them within `CLOSING` seconds,
-and what is due is sent within `SENDING` more; *closed*. An agent that is gone altogether (a write
+and what is due is sent within `SENDING` more; *closed*. A peer that is gone altogether (a write
 fails) skips what is due: nobody is there to read it.
 
 Tasks, all in this connection's nursery: the reader, which answers at once what can be; one task
@@ -12,16 +14,16 @@ nothing else is touched.
 """
 
 import inspect
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol
 
 import structlog
 import trio
 
 from acpterm.acp import decode
-from acpterm.host.caller import Caller
-from acpterm.host.methods import NOTIFICATIONS, REQUESTS
-from acpterm.host.outbox import Outbox
+from acpterm.config import Settings
+from acpterm.host.method import Methods
+from acpterm.host.outbox import HIGH, Outbox
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -45,15 +47,44 @@ _CHUNK: Final = 64 * 1024
 _log = structlog.get_logger("acpterm.connection")
 
 
-class Connection:
-    """The host's end of one connection."""
+class Served(Protocol):
+    """Who is served by a connection. Handlers of methods are given this."""
 
-    def __init__(self, stream: trio.abc.Stream, caller: Caller, name: str) -> None:
+    @property
+    def settings(self) -> Settings:
+        """The host's."""
+
+    room: Callable[[], Awaitable[None]]
+    """To be waited for before a large answer is made: the peer has to read, too."""
+    say: Callable[[str, object], None]
+    """Sends a notification."""
+
+    def asks(self) -> None:
+        """Learn that the peer asks for something."""
+
+    def leave(self) -> None:
+        """Learn that the peer is gone. Can be repeated."""
+
+
+class Connection:
+    """The host's end of one connection. `high`: bytes from which on its outbox is full."""
+
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        served: Served,
+        methods: Methods,
+        name: str,
+        *,
+        high: int = HIGH,
+    ) -> None:
         self._stream = stream
-        self._caller = caller
-        self._peer = Peer(caller.settings.max_message_bytes)
-        self._outbox = Outbox(stream)
-        caller.room = self._outbox.room
+        self._served = served
+        self._methods = methods
+        self._peer = Peer(served.settings.max_message_bytes)
+        self._outbox = Outbox(stream, high)
+        served.room = self._outbox.room
+        served.say = self._say
         self._reading = trio.CancelScope()
         self._scopes: dict[Id, trio.CancelScope] = {}
         self._tasks = 0
@@ -64,7 +95,7 @@ class Connection:
         self._reading.cancel()
 
     async def serve(self) -> None:
-        """Serve the agent until it is gone or `close` is called. Closes the stream.
+        """Serve the peer until it is gone or `close` is called. Closes the stream.
 
         Cancelled, it releases the terminals and sends nothing more.
         """
@@ -76,19 +107,19 @@ class Connection:
                     async with trio.open_nursery() as handlers:
                         with self._reading:
                             await self._read(nursery, handlers)
-                        self._caller.leave()
+                        self._served.leave()
                         answering.deadline = trio.current_time() + CLOSING
                 self._outbox.close()
                 nursery.cancel_scope.deadline = trio.current_time() + SENDING
         finally:
-            self._caller.leave()
+            self._served.leave()
             self._log.info("connection closed")
 
     async def _write(self, connection: trio.CancelScope) -> None:
         try:
             await self._outbox.run()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._log.info("the agent no longer reads its answers")
+            self._log.info("the peer no longer reads its answers")
         connection.cancel()
 
     async def _read(self, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
@@ -124,14 +155,14 @@ class Connection:
                 self._log.warning("an answer to nothing that was asked")
 
     def _request(self, request: RequestReceived, handlers: trio.Nursery) -> None:
-        self._caller.pool.floods.asked()
-        method = REQUESTS.get(request.method)
+        self._served.asks()
+        method = self._methods.requests.get(request.method)
         if method is None:
-            self._fail(request, _unknown(request.method))
+            self._fail(request, self._unknown(request.method))
             return
         try:
             params = decode(request.params, method.params)
-            result = method.handle(self._caller, params)
+            result = method.handle(self._served, params)
         except Exception as error:  # noqa: BLE001  whatever a handler does costs its own request
             self._fail(request, error)
             return
@@ -165,6 +196,9 @@ class Connection:
             self._tasks -= 1
             self._scopes.pop(request.id, None)
 
+    def _say(self, method: str, params: object) -> None:
+        self._outbox.put(self._peer.notify(method, params))
+
     def _respond(self, request: RequestReceived, result: object) -> None:
         self._outbox.put(self._peer.respond(request.id, result))
 
@@ -176,11 +210,11 @@ class Connection:
         self._outbox.put(self._peer.respond_error(request.id, error))
 
     def _notification(self, event: NotificationReceived, nursery: trio.Nursery) -> None:
-        method = NOTIFICATIONS.get(event.method)
+        method = self._methods.notifications.get(event.method)
         if method is None:
             return
         try:
-            work = method.handle(self._caller, decode(event.params, method.params))
+            work = method.handle(self._served, decode(event.params, method.params))
         except Exception as error:  # noqa: BLE001  nobody can be answered
             why = type(error).__name__
             self._log.warning("notification ignored", method=event.method, error=why)
@@ -188,13 +222,12 @@ class Connection:
         if inspect.iscoroutine(work):
             nursery.start_soon(_await, work)
 
+    def _unknown(self, method: str) -> RpcError:
+        known = ", ".join(self._methods.requests)
+        return RpcError(
+            METHOD_NOT_FOUND, f"there is no method {quoted(method)} here; there are {known}"
+        )
+
 
 async def _await(work: Coroutine[Any, Any, None]) -> None:
     await work
-
-
-def _unknown(method: str) -> RpcError:
-    known = ", ".join(REQUESTS)
-    return RpcError(
-        METHOD_NOT_FOUND, f"there is no method {quoted(method)} here; there are {known}"
-    )

@@ -1,6 +1,7 @@
 """The host as a whole: one nursery that supervises the pool, the listeners and each connection.
 
-Two ways to be one: `serve`, a daemon on Unix sockets for any number of agents, until a signal;
+Two ways to be one: `serve`, a daemon on Unix sockets for the person and any number of agents, until
+it is told to end;
 `serve_stdio`, for the one agent that spawned this process, until it is gone.
 
 The end, in order, within five seconds: no new connection is taken; each connection closes, which
@@ -14,20 +15,29 @@ import itertools
 import math
 import os
 import resource
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Final, NamedTuple
 
 import structlog
 import trio
 
 from acpterm.config import Settings
 from acpterm.host import asker as askers
+from acpterm.host.agent_table import AGENT
 from acpterm.host.asker import Asker
 from acpterm.host.caller import Caller
 from acpterm.host.connection import Connection
 from acpterm.host.ending import hear, told_to_end
-from acpterm.host.keepsakes import Keepsakes
+from acpterm.host.events import Happening
 from acpterm.host.listener import peer_of
+from acpterm.host.method import Methods
+from acpterm.host.person import Person
+from acpterm.host.person_table import PERSON
+from acpterm.host.refusing import refusing
+from acpterm.host.session import Session
+from acpterm.host.shared import Place, Shared
 from acpterm.pty.trees import Trees, open_trees
 from acpterm.terminal import FAREWELL, Pool
 
@@ -36,53 +46,127 @@ from acpterm.terminal import FAREWELL, Pool
 _END = 4.6
 _FAREWELL = FAREWELL + 0.5
 
+# Bytes that may wait for a front end: what is shown is to be what is so now.
+HIGH: Final = 64 * 1024
+# Seconds between two looks at what is too old.
+_ROUND: Final = 60.0
+
 _log = structlog.get_logger("acpterm.daemon")
+
+
+class Sockets(NamedTuple):
+    """What a daemon listens on, and where that is."""
+
+    agents: list[trio.SocketListener]
+    users: list[trio.SocketListener]
+    agent_path: str
+    user_path: str
 
 
 class Host:
     """What all connections share. Made by `open_host`."""
 
-    def __init__(self, settings: Settings, pool: Pool, asker: Asker) -> None:
-        self.settings = settings
-        self.pool = pool
+    def __init__(self, shared: Shared, asker: Asker, trees: Trees) -> None:
+        self.settings: Final = shared.settings
+        self.pool: Final = shared.pool
+        self.shared: Final = shared
         self.asker = asker
-        self.keepsakes = Keepsakes(number=settings.keep_released, size=settings.keep_released_bytes)
+        self._trees = trees
         self._connections: set[Connection] = set()
+        self._callers: set[Caller] = set()
         self._names = itertools.count(1)
-        self._idle = trio.Event()
-        self._idle.set()
-        self._busy = trio.Event()
+        self._changed = trio.lowlevel.ParkingLot()
         self._ending = False
         self.end_by = math.inf
+        shared.roster.changed = self._note
+        shared.sessions = self._sessions
 
     async def serve(self, stream: trio.abc.Stream, asker: Asker) -> None:
-        """Serve one connection until it is closed, by either side; at once if the host ends."""
-        caller = Caller(asker, self.settings, self.pool, self.keepsakes)
-        connection = Connection(stream, caller, f"c{next(self._names)}")
+        """Serve one agent until it is gone, or the host ends; at once if it is ending."""
+        name = f"c{next(self._names)}"
+        caller = Caller(asker, self.shared, name)
+        self._callers.add(caller)
+        self.shared.agents += 1
+        self.shared.bus.publish(Happening("connected", connection=name))
+        try:
+            await self._serve(Connection(stream, caller, AGENT, name))
+        finally:
+            self._callers.discard(caller)
+            self.shared.agents -= 1
+            agent = caller.agent.name
+            self.shared.bus.publish(Happening("disconnected", connection=name, agent=agent))
+
+    async def serve_person(
+        self, stream: trio.abc.Stream, asker: Asker, methods: Methods = PERSON
+    ) -> None:
+        """Serve one front end of the person's, likewise."""
+        name = f"p{next(self._names)}"
+        self.shared.people += 1
+        try:
+            await self._serve(
+                Connection(stream, Person(asker, self.shared), methods, name, high=HIGH)
+            )
+        finally:
+            self.shared.people -= 1
+
+    async def _serve(self, connection: Connection) -> None:
         self._connections.add(connection)
-        if self._idle.is_set():
-            self._idle = trio.Event()
-            self._busy.set()
+        self._note()
         if self._ending:
             connection.close()
         try:
             await connection.serve()
         finally:
             self._connections.discard(connection)
-            if not self._connections:
-                self._idle.set()
-                self._busy = trio.Event()
+            self._note()
 
-    async def wait_idle(self) -> None:
-        """Wait until nobody is connected: terminals end with the connection that made them."""
-        await self._idle.wait()
+    @property
+    def tracking(self) -> str:
+        """How a terminal's processes are known: `cgroup` or `subreaper`."""
+        return self._trees.tracking
 
-    async def wait_busy(self) -> None:
-        """Wait until somebody is connected."""
-        await self._busy.wait()
+    def is_needed(self) -> bool:
+        """Whether somebody is connected, or holds a terminal."""
+        return bool(self._connections) or self.shared.roster.busy
 
-    async def serve_socket(self, stream: trio.SocketStream) -> None:
-        """Serve a connection to a Unix socket, if it comes from this user."""
+    async def wait_changed(self) -> None:
+        """Wait until it may be another answer, whether it is needed."""
+        await self._changed.park()
+
+    def _note(self) -> None:
+        self._changed.unpark_all()
+
+    def _sessions(self) -> Iterator[Session]:
+        for caller in list(self._callers):
+            yield from list(caller.sessions.values())
+
+    async def serve_agent_socket(self, stream: trio.SocketStream) -> None:
+        """Serve a connection to the agents' socket, if it comes from this user."""
+        await self._serve_socket(stream, self.serve)
+
+    async def serve_user_socket(self, stream: trio.SocketStream) -> None:
+        """Serve a connection to the person's socket, if it comes from this user.
+
+        One that comes from a terminal of an agent's is told that this is not for agents.
+        """
+
+        async def serve(stream: trio.SocketStream, asker: Asker) -> None:
+            pid = peer_of(stream).pid
+            found = pid and await self._trees.whose(pid)
+            entry = self.shared.roster.get(found) if found else None
+            if found and (entry is None or not entry.is_users):
+                _log.warning("connection refused: it is an agent's", terminal=found)
+                await self.serve_person(stream, asker, refusing(found))
+            else:
+                await self.serve_person(stream, asker)
+
+        await self._serve_socket(stream, serve)
+
+    async def _serve_socket(
+        self,
+        stream: trio.SocketStream,
+        serve: Callable[[trio.SocketStream, Asker], Awaitable[None]],
+    ) -> None:
         try:
             peer = peer_of(stream)
             if peer.uid != os.geteuid():
@@ -94,8 +178,8 @@ class Host:
                 asker = await trio.to_thread.run_sync(
                     askers.of_process, peer.pid, asker, abandon_on_cancel=True
                 )
-            await self.serve(stream, asker)
-        except Exception as error:  # noqa: BLE001  a bug met by one agent costs the others nothing
+            await serve(stream, asker)
+        except Exception as error:  # noqa: BLE001  a bug met by one peer costs the others nothing
             _log.error("a connection failed", exc_info=error)
 
     async def close(self) -> None:
@@ -106,7 +190,7 @@ class Host:
         for connection in list(self._connections):
             connection.close()
         while self._connections:
-            await self._idle.wait()
+            await self.wait_changed()
 
 
 @asynccontextmanager
@@ -130,39 +214,58 @@ async def open_host(
         )
         nursery = await stack.enter_async_context(trio.open_nursery())
         await nursery.start(pool.run)
-        host = Host(settings, pool, asker)
+        recording = await stack.enter_async_context(trio.open_nursery())
+        shared = Shared(settings, pool, recording)
+        host = Host(shared, asker, trees)
+        nursery.start_soon(shared.attention.run, lambda: shared.bus.heard)
+        nursery.start_soon(_expire, shared)
         try:
             yield host
         finally:
             with trio.CancelScope(shield=True):
                 await host.close()
                 await pool.shut_down(min(_FAREWELL, host.end_by - trio.current_time()))
+            recording.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
+
+
+async def _expire(shared: Shared) -> None:
+    """Forget what is too old, now and then; whoever asks for a list has it done at once."""
+    while True:
+        await trio.sleep(_ROUND)
+        shared.roster.expire()
 
 
 async def serve(
     settings: Settings,
-    listen: Callable[[], list[trio.SocketListener]],
+    listen: Callable[[], Sockets],
     *,
     ready: Callable[[], None],
     ending: Callable[[], None],
     patience: float = math.inf,
 ) -> None:
-    """Serve agents on what `listen` gives until SIGTERM, SIGINT or SIGHUP; closes it.
+    """Serve agents and the person on what `listen` gives until a signal; closes it.
 
     Whoever can connect can also have it end in order: it listens once it minds signals.
     `ready` is called when connections are taken, `ending` when they are no longer. It ends by
-    itself when nobody was connected for `patience` seconds.
+    itself when for `patience` seconds nobody was connected and nobody had a terminal.
     """
     asker = askers.own()
     raise_open_files()
     hear()
     freeze()
     async with told_to_end() as told:
-        listeners = listen()
+        sockets = listen()
         async with open_host(settings, asker) as host, trio.open_nursery() as nursery:
+            host.shared.place = Place(
+                agent_socket=sockets.agent_path,
+                user_socket=sockets.user_path,
+                patience=patience if patience < math.inf else None,
+                tracking=host.tracking,
+                end=told.set,
+            )
             accepting = trio.CancelScope()
-            nursery.start_soon(_accept, accepting, host, listeners)
+            nursery.start_soon(_accept, accepting, host, sockets)
             ready()
             if patience < math.inf:
                 nursery.start_soon(_end_when_idle, host, patience, told)
@@ -175,22 +278,34 @@ async def serve(
 
 async def _end_when_idle(host: Host, patience: float, told: trio.Event) -> None:
     while True:
-        await host.wait_idle()
+        while host.is_needed():
+            await host.wait_changed()
         with trio.move_on_after(patience):
-            await host.wait_busy()
+            while not host.is_needed():
+                await host.wait_changed()
             continue
-        _log.info("ending: nobody was connected", seconds=patience)
+        _log.info("ending: nobody was connected, and there was no terminal", seconds=patience)
         told.set()
         return
 
 
-async def _accept(
-    scope: trio.CancelScope, host: Host, listeners: list[trio.SocketListener]
-) -> None:
+async def _accept(scope: trio.CancelScope, host: Host, sockets: Sockets) -> None:
     # The handlers run in a nursery that outlives the listening: theirs is to close, not to break.
     async with trio.open_nursery() as connections:
         with scope:
-            await trio.serve_listeners(host.serve_socket, listeners, handler_nursery=connections)
+            async with trio.open_nursery() as nursery:
+                for serve_one, listeners in (
+                    (host.serve_agent_socket, sockets.agents),
+                    (host.serve_user_socket, sockets.users),
+                ):
+                    nursery.start_soon(
+                        partial(
+                            trio.serve_listeners,
+                            serve_one,
+                            listeners,
+                            handler_nursery=connections,
+                        )
+                    )
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:

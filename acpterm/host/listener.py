@@ -18,9 +18,12 @@ import socket
 import stat
 import struct
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import trio
+
+BUSY: Final = "already listens"
+"""What the message of a `ListenError` says when somebody else does."""
 
 
 class ListenError(Exception):
@@ -97,7 +100,7 @@ class UnixListener:
                 pid = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
                 os.close(lock)
                 raise ListenError(
-                    f"a daemon already listens on {self.path} (pid {pid}): "
+                    f"a daemon {BUSY} on {self.path} (pid {pid}): "
                     "use it, end it, or choose another path with --socket"
                 ) from None
             # Its last owner may have removed the file between our open and our lock.
@@ -130,7 +133,7 @@ class UnixListener:
             except TimeoutError:
                 pass
         raise ListenError(
-            f"another program already listens on {self.path}: end it, or choose another --socket"
+            f"another program {BUSY} on {self.path}: end it, or choose another --socket"
         )
 
     def _bind(self) -> trio.SocketListener:

@@ -1,80 +1,119 @@
 """One session of one connection: its terminals, and the tool calls that they are shown in.
 
-A terminal's states here: *held* (the agent may use it), then *released* (its id is known, for a
-second release and for errors that say so, and every other use is refused). A terminal that a tool
-call shows when it is released goes to the `Keepsakes`, where the person can still
-read it; the others are forgotten.
+A terminal's states here: *held* (the agent may use it), *taken* (the person has taken it over: the
+agent may look at it, and nothing else), then *released* (its id is known, for a second release and
+for errors that say so, and every other use is refused). What becomes of the terminal itself then is
+the roster's business.
 
 A session is made by its first use: ACP creates sessions between client and agent, out of sight of
 a host. Its folder is told by `_acpterm/session/set`, if at all.
 """
 
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
 
-from acpterm.host.keepsakes import Keepsakes
-from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError, quoted
+import trio
+from msgspec import Raw
+
+from acpterm.acp.notes import Note, in_meta
+from acpterm.host.displayed import AllDisplayed
+from acpterm.host.roster import Agent, Entry
+from acpterm.host.tool_calls import ToolCalls
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
 from acpterm.terminal import Terminal
 
 # Of released ids; the oldest are forgotten, and then answered as ids that never were.
 _REMEMBERED: Final = 10_000
-_TOOL_CALLS: Final = 1_000
-# Of the terminals that one tool call shows: the first ones.
-_SHOWN: Final = 1_000
+
+Watcher: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
 
 
 class Session:
     """A session."""
 
-    def __init__(self, identifier: str, keepsakes: Keepsakes) -> None:
+    def __init__(self, identifier: str, agent: Agent) -> None:
         self.id: Final = identifier
+        self.agent: Final = agent
         self.cwd: str | None = None
         self.cancelled = 0
         """How many times its turn was cancelled."""
-        self.terminals: Final[dict[str, Terminal]] = {}
-        self.tool_calls: Final[OrderedDict[str, list[str]]] = OrderedDict()
-        """The ids of the terminals that each of them shows."""
+        self.entries: Final[dict[str, Entry]] = {}
+        """The terminals that the agent may name."""
+        self.tool_calls: Final = ToolCalls()
+        self.displayed: Final = AllDisplayed()
+        """The terminals that the agent has itself."""
+        self.watchers: Final[set[Watcher]] = set()
+        """Called with the id of each tool call of which something is told, if it is one, with its
+        members, and with the ids of the agent's own terminals of which something is told."""
+        self.over: Final = trio.Event()
+        """Set when its connection is closed."""
         self._released: OrderedDict[str, None] = OrderedDict()
-        self._keepsakes = keepsakes
 
-    def add(self, terminal: Terminal) -> None:
+    def add(self, entry: Entry) -> None:
         """Hold a terminal."""
-        self.terminals[terminal.id] = terminal
+        self.entries[entry.id] = entry
 
     def get(self, identifier: str) -> Terminal:
-        """Give the terminal that is held under this id; raises `RpcError` (-32002) if none is."""
+        """Give the terminal of this id, to look at; raises `RpcError` (-32002) if there is none."""
         try:
-            return self.terminals[identifier]
+            return self.entries[identifier].terminal
         except KeyError:
             raise self._no_such(identifier) from None
 
-    def release(self, identifier: str) -> Terminal | None:
+    def mine(self, identifier: str, what: str) -> Entry:
+        """Give the terminal of this id, to do something to it: `what`, for the message.
+
+        Raises `RpcError`: -32002 if there is none, -32602 if the person has taken it over.
+        """
+        self.get(identifier)
+        entry = self.entries[identifier]
+        if entry.is_users:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"terminal {quoted(identifier)} cannot be {what}: the person has taken it over, "
+                "and it is theirs now; its output can still be read, and its id released",
+            )
+        return entry
+
+    def release(self, identifier: str) -> Entry | None:
         """Stop holding a terminal: give it, or None when that has been done before.
 
         Raises `RpcError` (-32002) for an id that never was this session's.
         """
-        terminal = self.terminals.pop(identifier, None)
-        if terminal is None:
+        entry = self.entries.pop(identifier, None)
+        if entry is None:
             if identifier in self._released:
                 return None
             raise self._no_such(identifier)
         self._released[identifier] = None
         while len(self._released) > _REMEMBERED:
             self._released.popitem(last=False)
-        if any(identifier in shown for shown in self.tool_calls.values()):
-            self._keepsakes.keep(terminal)
-        return terminal
+        return entry
 
-    def show(self, call: str, terminals: list[str]) -> None:
-        """Take the content of a `tool_call` or `tool_call_update`.
+    def tell(self, call: str, fields: dict[str, Raw], terminals: list[str] | None) -> None:
+        """Take what a `tool_call` or `tool_call_update` says: its members, as they came.
 
-        It replaces the whole list of what the call shows (ACP v1, "Tool Calls").
+        `terminals`: the ids of those that it shows, or None when it does not say.
         """
-        if not terminals and call not in self.tool_calls:
-            return
-        self.tool_calls[call] = terminals[:_SHOWN]
-        while len(self.tool_calls) > _TOOL_CALLS:
-            self.tool_calls.popitem(last=False)
+        self.tool_calls.take(call, fields, terminals)
+        told = self._display(in_meta(fields.get("_meta")))
+        for watcher in list(self.watchers):
+            watcher(call, fields, told)
+
+    def show(self, notes: Iterable[Note]) -> None:
+        """Take what the agent says of terminals of its own, in an update that is about no call."""
+        if told := self._display(notes):
+            for watcher in list(self.watchers):
+                watcher(None, {}, told)
+
+    def _display(self, notes: Iterable[Note]) -> list[str]:
+        # Of a terminal of ours nobody has to say anything.
+        return self.displayed.take(
+            note
+            for note in notes
+            if note.terminal not in self.entries and note.terminal not in self._released
+        )
 
     def _no_such(self, identifier: str) -> RpcError:
         if identifier in self._released:

@@ -82,12 +82,17 @@ def take_over() -> StdioStream:
 
     A closed stdin is one that has ended.
     """
+    return StdioStream(*take_descriptors())
+
+
+def take_descriptors() -> tuple[int, int]:
+    """Take stdin and stdout over, as `take_over` does: two descriptors to read and to write."""
     if 1 in open_missing():
         raise OSError("stdout is closed: there is nowhere to answer to")
-    stream = StdioStream(os.dup(0), os.dup(1))
+    taken = os.dup(0), os.dup(1)
     _to_null(0)
     os.dup2(2, 1)
-    return stream
+    return taken
 
 
 def open_missing() -> list[int]:
@@ -132,7 +137,7 @@ async def _write_in_thread(fd: int, data: bytes) -> None:
     def write() -> None:
         if begun.acquire(blocking=False):
             try:
-                _write_all(fd, data)
+                write_fully(fd, data)
             finally:
                 os.close(fd)
 
@@ -143,10 +148,20 @@ async def _write_in_thread(fd: int, data: bytes) -> None:
             os.close(fd)
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def read_some(fd: int, max_bytes: int) -> bytes:
+    """Wait for something to read from `fd`, in a thread; nothing is the end. Raises `OSError`."""
+    while True:
+        try:
+            return os.read(fd, max_bytes)
+        except BlockingIOError:  # not our doing: whoever shares it has made it non-blocking
+            select.select((fd,), (), ())
+
+
+def write_fully(fd: int, data: bytes) -> None:
+    """Write all of `data` to `fd`, in a thread: it blocks. Raises `OSError`."""
     rest = memoryview(data)
     while rest:
         try:
             rest = rest[os.write(fd, rest) :]
-        except BlockingIOError:  # not our doing: whoever shares it has made it non-blocking
+        except BlockingIOError:  # as above
             select.select((), (fd,), ())

@@ -4,36 +4,35 @@ A handler that has its answer at once returns it; one that has to wait returns a
 the connection runs in a task of its own. Cancelling one leaves the terminal as it is.
 """
 
-import errno
 import math
 from collections.abc import Coroutine
 from typing import Any, Final
 
 import trio
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from acpterm.acp import (
     CreateMeta,
     CreateTerminalRequest,
     CreateTerminalResponse,
     Empty,
-    ExitMeta,
-    TerminalExitStatus,
+    OutputMeta,
     TerminalOutputResponse,
     TerminalRequest,
     WaitForTerminalExitResponse,
     own_meta,
 )
-from acpterm.host import checks
+from acpterm.acp.extensions import OWN
 from acpterm.host.caller import Caller
-from acpterm.host.command import words
-from acpterm.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, RpcError
-from acpterm.pty.program import Program
-from acpterm.pty.signals import number_of
-from acpterm.terminal import EndedBy, ExitStatus, ShutDownError, Terminal, views
+from acpterm.host.checks import seconds
+from acpterm.host.command import in_a_line
+from acpterm.host.creation import Order
+from acpterm.host.exit_status import exit_code, exit_meta, exit_status
+from acpterm.host.roster import Entry
+from acpterm.host.screens import check_screen, shown
+from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
+from acpterm.terminal import EndedBy, ExitStatus, Terminal, views
 
-# What the system says when it has none left of something.
-_NO_ROOM: Final = frozenset((errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC))
 # Seconds that kill and release wait for the end they cause, before they answer all the same.
 PATIENCE: Final = 0.3
 
@@ -44,64 +43,38 @@ def create(
     """`terminal/create`: start a command in a new terminal."""
     settings = caller.settings
     wishes = own_meta(params.meta, CreateMeta) or CreateMeta()
-    env = [(item.name, item.value) for item in params.env]
-    checks.check_command(params.command, params.args)
-    checks.check_environment(env)
-    checks.check_format(wishes.format)
-    size = wishes.cols or settings.cols, wishes.rows or settings.rows
-    if wishes.format == "screen":
-        caller.check_screen(*size)
     session = caller.session(params.session_id)
+    order = Order(
+        settings,
+        caller.asker,
+        command=params.command,
+        args=params.args,
+        env=[(item.name, item.value) for item in params.env],
+        # Taken now: what the agent asks afterwards is not to have been before.
+        cwd=params.cwd or session.cwd or caller.asker.cwd,
+        shell=wishes.shell,
+        size=(wishes.cols or settings.cols, wishes.rows or settings.rows),
+    )
+    if wishes.format == "screen":
+        check_screen(*order.size)
     # It has something to remember from now on: whether its turn is cancelled meanwhile.
     caller.own(session)
     turn = session.cancelled
-    # Taken now: what the agent asks afterwards is not to have been before.
-    cwd = params.cwd or session.cwd or caller.asker.cwd
-    argv, otherwise = words(
-        params.command, params.args, shell=wishes.shell, shell_path=settings.shell
-    )
-
-    def program(identifier: str) -> Program:
-        return Program(
-            argv=argv,
-            env=caller.asker.environment(identifier, env),
-            cwd=cwd,
-            umask=caller.asker.umask,
-            rlimits=caller.asker.rlimits,
-            otherwise=otherwise,
-        )
-
-    limit = settings.output_bytes if params.output_byte_limit is None else params.output_byte_limit
 
     async def start() -> CreateTerminalResponse:
-        await caller.folders.check(cwd)
+        await caller.folders.check(order.cwd)
         if session.cancelled != turn:
             raise _cancelled()
-        try:
-            terminal = await caller.pool.create(
-                program,
-                size=size,
-                limit=min(limit, settings.max_output_bytes),
-                ring_size=settings.raw_bytes,
-                lifetime=math.inf
-                if wishes.timeout_ms is None
-                else checks.seconds(wishes.timeout_ms),
-                view=wishes.format or "text",
-            )
-        except OSError as error:
-            what = f"no terminal can be created now: {error.strerror or error}"
-            if error.errno in _NO_ROOM:
-                what += (
-                    "; release terminals that are no longer needed, or ask for higher limits of "
-                    "processes, PTYs and open files"
-                )
-            raise RpcError(INTERNAL_ERROR, what) from error
-        except ShutDownError as error:
-            raise RpcError(INTERNAL_ERROR, str(error)) from error
+        terminal = await order.start(
+            caller.pool,
+            limit=params.output_byte_limit,
+            lifetime=math.inf if wishes.timeout_ms is None else seconds(wishes.timeout_ms),
+            view=wishes.format or "text",
+        )
         if session.cancelled != turn:
             caller.pool.release(terminal, EndedBy.AGENT)
             raise _cancelled()
-        caller.add(session, terminal)
+        caller.add(session, terminal, order, in_a_line(params.command, params.args))
         return CreateTerminalResponse(terminal.id)
 
     return start()
@@ -115,20 +88,29 @@ def output(
     caller: Caller, params: TerminalRequest
 ) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
     """`terminal/output`: what the terminal has, and its exit status once it has exited."""
-    terminal = caller.session(params.session_id).get(params.terminal_id)
+    session = caller.session(params.session_id)
+    terminal = session.get(params.terminal_id)
+    entry = session.entries[terminal.id]
     if terminal.view == "screen":
-        return _screen_output(caller, terminal)
+        return _screen_output(caller, entry)
     if terminal.view == "raw":
         text, truncated = views.raw(terminal)
     else:
         text, truncated = terminal.text.text(), terminal.text.truncated
-    return TerminalOutputResponse(text, truncated, exit_status(caller, terminal.exit))
+    return _output(caller, entry, text, truncated=truncated)
 
 
-async def _screen_output(caller: Caller, terminal: Terminal) -> TerminalOutputResponse:
-    text, _ = await caller.screen(terminal)
-    text, truncated = views.last(text, terminal.limit)
-    return TerminalOutputResponse(text, truncated, exit_status(caller, terminal.exit))
+async def _screen_output(caller: Caller, entry: Entry) -> TerminalOutputResponse:
+    text = (await shown(entry.terminal)).text()
+    text, truncated = views.last(text, entry.terminal.limit)
+    return _output(caller, entry, text, truncated=truncated)
+
+
+def _output(caller: Caller, entry: Entry, text: str, *, truncated: bool) -> TerminalOutputResponse:
+    status = exit_status(caller.settings, entry.terminal.exit)
+    waits = caller.shared.attention.look(entry) if entry.terminal.exit is None else None
+    meta = UNSET if waits is None else {OWN: OutputMeta(waiting_for_input=waits)}
+    return TerminalOutputResponse(text, truncated, status, meta)
 
 
 def wait_for_exit(
@@ -145,19 +127,19 @@ def wait_for_exit(
 
 def kill(caller: Caller, params: TerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
     """`terminal/kill`: end the program and all that comes from it; the id stays valid."""
-    terminal = caller.session(params.session_id).get(params.terminal_id)
-    terminal.kill(EndedBy.AGENT)
-    return _ended(terminal)
+    entry = caller.session(params.session_id).mine(params.terminal_id, "killed")
+    caller.shared.roster.kill(entry, EndedBy.AGENT)
+    return answer_when_ended(entry.terminal)
 
 
 def release(caller: Caller, params: TerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
     """`terminal/release`: as kill, and the id is valid no more. A second one succeeds too."""
     session = caller.session(params.session_id)
     terminal = caller.release(session, params.terminal_id, EndedBy.AGENT)
-    return Empty() if terminal is None else _ended(terminal)
+    return Empty() if terminal is None else answer_when_ended(terminal)
 
 
-def _ended(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
+def answer_when_ended(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
     """Answer when the program has ended, or `PATIENCE` is over and it will have to."""
     if terminal.exit is not None:
         return Empty()
@@ -170,29 +152,6 @@ def _ended(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
     return wait()
 
 
-def exit_status(caller: Caller, status: ExitStatus | None) -> TerminalExitStatus | UnsetType:
-    """Write an exit status for the wire; absent while there is none."""
-    if status is None:
-        return UNSET
-    return TerminalExitStatus(_code(caller, status), status.signal, _meta(status))
-
-
 def _waited(caller: Caller, status: ExitStatus) -> WaitForTerminalExitResponse:
-    return WaitForTerminalExitResponse(_code(caller, status), status.signal, _meta(status))
-
-
-def _code(caller: Caller, status: ExitStatus) -> int | None:
-    if status.signal is not None and caller.settings.signal_exit_code:
-        return 128 + number_of(status.signal)
-    return status.code
-
-
-def _meta(status: ExitStatus) -> dict[str, ExitMeta]:
-    return {
-        "acpterm": ExitMeta(
-            ended_by=status.ended_by.value,
-            wall_ms=round(1000 * status.wall),
-            cpu_ms=UNSET if math.isnan(status.cpu) else round(1000 * status.cpu),
-            max_rss_bytes=status.max_rss,
-        )
-    }
+    code = exit_code(caller.settings, status)
+    return WaitForTerminalExitResponse(code, status.signal, exit_meta(status))

@@ -59,6 +59,16 @@ class Cgroups:
         """Make the group of one terminal. Raises `OSError` when the system allows no more."""
         return CgroupTree(os.path.join(self._base, name))
 
+    def whose(self, pid: int) -> str | None:
+        """Give the name of the group that a process is in, or below; None if it is none of ours."""
+        try:
+            with open(f"/proc/{pid}/cgroup") as file:
+                paths = [line[3:].rstrip("\n") for line in file if line.startswith("0::")]
+        except OSError:
+            return None
+        _, found, rest = (paths[0] if paths else "").partition(f"/{os.path.basename(self._base)}/")
+        return rest.partition("/")[0] if found else None
+
     def close(self) -> None:
         """Remove the folder, if the groups in it are gone."""
         with contextlib.suppress(OSError):

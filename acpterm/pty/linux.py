@@ -38,6 +38,14 @@ def become_subreaper() -> bool:
     return int(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
 
 
+def resident_memory() -> int | None:
+    """Give the bytes of memory that this process has in use; None where that is not told."""
+    if not AVAILABLE:
+        return None
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def trim_memory() -> None:
     """Give the system back what the heap has free, with the GNU C library (malloc_trim(3)).
 

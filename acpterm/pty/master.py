@@ -22,12 +22,13 @@ import os
 import signal
 import termios
 import time
+from collections.abc import Collection
 from typing import Final
 
 import ptyprocess
 import trio
 
-from acpterm.pty import linux
+from acpterm.pty import linux, waiting
 
 # How often the line discipline is asked whether more has come before the PTY counts as empty,
 # and how long one of those tries may take: on a busy machine, yielding is no way to wait.
@@ -177,6 +178,12 @@ class Master:
     def echoes(self) -> bool:
         """Whether what is typed is shown: not so while a password is asked for."""
         return bool(self._process.getecho())
+
+    def waits_for_input(
+        self, quiet: float = 0.0, pids: Collection[int] | None = None
+    ) -> bool | None:
+        """Whether the program is blocked until something is typed; see `waiting`."""
+        return None if self.closed else waiting.waits_for_input(self.fd, quiet, pids)
 
     def signal_foreground(self, number: signal.Signals | int) -> bool:
         """Signal the terminal's foreground process group, as a key does; whether there is one."""

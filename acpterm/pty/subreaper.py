@@ -21,6 +21,7 @@ import math
 import os
 import signal
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import trio
 
@@ -54,7 +55,7 @@ class Subreaper:
 
     def new(self, name: str) -> "ProcessTree":
         """Make the tree of the terminal `name`."""
-        tree = ProcessTree(self, f"ACPTERM_TERMINAL_ID={name}".encode())
+        tree = ProcessTree(self, name)
         self.trees.add(tree)
         return tree
 
@@ -70,6 +71,21 @@ class Subreaper:
                 self._next = _Look()
                 look.found = await trio.to_thread.run_sync(processes.snapshot)
             return look.found
+
+    async def whose(self, pid: int) -> str | None:
+        """Give the name of the tree that a process is of, or one that it descends from."""
+        found = {process.pid: process for process in await self.look()}
+        line = []
+        while (process := found.pop(pid, None)) and pid != os.getpid():
+            line.append(process)
+            pid = process.ppid
+        for tree in self.trees:
+            if any(tree.has(process) for process in line):
+                return tree.name
+        return await trio.to_thread.run_sync(self._marked, line)
+
+    def _marked(self, line: list[ProcStat]) -> str | None:
+        return next((tree.name for tree in self.trees if tree.marks(line)), None)
 
     def spare(self, pids: Callable[[], Iterable[int]]) -> None:
         """Have the children that `pids` names, now or later, never taken for orphans."""
@@ -117,9 +133,10 @@ class ProcessTree:
     cgroup: int | None = None
     join: str | None = None
 
-    def __init__(self, subreaper: Subreaper, marker: bytes) -> None:
+    def __init__(self, subreaper: Subreaper, name: str) -> None:
+        self.name: Final = name
         self._subreaper = subreaper
-        self._marker = marker
+        self._marker = f"ACPTERM_TERMINAL_ID={name}".encode()
         self._seen: set[tuple[int, float]] = set()
         self._pid: int | None = None
         # Who may be of this tree, by when it started: while the first child was being made, which
@@ -133,6 +150,15 @@ class ProcessTree:
     def root(self) -> int | None:
         """The first child's pid while it is ours."""
         return None if self._reaped_at is not None else self._pid
+
+    def has(self, process: ProcStat) -> bool:
+        """Whether a process is of the tree, as far as that is known without a look."""
+        identity = process.pid, process.started
+        return self._is_root(process) or self._in_session(process) or identity in self._seen
+
+    def marks(self, line: list[ProcStat]) -> set[int]:
+        """Give the pids of those whose environment says that they are of the tree."""
+        return {p.pid for p in line if processes.has_in_environment(p.pid, self._marker)}
 
     def started(self, pid: int) -> None:
         """Learn the first child's pid."""
@@ -175,15 +201,8 @@ class ProcessTree:
     async def _members(self) -> list[ProcStat]:
         found = await self._subreaper.look()
         orphans = [p for p in self._subreaper.orphans(found) if not p.zombie]
-        marked = await trio.to_thread.run_sync(self._marked, orphans) if orphans else set()
-        mine = {
-            p.pid
-            for p in found
-            if self._is_root(p)
-            or self._in_session(p)
-            or (p.pid, p.started) in self._seen
-            or p.pid in marked
-        }
+        marked = await trio.to_thread.run_sync(self.marks, orphans) if orphans else set()
+        mine = {p.pid for p in found if self.has(p) or p.pid in marked}
         mine |= {p.pid for p in orphans if p.pid not in mine and self._is_last_resort_of(p)}
         children: dict[int, list[int]] = {}
         for p in found:
@@ -197,9 +216,6 @@ class ProcessTree:
         members = [p for p in found if p.pid in mine and not p.zombie]
         self._seen = {(p.pid, p.started) for p in members}
         return members
-
-    def _marked(self, orphans: list[ProcStat]) -> set[int]:
-        return {p.pid for p in orphans if processes.has_in_environment(p.pid, self._marker)}
 
     def _is_root(self, process: ProcStat) -> bool:
         return process.pid == self.root

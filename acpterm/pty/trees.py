@@ -46,6 +46,18 @@ class Trees:
         assert self._subreaper is not None  # noqa: S101  one of the two there is
         return self._subreaper.new(name)
 
+    @property
+    def tracking(self) -> str:
+        """How its trees are known: `cgroup` or `subreaper`."""
+        return "subreaper" if self._cgroups is None else "cgroup"
+
+    async def whose(self, pid: int) -> str | None:
+        """Give the name of the tree that a process is of; None if it is of none."""
+        if self._cgroups is not None:
+            return self._cgroups.whose(pid)
+        assert self._subreaper is not None  # noqa: S101  one of the two there is
+        return await self._subreaper.whose(pid)
+
     def spare(self, pids: Callable[[], Iterable[int]], busy: Callable[[], bool]) -> None:
         """Have the children that `pids` names, now or later, never taken for orphans.
 

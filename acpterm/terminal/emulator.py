@@ -7,10 +7,11 @@ raises. So pyte's screen is used here, and its parser is not.
 Rules:
 
 - Sequences begin and end as in `controls`; one not whole yet is held, SEQUENCE_MAX
-  characters at the most. What is not listed below is left out, colours too.
+  characters at the most. What is not listed below is left out.
 - No sequence raises: if pyte does, the sequence is left out.
-- Modes are few: IRM, LNM, DECOM, DECAWM, DECTCEM and the alternate screen. A program does
-  not change the width of the screen (DECCOLM): the PTY's window size says what it is.
+- Modes are few: IRM, LNM, DECOM, DECAWM, DECTCEM and the alternate screen; and those of `told`,
+  which are only noted. A program does not change the width of the screen (DECCOLM): the PTY's
+  window size says what it is.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TOKEN = re.compile(
     r"(?P<control>[\x00-\x1a])|"
     r"\x1b(?:"
     r"\[(?P<csi>[\x07-\x0f -?]*)(?P<final>[@-~])|"
-    r"\][^\a\x18\x1a\x1b\n\v\f]*(?:[\a\x18\x1a]|(?=[\x1b\n\v\f]))|"
+    r"\](?P<osc>[^\a\x18\x1a\x1b\n\v\f]*)(?:[\a\x18\x1a]|(?=[\x1b\n\v\f]))|"
     r"[X^_][^\x18\x1a\x1b\n\v\f]*(?:[\x18\x1a]|(?=[\x1b\n\v\f]))|"
     r"P[^\x18\x1a\x1b]*(?:[\x18\x1a]|(?=\x1b))|"
     r"(?P<escape>[\x07-\x0f]*(?:[ -/][\x07-\x0f -/]*[0-~]|[0-OQ-WYZ\\`-~]))|"
@@ -43,6 +44,13 @@ _TOKEN = re.compile(
 )
 _CONTROL = re.compile(r"[\x07-\x0f]")
 _PARAMETERS = re.compile(r"(\??)([0-9;]*)")
+_RENDITION = re.compile(r"[0-9;:]*")
+_TITLE = re.compile(r"0*[02];(.*)", re.DOTALL)
+# What stays in force however much is printed behind it; and what ends or begins such a thing.
+_LASTING = re.compile(
+    r"\x1b(?:\[(?P<csi>[0-9;?! ]*)(?P<final>[hlrqp])|(?P<escape>[=>c])|"
+    r"\](?P<osc>0*[02];[^\a\x18\x1a\x1b\n\v\f]{0,1024})(?=[\a\x1b]))"
+)
 
 _CONTROLS: dict[str, Callable[[Grid], object]] = {
     "\b": Grid.backspace,
@@ -58,6 +66,8 @@ _ESCAPES: dict[str, Callable[[Grid], object]] = {
     "7": Grid.save_cursor,
     "8": Grid.restore_cursor,
     "D": Grid.index,
+    "=": lambda grid: grid.told.set_mode(66, True),
+    ">": lambda grid: grid.told.set_mode(66, False),
     "E": Grid.next_line,
     "H": Grid.set_tab_stop,
     "M": Grid.reverse_index,
@@ -136,16 +146,44 @@ class Emulator:
                 self._do(token)
             at = end
 
+    @property
+    def held(self) -> str:
+        """What came of a sequence that is not whole yet."""
+        return self._held
+
+    def skip(self, text: str) -> None:
+        """Do only what stays in force, of `text` that is too much to be drawn. Never raises.
+
+        That is modes, the alternate screen, the region and the title; a sequence cut at the
+        beginning or the end is lost, and attributes and charsets are as on a new screen.
+        """
+        self._held = ""
+        for token in _LASTING.finditer(text):
+            with suppress(Exception):
+                if token["osc"] is not None:
+                    self._command(token["osc"])
+                elif token["escape"]:
+                    self._escape(token["escape"])
+                else:
+                    self._control_sequence(token["csi"], token["final"])
+        self.grid.restyle("")
+        self._escape("(B")
+        self._escape(")0")
+        self._control("\x0f")
+
     def _do(self, token: re.Match[str]) -> None:
         if token["text"]:
             self.grid.draw(token["text"])
         elif token["control"]:
             self._control(token["control"])
         elif token["final"]:
-            self._sequence(self._controls_in(token["csi"]), token["final"])
+            self._control_sequence(self._controls_in(token["csi"]), token["final"])
         elif token["escape"]:
-            if escape := _ESCAPES.get(self._controls_in(token["escape"])):
-                escape(self.grid)
+            self._escape(self._controls_in(token["escape"]))
+        elif token["osc"] is not None:
+            # Only one that was not cut short.
+            if token.string[token.end("osc")] in "\a\x1b":
+                self._command(token["osc"])
         elif token["cut"]:
             self._controls_in(token["cut"])
 
@@ -153,16 +191,31 @@ class Emulator:
         if control := _CONTROLS.get(char):
             control(self.grid)
 
+    def _escape(self, sequence: str) -> None:
+        if escape := _ESCAPES.get(sequence):
+            escape(self.grid)
+
+    def _command(self, command: str) -> None:
+        """Do an operating system command (OSC)."""
+        if title := _TITLE.fullmatch(command):
+            self.grid.told.set_title(title[1])
+
     def _controls_in(self, sequence: str) -> str:
         """Do the controls inside `sequence`, as a VT does; return it without them."""
         for char in _CONTROL.findall(sequence):
             self._control(char)
         return _CONTROL.sub("", sequence)
 
-    def _sequence(self, parameters: str, final: str) -> None:
-        known = _PARAMETERS.fullmatch(parameters)
-        if not known:
-            return
+    def _control_sequence(self, parameters: str, final: str) -> None:
+        if final == "m":
+            if _RENDITION.fullmatch(parameters):
+                self.grid.restyle(parameters)
+        elif parameters[-1:] in {" ", "!"}:
+            self._intermediate(parameters[:-1], parameters[-1] + final)
+        elif known := _PARAMETERS.fullmatch(parameters):
+            self._sequence(known, final)
+
+    def _sequence(self, known: re.Match[str], final: str) -> None:
         private = known[1]
         numbers = [_number(digits) for digits in known[2].split(";")[:16]]
         if final in "hl":
@@ -180,6 +233,12 @@ class Emulator:
         elif final == "u":
             self.grid.restore_cursor()
 
+    def _intermediate(self, parameters: str, final: str) -> None:
+        if final == " q" and (not parameters or parameters.isdecimal()):
+            self.grid.told.set_shape(_number(parameters))
+        elif final == "!p" and not parameters:
+            self.grid.soft_reset()
+
     def _mode(self, mode: str, on: bool) -> None:
         if mode in {"?47", "?1047", "?1049"}:
             self.grid.alternate(on, with_cursor=mode == "?1049")
@@ -193,6 +252,8 @@ class Emulator:
                 self.grid.set_mode(number)
             else:
                 self.grid.reset_mode(number)
+        elif mode.startswith("?"):
+            self.grid.told.set_mode(int(mode[1:]), on)
 
 
 def _number(digits: str) -> int:

@@ -1,4 +1,4 @@
-"""The cells of a screen: pyte's, with what it lacks and without what is wrong in it.
+"""The screens of a terminal: pyte's, with what it lacks and without what is wrong in it.
 
 Imports pyte: only `emulator` imports this module.
 
@@ -6,117 +6,101 @@ Rules:
 
 - The alternate screen begins blank; when it is left the main screen is as it was, and with
   mode 1049 the cursor is where it was.
-- A wide character takes two cells, the second empty; a half that was overwritten is blank.
-- A character has at most MARKS_MAX combining marks, and there is one saved cursor for each
-  screen: what a program prints does not make the screen grow.
-- All cells have the default colours, so a row that is erased is one that was never written to.
-- No control function takes much longer than the screen has rows, or a row has columns: those that
-  touch every cell (DECALN, ED) do so by the row, and REP stays within the width.
+- There is one saved cursor for each screen: what a program prints does not make the screen grow.
+  Without one, what is restored is the cursor of a new screen.
 """
 
 from __future__ import annotations
 
 import copy
-import unicodedata
-from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import pyte
 from pyte import modes
-from pyte.charsets import LAT1_MAP
-from pyte.screens import Char, Cursor, Margins, StaticDefaultDict
-from wcwidth import wcwidth
+from pyte.charsets import LAT1_MAP, VT100_MAP
+from pyte.screens import Cursor, Margins
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-#: More than any script needs.
-MARKS_MAX = 8
-
-_ASCII = {chr(code): Char(chr(code)) for code in range(0x20, 0x7F)}
-_BLANK = _ASCII[" "]
-_STUB = Char("")
-
-_Row = StaticDefaultDict[int, Char]
-_Rows = dict[int, _Row]
+from acpterm.terminal.cells import Cells, Rows, blank_rows
+from acpterm.terminal.style import BLANK, PLAIN, Cell, Pen, pen_of, restyle
+from acpterm.terminal.told import Told
 
 
-class _Saved(NamedTuple):
-    cursor: Cursor
+class Saved(NamedTuple):
+    """What DECSC saves."""
+
+    x: int
+    """As wide as the screen when the next character wraps."""
+    y: int
+    pen: Pen
     g0_charset: str
     g1_charset: str
     charset: int
     modes: frozenset[int]
 
 
-def _blank() -> _Rows:
-    return defaultdict(lambda: StaticDefaultDict(_BLANK))
+NOTHING_SAVED = Saved(0, 0, pen_of(PLAIN), LAT1_MAP, VT100_MAP, 0, frozenset({modes.DECAWM}))
 
 
-class Grid(pyte.Screen):
+class Grid(Cells):
     """The main and the alternate screen, and the cursor."""
 
-    _saved: _Saved | None
+    told: Told
+    saved: Saved
     #: The main screen and its saved cursor, while the alternate one is shown.
-    _main: tuple[_Rows, _Saved | None] | None
-    #: The last character drawn.
-    _last: str
+    main: tuple[Rows, Saved] | None
 
-    def rows_shown(self) -> list[str]:
-        """Return the text of each row, as wide as its last cell written to."""
-        return [
-            self._row_shown(self.buffer[y]) if y in self.buffer else "" for y in range(self.lines)
-        ]
-
-    def _row_shown(self, row: _Row) -> str:
-        cells = [row[x].data for x in range(min(self.columns, max(row, default=-1) + 1))]
-        text = "".join(cells)
-        if text.isascii() and "" not in cells:
-            return text
-        for x, cell in enumerate(cells):
-            left_over = not cell and not (x and _is_wide(cells[x - 1]))
-            if left_over or (_is_wide(cell) and cells[x + 1 : x + 2] != [""]):
-                cells[x] = " "
-        return "".join(cells)
+    def __init__(self, columns: int, lines: int) -> None:
+        self.told = Told()
+        super().__init__(columns, lines)
 
     # -- Resetting, saving, switching
 
     def reset(self) -> None:
         """Be as new (RIS)."""
         super().reset()
-        self.buffer = _blank()
-        self._saved = None
-        self._main = None
-        self._last = ""
+        self.saved = NOTHING_SAVED
+        self.main = None
+        self.told.reset()
+
+    def soft_reset(self) -> None:
+        """Reset modes, margins and pen, but neither the cells nor the cursor (DECSTR)."""
+        self.mode = (self.mode - {modes.IRM, modes.DECOM}) | {modes.DECAWM, modes.DECTCEM}
+        self.margins = None
+        self.pen = pen_of(PLAIN)
+        self._take_charsets(NOTHING_SAVED)
+        self.saved = NOTHING_SAVED
+        self.told.soften()
 
     def save_cursor(self) -> None:
         """Save the cursor, in place of what was saved before (DECSC)."""
         kept = frozenset(self.mode & {modes.DECOM, modes.DECAWM})
-        cursor = copy.copy(self.cursor)
-        self._saved = _Saved(cursor, self.g0_charset, self.g1_charset, self.charset, kept)
+        x, y = self.cursor.x, self.cursor.y
+        charsets = self.g0_charset, self.g1_charset, self.charset
+        self.saved = Saved(x, y, self.pen, *charsets, kept)
 
     def restore_cursor(self) -> None:
         """Put the cursor where it was saved, or at home (DECRC)."""
-        self.mode -= {modes.DECOM}
-        if self._saved is None:
-            self.cursor_position()
-            return
-        cursor, self.g0_charset, self.g1_charset, self.charset, kept = self._saved
-        self.mode = self.mode - {modes.DECAWM} | kept
-        self.cursor = copy.copy(cursor)
-        self.cursor.x = min(self.cursor.x, self.columns)
-        self.cursor.y = min(self.cursor.y, self.lines - 1)
+        saved = self.saved
+        self._take_charsets(saved)
+        self.mode = (self.mode - {modes.DECOM, modes.DECAWM}) | saved.modes
+        self.pen = saved.pen
+        self.cursor.x = min(saved.x, self.columns)
+        top, bottom = self._bounds()
+        self.cursor.y = min(max(saved.y, top), bottom)
+
+    def _take_charsets(self, saved: Saved) -> None:
+        self.g0_charset, self.g1_charset = saved.g0_charset, saved.g1_charset
+        self.charset = saved.charset
 
     def alternate(self, on: bool, *, with_cursor: bool) -> None:
         """Show the alternate screen, blank, or the main one again (XTerm 47, 1047, 1049)."""
-        if on and self._main is None:
+        if on and self.main is None:
             if with_cursor:
                 self.save_cursor()
-            self._main = self.buffer, self._saved
-            self.buffer, self._saved = _blank(), None
-        elif not on and self._main is not None:
-            self.buffer, self._saved = self._main
-            self._main = None
+            self.main = self.buffer, self.saved
+            self.buffer, self.saved = blank_rows(), NOTHING_SAVED
+        elif not on and self.main is not None:
+            self.buffer, self.saved = self.main
+            self.main = None
             if with_cursor:
                 self.restore_cursor()
 
@@ -124,102 +108,51 @@ class Grid(pyte.Screen):
         """Change the size; see `Screen.resize`."""
         if (cols, rows) == (self.columns, self.lines):
             return
+        before = self.columns
         self.columns, self.lines = cols, rows
         self.margins = None
         self.tabstops = set(range(8, cols, 8))
-        if self._main is not None:
-            buffer, saved = self._main
-            cursor = saved.cursor if saved else copy.copy(self.cursor)
-            self._main = self._clipped(buffer, cursor), saved
-        self.buffer = self._clipped(self.buffer, self.cursor)
+        if self.main is not None:
+            buffer, saved = self.main
+            if saved is NOTHING_SAVED:
+                under = copy.copy(self.cursor)
+                self.main = self._clipped(buffer, under, before), saved
+            else:
+                under = Cursor(saved.x, saved.y)
+                buffer = self._clipped(buffer, under, before)
+                self.main = buffer, saved._replace(x=under.x, y=under.y)
+        self.buffer = self._clipped(self.buffer, self.cursor, before)
 
-    def _clipped(self, buffer: _Rows, cursor: Cursor) -> _Rows:
+    def _clipped(self, buffer: Rows, cursor: Cursor, before: int) -> Rows:
         up = max(0, cursor.y - self.lines + 1)
         cursor.y -= up
         cursor.x = min(cursor.x, self.columns - 1)
-        clipped = _blank()
+        clipped = blank_rows()
         for y, row in buffer.items():
             if 0 <= y - up < self.lines:
                 clipped[y - up] = row
+                if row.default is not BLANK:
+                    # Only what there was is erased: new columns are not.
+                    row.update({x: row.default for x in range(before) if x not in row})
+                    row.default = BLANK
+                if self.columns < before and not row[self.columns].data:
+                    last = self.columns - 1
+                    row[last] = Cell(" ", row[last].style)
                 for x in [x for x in row if x >= self.columns]:
                     del row[x]
         return clipped
 
-    # -- Drawing
+    # -- The pen and the charsets
 
-    def draw(self, data: str) -> None:
-        """Write printing characters at the cursor."""
-        charset = self.g1_charset if self.charset else self.g0_charset
-        if charset is not LAT1_MAP:
-            data = data.translate(charset)
-        if data.isascii() and modes.IRM not in self.mode and modes.DECAWM in self.mode:
-            self._draw_ascii(data)
-        else:
-            for char in data:
-                self._draw_char(char)
-        self._last = data[-1:]
-
-    def repeat(self, count: int) -> None:
-        """Draw the last character again, `count` times, at most a row of them (REP).
-
-        Once, when characters are inserted: each moves the rest of the row.
-        """
-        most = 1 if modes.IRM in self.mode else self.columns
-        self.draw(self._last * min(max(1, count), most))
-
-    def alignment_display(self) -> None:
-        """Fill the screen with E (DECALN)."""
-        cells = dict.fromkeys(range(self.columns), _ASCII["E"])
-        for y in range(self.lines):
-            # A new row's first update is a copy of the whole table at once.
-            row = self.buffer[y] = StaticDefaultDict(_BLANK)
-            row.update(cells)
-
-    def _draw_ascii(self, data: str) -> None:
-        at = 0
-        while at < len(data):
-            x = self.cursor.x
-            if x >= self.columns:
-                self.next_line()
-                x = 0
-            run = data[at : at + self.columns - x]
-            cells = [_ASCII[char] for char in run]
-            self.buffer[self.cursor.y].update(zip(range(x, x + len(run)), cells, strict=True))
-            self.cursor.x = x + len(run)
-            at += len(run)
-
-    def _draw_char(self, char: str) -> None:
-        width = wcwidth(char)
-        if width < 1:
-            if unicodedata.combining(char):
-                self._draw_mark(char)
-            return
-        if self.cursor.x + width > self.columns:
-            if modes.DECAWM in self.mode:
-                self.next_line()
-            else:
-                self.cursor.x = max(0, self.columns - width)
-        if modes.IRM in self.mode:
-            self.insert_characters(width)
-        row, x = self.buffer[self.cursor.y], self.cursor.x
-        row[x] = Char(char)
-        if width == 2:
-            row[x + 1] = _STUB
-        self.cursor.x = min(x + width, self.columns)
-
-    def _draw_mark(self, mark: str) -> None:
-        row, x = self.buffer[self.cursor.y], self.cursor.x - 1
-        if x > 0 and not row[x].data:
-            x -= 1
-        if x >= 0 and len(row[x].data) <= MARKS_MAX:
-            row[x] = Char(unicodedata.normalize("NFC", row[x].data + mark))
+    def restyle(self, parameters: str) -> None:
+        """Set the attributes of what is drawn next (SGR)."""
+        self.pen = pen_of(restyle(self.pen.style, parameters))
 
     # -- Moving
 
-    def next_line(self) -> None:
-        """Go to the beginning of the next line (NEL)."""
-        self.carriage_return()
-        self.index()
+    def set_tab_stop(self) -> None:
+        """Set a tab stop at the cursor (HTS)."""
+        self.tabstops.add(min(self.cursor.x, self.columns - 1))
 
     def tab_forward(self, count: int) -> None:
         """Go `count` tab stops to the right (CHT)."""
@@ -246,74 +179,25 @@ class Grid(pyte.Screen):
         stop = bottom if self.cursor.y <= bottom else last
         self.cursor.y = min(stop, self.cursor.y + (count or 1))
 
+    def cursor_position(self, line: int | None = None, column: int | None = None) -> None:
+        """Go to a line and a column, from 1; in origin mode, within the region (CUP)."""
+        top, bottom = self._bounds()
+        self.cursor.y = min(top + (line or 1) - 1, bottom)
+        self.cursor.x = min((column or 1) - 1, self.columns - 1)
+
     def cursor_to_line(self, line: int | None = None) -> None:
         """Go to a line in the same column (VPA)."""
         self.cursor_position(line, self.cursor.x + 1)
 
-    # -- Scrolling and erasing
+    def _bounds(self) -> Margins:
+        """Where the cursor may be put."""
+        whole = Margins(0, self.lines - 1)
+        return self.margins or whole if modes.DECOM in self.mode else whole
 
     def set_region(self, top: int, bottom: int) -> None:
         """Set the first and last line of the scrolling region, from 1 (DECSTBM)."""
         top, bottom = max(1, top), min(bottom or self.lines, self.lines)
         if top < bottom:
-            self.margins = Margins(top - 1, bottom - 1)
+            whole = (top, bottom) == (1, self.lines)
+            self.margins = None if whole else Margins(top - 1, bottom - 1)
             self.cursor_position()
-
-    def index(self) -> None:
-        """Go down a line; at the bottom margin the region scrolls up (IND)."""
-        top, bottom = self.margins or Margins(0, self.lines - 1)
-        if self.cursor.y != bottom:
-            self.cursor_down()
-            return
-        buffer = self.buffer
-        buffer.pop(top, None)
-        for y in range(top, bottom):
-            if row := buffer.pop(y + 1, None):
-                buffer[y] = row
-
-    def scroll_up(self, count: int) -> None:
-        """Scroll the region up by `count` lines (SU)."""
-        self._at_margin(Grid.delete_lines, count)
-
-    def scroll_down(self, count: int) -> None:
-        """Scroll the region down by `count` lines (SD)."""
-        self._at_margin(Grid.insert_lines, count)
-
-    def _at_margin(self, what: Callable[[Grid, int], None], count: int) -> None:
-        x, y = self.cursor.x, self.cursor.y
-        self.cursor.y = self.margins.top if self.margins else 0
-        what(self, count)
-        self.cursor.x, self.cursor.y = x, y
-
-    def delete_lines(self, count: int | None = None) -> None:
-        """Delete `count` lines at the cursor; those below come up (DL)."""
-        top, bottom = self.margins or Margins(0, self.lines - 1)
-        if top <= self.cursor.y <= bottom:
-            for y in range(self.cursor.y, bottom + 1):
-                self.buffer.pop(y, None)
-                source = y + (count or 1)
-                if source <= bottom and source in self.buffer:
-                    self.buffer[y] = self.buffer.pop(source)
-            self.carriage_return()
-
-    def erase_in_display(self, how: int = 0, *_args: object, **_kwargs: object) -> None:
-        """Erase from the cursor on, up to it, or all (ED 0 to 2); 3 is for what scrolled off."""
-        y = self.cursor.y
-        rows = {0: range(y + 1, self.lines), 1: range(y), 2: range(self.lines)}.get(how)
-        if rows is None:
-            return
-        if len(rows) == self.lines:
-            self.buffer.clear()
-        for row in [row for row in self.buffer if row in rows]:
-            del self.buffer[row]
-        if how < 2:
-            self.erase_in_line(how)
-
-    def erase_in_line(self, how: int = 0, private: bool = False) -> None:
-        """Erase from the cursor on, up to it, or the whole line (EL 0 to 2)."""
-        if how <= 2:
-            super().erase_in_line(how, private)
-
-
-def _is_wide(cell: str) -> bool:
-    return not cell.isascii() and wcwidth(cell[0]) == 2

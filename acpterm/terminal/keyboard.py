@@ -6,6 +6,7 @@ first comes first, whoever typed it. When the terminal closes or fails to take i
 left is dropped, and whoever waits for that is told; after a failure, what is typed later is typed.
 """
 
+import termios
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -13,6 +14,10 @@ from typing import Final
 import trio
 
 from acpterm.pty.master import Master
+
+# Called with each piece that the program's terminal has taken, and whether it was shown: not so
+# while the terminal's echo is off, as when a password is asked for.
+Listener = Callable[[bytes, bool], None]
 
 MOST: Final = 16 * 1024 * 1024
 # Of failures: nobody waits for input that was dropped so many failures ago.
@@ -36,6 +41,8 @@ class Keyboard:
         self._passed = 0
         self._dropped: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
         self._news = trio.lowlevel.ParkingLot()
+        #: Who is told of what is typed, at once; a listener may neither wait nor fail.
+        self.listeners: Final[list[Listener]] = []
 
     def type(self, data: bytes) -> int:
         """Type `data`, now or as soon as there is room: what `wait` is to wait for.
@@ -97,7 +104,20 @@ class Keyboard:
             self._drop()
 
     def _type_some(self) -> None:
-        taken = self._master.write(bytes(self._rest[:65536]))
+        piece = bytes(self._rest[:65536])
+        shown = bool(self.listeners) and self._echoes()
+        taken = self._master.write(piece)
         del self._rest[:taken]
         self._passed += taken
         self._news.unpark_all()
+        if self.listeners and taken:
+            # Before and after: the program may turn the echo off at any time.
+            shown = shown and self._echoes()
+            for listener in list(self.listeners):
+                listener(piece[:taken], shown)
+
+    def _echoes(self) -> bool:
+        try:
+            return self._master.echoes
+        except (OSError, termios.error):  # what cannot be known is not shown
+            return False

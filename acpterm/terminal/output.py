@@ -7,11 +7,14 @@ as it came. Whoever asks, by `ring` or `text`, finds all of it taken in.
 
 import contextlib
 import mmap
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from acpterm.pty import linux
 from acpterm.terminal.ring import Ring
 from acpterm.terminal.text import TextView
+
+Losing: TypeAlias = Callable[[Ring, memoryview], None]
 
 PATIENCE: Final = 4 * 1024 * 1024
 # Bytes put off where that turned out to spare no work.
@@ -29,6 +32,13 @@ class Output:
         self._late = 0
         self._patience = PATIENCE
         self._flooded = False
+        self.when_losing: Losing | None = None
+        """Called before the ring is written to, with the ring and the data."""
+
+    @property
+    def end(self) -> int:
+        """The position of the next byte; what was put off is counted, and left as it is."""
+        return self._ring.end + self._late
 
     @property
     def ring(self) -> Ring:
@@ -66,7 +76,7 @@ class Output:
             self._backlog[self._late : end] = data
             self._late = end
         else:
-            self._ring.write(data)
+            self._write(data)
             self._text.feed(data)
 
     def catch_up(self) -> None:
@@ -74,10 +84,15 @@ class Output:
         if self._backlog is not None and self._late:
             late, self._late = self._late, 0
             with memoryview(self._backlog) as data:
-                self._ring.write(data[:late])
+                self._write(data[:late])
             anew = self._text.feed(self._backlog, late)
             # What is looked at all the same is looked at in small steps.
             self._patience = PATIENCE if anew else _STEP
+
+    def _write(self, data: memoryview) -> None:
+        if self.when_losing is not None:
+            self.when_losing(self._ring, data)
+        self._ring.write(data)
 
     def settle(self) -> None:
         """Take in what was put off, and keep no memory for more of it."""

@@ -1,6 +1,6 @@
 """What a window on a terminal shows now.
 
-Rendered by pyte, an optional dependency: nothing of it is imported before a Screen is made.
+Rendered by pyte: nothing of it is imported before a Screen is made.
 
 Rules:
 
@@ -15,26 +15,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from acpterm.terminal.told import DECTCEM
 from acpterm.terminal.utf8 import Utf8
 
 if TYPE_CHECKING:
     from acpterm.terminal.emulator import Emulator
-
-
-class ScreenUnavailable(Exception):  # noqa: N818 - a state of the installation
-    """The emulator is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the screen of a terminal needs the package pyte; "
-            "install it with: pip install 'acpterm[screen]'"
-        )
+    from acpterm.terminal.grid import Grid
 
 
 class Screen:
     """A screen of `cols` columns and `rows` rows, both 1 or more.
 
-    Raises ScreenUnavailable if pyte is not installed, and ValueError for another size.
+    Raises ValueError for another size.
     """
 
     __slots__ = ("_emulator", "_utf8")
@@ -60,9 +52,44 @@ class Screen:
         cursor = self._emulator.grid.cursor
         return min(cursor.x, self.cols - 1), cursor.y
 
+    @property
+    def cursor_visible(self) -> bool:
+        """Whether the program shows the cursor (DECTCEM)."""
+        return DECTCEM in self._emulator.grid.mode
+
+    @property
+    def application_cursor(self) -> bool:
+        """Whether the cursor keys are to be typed as the program set them (DECCKM)."""
+        return 1 in self._emulator.grid.told.modes
+
+    @property
+    def title(self) -> str:
+        """The window's title; empty if the program set none."""
+        return self._emulator.grid.told.title or ""
+
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Show what the terminal printed next."""
         self._emulator.feed(self._utf8.feed(bytes(data)).decode())
+
+    @property
+    def grid(self) -> Grid:
+        """The cells and modes, for who paints them."""
+        return self._emulator.grid
+
+    @property
+    def held(self) -> bytes:
+        """What came of a sequence or a character that is not whole yet."""
+        return self._emulator.held.encode() + self._utf8._held  # noqa: SLF001  a part of this
+
+    def skip(self, data: bytes) -> None:
+        """Show what the terminal printed next, when it is too much: only what stays in force.
+
+        Such are modes, the alternate screen, the scrolling region and the title. Some nanoseconds
+        a byte.
+        """
+        self._utf8.finish()
+        text = data.decode(errors="replace") if b"\x1b" in data else ""
+        self._emulator.skip(text)
 
     def resize(self, cols: int, rows: int) -> None:
         """Change the size: rows leave at the bottom while the cursor stays, then at the top.
@@ -83,10 +110,6 @@ def _check(cols: int, rows: int) -> None:
 
 
 def _load() -> type[Emulator]:
-    try:
-        from acpterm.terminal.emulator import Emulator  # noqa: PLC0415 - it imports pyte
-    except ModuleNotFoundError as error:
-        if error.name not in {"pyte", "wcwidth"}:
-            raise
-        raise ScreenUnavailable from error
+    from acpterm.terminal.emulator import Emulator  # noqa: PLC0415  it imports pyte
+
     return Emulator

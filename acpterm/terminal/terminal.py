@@ -34,11 +34,14 @@ from acpterm.pty.reap import Exit, reap, wait_reapable
 from acpterm.pty.spawn import Child
 from acpterm.pty.tree import end
 from acpterm.terminal.floods import CALM, FLOOD, TURN, TURN_ALONE, Floods
+from acpterm.terminal.follower import Follower
 from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.output import Output
 from acpterm.terminal.ring import Ring
+from acpterm.terminal.screenview import ScreenView
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text import TextView
+from acpterm.terminal.timeline import Timeline
 
 DRAIN: Final = 256 * 1024
 REOPENED: Final = 0.05
@@ -55,8 +58,14 @@ _LAST_DEADLINE: Final = 5.0
 # neither.
 _UNKNOWN: Final = Exit(code=255, signal=None, cpu=math.nan, max_rss=0)
 
+
+def _nothing() -> None:
+    pass
+
+
 # One for all terminals: it is only used between two checkpoints.
-_buffer = memoryview(bytearray(TURN_ALONE))
+_memory = bytearray(TURN_ALONE)
+_buffer = memoryview(_memory)
 
 
 class Terminal:
@@ -82,12 +91,19 @@ class Terminal:
         self._nursery: trio.Nursery | None = None
         self._child: Final = child
         self._started = time.monotonic()
+        #: When it was made, for people: seconds since 1970.
+        self.started: Final = time.time()
+        self.timeline: Final = Timeline(self._started, kept=ring_size, size=size)
         self._exited = trio.Event()
         self._reapable = trio.Event()
         self._ending = trio.Event()
         self._gone = trio.Event()
         self._ended_by = EndedBy.EXITED
         self._news = trio.lowlevel.ParkingLot()
+        self._follower: Final = Follower(self, self._output)
+        self._lifetime = trio.CancelScope()
+        self.when_exited: Callable[[], None] = _nothing
+        """Called once, when `exit` has been set."""
 
     # What may be asked of it
 
@@ -105,6 +121,11 @@ class Terminal:
     def ring(self) -> Ring:
         """What it has printed: the raw bytes."""
         return self._output.ring
+
+    @property
+    def screen(self) -> ScreenView:
+        """What its window shows: one for all who ask."""
+        return self._follower.view
 
     @property
     def text(self) -> TextView:
@@ -127,14 +148,22 @@ class Terminal:
         await self._gone.wait()
 
     async def wait_news(self) -> None:
-        """Wait for output that comes after this call, or for the end."""
+        """Wait for output that comes after this call, for another size, or for the end."""
         await self._news.park()
+
+    def tell(self) -> None:
+        """Wake all that wait for news: there is some that the terminal does not know of."""
+        self._news.unpark_all()
 
     def kill(self, by: EndedBy) -> None:
         """Begin to end the whole tree, on behalf of `by`. Returns at once; can be repeated."""
         if self.exit is None and not self._ending.is_set() and not self._reapable.is_set():
             self._ended_by = by
         self._ending.set()
+
+    def keep(self) -> None:
+        """Have its program run for as long as it likes, whatever time it was given."""
+        self._lifetime.deadline = math.inf
 
     def release(self, by: EndedBy) -> None:
         """Begin to end the tree and close the PTY for good. Returns at once; can be repeated."""
@@ -146,7 +175,15 @@ class Terminal:
         if self._child.master.closed:
             raise trio.ClosedResourceError
         self._child.master.resize(cols, rows)
+        if (cols, rows) != (self.cols, self.rows):
+            self.timeline.note_size(cols, rows, time.monotonic())
         self.cols, self.rows = cols, rows
+        self._news.unpark_all()
+
+    def waits_for_input(self) -> bool | None:
+        """Whether its program waits for somebody to type (`pty.waiting`); None if nobody knows."""
+        busy = self.timeline.last or self.timeline.start
+        return self._child.master.waits_for_input(time.monotonic() - busy)
 
     def signal(self, number: int) -> bool:
         """Signal the foreground process group; whether there is one."""
@@ -168,7 +205,8 @@ class Terminal:
                 nursery.start_soon(self._read, floods)
                 nursery.start_soon(self._see_exit)
                 if lifetime < math.inf:
-                    nursery.start_soon(self._expire, lifetime)
+                    self._lifetime.deadline = trio.current_time() + lifetime
+                    nursery.start_soon(self._expire)
                 await self._ending.wait()
                 if self._ended_by is EndedBy.DISCONNECT:
                     grace = min(grace, FAREWELL)
@@ -217,8 +255,8 @@ class Terminal:
         while not self._reap():  # noqa: ASYNC110  the kernel tells of this to nobody
             await trio.sleep(REAPED)
 
-    async def _expire(self, lifetime: float) -> None:
-        with trio.move_on_after(lifetime):
+    async def _expire(self) -> None:
+        with self._lifetime:
             await self._exited.wait()
             return
         self.kill(EndedBy.TIMEOUT)
@@ -258,6 +296,7 @@ class Terminal:
         )
         self._exited.set()
         self._news.unpark_all()
+        self.when_exited()
 
     async def _read(self, floods: Floods) -> None:
         master = self._child.master
@@ -305,5 +344,9 @@ class Terminal:
 
     def _take(self, taken: int, *, later: bool) -> None:
         if taken:
+            self.timeline.note(taken, time.monotonic())
             self._output.put(_buffer[:taken], later=later)
+            # Once the child has ended there is no more to come than the ring can hold.
+            if self._follower.sees(_memory, taken) and not self._reapable.is_set():
+                self._start(self._follower.run)
             self._news.unpark_all()

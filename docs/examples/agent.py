@@ -1,7 +1,7 @@
 """A small agent that runs commands in acpterm's terminals. Standard library only: copy from it.
 
     python docs/examples/agent.py 'ls | head -3'                  spawns `acpterm stdio`
-    python docs/examples/agent.py --socket PATH 'make test'       connects to a daemon
+    python docs/examples/agent.py --socket PATH 'make test'       connects to a daemon itself
     python docs/examples/agent.py --timeout 2 --wire 'sleep 60'   kills it, and shows the messages
 
 ACP says it all in JSON-RPC 2.0, one message a line. `Host` is the connection, `Terminal` the five
@@ -56,7 +56,10 @@ class Host:
 
     @classmethod
     async def spawn(cls, *command: str, **more: Any) -> "Host":
-        """Start a host of one's own, by default `acpterm stdio`. It ends when its stdin does."""
+        """Start a program that is the way to a host, by default `acpterm stdio`.
+
+        That starts the daemon if it is not running. It ends when its stdin does.
+        """
         process = await asyncio.create_subprocess_exec(
             *(command or (sys.executable, "-m", "acpterm", "stdio", "--log-level", "error")),
             stdin=asyncio.subprocess.PIPE,
@@ -201,7 +204,9 @@ async def main() -> int:
     """Do what the command line says: the exit status."""
     parser = argparse.ArgumentParser(description="Run a command in a terminal of acpterm.")
     parser.add_argument("command", help="a command line, as for sh -c")
-    parser.add_argument("--socket", help="the socket of a daemon; else acpterm stdio is spawned")
+    parser.add_argument(
+        "--socket", help="connect to the daemon there; else acpterm stdio is spawned"
+    )
     parser.add_argument("--timeout", type=float, help="seconds until the command is killed")
     parser.add_argument("--wire", action="store_true", help="show each message on stderr")
     options = parser.parse_args()

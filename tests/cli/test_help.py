@@ -34,7 +34,10 @@ def test_help_names_every_command(flag):
     ("command", "says"),
     [
         ("serve", ["--socket PATH", "--config FILE", "--log-level", "--log-format", "SIGTERM"]),
-        ("stdio", ["--config FILE", "--log-level", "--log-format", "stdin and stdout"]),
+        (
+            "stdio",
+            ["--socket PATH", "--embedded", "--config FILE", "--log-level", "stdin and stdout"],
+        ),
     ],
 )
 @pytest.mark.parametrize("flag", ["--help", "-h"])
@@ -118,7 +121,7 @@ def test_settings_reach_the_host(tmp_path):
     file.write_text('log_level = "debug"\nmax_message_bytes = 2000\nlog_format = "text"\n')
     line = '{"jsonrpc":"2.0","method":"x","params":"' + "x" * 1200 + '","id":1}\n'
     done = subprocess.run(
-        [*ACPTERM, "stdio", "--config", str(file), "--log-format", "json"],
+        [*ACPTERM, "stdio", "--embedded", "--config", str(file), "--log-format", "json"],
         env=environment(ACPTERM_MAX_MESSAGE_BYTES="1024"),
         input=line,
         capture_output=True,

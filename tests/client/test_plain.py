@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.client.prompt.plain import coloured, in_a_line, plain, visible
+from acpterm.client.plain import coloured, in_a_line, plain, visible
 
 PIECES = [
     "\x1b",

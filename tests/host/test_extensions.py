@@ -138,20 +138,6 @@ async def test_read_that_came_before_a_release_is_answered_however_close_they_ar
         assert (await agent.answer(read))["exitStatus"]["signal"] == "SIGTERM"
 
 
-async def test_a_screen_that_was_waited_for_is_not_kept_past_the_release():
-    pytest.importorskip("pyte")
-    async with host_here() as host, agent_of(host) as agent:
-        (connection,) = [await poll(lambda: next(iter(host._connections), None))]
-        terminal = await agent.create("sleep 60")
-        read, first = agent.message(
-            "_acpterm/terminal/read", agent.of(terminal, format="screen", waitMs=60_000)
-        )
-        await agent.send(first)
-        await agent.release(terminal)
-        assert (await agent.answer(read))["data"] == ""
-        assert connection._caller.screens == {}
-
-
 async def test_raw_is_base64_of_the_very_bytes():
     async with agent_here() as agent:
         terminal = await printed(agent, TEXT)

@@ -106,7 +106,7 @@ async def test_a_stderr_that_nobody_reads_holds_up_nobody():
     theirs, ours = os.pipe()
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": ours}
     try:
-        with start("stdio", "--log-format", "json", **pipes) as process:
+        with start("stdio", "--embedded", "--log-format", "json", **pipes) as process:
             os.close(ours)
             good = b'{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":1}}'
             process.stdin.write(b"nonsense\n" * 2000 + good + b"\n")

@@ -9,7 +9,8 @@ import trio
 from acpterm.acp import CancelNotification
 from acpterm.host import caller as callers
 from acpterm.host import session_methods
-from acpterm.host.session import _REMEMBERED, _SHOWN, _TOOL_CALLS
+from acpterm.host.session import _REMEMBERED
+from acpterm.host.tool_calls import MOST, SHOWN
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here, poll
 
@@ -105,7 +106,7 @@ async def test_showing_anothers_terminal_in_a_tool_call_gives_nothing_of_it():
         assert await answer_to(other, "session-1", terminal, "terminal/output") == never
         assert await is_untouched(owner, terminal)
         await owner.release(terminal)
-        assert host.keepsakes.get(terminal) is None
+        assert host.shared.roster.get(terminal) is None
 
 
 async def test_ids_are_long_random_and_never_the_same():
@@ -143,7 +144,7 @@ async def test_as_many_released_ids_are_remembered_as_there_is_room_for():
     async with host_here() as host, agent_of(host) as agent:
         first = await agent.create("true")
         await agent.release(first)
-        (session,) = (c._caller.sessions["session-1"] for c in host._connections)
+        (session,) = (c._served.sessions["session-1"] for c in host._connections)
         for number in range(_REMEMBERED):
             session._released[f"term_{number}"] = None
         last = await agent.create("true")
@@ -171,8 +172,8 @@ async def kept(host, agent, *updates, command="printf precious") -> str | None:
     for update in updates:
         await agent.notify("session/update", update(terminal))
     await agent.release(terminal)
-    found = host.keepsakes.get(terminal)
-    return None if found is None else found.text.text()
+    found = host.shared.roster.get(terminal)
+    return None if found is None else found.terminal.text.text()
 
 
 @pytest.mark.parametrize("update", ["tool_call", "tool_call_update"])
@@ -180,7 +181,7 @@ async def test_a_terminal_in_a_tool_call_stays_readable_after_release(update):
     async with host_here() as host, agent_of(host) as agent:
         assert await kept(host, agent, lambda t: tool_call(t, update=update)) == "precious"
         assert await kept(host, agent) is None
-        assert len(host.keepsakes) == 1
+        assert len(host.shared.roster) == 1
 
 
 async def test_a_keepsake_is_not_the_agents_any_more():
@@ -188,7 +189,7 @@ async def test_a_keepsake_is_not_the_agents_any_more():
         terminal = await agent.create("printf precious")
         await agent.notify("session/update", tool_call(terminal))
         await agent.release(terminal)
-        assert host.keepsakes.get(terminal) is not None
+        assert host.shared.roster.get(terminal) is not None
         with pytest.raises(RpcError, match="has been released"):
             await agent.output(terminal)
 
@@ -200,9 +201,9 @@ async def test_a_running_terminal_that_is_kept_is_ended_and_keeps_what_it_wrote(
         await agent.notify("session/update", tool_call(terminal))
         await agent.release(terminal)
         await poll(lambda: not alive(pid))
-        found = host.keepsakes.get(terminal)
-        await found.wait_gone()
-        assert found.text.text() == f"{pid}\nbye\n"
+        found = host.shared.roster.get(terminal)
+        await found.terminal.wait_gone()
+        assert found.terminal.text.text() == f"{pid}\nbye\n"
         assert terminal not in host.pool.terminals
 
 
@@ -216,7 +217,7 @@ async def test_a_keepsake_does_not_hold_what_the_agent_read_of_it():
         before = sys.getrefcount(held)
         await agent.release(terminal)
         assert sys.getrefcount(held) < before
-        assert host.keepsakes.get(terminal).text.text() == held
+        assert host.shared.roster.get(terminal).terminal.text.text() == held
 
 
 async def test_a_keepsake_outlives_its_connection():
@@ -226,8 +227,8 @@ async def test_a_keepsake_outlives_its_connection():
             await agent.until_output(terminal, "precious")
             await agent.notify("session/update", tool_call(terminal))
             await agent.request("initialize", {"protocolVersion": 1})
-        await poll(lambda: host.keepsakes.get(terminal) is not None)
-        assert host.keepsakes.get(terminal).text.text() == "precious"
+        await poll(lambda: host.shared.roster.get(terminal).released)
+        assert host.shared.roster.get(terminal).terminal.text.text() == "precious"
         await poll(lambda: not host.pool.terminals)
 
 
@@ -270,8 +271,8 @@ async def test_the_oldest_keepsakes_go_first_by_number():
             await agent.wait(ids[-1])
             await agent.notify("session/update", tool_call(ids[-1], call=f"call-{number}"))
             await agent.release(ids[-1])
-        found = [host.keepsakes.get(id_) for id_ in ids]
-        assert [item and item.text.text() for item in found] == [None, None, "2", "3"]
+        found = [host.shared.roster.get(id_) for id_ in ids]
+        assert [item and item.terminal.text.text() for item in found] == [None, None, "2", "3"]
 
 
 async def test_the_oldest_keepsakes_go_first_by_size():
@@ -282,7 +283,7 @@ async def test_the_oldest_keepsakes_go_first_by_size():
             await agent.wait(ids[-1])
             await agent.notify("session/update", tool_call(ids[-1], call=f"call-{number}"))
             await agent.release(ids[-1])
-        assert [host.keepsakes.get(id_) is not None for id_ in ids] == [False, True, True]
+        assert [host.shared.roster.get(id_) is not None for id_ in ids] == [False, True, True]
 
 
 async def test_nothing_is_kept_when_nothing_may_be():
@@ -302,16 +303,16 @@ async def test_as_many_tool_calls_are_remembered_as_there_is_room_for():
                     "params": tool_call("other", call=f"call-{number}"),
                 }
             )
-            for number in range(_TOOL_CALLS)
+            for number in range(MOST)
         ]
         await agent.send("\n".join([*lines, ""]).encode())
         await agent.release(terminal)
-        assert host.keepsakes.get(terminal) is None
+        assert host.shared.roster.get(terminal) is None
 
 
 async def test_as_many_terminals_of_a_tool_call_are_remembered_as_there_is_room_for():
     async with host_here() as host, agent_of(host) as agent:
-        others = ["other"] * (_SHOWN - 1)
+        others = ["other"] * (SHOWN - 1)
         assert await kept(host, agent, lambda t: tool_call(*others, t)) == "precious"
         assert await kept(host, agent, lambda t: tool_call(*others, "one more", t)) is None
 
@@ -325,7 +326,7 @@ async def test_sessions_beyond_those_there_is_room_for_take_the_place_of_the_old
             if number == 1:
                 await agent.release(terminal)
         (connection,) = host._connections
-        sessions = connection._caller.sessions
+        sessions = connection._served.sessions
         agent.session = "session-3"
         await agent.create("sleep 60")
         assert list(sessions) == ["session-0", "session-2", "session-3"]
@@ -344,10 +345,9 @@ async def test_sessions_that_are_only_named_are_not_remembered():
             with pytest.raises(RpcError):
                 await agent.request("terminal/output", {"sessionId": session, "terminalId": "x"})
             await agent.notify("session/cancel", {"sessionId": session})
-            await agent.notify("session/update", tool_call(session=session))
         await agent.request("initialize", {"protocolVersion": 1})
         (connection,) = host._connections
-        assert connection._caller.sessions == {}
+        assert connection._served.sessions == {}
 
 
 # A cancelled turn
@@ -413,7 +413,7 @@ async def test_a_terminal_that_is_being_made_goes_with_the_cancelled_turn():
                 await trio.lowlevel.checkpoint()
         (connection,) = host._connections
         session = CancelNotification(session_id="session-1")
-        assert session_methods.cancel(connection._caller, session) is None
+        assert session_methods.cancel(connection._served, session) is None
         with pytest.raises(RpcError, match="cancelled with the turn"):
             await agent.answer(made)
         await poll(lambda: not host.pool._running)
@@ -424,7 +424,7 @@ async def test_a_cancel_of_a_turn_that_runs_nothing_starts_nothing():
     async with host_here() as host, agent_of(host) as agent:
         await agent.run("true")
         (connection,) = host._connections
-        caller = connection._caller
+        caller = connection._served
         params = CancelNotification(session_id="session-1")
         assert session_methods.cancel(caller, params) is None
         terminal = await agent.create("sleep 60")

@@ -1,4 +1,4 @@
-"""A host on stdin and stdout, whatever these are, and however they end."""
+"""A host on stdin and stdout, whatever these are, and however they end: its own, or a daemon's."""
 
 import fcntl
 import json
@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import tty
 from contextlib import contextmanager
 
@@ -14,7 +15,7 @@ import trio
 
 from acpterm.host.stdio import StdioStream
 from tests.support.agent import connected
-from tests.support.hosts import ACPTERM, agent_on_stdio, alive, environment, poll
+from tests.support.hosts import ACPTERM, agent_on_stdio, alive, environment, listens, poll
 from tests.support.signals import blocked_or_ignored
 
 
@@ -24,6 +25,28 @@ def line(method, id_=1, **params) -> bytes:
 
 
 HELLO = line("initialize", protocolVersion=1)
+
+
+@pytest.fixture(scope="module")
+def daemon_socket(tmp_path_factory):
+    """The socket of a daemon, for all tests here."""
+    path = str(tmp_path_factory.mktemp("daemon") / "agent.sock")
+    command = [*ACPTERM, "serve", "--socket", path, "--log-level", "error"]
+    with subprocess.Popen(command, env=environment()) as running:
+        while not listens(path):
+            assert running.poll() is None
+            time.sleep(0.01)
+        yield path
+        running.terminate()
+        assert running.wait(10) == 0
+
+
+@pytest.fixture(params=["embedded", "daemon"])
+def whose(request):
+    """The arguments that say whose terminals the agent gets."""
+    if request.param == "embedded":
+        return ("--embedded",)
+    return "--socket", request.getfixturevalue("daemon_socket")
 
 
 @contextmanager
@@ -71,13 +94,13 @@ async def test_it_serves_and_ends_with_its_input(tmp_path):
         assert not alive(child)
 
 
-async def test_nothing_but_messages_comes_out_of_stdout(tmp_path):
+async def test_nothing_but_messages_comes_out_of_stdout(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with hosted(tmp_path, "", "--log-level", "debug", **pipes) as running:
+    with hosted(tmp_path, "", *whose, "--log-level", "debug", **pipes) as running:
         out, _ = await trio.to_thread.run_sync(running.communicate, b"nonsense\n" + HELLO)
     assert [json.loads(one)["jsonrpc"] for one in out.splitlines()] == ["2.0", "2.0"]
     assert out.endswith(b"\n")
-    assert "connection opened" in said(tmp_path)
+    assert "connect" in said(tmp_path)
 
 
 async def test_programs_get_none_of_its_descriptors(tmp_path):
@@ -124,9 +147,9 @@ def pty_pair():
 
 @pytest.mark.parametrize("pair", [socket_pair, pty_pair])
 @pytest.mark.parametrize("how", ["end", "SIGTERM", "SIGKILL"])
-async def test_a_shared_description_is_never_left_non_blocking(tmp_path, pair, how):
+async def test_a_shared_description_is_never_left_non_blocking(tmp_path, whose, pair, how):
     with pair() as (ours, theirs):
-        with hosted(tmp_path, "", stdin=theirs, stdout=theirs) as running:
+        with hosted(tmp_path, "", *whose, stdin=theirs, stdout=theirs) as running:
             stream = trio.lowlevel.FdStream(os.dup(ours))
             async with connected(stream) as agent:
                 terminal = await agent.create("echo $$; exec sleep 60")
@@ -155,10 +178,12 @@ async def test_a_shared_description_is_never_left_non_blocking(tmp_path, pair, h
         assert not is_non_blocking(theirs)
 
 
-async def test_a_description_that_somebody_else_made_non_blocking_serves_all_the_same(tmp_path):
+async def test_a_description_that_somebody_else_made_non_blocking_serves_all_the_same(
+    tmp_path, whose
+):
     with socket_pair() as (ours, theirs):
         os.set_blocking(theirs, False)
-        with hosted(tmp_path, "", stdin=theirs, stdout=theirs):
+        with hosted(tmp_path, "", *whose, stdin=theirs, stdout=theirs):
             async with connected(trio.lowlevel.FdStream(os.dup(ours))) as agent:
                 output, _ = await agent.run("head -c 3000000 /dev/zero | tr '\\0' x")
                 assert len(output) == 1 << 20
@@ -168,23 +193,23 @@ async def test_a_description_that_somebody_else_made_non_blocking_serves_all_the
 # Closed from the start
 
 
-async def test_a_closed_stdin_is_one_that_has_ended(tmp_path):
-    with hosted(tmp_path, "<&-", stdout=subprocess.PIPE) as running:
+async def test_a_closed_stdin_is_one_that_has_ended(tmp_path, whose):
+    with hosted(tmp_path, "<&-", *whose, stdout=subprocess.PIPE) as running:
         assert await trio.to_thread.run_sync(running.stdout.read) == b""
         assert await poll(running.poll) == 0
     assert "Traceback" not in said(tmp_path)
 
 
 @pytest.mark.parametrize("redirections", [">&-", "<&- >&-"])
-async def test_a_closed_stdout_is_an_error_that_says_so(tmp_path, redirections):
-    with hosted(tmp_path, redirections, stdin=subprocess.PIPE) as running:
+async def test_a_closed_stdout_is_an_error_that_says_so(tmp_path, whose, redirections):
+    with hosted(tmp_path, redirections, *whose, stdin=subprocess.PIPE) as running:
         assert await poll(running.poll) == 1
     assert said(tmp_path) == "acpterm: stdout is closed: there is nowhere to answer to\n"
 
 
-async def test_a_closed_stderr_changes_nothing(tmp_path):
+async def test_a_closed_stderr_changes_nothing(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with hosted(tmp_path, "2>&-", **pipes) as running:
+    with hosted(tmp_path, "2>&-", *whose, **pipes) as running:
         asked = b"nonsense\n" + HELLO + line("terminal/create", 2, sessionId="s", command="true")
         running.stdin.write(asked)
         running.stdin.flush()
@@ -197,17 +222,17 @@ async def test_a_closed_stderr_changes_nothing(tmp_path):
         assert await poll(running.poll) == 0
 
 
-async def test_all_three_closed_is_an_error(tmp_path):
-    with hosted(tmp_path, "<&- >&- 2>&-") as running:
+async def test_all_three_closed_is_an_error(tmp_path, whose):
+    with hosted(tmp_path, "<&- >&- 2>&-", *whose) as running:
         assert await poll(running.poll) == 1
 
 
 # Closed later
 
 
-async def test_a_stdout_that_nobody_reads_any_more_ends_it_and_its_terminals(tmp_path):
+async def test_a_stdout_that_nobody_reads_any_more_ends_it_and_its_terminals(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with hosted(tmp_path, "", **pipes) as running:
+    with hosted(tmp_path, "", *whose, **pipes) as running:
         pids = tmp_path / "pid"
         command = f"trap '' HUP; echo $$ >{pids}; sleep 60"
         running.stdin.write(line("terminal/create", sessionId="s", command=command))
@@ -222,13 +247,13 @@ async def test_a_stdout_that_nobody_reads_any_more_ends_it_and_its_terminals(tmp
         running.stdin.write(HELLO)
         running.stdin.flush()
         assert await poll(running.poll) == 0
-        assert not alive(int(pids.read_text()))
+        await poll(lambda: not alive(int(pids.read_text())))
     assert "Traceback" not in said(tmp_path)
 
 
-async def test_an_agent_that_dies_in_the_middle_of_a_line_ends_it(tmp_path):
+async def test_an_agent_that_dies_in_the_middle_of_a_line_ends_it(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with hosted(tmp_path, "", **pipes) as running:
+    with hosted(tmp_path, "", *whose, **pipes) as running:
         running.stdin.write(HELLO + HELLO[:25])
         running.stdin.close()
         out = await trio.to_thread.run_sync(running.stdout.read)
@@ -236,10 +261,10 @@ async def test_an_agent_that_dies_in_the_middle_of_a_line_ends_it(tmp_path):
         assert await poll(running.poll) == 0
 
 
-async def test_answers_that_are_due_are_sent_after_the_end_of_the_input(tmp_path):
+async def test_answers_that_are_due_are_sent_after_the_end_of_the_input(tmp_path, whose):
     """The whole of a long answer comes, though it is read only after the input has ended."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with hosted(tmp_path, "", **pipes) as running:
+    with hosted(tmp_path, "", *whose, **pipes) as running:
         long = "x" * 70_000
         asked = b"".join(line(f"_{long}", number) for number in range(20))
         running.stdin.write(asked)
@@ -252,7 +277,7 @@ async def test_answers_that_are_due_are_sent_after_the_end_of_the_input(tmp_path
 # Other kinds of files
 
 
-async def test_a_file_of_requests_is_answered_into_a_file(tmp_path):
+async def test_a_file_of_requests_is_answered_into_a_file(tmp_path, whose):
     asked, answered = tmp_path / "in", tmp_path / "out"
     asked.write_bytes(
         HELLO
@@ -260,31 +285,31 @@ async def test_a_file_of_requests_is_answered_into_a_file(tmp_path):
         + b"nonsense\n"
         + line("unknown", 3)
     )
-    with hosted(tmp_path, f"<{asked} >{answered}") as running:
+    with hosted(tmp_path, f"<{asked} >{answered}", *whose) as running:
         assert await poll(running.poll) == 0
     answers = [json.loads(one) for one in answered.read_text().splitlines()]
     assert sorted(str(answer["id"]) for answer in answers) == ["1", "2", "3", "None"]
     assert "Traceback" not in said(tmp_path)
 
 
-async def test_an_input_that_gives_nothing_ends_it(tmp_path):
+async def test_an_input_that_gives_nothing_ends_it(tmp_path, whose):
     null = subprocess.DEVNULL
-    with hosted(tmp_path, "", stdin=null, stdout=null) as running:
+    with hosted(tmp_path, "", *whose, stdin=null, stdout=null) as running:
         assert await poll(running.poll) == 0
     assert "Traceback" not in said(tmp_path)
 
 
-async def test_a_full_stdout_is_an_end_and_no_crash(tmp_path):
-    with hosted(tmp_path, ">/dev/full", stdin=subprocess.PIPE) as running:
+async def test_a_full_stdout_is_an_end_and_no_crash(tmp_path, whose):
+    with hosted(tmp_path, ">/dev/full", *whose, stdin=subprocess.PIPE) as running:
         running.stdin.write(HELLO)
         running.stdin.flush()
         assert await poll(running.poll) == 0
     assert "Traceback" not in said(tmp_path)
 
 
-async def test_an_agent_that_reads_nothing_cannot_keep_it_from_ending(tmp_path):
+async def test_an_agent_that_reads_nothing_cannot_keep_it_from_ending(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with hosted(tmp_path, "", **pipes) as running:
+    with hosted(tmp_path, "", *whose, **pipes) as running:
         running.stdin.write(HELLO)
         running.stdin.flush()
         await trio.to_thread.run_sync(running.stdout.readline)

@@ -305,7 +305,7 @@ async def test_a_connection_that_fails_unexpectedly_takes_no_other_with_it():
     async with host_here() as host, agent_of(host) as other, trio.open_nursery() as nursery:
         ours, theirs = trio.socket.socketpair()
         with capture_logs() as logs:
-            nursery.start_soon(host.serve_socket, Faulty(theirs))
+            nursery.start_soon(host.serve_agent_socket, Faulty(theirs))
             async with connected(trio.SocketStream(ours)) as agent:
                 await agent.send(b"{}\n")
                 await agent.closed.wait()

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from acpterm.config import default_socket
+from acpterm.config import Settings, default_socket, user_socket
 from tests.support.hosts import ACPTERM, agent_at, alive, environment, listens, poll
+from tests.support.person import person_at
 
 UNITS = Path(__file__).parents[2] / "systemd"
 
@@ -90,6 +91,25 @@ async def test_all_sockets_that_are_handed_over_are_served(tmp_path):
         for path in paths:
             async with agent_at(path) as agent:
                 assert (await agent.run(f"echo {path}"))[0] == f"{path}\n"
+
+
+async def test_the_persons_socket_is_known_by_its_place_beside_the_agents(tmp_path):
+    paths = [str(tmp_path / name) for name in ("agent.sock", "user.sock")]
+    with ExitStack() as stack:
+        fds = [stack.enter_context(bound(path)).fileno() for path in paths]
+        stack.enter_context(handed(tmp_path, fds))
+        async with agent_at(paths[0]) as agent, person_at(paths[1]) as person:
+            terminal = await agent.create("sleep 60")
+            assert [one["terminalId"] for one in await person.list()] == [terminal]
+
+
+async def test_one_that_is_not_handed_over_is_listened_at_beside_it(tmp_path):
+    path = str(tmp_path / "handed.sock")
+    with bound(path) as sock, handed(tmp_path, [sock.fileno()]):
+        await poll(lambda: listens(f"{path}.user"))
+        async with agent_at(path) as agent, person_at(f"{path}.user") as person:
+            terminal = await agent.create("sleep 60")
+            assert [one["terminalId"] for one in await person.list()] == [terminal]
 
 
 async def test_programs_see_nothing_of_what_systemd_told_the_daemon(tmp_path):
@@ -331,8 +351,11 @@ async def test_systemd_finds_nothing_to_say_about_the_units(tmp_path):
 
 def test_the_socket_unit_listens_where_clients_look_by_default(monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    lines = (UNITS / "acpterm.socket").read_text().splitlines()
+    listens_at = [line.partition("=")[2] for line in lines if line.startswith("ListenStream=")]
+    paths = [path.replace("%t", "/run/user/1000") for path in listens_at]
+    assert paths == [default_socket(), user_socket(Settings())]
     settings = unit("acpterm.socket")["Socket"]
-    assert settings["ListenStream"].replace("%t", "/run/user/1000") == default_socket()
     assert (settings["SocketMode"], settings["DirectoryMode"]) == ("0600", "0700")
 
 

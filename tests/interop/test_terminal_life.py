@@ -75,7 +75,7 @@ async def _drive(driver: list[str], transport: str, folder: Path) -> Any:
         return noted
 
     if transport == "stdio":
-        return await drive([*ACPTERM, "stdio"])
+        return await drive([*ACPTERM, "stdio", "--embedded"])
     async with daemon(folder) as (_process, path):
         return await drive(path)
 

@@ -117,12 +117,15 @@ async def agent_at(path: str, session: str = "session-1") -> AsyncIterator[Agent
 
 @asynccontextmanager
 async def agent_on_stdio(
-    tmp_path: Path, *arguments: str, **more: Any
+    tmp_path: Path, *arguments: str, embedded: bool = True, **more: Any
 ) -> AsyncIterator[tuple[Process, Agent]]:
-    """Spawn `acpterm stdio` as an agent does, over pipes."""
-    async with process(
-        tmp_path, "stdio", *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **more
-    ) as running:
+    """Spawn `acpterm stdio` as an agent does, over pipes.
+
+    Not `embedded`, it uses a daemon: name a `--socket` then, whose daemon the test ends.
+    """
+    whose = ("--embedded",) if embedded else ()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    async with process(tmp_path, "stdio", *whose, *arguments, **pipes, **more) as running:
         assert running.process.stdin is not None
         assert running.process.stdout is not None
         stream = trio.StapledStream(

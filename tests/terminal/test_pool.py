@@ -443,7 +443,7 @@ async def test_control_groups_are_used_or_refused_when_asked_for(monkeypatch):
         Trees("cgroup")
 
 
-@pytest.mark.parametrize("command", [["stdio"], ["serve", "--socket", "s"]])
+@pytest.mark.parametrize("command", [["stdio", "--embedded"], ["serve", "--socket", "s"]])
 def test_a_command_says_in_a_line_that_control_groups_cannot_be_had(tmp_path, command):
     code = (
         "from acpterm.pty.cgroup import Cgroups\n"

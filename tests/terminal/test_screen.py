@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acpterm.terminal.screen import Screen, ScreenUnavailable
+from acpterm.terminal.screen import Screen
+from acpterm.terminal.style import (
+    BLANK,
+    BLINK,
+    BOLD,
+    FAINT,
+    ITALIC,
+    PLAIN,
+    REVERSE,
+    RGB,
+    UNDERLINE,
+    Style,
+    sgr,
+)
 
 SEQUENCES = [
     *(b"\x1b[>4m", b"\x1b[>4;2m", b"\x1b[?4m", b"\x1b[?1;2c", b"\x1b[>c", b"\x1b[=c", b"\x1b[c"),
@@ -26,6 +39,17 @@ SEQUENCES = [
         b"\x1bN",
         b"\x1b\\",
     ),
+]
+COLOURS = [
+    *(b"\x1b[m", b"\x1b[1m", b"\x1b[2;3m", b"\x1b[4m", b"\x1b[4:3m", b"\x1b[5;7m", b"\x1b[8;9m"),
+    *(b"\x1b[31m", b"\x1b[42m", b"\x1b[97;104m", b"\x1b[38;5;208m", b"\x1b[48;2;1;2;3m"),
+    *(b"\x1b[38:2::255:0:9m", b"\x1b[48:5:17m", b"\x1b[58:2::1:2:3m", b"\x1b[39;49;22;24m"),
+    *(b"\x1b[38m", b"\x1b[38;2m", b"\x1b[38:m", b"\x1b[48:2:1m", b"\x1b[58:5m", b"\x1b[4:9m"),
+]
+TOLD = [
+    *(b"\x1b[?1h", b"\x1b[?1l", b"\x1b=", b"\x1b>", b"\x1b[?2004h", b"\x1b[?1000h", b"\x1b[?1006h"),
+    *(b"\x1b[?1002;1015h", b"\x1b[?1003l", b"\x1b[?25l", b"\x1b[?25h", b"\x1b[?12h", b"\x1b[?5h"),
+    *(b"\x1b[5 q", b"\x1b[ q", b"\x1b]2;a title\a", b"\x1b]0;another\x1b\\", b"\x1b[!p"),
 ]
 MOVES = [
     *(b"\x1b[H", b"\x1b[3;4H", b"\x1b[99;99H", b"\x1b[A", b"\x1b[9B", b"\x1b[C", b"\x1b[3D"),
@@ -188,7 +212,7 @@ def test_a_size_of_nothing_is_an_error(size):
         Screen(1, 1).resize(*size)
 
 
-@pytest.mark.parametrize("sequence", SEQUENCES)
+@pytest.mark.parametrize("sequence", [*SEQUENCES, *COLOURS, *TOLD])
 def test_what_has_no_meaning_here_leaves_nothing_behind(sequence):
     if sequence.endswith((b"J", b"K", b"H", b"b")):
         shown(b"a" + sequence + b"b")
@@ -251,12 +275,115 @@ def test_the_screen_does_not_grow_with_what_is_printed():
     assert grown < 20_000
 
 
-def test_without_pyte_the_error_says_what_to_install(monkeypatch):
-    for module in ("acpterm.terminal.emulator", "acpterm.terminal.grid"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    monkeypatch.setitem(sys.modules, "pyte", None)
-    with pytest.raises(ScreenUnavailable, match=r"pip install 'acpterm\[screen\]'"):
-        Screen(80, 24)
+def style(*chunks, x=0, y=0, cols=20, rows=5):
+    cells = screen_of(*chunks, cols=cols, rows=rows).grid.cells_of(y)
+    return cells[x].style if x < len(cells) else PLAIN
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ("", PLAIN),
+        ("31;42", Style(fg=1, bg=2)),
+        ("91;102", Style(fg=9, bg=10)),
+        ("38;5;208;1", Style(fg=208, flags=BOLD)),
+        ("38:5:208", Style(fg=208)),
+        ("48;2;1;2;3;4", Style(bg=RGB | 0x010203, flags=UNDERLINE)),
+        ("38:2::255:0:9", Style(fg=RGB | 0xFF0009)),
+        ("38:2:255:0:9", Style(fg=RGB | 0xFF0009)),
+        ("58:2::1:2:3;4:3", Style(line=RGB | 0x010203, flags=3 * UNDERLINE)),
+        ("58;5;1;21", Style(line=1, flags=2 * UNDERLINE)),
+        ("1;2;3;5;7;8;9;53", Style(flags=BOLD | FAINT | ITALIC | BLINK | REVERSE | 32 | 64 | 128)),
+        ("1;2;3;4;5;7;8;9;53;22;23;24;25;27;28;29;55", PLAIN),
+        ("31;42;58:5:1;39;49;59", PLAIN),
+        ("31;1;0;3", Style(flags=ITALIC)),
+        ("31;;3", Style(flags=ITALIC)),
+        ("38;5;999;1", Style(flags=BOLD)),
+        ("38;2;1;2", Style(fg=RGB | 0x010200)),
+        ("38;2;1;2;300;3", Style(flags=ITALIC)),
+        ("4:9;31:2;3:1", PLAIN),
+    ],
+)
+def test_renditions(parameters, expected):
+    assert style(f"\x1b[{parameters}mx".encode()) == expected
+    # And what is written out for it means the same.
+    assert style(b"\x1b[1;7;41m", sgr(expected).encode(), b"x") == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "cells"),
+    [
+        (b"\x1b[2J", [(0, 0), (19, 4)]),
+        (b"\x1b[3;5H\x1b[J", [(4, 2), (19, 2), (0, 3), (19, 4)]),
+        (b"\x1b[3;5H\x1b[1J", [(0, 0), (19, 1), (4, 2)]),
+        (b"\x1b[3;5H\x1b[K", [(4, 2), (19, 2)]),
+        (b"\x1b[3;5H\x1b[1K", [(0, 2), (4, 2)]),
+        (b"\x1b[3;5H\x1b[2K", [(0, 2), (19, 2)]),
+        (b"\x1b[3;5H\x1b[3X", [(4, 2), (6, 2)]),
+        (b"\x1b[3;5H\x1b[3@", [(4, 2), (6, 2)]),
+        (b"\x1b[3;5H\x1b[3P", [(17, 2), (19, 2)]),
+        (b"\x1b[3;5H\x1b[2L", [(0, 2), (19, 3)]),
+        (b"\x1b[3;5H\x1b[2M", [(0, 3), (19, 4)]),
+        (b"\x1b[2S", [(0, 3), (19, 4)]),
+        (b"\x1b[2T", [(0, 0), (19, 1)]),
+        (b"\x1b[5;1H\n", [(0, 4), (19, 4)]),
+        (b"\x1bM", [(0, 0), (19, 0)]),
+        (b"\x1b[2;4r\x1b[4;1H\n", [(0, 3), (19, 3)]),
+    ],
+)
+def test_what_is_erased_has_the_background_of_the_pen_and_nothing_else(data, cells):
+    screen = screen_of(b"\x1b#8\x1b[1;31;44m", data)
+    coloured = {
+        (x, y)
+        for y in range(5)
+        for x, cell in enumerate(screen.grid.cells_of(y))
+        if cell == (" ", Style(bg=4))
+    }
+    assert coloured >= set(cells)
+    letters = sum(cell == ("E", PLAIN) for y in range(5) for cell in screen.grid.cells_of(y))
+    assert len(coloured) + letters == 100
+    # Columns that come later were not erased.
+    screen.resize(30, 5)
+    assert all(cell == BLANK for y in range(5) for cell in screen.grid.cells_of(y)[20:])
+
+
+def test_the_pen_is_saved_with_the_cursor_and_reset():
+    assert style(b"\x1b[31m\x1b7\x1b[m\x1b8x") == Style(fg=1)
+    assert style(b"\x1b[31m\x1b[?1049h\x1b[32m\x1b[?1049lx") == Style(fg=1)
+    assert style(b"\x1b[31m\x1bcx") == PLAIN
+    assert style(b"\x1b[31m\x1b[!px") == PLAIN
+    assert style(b"\x1b[31m\x1b8x") == PLAIN
+
+
+def test_a_soft_reset_leaves_the_cells_and_the_cursor():
+    screen = screen_of(b"ab\x1b[2;3r\x1b[?6h\x1b[4h\x1b[?7l\x1b[?25l\x1b[?1h\x1b=\x1b(0\x1b[!pq")
+    assert screen.text() == "ab\nq"
+    assert screen.cursor_visible
+    assert not screen.application_cursor
+    assert (screen.grid.margins, screen.grid.told.keypad) == (None, False)
+
+
+def test_what_viewers_are_told_is_noted():
+    told = screen_of(
+        b"\x1b[?1000h\x1b[?1002;1006;2004;1h\x1b=\x1b[3 q\x1b]0;a\x01\xc2\x85 title\a\x1b[?1004h"
+    ).grid.told
+    assert told.modes == (1000, 1002, 1006, 2004, 1, 1004)
+    assert (told.keypad, told.shape, told.title) == (True, 3, "a title")
+    # There is one mouse, and a title is not longer than a title is.
+    assert screen_of(b"\x1b[?1000;1002h\x1b[?1000l").grid.told.modes == ()
+    assert len(screen_of(b"\x1b]2;" + b"x" * 5000 + b"\a").title) == 256
+    assert screen_of(b"\x1b]2;cut short\x18\x1b]2;so\n").title == ""
+
+
+def test_half_of_a_wide_character_is_a_blank():
+    for data in "日\x1b[2Gx", "x日\x1b[2G\x1b[X", "日\x1b[2G\x1b[P", "\x1b[19G日\r\x1b[@":
+        screen = screen_of(data.encode())
+        cells = screen.grid.cells_of(0)
+        for at, cell in enumerate(cells):
+            if not cell.data:
+                assert cells[at - 1].data == "日"
+            if cell.data == "日":
+                assert not cells[at + 1].data
 
 
 def test_pyte_is_not_imported_before_there_is_a_screen():
@@ -269,6 +396,8 @@ def test_pyte_is_not_imported_before_there_is_a_screen():
 @given(
     st.lists(
         st.sampled_from(SEQUENCES)
+        | st.sampled_from(COLOURS)
+        | st.sampled_from(TOLD)
         | st.sampled_from(MOVES)
         | st.sampled_from(TEXT)
         | st.binary(max_size=4)

@@ -8,7 +8,7 @@ from msgspec import Raw, UnsetType
 
 from acpterm.acp import Content, Diff, Terminal, ToolCall, ToolCallContent, ToolCallUpdate
 from acpterm.client.envelope import items, members, text
-from acpterm.client.prompt.plain import in_a_line, visible
+from acpterm.client.plain import in_a_line, visible
 
 MOST: Final = 1000
 # Of what is asked: characters of a title and of a line of a command, and its lines.

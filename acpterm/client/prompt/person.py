@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from acpterm.client.prompt.plain import in_a_line
+from acpterm.client.plain import in_a_line
 
 _LINE: Final = 4096
 

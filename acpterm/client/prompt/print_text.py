@@ -15,8 +15,8 @@ from msgspec import Raw
 
 from acpterm.acp import Diff
 from acpterm.client.ends import End
+from acpterm.client.plain import coloured, in_a_line, plain
 from acpterm.client.prompt.calls import Call
-from acpterm.client.prompt.plain import coloured, in_a_line, plain
 
 _INDENT: Final = "  │ "
 # A line of output that is not over is printed all the same when it has so many characters.

@@ -27,12 +27,12 @@ from acpterm.client.endpoint import Endpoint
 from acpterm.client.filestream import FileStream
 from acpterm.client.leaves import leaf
 from acpterm.client.link import open_link, reach
+from acpterm.client.plain import plain
 from acpterm.client.prompt.calls import Call, Calls
 from acpterm.client.prompt.conversation import Conversation, ConversationError, Place
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.outcome import TIMED_OUT, Outcome
 from acpterm.client.prompt.permissions import Permissions, Rule
-from acpterm.client.prompt.plain import plain
 from acpterm.client.prompt.print_json import PrintJson
 from acpterm.client.prompt.print_text import PrintText
 from acpterm.client.prompt.printing import Printer
@@ -43,6 +43,7 @@ from acpterm.client.wirelog import LoggedStream, WireLog, open_log
 from acpterm.config import Settings
 from acpterm.host import asker as askers
 from acpterm.host.asker import Asker
+from acpterm.host.command import in_a_line
 from acpterm.host.daemon import raise_open_files
 from acpterm.host.ending import hear, minded
 from acpterm.host.outbox import Outbox
@@ -140,7 +141,9 @@ class _Run:
             daemon = None if wishes.embedded else await reach(settings, wishes.config)
             async with AsyncExitStack() as stack:
                 trees = await stack.enter_async_context(open_trees(settings.tracking))
-                opening = open_link(daemon, settings, asker, trees)
+                opening = open_link(
+                    daemon, settings, asker, trees, in_a_line(wishes.command[0], wishes.command[1:])
+                )
                 host = await stack.enter_async_context(opening)
                 grace = settings.kill_grace
                 voice = _plain if wishes.verbose else None

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from msgspec import Raw
 
+from acpterm.acp.notes import V2_KINDS, Exit, Info, Note, Output, in_v2
 from acpterm.client.ends import End
 from acpterm.client.envelope import items, members, text
-from acpterm.client.notes import V2_KINDS, Exit, Info, Note, Output, in_v2
 from acpterm.client.update import Key, Update, terminal_in, tool_call_update
 
 TERMINALS: Final = 1000

@@ -36,6 +36,7 @@ from acpterm.config import Settings
 from acpterm.host import asker as askers
 from acpterm.host import stdio
 from acpterm.host.asker import Asker
+from acpterm.host.command import in_a_line
 from acpterm.host.daemon import raise_open_files
 from acpterm.host.ending import hear, told_to_end
 from acpterm.host.outbox import Outbox
@@ -146,7 +147,9 @@ class _Session:
             trees = await stack.enter_async_context(open_trees(settings.tracking))
             link = None
             if ours:
-                opening = open_link(daemon, settings, asker, trees)
+                opening = open_link(
+                    daemon, settings, asker, trees, in_a_line(wishes.command[0], wishes.command[1:])
+                )
                 link = await stack.enter_async_context(opening)
             grace = settings.kill_grace
             opened = open_agent(wishes.command, trees, grace=grace, voice=bytes)

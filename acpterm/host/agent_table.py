@@ -1,7 +1,4 @@
-"""The table of what a host answers: each method, the type of its params, and its handler."""
-
-from collections.abc import Callable
-from typing import Any, NamedTuple
+"""The table of what a host answers an agent: each method, its params, and its handler."""
 
 from acpterm.acp import (
     CancelNotification,
@@ -13,18 +10,10 @@ from acpterm.acp import (
     SetSessionRequest,
     SignalRequest,
     TerminalRequest,
-    Wire,
     WriteRequest,
 )
 from acpterm.host import extension_methods, session_methods, terminal_methods
-
-
-class Method(NamedTuple):
-    """One method. Its handler gives the result, or a coroutine that does when it has to wait."""
-
-    params: type[Wire]
-    handle: Callable[..., Any]
-
+from acpterm.host.method import Method, Methods
 
 REQUESTS: dict[str, Method] = {
     "initialize": Method(InitializeRequest, session_methods.initialize),
@@ -44,3 +33,5 @@ NOTIFICATIONS: dict[str, Method] = {
     "session/update": Method(SessionNotification, session_methods.update),
     "session/cancel": Method(CancelNotification, session_methods.cancel),
 }
+
+AGENT = Methods(REQUESTS, NOTIFICATIONS)

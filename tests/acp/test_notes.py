@@ -5,9 +5,8 @@ import json
 import pytest
 from msgspec import Raw
 
-from acpterm.client.ends import End
-from acpterm.client.envelope import members
-from acpterm.client.notes import Exit, Info, Output, in_meta, in_v2
+from acpterm.acp.members import members
+from acpterm.acp.notes import End, Exit, Info, Output, in_meta, in_v2
 
 
 def raw(value):

@@ -18,10 +18,22 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from acpterm.client.ends import End
-from acpterm.client.envelope import members, text
+from acpterm.acp.members import members, text
 
 V2_KINDS: Final = ("terminal_update", "terminal_output_chunk")
+META_KEYS: Final = (
+    "terminal_info",
+    "terminal_output",
+    "terminal_output_delta",
+    "terminal_exit",
+)
+
+
+class End(NamedTuple):
+    """How a program ended: by a code or a signal; both are None when nobody knows."""
+
+    code: int | None
+    signal: str | None
 
 
 class Info(NamedTuple):

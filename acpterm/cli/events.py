@@ -1,0 +1,54 @@
+"""`acpterm events`: prints everything that happens, a line each."""
+
+import click
+import trio
+from msgspec import Raw
+
+from acpterm.acp.person import EventNotification
+from acpterm.cli.asking import watch
+from acpterm.cli.options import at_daemon
+from acpterm.cli.printing import coloured, say
+from acpterm.client.person.front import Front
+from acpterm.client.person.happening import Happened, happened
+from acpterm.client.person.watching import follow, until_ended
+
+_COLOURS = {"created": "green", "exited": "cyan", "killed": "red", "waiting": "yellow"}
+
+
+@click.command("events")
+@click.option("--json", "as_json", is_flag=True, help="Print each as a JSON object, a line each.")
+@at_daemon
+def command(as_json: bool, config: str | None, socket: str | None) -> None:
+    """Print everything that happens from now on, a line each.
+
+    A line has the time, what happened, the terminal's id and name, its owner, the agent and its
+    session, and the command, how it ended, or the agent's tool call. With --json a line is what
+    the daemon tells, _acpterm/event.
+
+    The daemon is started if it is not running. Ctrl-C ends it.
+
+    Exit status: 0 it was ended so, or nobody reads what it prints; 1 the daemon has ended.
+    """
+    colours = coloured()
+
+    async def take(event: EventNotification, params: Raw) -> None:
+        if as_json:
+            text = bytes(params).decode()
+        else:
+            text = _line(happened(event), colours=colours)
+            if event.lost:
+                text = f"{event.lost} events before this one were too many to be told\n{text}"
+        # In a thread, so that Ctrl-C ends it when a reader holds it up.
+        await trio.to_thread.run_sync(say, text, abandon_on_cancel=True)
+
+    async def work(front: Front) -> int:
+        return await until_ended(lambda: follow(front, take))
+
+    raise SystemExit(watch(config, socket, work))
+
+
+def _line(what: Happened, *, colours: bool) -> str:
+    text = what.text()
+    if not colours or what.event not in _COLOURS:
+        return text
+    return text.replace(what.event, click.style(what.event, fg=_COLOURS[what.event]), 1)

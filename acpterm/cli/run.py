@@ -1,0 +1,59 @@
+"""`acpterm run`: a terminal of the person's own."""
+
+import os
+
+import click
+
+from acpterm.acp.person import ExitOf, PersonCreateRequest, TerminalInfo
+from acpterm.cli.options import ask, at_daemon
+from acpterm.client.person.attached import attach
+from acpterm.client.person.front import Front
+from acpterm.client.person.tty import Tty
+from acpterm.client.person.unattended import follow
+from acpterm.client.person.words import exit_code, title
+
+
+@click.command("run", context_settings={"ignore_unknown_options": True})
+@click.option("-d", "--detached", is_flag=True, help="Do not be at it: print its id, and go on.")
+@click.option("--name", metavar="NAME", help="What to call it by.")
+@click.argument("command_line", metavar="[--] [COMMAND [ARG]…]", nargs=-1, type=click.UNPROCESSED)
+@at_daemon
+def command(
+    *,
+    command_line: tuple[str, ...],
+    detached: bool,
+    name: str | None,
+    config: str | None,
+    socket: str | None,
+) -> None:
+    """Run COMMAND in a terminal of your own, and be at it until it ends.
+
+    Without COMMAND it is your shell. COMMAND with arguments is run as it is; a single word that is
+    no program is a line for the shell, as 'make | tail'. The terminal outlives this window:
+    acpterm attach comes back to it, and acpterm rm forgets it.
+
+    Where stdin or stdout is no terminal, what it prints is printed, and nothing is typed.
+
+    Exit status: that of COMMAND, 128 + n when the signal n ended it; 0 when it was left running.
+    """
+    words = list(command_line) or [os.environ.get("SHELL") or "/bin/sh"]
+    here = Tty.is_there() and not detached
+    cols, rows = Tty().size if here else (None, None)
+    order = PersonCreateRequest(
+        command=words[0], args=words[1:] or None, name=name, cols=cols, rows=rows
+    )
+
+    async def start(front: Front) -> tuple[TerminalInfo, ExitOf | None]:
+        info = await front.ask("terminal/create", order, TerminalInfo)
+        if detached:
+            return info, None
+        how = await attach(front, Tty(), info) if here else await follow(front, info)
+        return info, how
+
+    info, how = ask(config, socket, start, start=True)
+    if detached:
+        click.echo(info.name or info.terminal_id)
+    elif how is None:
+        click.echo(f"[left running: acpterm attach {title(info)} comes back to it]", err=True)
+    else:
+        raise SystemExit(exit_code(how))

@@ -1,0 +1,126 @@
+"""`acpterm send`: typing into a terminal."""
+
+import os
+from collections.abc import Iterator
+
+import click
+
+from acpterm.cli.options import ask, at_daemon, fail
+from acpterm.cli.terminal_name import terminal_argument
+from acpterm.client.person.front import Front
+from acpterm.client.person.keys import key_bytes
+from acpterm.client.person.typing import Key, Step, Text, type_steps
+
+_KEY = ("-k", "--key")
+
+
+class _InOrder(click.Command):
+    """A command that is given, as `steps`, its TEXTs and --keys in the order of the line."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note the order; all else is as ever."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            ctx.params["steps"] = _steps(list(self._in_order(given))[1:])
+        return rest
+
+    def _in_order(self, args: list[str]) -> Iterator[tuple[bool, str]]:
+        """Give what is a key's name, and what is no option: the first is the terminal."""
+        valued = {
+            name
+            for option in self.params
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                yield from ((False, rest) for rest in words)
+            elif word == "-" or not word.startswith("-"):
+                yield False, word
+            elif word.startswith("--"):
+                name, equals, value = word.partition("=")
+                if name in valued:
+                    value = value if equals else next(words)
+                    if name in _KEY:
+                        yield True, value
+            else:
+                # Short ones may stand together; the last of them may have its value behind it.
+                for at, letter in enumerate(word[1:], 2):
+                    if f"-{letter}" in valued:
+                        value = word[at:] or next(words)
+                        if f"-{letter}" in _KEY:
+                            yield True, value
+                        break
+
+
+def _steps(found: list[tuple[bool, str]]) -> list[Step]:
+    steps: list[Step] = []
+    for is_key, said in found:
+        if is_key:
+            steps.append(Key(said))
+        elif said == "-":
+            steps.append(Text(None))
+        elif steps and isinstance(steps[-1], Text) and steps[-1].data is not None:
+            # As the shell's echo does it.
+            steps[-1] = Text(steps[-1].data + b" " + os.fsencode(said))
+        else:
+            steps.append(Text(os.fsencode(said)))
+    return steps
+
+
+def _checked(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        try:
+            key_bytes(name)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+    return names
+
+
+@click.command("send", cls=_InOrder)
+@terminal_argument()
+@click.argument("text", nargs=-1, metavar="[TEXT]…")
+@click.option(
+    *_KEY,
+    multiple=True,
+    metavar="NAME",
+    callback=_checked,
+    help="Press a key, such as C-c, Up or F5; can be said repeatedly.",
+)
+@click.option("-e", "--enter", is_flag=True, help="Press Enter at the end.")
+@click.option("-p", "--paste", is_flag=True, help="Paste the text: tell the program, if it asks.")
+@at_daemon
+def command(
+    *,
+    terminal: str,
+    text: tuple[str, ...],
+    key: tuple[str, ...],
+    steps: list[Step],
+    enter: bool,
+    paste: bool,
+    config: str | None,
+    socket: str | None,
+) -> None:
+    """Type TEXT into TERMINAL, and press keys, in the order of the command line.
+
+    TEXT is typed as it is: no newline is added, but by --enter. Several words have a space between
+    them; - is all of stdin; behind -- everything is text. Keys have the names that tmux gives them:
+    Enter, Tab, BTab, Escape, Space, BSpace, Up, Down, Left, Right, Home, End, PageUp, PageDown,
+    Insert, Delete, F1 to F12, or a character; C-, M- and S- before it are Ctrl, Alt and Shift.
+
+    Waits until the program's terminal has taken it all.
+
+    Exit status: 0; 1 if there is no such terminal or it has ended; 2 for a key that is not known.
+    """
+    del text, key
+    if enter:
+        steps = [*steps, Key("Enter")]
+    if not steps:
+        fail("say what to type: TEXT, - for stdin, --key or --enter", 2)
+
+    async def type_it(front: Front) -> None:
+        await type_steps(front, terminal, steps, paste=paste)
+
+    ask(config, socket, type_it)

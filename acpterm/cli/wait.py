@@ -1,0 +1,89 @@
+"""`acpterm wait`: until a terminal's program ends, or prints something."""
+
+import re
+from typing import Any
+
+import click
+import trio
+
+from acpterm.acp.person import TerminalInfo
+from acpterm.cli.options import ask, at_daemon, fail
+from acpterm.cli.terminal_name import terminal_argument
+from acpterm.client.person.front import Front
+from acpterm.client.person.matching import Matching
+from acpterm.client.person.text_follower import following_text
+from acpterm.client.person.words import exit_code
+
+_TIMED_OUT = 124
+
+
+class _Regex(click.ParamType):
+    name = "regex"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> re.Pattern[str]:
+        """Compile it."""
+        try:
+            return re.compile(value, re.MULTILINE)
+        except re.error as error:
+            self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
+
+
+@click.command("wait")
+@terminal_argument()
+@click.option(
+    "--for", "pattern", type=_Regex(), metavar="REGEX", help="Wait until it has printed this."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Wait no longer than that.",
+)
+@at_daemon
+def command(
+    *,
+    terminal: str,
+    pattern: re.Pattern[str] | None,
+    timeout: float | None,
+    config: str | None,
+    socket: str | None,
+) -> None:
+    """Wait until TERMINAL's program has ended, or --for what it prints.
+
+    REGEX is one of Python's, in which ^ and $ are also the ends of lines. It is looked for in the
+    text that acpterm logs prints, from its beginning on; the line that is not over counts, too. The
+    line that matches is printed.
+
+    Exit status: that of the program, 128 + n if it was ended by the signal n. With --for 0, or 1 if
+    the program has ended without. 124 timed out; 1 there is no such terminal.
+    """
+
+    async def wait(front: Front) -> int:
+        with trio.move_on_after(float("inf") if timeout is None else timeout):
+            if pattern is None:
+                return await _ended(front, terminal)
+            return await _printed(front, terminal, pattern)
+        what = "has not ended" if pattern is None else f"has not printed {pattern.pattern!r}"
+        fail(f"terminal {terminal} {what} within {timeout:g} s", _TIMED_OUT)
+
+    raise SystemExit(ask(config, socket, wait))
+
+
+async def _ended(front: Front, terminal: str) -> int:
+    info = await front.about("wait", terminal, TerminalInfo)
+    return 1 if info.exit_status is None else exit_code(info.exit_status)
+
+
+async def _printed(front: Front, terminal: str, pattern: re.Pattern[str]) -> int:
+    matching = Matching(pattern)
+    async with following_text(front, terminal) as text:
+        async for over, line, lost in text:
+            if lost:
+                matching.forget()
+            found = matching.find(over, line)
+            if found is not None:
+                click.echo(found)
+                return 0
+    fail(f"terminal {terminal} has ended and has not printed {pattern.pattern!r}")

@@ -1,0 +1,36 @@
+"""What one look has found."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+State: TypeAlias = Literal["ok", "missing", "problem"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at.
+
+    `missing` is what terminals can do without, `problem` what somebody should see to; `advice` says
+    how, for both. `fatal`: there can be no terminals.
+    """
+
+    state: State
+    check: str
+    found: str
+    advice: str | None = None
+    fatal: bool = False
+
+
+def ok(check: str, found: str) -> Finding:
+    """It is as it should be."""
+    return Finding("ok", check, found)
+
+
+def missing(check: str, found: str, advice: str) -> Finding:
+    """It is not there, and that costs something."""
+    return Finding("missing", check, found, advice)
+
+
+def problem(check: str, found: str, advice: str, *, fatal: bool = False) -> Finding:
+    """Something is wrong."""
+    return Finding("problem", check, found, advice, fatal)

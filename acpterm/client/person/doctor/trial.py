@@ -1,0 +1,173 @@
+"""A terminal, on trial: made as the daemon makes one, and what could be told of it.
+
+What a daemon has may differ: one that systemd starts has control groups of its own.
+"""
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import trio
+
+from acpterm.client.person.doctor.finding import Finding, missing, ok, problem
+from acpterm.client.person.listing import line
+from acpterm.config import Settings
+from acpterm.host import asker
+from acpterm.host.creation import Order
+from acpterm.jsonrpc import RpcError
+from acpterm.pty import linux, syscalls
+from acpterm.pty.cgroup import Cgroups
+from acpterm.pty.forkclient import ForkServer, UnavailableError
+from acpterm.pty.trees import Trees, TrackingError
+from acpterm.terminal import EndedBy, Pool, Terminal
+
+# Seconds for a prompt to be seen as one.
+_PROMPT: Final = 1.0
+_LOOK: Final = 0.02
+_SAID: Final = "acpterm-doctor"
+_CGROUPS: Final = "control groups"
+_DELEGATE: Final = (
+    "processes are found by their descent instead, which works; for control groups run the daemon "
+    "as systemd user service (Delegate=yes, see systemd/acpterm.service)"
+)
+
+
+async def terminal(settings: Settings) -> list[Finding]:
+    """Make a terminal, and look whether it can be seen to wait for input."""
+    try:
+        async with _pool(settings) as (pool, trees):
+            order = Order(
+                settings,
+                asker.own(),
+                command=f"printf {_SAID}; read x",
+                args=None,
+                env=[],
+                cwd="/",
+                size=(80, 24),
+                shell=True,
+            )
+            made = await order.start(pool)
+            waits = await _see_prompt(made)
+            said = _SAID in made.text.content().text if hasattr(made.text, "content") else True
+            made.kill(EndedBy.USER)
+            await made.wait_exited()
+            pool.release(made, EndedBy.USER)
+            await made.wait_gone()
+            found = f"can be made; its processes are known by {trees.tracking}"
+    except TrackingError as error:
+        return [problem("a terminal", line(str(error)), "see the setting tracking", fatal=True)]
+    except (RpcError, OSError) as error:
+        what = line(str(error))
+        advice = "see what is said of PTYs, processes and open files"
+        return [problem("a terminal", what, advice, fatal=True)]
+    if not said:
+        advice = f"look at what the shell does: {settings.shell}"
+        return [problem("a terminal", "what its program prints does not come", advice, fatal=True)]
+    return [ok("a terminal", found), _waiting(waits)]
+
+
+async def _see_prompt(made: Terminal) -> bool | None:
+    waits: bool | None = False
+    with trio.move_on_after(_PROMPT):
+        while made.exit is None and (waits := made.waits_for_input()) is False:
+            await trio.sleep(_LOOK)
+    return waits
+
+
+def _waiting(waits: bool | None) -> Finding:
+    name = "input prompts"
+    if waits:
+        return ok(name, "what waits for input can be told from what is busy")
+    if not syscalls.KNOWN:
+        advice = "only Linux on x86_64 and aarch64 says so; all else works"
+        return missing(name, "it cannot be told what waits for input", advice)
+    advice = "let processes be looked at: ptrace must be allowed (kernel.yama.ptrace_scope below 2)"
+    return missing(name, "a program that waits for input was not seen to", advice)
+
+
+@asynccontextmanager
+async def _pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
+    trees = Trees(settings.tracking)
+    pool = Pool(trees, grace=0.1, spawner=settings.spawner, pidfds=settings.pidfds)
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(pool.run)
+            nursery.start_soon(trees.run)
+            try:
+                yield pool, trees
+            finally:
+                with trio.CancelScope(shield=True):
+                    await pool.shut_down(1)
+                nursery.cancel_scope.cancel()
+    finally:
+        trees.close()
+
+
+async def fork_server(settings: Settings) -> Finding:
+    """Whether children can be made by the fork server, which keeps the daemon from stalling."""
+    name = "fork server"
+    otherwise = "children are made by a thread instead, which is slower"
+    if settings.spawner == "thread":
+        return ok(name, "turned off by the setting spawner")
+    master, slave = os.openpty()
+    reads, writes = os.pipe()
+    # Told nothing, the blank ends.
+    os.close(writes)
+    try:
+        async with ForkServer() as server:
+            pid, pidfd = await server.fork(slave, reads, None)
+            if pidfd is not None:
+                os.close(pidfd)
+            with suppress(ChildProcessError):
+                await trio.to_thread.run_sync(os.waitpid, pid, 0, abandon_on_cancel=True)
+        return ok(name, "works, with clone3")
+    except (UnavailableError, OSError) as error:
+        advice = f"{otherwise}; Linux 5.7 has what it needs, unless a filter refuses clone3"
+        if sys.platform != "linux":
+            advice = f"{otherwise}; it needs Linux"
+        return missing(name, line(str(error)), advice)
+    finally:
+        for fd in (master, slave, reads):
+            os.close(fd)
+
+
+def pidfd() -> Finding:
+    """Whether a process can be held by a descriptor."""
+    if linux.has_pidfd():
+        return ok("pidfd", "children are waited for and signalled by descriptor")
+    advice = "a thread waits for each child instead; Linux 5.4 has them, unless a filter refuses"
+    return missing("pidfd", "there are none", advice)
+
+
+def subreaper() -> Finding:
+    """Whether this process can adopt what its terminals' programs leave behind."""
+    if linux.become_subreaper():
+        return ok("subreaper", "orphans of a terminal's programs come to the daemon")
+    advice = "without control groups, a program that leaves its session may outlive its terminal"
+    return missing("subreaper", "cannot be had", advice)
+
+
+async def control_groups() -> Finding:
+    """Whether each terminal can have a control group, and that be killed at once."""
+    cgroups = Cgroups.find()
+    if cgroups is None:
+        found = "version 2 is not delegated to this shell's processes"
+        if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+            found = "there is no hierarchy of version 2 at /sys/fs/cgroup"
+        return missing(_CGROUPS, found, _DELEGATE)
+    try:
+        group = cgroups.new("doctor")
+        try:
+            folder = os.path.dirname(group.join or "")
+            if os.path.exists(f"{folder}/cgroup.kill"):
+                return ok(_CGROUPS, "version 2, delegated, with cgroup.kill")
+            advice = "processes are killed one by one instead; Linux 5.14 has it"
+            return missing(_CGROUPS, "version 2, delegated, but no cgroup.kill", advice)
+        finally:
+            await group.close()
+    except OSError as error:
+        return missing(_CGROUPS, f"none can be made: {error.strerror}", _DELEGATE)
+    finally:
+        cgroups.close()

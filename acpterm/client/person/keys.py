@@ -1,0 +1,121 @@
+"""Keys by their names, as in tmux, and the bytes that xterm says each with.
+
+A key is a character (`a`), or has a name (`Enter`, `F5`), of which upper and lower case do not
+matter; before it come modifiers in any order: `C-` Ctrl, `M-` Alt, `S-` Shift (`C-c`, `M-C-Left`).
+"""
+
+import re
+from typing import Final
+
+_ESC: Final = b"\x1b"
+# Keys that are one sequence, whatever the modifiers; Alt puts an ESC before it.
+_SIMPLE: Final = {
+    "enter": b"\r",
+    "tab": b"\t",
+    "btab": b"\x1b[Z",
+    "escape": _ESC,
+    "space": b" ",
+    "bspace": b"\x7f",
+}
+# Keys that modifiers have a parameter for: CSI or SS3 and a letter, or CSI and a number.
+_CURSOR: Final = {"up": "A", "down": "B", "right": "C", "left": "D", "end": "F", "home": "H"}
+_LETTERS: Final = {"f1": "P", "f2": "Q", "f3": "R", "f4": "S"}
+_NUMBERS: Final = {
+    "insert": 2,
+    "delete": 3,
+    "pageup": 5,
+    "pagedown": 6,
+    **dict(zip((f"f{n}" for n in range(5, 13)), (15, 17, 18, 19, 20, 21, 23, 24), strict=True)),
+}
+_ALIASES: Final = {
+    "ic": "insert",
+    "dc": "delete",
+    "ppage": "pageup",
+    "pgup": "pageup",
+    "npage": "pagedown",
+    "pgdn": "pagedown",
+    "esc": "escape",
+    "backspace": "bspace",
+    "return": "enter",
+}
+# Ctrl with what is neither a letter nor one of @ [ \ ] ^ _ .
+_CONTROLS: Final = {" ": 0, "?": 0x7F, "/": 0x1F}
+_SHIFT, _ALT, _CTRL = 1, 2, 4
+_MODIFIERS: Final = {"S": _SHIFT, "M": _ALT, "C": _CTRL}
+_MODIFIED: Final = re.compile(r"((?:[CMS]-)*)(.+)", re.IGNORECASE | re.DOTALL)
+
+KNOWN: Final = (
+    "a character, Enter, Tab, BTab, Escape, Space, BSpace, Up, Down, Left, Right, Home, End, "
+    "PageUp (PPage), PageDown (NPage), Insert (IC), Delete (DC), F1 to F12; "
+    "before it C- (Ctrl), M- (Alt) and S- (Shift), as in C-c, M-x or C-Left"
+)
+
+
+def depends(name: str) -> bool:
+    """Whether the bytes of a key depend on the mode of the cursor keys."""
+    return _MODIFIED.sub(r"\2", name, count=1).lower() in _CURSOR
+
+
+def key_bytes(name: str, *, application: bool = False) -> bytes:
+    """Give the bytes of a key; `application`: what the program has set for the cursor keys.
+
+    Raises `ValueError`, with what there is, for a name that no key has.
+    """
+    found = _MODIFIED.fullmatch(name)
+    if found is None:
+        raise _unknown(name)
+    modifiers = 0
+    for letter in found[1].upper().replace("-", ""):
+        modifiers |= _MODIFIERS[letter]
+    lower = found[2].lower()
+    plain = _ALIASES.get(lower, lower)
+    if plain in _CURSOR:
+        return _lettered(_CURSOR[plain], modifiers, ss3=application)
+    if plain in _LETTERS:
+        return _lettered(_LETTERS[plain], modifiers, ss3=True)
+    if plain in _NUMBERS:
+        parameter = f";{1 + modifiers}" if modifiers else ""
+        return f"\x1b[{_NUMBERS[plain]}{parameter}~".encode()
+    if plain in _SIMPLE:
+        return _simple(name, plain, modifiers)
+    if len(found[2]) == 1:
+        return _character(name, found[2], modifiers)
+    raise _unknown(name)
+
+
+def _lettered(letter: str, modifiers: int, *, ss3: bool) -> bytes:
+    if modifiers:
+        return f"\x1b[1;{1 + modifiers}{letter}".encode()
+    return f"\x1b{'O' if ss3 else '['}{letter}".encode()
+
+
+def _simple(name: str, plain: str, modifiers: int) -> bytes:
+    keys = _SIMPLE[plain]
+    if modifiers & _CTRL:
+        control = {"space": b"\0", "bspace": b"\b"}
+        if plain not in control:
+            raise ValueError(f"a terminal has no key {name!r}: Ctrl changes nothing of {plain}")
+        keys = control[plain]
+    if modifiers & _SHIFT and plain == "tab":
+        keys = _SIMPLE["btab"]
+    return _ESC + keys if modifiers & _ALT else keys
+
+
+def _character(name: str, char: str, modifiers: int) -> bytes:
+    if modifiers & _SHIFT:
+        char = char.upper()
+    keys = char.encode(errors="surrogateescape")
+    if modifiers & _CTRL:
+        code = _CONTROLS.get(char)
+        if code is None and char.isascii() and "@" <= char.upper() <= "_":
+            code = ord(char.upper()) & 0x1F
+        if code is None:
+            raise ValueError(
+                f"a terminal has no key {name!r}: Ctrl goes with letters and @[\\]^_?/"
+            )
+        keys = bytes((code,))
+    return _ESC + keys if modifiers & _ALT else keys
+
+
+def _unknown(name: str) -> ValueError:
+    return ValueError(f"there is no key {name!r}: there is {KNOWN}")

@@ -1,0 +1,112 @@
+"""A terminal as the person sees it in a line: short words for what the daemon says of it.
+
+All of it is safe to print: commands, names and titles are of programs and agents.
+"""
+
+import math
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from acpterm.acp.person import ExitOf, TerminalInfo
+from acpterm.client.plain import in_a_line
+
+WAITS: Final = "waits for input"
+NOTHING: Final = "-"
+
+_KIB: Final = 1024
+# Seconds, and what so many are called.
+_SPANS: Final = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+class Row(NamedTuple):
+    """What a list shows of a terminal, in this order."""
+
+    id: str
+    name: str
+    state: str
+    owner: str
+    agent: str
+    session: str
+    size: str
+    age: str
+    output: str
+    command: str
+
+
+HEADER: Final = Row(
+    "ID", "NAME", "STATE", "OWNER", "AGENT", "SESSION", "SIZE", "AGE", "OUTPUT", "COMMAND"
+)
+
+
+def row(terminal: TerminalInfo, short: str, now: float) -> Row:
+    """Say how a terminal is, `now` being seconds since 1970; `short` is its id."""
+    return Row(
+        id=short,
+        name=_word(terminal.name),
+        state=state(terminal),
+        owner=terminal.owner,
+        agent=_word(terminal.agent),
+        session=_word(terminal.session_id),
+        size=f"{terminal.cols}x{terminal.rows}",
+        age=ago(terminal.created_at, now),
+        output=ago(terminal.last_output_at, now),
+        command=line(terminal.command),
+    )
+
+
+def state(terminal: TerminalInfo) -> str:
+    """Say whether it runs, or how it ended."""
+    if terminal.state == "released":
+        return "released"
+    if terminal.exit_status is not None:
+        return ended(terminal.exit_status)
+    if terminal.state == "running" and terminal.waiting_for_input:
+        return WAITS
+    return terminal.state
+
+
+def ended(status: ExitOf) -> str:
+    """Say how a program ended."""
+    if status.signal is not None:
+        return f"killed by {line(status.signal)}"
+    return f"exited {status.exit_code}"
+
+
+def ago(moment: int | None, now: float) -> str:
+    """Say how long ago a moment was, in milliseconds since 1970, to one unit."""
+    return NOTHING if moment is None else span(now - moment / 1000)
+
+
+def span(seconds: float) -> str:
+    """Say how long that is, to one unit: what is shown again and again is to stand still."""
+    for size, unit in _SPANS:
+        if seconds >= size:
+            return f"{math.floor(seconds / size)}{unit}"
+    return "0s"
+
+
+def duration(seconds: float) -> str:
+    """Say how long that is, to two units."""
+    for (size, unit), (smaller, less) in pairwise(_SPANS):
+        if seconds >= size:
+            rest = math.floor(seconds % size / smaller)
+            return f"{math.floor(seconds / size)}{unit}" + (f" {rest}{less}" if rest else "")
+    return span(seconds)
+
+
+def memory(size: int) -> str:
+    """Say how many bytes that is."""
+    if size < _KIB:
+        return f"{size} B"
+    if size < _KIB * _KIB:
+        return f"{size / _KIB:.1f} KiB"
+    return f"{size / _KIB / _KIB:.1f} MiB"
+
+
+def line(text: str) -> str:
+    """Make text of others a line of any length, in which nothing is hidden."""
+    return in_a_line(text, max(1, 6 * len(text)))
+
+
+def _word(text: str | None) -> str:
+    return line(text) or NOTHING if text else NOTHING

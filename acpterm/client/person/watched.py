@@ -1,0 +1,51 @@
+"""The terminals, looked at again whenever something happens."""
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+from msgspec import Raw
+
+from acpterm.acp.person import EventNotification, ListRequest, ListResponse, TerminalInfo
+from acpterm.client.person.front import Front
+from acpterm.client.person.watching import follow
+
+# Seconds between two looks: much that happens at once is one change to whoever looks.
+_PAUSE: Final = 0.1
+
+
+async def terminals(front: Front, *, everything: bool) -> list[TerminalInfo]:
+    """Give the terminals that somebody holds; `everything`: those too that are kept."""
+    found = await front.ask("terminal/list", ListRequest(all=everything), ListResponse)
+    return found.terminals
+
+
+async def look_again(
+    front: Front,
+    show: Callable[[list[TerminalInfo]], Awaitable[object]],
+    *,
+    everything: bool,
+    every: float = math.inf,
+    again: Callable[[], trio.Event] = trio.Event,
+) -> None:
+    """Show the terminals now and whenever something happens, and `every` so many seconds.
+
+    `again` makes an event that has them looked at as well. Until cancelled. Raises `GoneError` when
+    the daemon ends.
+    """
+    happened = again()
+
+    async def note(event: EventNotification, params: Raw) -> None:
+        del event, params
+        happened.set()
+        await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, front, note)
+        while True:
+            await show(await terminals(front, everything=everything))
+            await trio.sleep(_PAUSE)
+            with trio.move_on_after(every - _PAUSE):
+                await happened.wait()
+            happened = again()

@@ -1,0 +1,161 @@
+"""Asciicasts, read and played: what a terminal showed, with the times it took.
+
+A cast is a file from anywhere. It is read leniently: a line that is no event is skipped, only the
+first one, the header, has to be right. Version 2 is read, and 3, whose times count from the event
+before. (docs.asciinema.org/manual/asciicast)
+
+What is played are a program's own bytes, escape sequences and all: whoever plays them on a terminal
+sends it `LEAVE` afterwards, however that ended, as a program that was cut short has left it in any
+state.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, BinaryIO, Final, NamedTuple, TypeGuard
+
+import msgspec
+import trio
+
+from acpterm.terminal import paint
+from acpterm.terminal.text import text_of
+
+OUTPUT: Final = "o"
+# The longest line that is read, in bytes; what is longer is no event of ours.
+_LINE: Final = 16 * 1024 * 1024
+# What a terminal is sent when it was played on.
+LEAVE: Final = paint.LEAVE
+
+
+class CastError(Exception):
+    """What was given is no cast; the message says why."""
+
+
+class Event(NamedTuple):
+    """One event of a cast."""
+
+    time: float
+    """Seconds since the start; never less than that of the event before."""
+    code: str
+    """`o` output, `i` input, `r` a new size, `m` a marker, or others."""
+    data: str
+
+
+class Cast(NamedTuple):
+    """A cast: what its header says, and its events, which can be gone through once."""
+
+    cols: int
+    rows: int
+    title: str
+    timestamp: float | None
+    """When it was recorded, in seconds since 1970; None where that is not said."""
+    events: Iterator[Event]
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Give the lines of a file, but those that are too long to be any of a cast."""
+    while line := file.readline(_LINE):
+        if line.endswith(b"\n") or len(line) < _LINE:
+            yield line
+        else:
+            while (rest := file.readline(_LINE)) and not rest.endswith(b"\n"):
+                pass
+
+
+def read(lines: Iterable[bytes]) -> Cast:
+    """Read a cast from its lines. Raises `CastError` when the header is not right.
+
+    The lines are taken as the events are asked for.
+    """
+    rest = iter(lines)
+    first = next(rest, None)
+    if first is None:
+        raise CastError("the recording is empty: its first line should be an asciicast header")
+    try:
+        header = msgspec.json.decode(first.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CastError(f"the first line is no JSON, so this is no asciicast: {error}") from error
+    if not isinstance(header, dict) or "version" not in header:
+        raise CastError("the first line is no header of an asciicast: it has no version")
+    version = header["version"]
+    if version not in (2, 3):
+        raise CastError(f"the asciicast's version is {version!r}: only 2 and 3 can be played")
+    cols, rows = _size(header, version)
+    title, timestamp = header.get("title"), header.get("timestamp")
+    return Cast(
+        cols=cols,
+        rows=rows,
+        title=title if isinstance(title, str) else "",
+        timestamp=float(timestamp) if _is_number(timestamp) else None,
+        events=_events(rest, relative=version == 3),
+    )
+
+
+def _size(header: dict[str, Any], version: int) -> tuple[int, int]:
+    where: Any = header
+    names = "width", "height"
+    if version == 3:
+        where = header.get("term", {})
+        names = "cols", "rows"
+    if not isinstance(where, dict):
+        raise CastError(f"the asciicast's term is {where!r}: it should be an object")
+    for name in names:
+        value = where.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise CastError(f"the asciicast's {name} is {value!r}: it should be 1 or more")
+    return where[names[0]], where[names[1]]
+
+
+def _events(lines: Iterable[bytes], *, relative: bool) -> Iterator[Event]:
+    last = 0.0
+    for line in lines:
+        try:
+            found = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if not isinstance(found, list) or len(found) < 3 or not _is_number(found[0]):
+            continue
+        time, code, data = found[:3]
+        if isinstance(code, str) and isinstance(data, str):
+            last = max(last, last + time if relative else float(time))
+            yield Event(last, code, data)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Whether it is a time: finite, and of this world."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
+
+
+async def play(
+    cast: Cast,
+    write: Callable[[bytes], Awaitable[None]],
+    *,
+    speed: float = 1.0,
+    idle_limit: float = math.inf,
+) -> None:
+    """Write the output of a cast when it is time for it; returns behind the last of it.
+
+    `speed`: how many times as fast; `idle_limit`: the most seconds, of the recording, between two
+    events. A slow `write` is caught up with. Raises `ValueError` unless both are above 0. To be
+    cancelled at any time, between two writes or in one.
+    """
+    for name, value in (("speed", speed), ("idle_limit", idle_limit)):
+        if not value > 0:
+            raise ValueError(f"{name} must be above 0, not {value}")
+    start = trio.current_time()
+    due = last = 0.0
+    for event in cast.events:
+        due += min(event.time - last, idle_limit) / speed
+        last = event.time
+        if event.code == OUTPUT:
+            await trio.sleep_until(start + due)
+            await write(event.data.encode(errors="replace"))
+
+
+def text_of_cast(cast: Cast) -> str:
+    """Give the text of what a cast shows: no escape sequences, no lines overwritten.
+
+    It takes memory for all of it.
+    """
+    output = (event.data for event in cast.events if event.code == OUTPUT)
+    data = "".join(output).encode(errors="replace")
+    return text_of(data, final=True)[0]

@@ -1,0 +1,90 @@
+"""How a terminal is made, whoever asks for it: from what was asked to a running program."""
+
+import errno
+import math
+from typing import Final
+
+from acpterm.config import Settings
+from acpterm.host import checks
+from acpterm.host.asker import Asker
+from acpterm.host.command import words
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.pty.program import Program
+from acpterm.terminal import Pool, ShutDownError, Terminal
+
+# What the system says when it has none left of something.
+_NO_ROOM: Final = frozenset((errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC))
+
+
+class Order:
+    """What is to run, checked: everything about it that can be known at once.
+
+    Raises `RpcError` (-32602) for a command or an environment that no program can be given.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        asker: Asker,
+        *,
+        command: str,
+        args: list[str] | None,
+        env: list[tuple[str, str]],
+        cwd: str,
+        shell: bool | None = None,
+        size: tuple[int, int],
+        attended: bool = False,
+    ) -> None:
+        checks.check_command(command, args)
+        checks.check_environment(env)
+        self._settings = settings
+        self._asker = asker
+        self.env: Final = asker.environment(env, attended=attended)
+        self.cwd: Final = cwd
+        self.size: Final = size
+        self._argv, self._otherwise = words(command, args, shell=shell, shell_path=settings.shell)
+
+    def _program(self, identifier: str) -> Program:
+        # The id is not the agent's to say: whoever asks by it has to get this terminal.
+        return Program(
+            argv=self._argv,
+            env={**self.env, "ACPTERM_TERMINAL_ID": identifier},
+            cwd=self.cwd,
+            umask=self._asker.umask,
+            rlimits=self._asker.rlimits,
+            otherwise=self._otherwise,
+        )
+
+    async def start(
+        self,
+        pool: Pool,
+        *,
+        limit: int | None = None,
+        lifetime: float = math.inf,
+        view: str = "text",
+    ) -> Terminal:
+        """Start it. `limit`: bytes of text to keep, if that was said; `lifetime`: seconds.
+
+        Raises `RpcError` (-32603) when the machine has nothing left for it, or the host is ending.
+        """
+        settings = self._settings
+        limit = settings.output_bytes if limit is None else limit
+        try:
+            return await pool.create(
+                self._program,
+                size=self.size,
+                limit=min(limit, settings.max_output_bytes),
+                ring_size=settings.raw_bytes,
+                lifetime=lifetime,
+                view=view,
+            )
+        except OSError as error:
+            what = f"no terminal can be created now: {error.strerror or error}"
+            if error.errno in _NO_ROOM:
+                what += (
+                    "; release terminals that are no longer needed, or ask for higher limits of "
+                    "processes, PTYs and open files"
+                )
+            raise RpcError(INTERNAL_ERROR, what) from error
+        except ShutDownError as error:
+            raise RpcError(INTERNAL_ERROR, str(error)) from error

@@ -1,0 +1,20 @@
+"""What a method is: the type of its params, and what handles it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from acpterm.acp import Wire
+
+
+class Method(NamedTuple):
+    """One method. Its handler gives the result, or a coroutine that does when it has to wait."""
+
+    params: type[Wire]
+    handle: Callable[..., Any]
+
+
+class Methods(NamedTuple):
+    """All that one kind of peer may ask, and tell."""
+
+    requests: Mapping[str, Method]
+    notifications: Mapping[str, Method]

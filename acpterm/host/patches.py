@@ -1,0 +1,66 @@
+"""A change of one file as a patch such as git makes: one hunk, from the first change to the last.
+
+Nothing is searched for that both have in between: that can take very long, and this is made while
+others wait.
+"""
+
+from itertools import chain
+from typing import Final
+
+# Lines around the change.
+_CONTEXT: Final = 3
+_NO_NEWLINE: Final = "\\ No newline at end of file\n"
+
+
+def patch(path: str, old: str | None, new: str) -> str | None:
+    """Give the patch that makes `new` of `old`, or, of None, a new file.
+
+    None where there is no change in text to be shown, or `path` would have to be quoted.
+    """
+    if not path.isprintable() or set(path) & set('"\\') or old == new:
+        return None
+    name = path.lstrip("/")
+    head = [f"diff --git a/{name} b/{name}\n"]
+    if old is None:
+        head += ["new file mode 100644\n"]
+    before, after = _lines(old or ""), _lines(new)
+    if not before and not after:
+        return "".join(head)
+    head += [f"--- a/{name}\n" if old is not None else "--- /dev/null\n", f"+++ b/{name}\n"]
+    start = _common(before, after)
+    end = _common(before[start:][::-1], after[start:][::-1])
+    first = max(0, start - _CONTEXT)
+    tail = min(end, _CONTEXT)
+    removed, added = before[start : len(before) - end], after[start : len(after) - end]
+    kept_after = before[len(before) - end :][:tail]
+    counts = [start - first + len(lines) + tail for lines in (removed, added)]
+    hunk = f"@@ -{_range(first, counts[0])} +{_range(first, counts[1])} @@\n"
+    lines = chain(
+        (_line(" ", line) for line in before[first:start]),
+        (_line("-", line) for line in removed),
+        (_line("+", line) for line in added),
+        (_line(" ", line) for line in kept_after),
+    )
+    return "".join([*head, hunk, *lines])
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    last = lines.pop()
+    return [line + "\n" for line in lines] + ([last] if last else [])
+
+
+def _common(one: list[str], two: list[str]) -> int:
+    """Give how many lines both begin with."""
+    for number, (left, right) in enumerate(zip(one, two, strict=False)):
+        if left != right:
+            return number
+    return min(len(one), len(two))
+
+
+def _range(first: int, count: int) -> str:
+    return f"{first + 1 if count else first},{count}"
+
+
+def _line(mark: str, line: str) -> str:
+    return mark + line if line.endswith("\n") else f"{mark}{line}\n{_NO_NEWLINE}"

@@ -1,0 +1,273 @@
+"""Every terminal that the person may see: whose it is, where it came from, and how long it is kept.
+
+An entry's states:
+
+    running ──its program ends──▶ exited ──released──▶ released
+       └───────────released──────────────────────────────▲
+
+- *running*, *exited*: somebody holds it: the agent's session that made it, or the person.
+- *released*: it is kept if a tool call has shown it, so that what it printed can still be read
+  (ACP v1, "Releasing"); others are forgotten at once.
+
+Its owner is the agent, until the person takes it over (`promote`), which has no way back, or the
+person. What is the person's outlives every connection; the agent that made it may still look at it,
+and does nothing else to it (`session`).
+
+Bounded: of those released, and of the person's that have exited, the oldest are forgotten when they
+are too many, hold too much together, or are too old.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final, Protocol
+
+from acpterm.config import Settings
+from acpterm.host.tool_calls import ToolCalls
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
+from acpterm.terminal import EndedBy, Pool, Terminal
+
+LAST: Final = "@last"
+# Of those that a message names.
+_NAMED: Final = 5
+
+
+class Entry:
+    """One terminal. `made`, `exited` and `released` are seconds since 1970."""
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        *,
+        command: str,
+        cwd: str,
+        name: str | None = None,
+        session: "Session | None" = None,
+    ) -> None:
+        self.terminal: Final = terminal
+        self.command: Final = command
+        self.cwd: Final = cwd
+        self.name: Final = name
+        self.session: Final = session
+        self.is_users = session is None
+        self.made: Final = terminal.started
+        self.exited: float | None = None
+        self.released: float | None = None
+        self.recording: str | None = None
+        self.waiting: bool | None = None
+        self._shown_in: list[str] = []
+
+    @property
+    def id(self) -> str:
+        """The terminal's id."""
+        return self.terminal.id
+
+    @property
+    def tool_calls(self) -> list[str]:
+        """The ids of the tool calls that show it, or did when it was released."""
+        if self.session is None or self.released is not None:
+            return self._shown_in
+        return self.session.tool_calls.showing(self.id)
+
+    def release(self) -> None:
+        """Note that it was released, and which tool calls show it."""
+        self._shown_in = self.tool_calls
+        self.released = time.time()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing but its output is left to look at, by the person's leave."""
+        return self.released is not None or (self.is_users and self.terminal.exit is not None)
+
+
+class Agent:
+    """Who is at the other end of an agent's connection, as far as that was said."""
+
+    def __init__(self, connection: str) -> None:
+        self.connection: Final = connection
+        self.name: str | None = None
+
+
+class Session(Protocol):
+    """The agent's side of a terminal: the session that made it. See `session.Session`."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def agent(self) -> Agent:
+        """Whose it is."""
+
+    @property
+    def tool_calls(self) -> ToolCalls:
+        """What it shows."""
+
+    def release(self, identifier: str) -> "Entry | None":
+        """Make the id of a terminal invalid."""
+
+
+class Roster:
+    """The entries of one host. `told` is called with what happens to one: `(event, entry, by)`."""
+
+    def __init__(self, pool: Pool, settings: Settings) -> None:
+        self._pool = pool
+        self._number: Final = settings.keep_released
+        self._size: Final = settings.keep_released_bytes
+        self._age: Final = settings.keep_released_age
+        self._entries: dict[str, Entry] = {}
+        self.told: Callable[[str, Entry, str | None], None] = lambda *_: None
+        self.changed: Callable[[], None] = lambda: None
+        """Called when there may be no terminal left that keeps the host going, or one again."""
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Give the entries, in the order in which they were made."""
+        return iter(list(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody holds a terminal: it runs, or the person has not removed it."""
+        return any(entry.released is None for entry in self._entries.values())
+
+    def get(self, identifier: str) -> Entry | None:
+        """Give the entry of that id, if there is one."""
+        return self._entries.get(identifier)
+
+    def find(self, name: str) -> Entry:
+        """Give the entry that the person means: by its id, its name, an id's beginning, or @last.
+
+        Raises `RpcError`: -32002 if there is none such, -32602 if several begin so.
+        """
+        if entry := self._entries.get(name):
+            return entry
+        if name == LAST:
+            for entry in reversed(self._entries.values()):
+                return entry
+            raise RpcError(RESOURCE_NOT_FOUND, "there is no terminal yet")
+        # A name may be used again: then it means the one that still runs, or else the newest.
+        named = [entry for entry in self if entry.name == name]
+        if named:
+            return max(named, key=lambda entry: (not entry.over, entry.made))
+        begins = name if name.startswith("term_") else f"term_{name}"
+        found = [entry for entry in self if entry.id.startswith(begins)] if name else []
+        if len(found) == 1:
+            return found[0]
+        if found:
+            ids = ", ".join(entry.id for entry in found[:_NAMED])
+            more = ", …" if len(found) > _NAMED else ""
+            raise RpcError(
+                INVALID_PARAMS, f"{len(found)} terminals begin with {quoted(name)}: {ids}{more}"
+            )
+        raise RpcError(
+            RESOURCE_NOT_FOUND,
+            f"there is no terminal {quoted(name)}: name one by its id, the beginning of its id, "
+            f"its name, or {LAST}; see acpterm ls --all",
+        )
+
+    def check_name(self, name: str) -> None:
+        """Raise `RpcError` (-32602) for a name that could mean another terminal."""
+        if not name or name.startswith(("@", "-", "term_")) or not name.isprintable():
+            raise RpcError(
+                INVALID_PARAMS,
+                f"name {quoted(name)}: a name is not empty, is printable, and does not begin with "
+                "'@', '-' or 'term_'",
+            )
+        if any(entry.name == name and not entry.over for entry in self):
+            raise RpcError(
+                INVALID_PARAMS, f"a terminal of the name {quoted(name)} runs: choose another"
+            )
+
+    def add(self, entry: Entry) -> None:
+        """Take a terminal that was just made."""
+        self._entries[entry.id] = entry
+        self.told("created", entry, None)
+        self.changed()
+
+    def exited(self, entry: Entry) -> None:
+        """Learn that a terminal's program has ended."""
+        entry.exited = time.time()
+        entry.waiting = False
+        if entry.id in self._entries:
+            self.told("exited", entry, None)
+            if entry.over:
+                self._tidy()
+            self.changed()
+
+    def kill(self, entry: Entry, by: EndedBy) -> None:
+        """Begin to end a terminal's program and all that it has started."""
+        if entry.terminal.exit is None:
+            self.told("killed", entry, by.value)
+        entry.terminal.kill(by)
+
+    def release(self, entry: Entry, by: EndedBy) -> None:
+        """Begin to end what is left of a terminal; keep what it printed, if a tool call shows it.
+
+        Can be repeated.
+        """
+        self._pool.release(entry.terminal, by)
+        if entry.released is not None:
+            return
+        entry.release()
+        self.told("released", entry, by.value)
+        if entry.tool_calls:
+            # What the agent read of it last would be held a second time, and not be counted.
+            entry.terminal.text.forget()
+            self._tidy()
+        else:
+            self._entries.pop(entry.id, None)
+        self.changed()
+
+    def remove(self, entry: Entry) -> None:
+        """Release a terminal for the person, and forget it."""
+        self.release(entry, EndedBy.USER)
+        if entry.session is not None:
+            with suppress(RpcError):
+                entry.session.release(entry.id)
+        self._entries.pop(entry.id, None)
+        self.changed()
+
+    def promote(self, entry: Entry) -> None:
+        """Make a terminal the person's; one that is already stays so.
+
+        Raises `RpcError` (-32602) for one that was released.
+        """
+        if entry.released is not None:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"terminal {entry.id!r} has been released: there is nothing left to take over",
+            )
+        if entry.is_users:
+            return
+        entry.is_users = True
+        entry.terminal.keep()
+        self.told("promoted", entry, EndedBy.USER.value)
+        self._tidy()
+
+    def expire(self) -> None:
+        """Forget those that are too old."""
+        if self._tidy():
+            self.changed()
+
+    def _tidy(self) -> bool:
+        """Forget the oldest of those that are over and that there is no more room for."""
+        over = [entry for entry in self._entries.values() if entry.over]
+        over.sort(key=_over_since)
+        held = [entry.terminal.held for entry in over]
+        size, oldest = sum(held), time.time() - self._age
+        gone = 0
+        while gone < len(over) and (
+            len(over) - gone > self._number or size > self._size or _over_since(over[gone]) < oldest
+        ):
+            size -= held[gone]
+            entry = over[gone]
+            self._pool.release(entry.terminal, EndedBy.USER)
+            self._entries.pop(entry.id, None)
+            gone += 1
+        return gone > 0
+
+
+def _over_since(entry: Entry) -> float:
+    return entry.released or entry.exited or entry.made

@@ -1,0 +1,115 @@
+"""The windows in which people look at terminals, and the size that terminals have by them.
+
+The smallest attached window rules: a terminal has the fewest columns and the fewest rows of all
+windows that may type. When the last of them leaves, the terminal has again the size that its
+creator gave it. A window that only looks rules nothing.
+
+One window at most gets the program's own output while somebody may type in it: the one that has
+been there longest of those that have the terminal's size. What a program asks its terminal (where
+the cursor is, which colours there are) is then answered once. The others are shown pictures.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from acpterm.host.roster import Entry
+
+
+class Window:
+    """One attached window."""
+
+    def __init__(self, cols: int, rows: int, *, read_only: bool) -> None:
+        self.cols, self.rows = cols, rows
+        self.read_only: Final = read_only
+        self.anew = True
+        """Whether all of it is to be painted."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        return self.cols, self.rows
+
+
+class _Shown:
+    """A terminal with windows. `own` is the size that it has without."""
+
+    def __init__(self, own: tuple[int, int]) -> None:
+        self.own = own
+        self.windows: Final[list[Window]] = []
+
+
+class Windows:
+    """The windows of all terminals of a host. `told` is called with what happens to one."""
+
+    def __init__(self, told: Callable[[str, Entry, str | None], None]) -> None:
+        self._told = told
+        self._shown: dict[str, _Shown] = {}
+
+    def count(self, entry: Entry) -> int:
+        """Give the number of windows that a terminal is shown in."""
+        shown = self._shown.get(entry.id)
+        return len(shown.windows) if shown else 0
+
+    def open(self, entry: Entry, window: Window) -> None:
+        """Show a terminal in one more window."""
+        terminal = entry.terminal
+        shown = self._shown.setdefault(entry.id, _Shown((terminal.cols, terminal.rows)))
+        shown.windows.append(window)
+        self._told("attached", entry, None)
+        self._rule(entry, shown)
+
+    def close(self, entry: Entry, window: Window) -> None:
+        """Learn that a window is gone."""
+        shown = self._shown[entry.id]
+        shown.windows.remove(window)
+        if not shown.windows:
+            del self._shown[entry.id]
+        self._told("detached", entry, None)
+        self._rule(entry, shown)
+
+    def change(self, entry: Entry, window: Window, cols: int, rows: int) -> None:
+        """Learn that a window has another size now; be it the same, it is painted anew."""
+        window.cols, window.rows = cols, rows
+        window.anew = True
+        self._rule(entry, self._shown[entry.id])
+        entry.terminal.tell()
+
+    def resize(self, entry: Entry, cols: int, rows: int) -> None:
+        """Give a terminal its own size: now, or when the windows that rule it have gone.
+
+        Raises `trio.ClosedResourceError` when it has ended, `OSError` when it cannot be done.
+        """
+        shown = self._shown.get(entry.id)
+        if shown is not None:
+            shown.own = cols, rows
+            if any(not window.read_only for window in shown.windows):
+                return
+        entry.terminal.resize(cols, rows)
+        self._told("resized", entry, None)
+
+    def is_direct(self, entry: Entry, window: Window) -> bool:
+        """Whether a window gets the program's own output, and not pictures of the screen."""
+        size = entry.terminal.cols, entry.terminal.rows
+        if window.size != size:
+            return False
+        if window.read_only:
+            return True
+        shown = self._shown[entry.id].windows
+        return next(w for w in shown if not w.read_only and w.size == size) is window
+
+    def _rule(self, entry: Entry, shown: _Shown) -> None:
+        ruling = [window for window in shown.windows if not window.read_only]
+        cols, rows = shown.own
+        if ruling:
+            cols = min(window.cols for window in ruling)
+            rows = min(window.rows for window in ruling)
+        terminal = entry.terminal
+        if (cols, rows) != (terminal.cols, terminal.rows):
+            with contextlib.suppress(trio.ClosedResourceError, OSError):
+                terminal.resize(cols, rows)
+                self._told("resized", entry, None)
+        # Another may be the one that gets the program's own output now.
+        terminal.tell()

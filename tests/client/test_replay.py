@@ -1,0 +1,186 @@
+"""Asciicasts, read and played: at the right time, whatever is in them."""
+
+import io
+import json
+import math
+
+import pytest
+import trio
+import trio.testing
+
+from acpterm.client import replay
+from acpterm.client.replay import CastError, Event, lines_of, play, read, text_of_cast
+
+HEADER = b'{"version": 2, "width": 80, "height": 24, "title": "make", "timestamp": 12.5}\n'
+
+
+def cast(*events, header=HEADER):
+    return read([header, *(json.dumps(event).encode() + b"\n" for event in events)])
+
+
+class Screen:
+    """What was written, and when."""
+
+    def __init__(self):
+        self.start = trio.current_time()
+        self.seen = []
+
+    async def write(self, data):
+        self.seen.append((round(trio.current_time() - self.start, 3), data))
+
+
+SAMPLE = [
+    [0.5, "o", "one "],
+    [1.0, "i", "x"],
+    [1.5, "r", "100x30"],
+    [2.0, "o", "two €"],
+    [100.0, "o", "three"],
+]
+
+
+def test_the_header_and_the_events_are_read():
+    found = cast(*SAMPLE)
+    assert found[:4] == (80, 24, "make", 12.5)
+    assert list(found.events) == [Event(*event) for event in SAMPLE]
+
+
+@pytest.mark.parametrize(
+    ("header", "what"),
+    [
+        (b"", "the recording is empty"),
+        (b"\n", "the first line is no JSON"),
+        (b"\x00\xff\n", "the first line is no JSON"),
+        (b"[" * 100_000, "the first line is no JSON"),
+        (b"[1]", "it has no version"),
+        (b'{"width": 80}', "it has no version"),
+        (b'{"version": 1, "stdout": []}', "version is 1: only 2 and 3"),
+        (b'{"version": [2]}', r"version is \[2\]: only 2 and 3"),
+        (b'{"version": 2, "width": 80}', "height is None: it should be 1 or more"),
+        (b'{"version": 2, "width": "x", "height": 24}', "width is 'x'"),
+        (b'{"version": 2, "width": 0, "height": 24}', "width is 0"),
+        (b'{"version": 3, "width": 80, "height": 24}', "cols is None"),
+        (b'{"version": 3, "term": 5}', "term is 5: it should be an object"),
+    ],
+)
+def test_a_bad_header_is_said_to_be_what_it_is(header, what):
+    with pytest.raises(CastError, match=what):
+        read([header] if header else [])
+
+
+def test_bad_lines_are_skipped():
+    lines = [
+        HEADER,
+        b'[1, "o", "a"]\n',
+        b"\n",
+        b"{broken\n",
+        b"\xff\n",
+        b"[1]\n",
+        b'["1", "o", "x"]\n',
+        b'[NaN, "o", "x"]\n',
+        b'[1e300, "o", "x"]\n',
+        b"[1" + b"0" * 500 + b', "o", "x"]\n',
+        b'[true, "o", "x"]\n',
+        b'[2, 3, "x"]\n',
+        b'[2, "o", null]\n',
+        b'{"a": 1}\n',
+        b"[" * 100_000 + b"\n",
+        b'[3, "o", "b", "more"]\n',
+        b'[2, "o", "c"]\n',
+        b'[4, "o", "cut',
+    ]
+    # Time does not go back.
+    assert list(read(lines).events) == [Event(1, "o", "a"), Event(3, "o", "b"), Event(3, "o", "c")]
+
+
+def test_in_version_3_times_count_from_the_event_before():
+    header = b'{"version": 3, "term": {"cols": 90, "rows": 30}, "timestamp": 1}\n'
+    found = read(
+        [header, b"# a comment\n", b'[1.5, "o", "a"]', b'[0.5, "x", "0"]', b'[-1,"o","b"]']
+    )
+    assert (found.cols, found.rows) == (90, 30)
+    assert list(found.events) == [Event(1.5, "o", "a"), Event(2, "x", "0"), Event(2, "o", "b")]
+
+
+def test_lines_that_are_too_long_for_a_cast_are_left_out(monkeypatch):
+    monkeypatch.setattr(replay, "_LINE", 100)
+    long = b"x" * 99 + b"\n"
+    file = io.BytesIO(HEADER + b"y" * 1000 + b"\n" + long + b"z" * 100 + b"\n[]\nend")
+    assert list(lines_of(file)) == [HEADER, long, b"[]\n", b"end"]
+
+
+async def test_output_comes_when_it_came(autojump_clock):
+    screen = Screen()
+    await play(cast(*SAMPLE), screen.write)
+    assert screen.seen == [(0.5, b"one "), (2.0, "two €".encode()), (100.0, b"three")]
+
+
+async def test_faster_and_with_no_long_pauses(autojump_clock):
+    screen = Screen()
+    await play(cast(*SAMPLE), screen.write, speed=2.0, idle_limit=3.0)
+    assert screen.seen == [(0.25, b"one "), (1.0, "two €".encode()), (2.5, b"three")]
+
+
+async def test_at_once(autojump_clock):
+    screen = Screen()
+    await play(cast(*SAMPLE), screen.write, speed=math.inf)
+    assert [when for when, _ in screen.seen] == [0, 0, 0]
+
+
+async def test_a_slow_screen_is_caught_up_with(autojump_clock):
+    screen = Screen()
+
+    async def write(data):
+        await screen.write(data)
+        await trio.sleep(2 if data == b"one " else 0)
+
+    await play(cast(*SAMPLE), write)
+    assert [when for when, _ in screen.seen] == [0.5, 2.5, 100.0]
+
+
+async def test_it_can_be_cancelled_in_a_pause(autojump_clock):
+    screen = Screen()
+    with trio.move_on_after(50) as scope:
+        await play(cast(*SAMPLE), screen.write)
+    assert scope.cancelled_caught
+    assert len(screen.seen) == 2
+
+
+async def test_a_cast_without_pauses_can_be_cancelled():
+    async def write(data):
+        pass
+
+    def endless():
+        yield HEADER
+        while True:
+            yield b'[0, "o", "x"]\n'
+
+    with trio.move_on_after(0.05) as scope:
+        await play(read(endless()), write)
+    assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("bad", [0, -1, math.nan])
+@pytest.mark.parametrize("name", ["speed", "idle_limit"])
+async def test_a_speed_that_is_none_is_refused(name, bad):
+    with pytest.raises(ValueError, match=f"{name} must be above 0, not"):
+        await play(cast(), Screen().write, **{name: bad})
+
+
+def test_the_text_is_what_is_left_of_the_output():
+    found = cast(
+        [0, "o", "10%"],
+        [1, "o", "\r100%\r"],
+        [1, "i", "x"],
+        [2, "o", "\n\x1b[3"],
+        [3, "o", "1mred"],
+    )
+    assert text_of_cast(found) == "100%\nred"
+
+
+def test_half_a_pair_of_surrogates_hurts_nothing():
+    found = read([HEADER, b'[0, "o", "a\\ud800b"]\n', b'[1, "o", "c"]\n'])
+    assert text_of_cast(found).endswith("c")
+
+
+def test_what_a_terminal_is_sent_afterwards_leaves_the_alternate_screen():
+    assert b"\x1b[?1049l" in replay.LEAVE

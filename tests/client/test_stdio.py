@@ -1,0 +1,528 @@
+"""`acpterm stdio` with a daemon: what passes, how either end goes, and whose terminals they are."""
+
+import json
+import os
+import resource
+import signal
+import socket
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from acpterm.client import stdio
+from acpterm.client.daemon import DaemonError
+from acpterm.config import Settings
+from acpterm.host.asker import own
+from acpterm.jsonrpc import RpcError
+from tests.support.hosts import agent_on_stdio, alive, environment, poll, process
+
+MIB = 1 << 20
+HELLO = b'{"jsonrpc":"2.0","id":0,"result":{}}\n'
+
+
+class Place:
+    """Where a test's own daemon is, if one is started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "run" / "agent.sock"
+        self.env = environment(
+            XDG_CONFIG_HOME=str(folder / "none"),
+            ACPTERM_SOCKET=str(self.socket),
+            ACPTERM_IDLE_EXIT="0.4",
+        )
+
+    @property
+    def daemon(self) -> int:
+        """Its pid."""
+        return int(Path(f"{self.socket}.log").read_text().split()[0])
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A place for a daemon, which has ended when the test is over."""
+    found = Place(tmp_path)
+    yield found
+    deadline = time.monotonic() + 10
+    while Path(f"{found.socket}.log").exists() and alive(found.daemon):
+        assert time.monotonic() < deadline, "the daemon does not end by itself"
+        time.sleep(0.01)
+
+
+@asynccontextmanager
+async def agent_by(place, **more):
+    """An agent whose terminals are those of the daemon there."""
+    arguments = {"embedded": False, "env": place.env, **more}
+    async with agent_on_stdio(place.socket.parents[1], **arguments) as (running, agent):
+        yield running, agent
+
+
+@asynccontextmanager
+async def stood_in(place, answer=HELLO):
+    """`acpterm stdio` on pipes, before a test in the daemon's place: process, agent's end, ours."""
+    place.socket.parent.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(place.socket))
+        sock.listen()
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        pipes = {"stdin": -1, "stdout": -1}
+        async with process(place.socket.parents[1], "stdio", env=place.env, **pipes) as running:
+            popen = running.process
+            with trio.fail_after(20):
+                ours = await listener.accept()
+                told = b""
+                while not told.endswith(b"\n"):
+                    told += await ours.receive_some()
+            running.told = json.loads(told)
+            if answer:
+                await ours.send_all(answer)
+            agent = trio.StapledStream(
+                trio.lowlevel.FdStream(os.dup(popen.stdin.fileno())),
+                trio.lowlevel.FdStream(os.dup(popen.stdout.fileno())),
+            )
+            popen.stdin.close()
+            popen.stdout.close()
+            async with agent, ours:
+                yield running, agent, ours
+
+
+async def until_end(stream, size=MIB) -> bytes:
+    said = b""
+    while data := await stream.receive_some(size):
+        said += data
+    return said
+
+
+def memory(pid: int) -> int:
+    """The resident set of a process, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
+
+async def write_until_full(fd: int, data: bytes, seconds: float = 0.5) -> int:
+    """Write `data` again and again until nothing goes for a while: how many bytes went."""
+    written = 0
+    os.set_blocking(fd, False)
+    while True:
+        with trio.move_on_after(seconds) as moved:
+            await trio.lowlevel.wait_writable(fd)
+        if moved.cancelled_caught:
+            return written
+        try:
+            at = written % len(data)
+            written += os.write(fd, data[at : at + 4096])
+        except BlockingIOError:
+            continue
+
+
+# One daemon
+
+
+async def test_the_daemon_is_started_serves_and_ends_when_nobody_needs_it(place):
+    async with agent_by(place) as (running, agent):
+        assert (await agent.run("echo by the daemon"))[0] == "by the daemon\n"
+        daemon = place.daemon
+        assert alive(daemon)
+        assert daemon != running.pid
+        # It stays for as long as somebody is connected, though nothing is said.
+        await trio.sleep(0.8)
+        assert (await agent.run("echo still"))[0] == "still\n"
+        await agent.stream.aclose()
+        assert await running.wait() == 0
+    await poll(lambda: not alive(daemon))
+    assert not place.socket.exists()
+
+
+async def test_two_share_a_daemon_and_do_not_see_each_others_terminals(place):
+    async with agent_by(place) as (_, one), agent_by(place) as (_, two):
+        ours = await one.create("echo one; read x")
+        theirs = await two.create("echo two; read x")
+        await one.until_output(ours, "one")
+        for agent, terminal in ((one, theirs), (two, ours)):
+            for method in ("output", "wait_for_exit", "kill", "release"):
+                with pytest.raises(RpcError, match="no terminal"):
+                    await agent.request(f"terminal/{method}", agent.of(terminal))
+        await two.stream.aclose()
+        # What goes with the one is not the other's.
+        await one.type(ours, "x\n")
+        assert (await one.wait(ours))["exitCode"] == 0
+
+
+async def test_a_socket_that_is_named_is_that_of_the_daemon(place, tmp_path):
+    del place.env["ACPTERM_SOCKET"]
+    arguments = {"embedded": False, "env": place.env}
+    named = agent_on_stdio(tmp_path, "--socket", str(place.socket), **arguments)
+    async with named as (_, agent):
+        assert (await agent.run("echo there"))[0] == "there\n"
+        assert alive(place.daemon)
+
+
+async def test_embedded_needs_no_daemon(place, tmp_path):
+    async with agent_on_stdio(tmp_path, env=place.env) as (_, agent):
+        assert (await agent.run("echo here"))[0] == "here\n"
+    assert not place.socket.parent.exists()
+
+
+async def test_the_daemon_holds_nothing_of_the_agents(place):
+    """Else an agent would wait for the end of a stdout that its relay has long left."""
+    async with agent_by(place) as (running, agent):
+        await agent.request("initialize", {"protocolVersion": 1})
+        running.process.kill()
+        with trio.fail_after(5):
+            await agent.closed.wait()
+        assert alive(place.daemon)
+
+
+# What passes
+
+
+async def test_unusual_bytes_pass_unchanged_both_ways(place):
+    odd = bytes(range(256)) * 3 + b"\r\n\n\n\0" + "é\u2028".encode()[:-1] + b'{"id": 1}'
+    async with stood_in(place) as (running, agent, daemon):
+        await agent.send_all(odd)
+        came = b""
+        while len(came) < len(odd):
+            came += await daemon.receive_some()
+        assert came == odd
+        # Not a whole line, and nothing that anybody asked for.
+        await daemon.send_all(odd)
+        came = b""
+        while len(came) < len(odd):
+            came += await agent.receive_some()
+        assert came == odd
+        await agent.send_all(b"last")
+        await agent.send_stream.aclose()
+        assert await until_end(daemon) == b"last"
+        await daemon.send_all(b"the very last")
+        await daemon.aclose()
+        assert await until_end(agent) == b"the very last"
+        assert await running.wait() == 0
+
+
+async def test_nothing_but_the_relay_reads_its_stdin_or_writes_to_its_stdout(place):
+    async with stood_in(place) as (running, _, _):
+        found = [os.readlink(f"/proc/{running.pid}/fd/{number}") for number in range(3)]
+        assert found == [os.devnull, str(running.log), str(running.log)]
+
+
+async def test_what_comes_with_the_daemons_first_answer_passes(place):
+    async with stood_in(place, HELLO + b"and more") as (_, agent, daemon):
+        assert await agent.receive_some() == b"and more"
+        await daemon.send_all(b", and more")
+        assert await agent.receive_some() == b", and more"
+
+
+async def test_messages_of_ten_megabytes_pass_both_ways_and_the_last_is_whole(place):
+    async with agent_by(place) as (running, agent):
+        long = {"protocolVersion": 1, "_meta": {"long": "x" * 10_000_000}}
+        assert (await agent.request("initialize", long))["protocolVersion"] == 1
+        command = "head -c 10000000 /dev/zero | tr '\\0' x"
+        terminal = await agent.create(command, outputByteLimit=16 * MIB)
+        await agent.wait(terminal)
+        asked = [await agent.start("terminal/output", agent.of(terminal)) for _ in range(2)]
+        await agent.stream.send_stream.aclose()
+        for id_ in asked:
+            assert (await agent.answer(id_))["output"] == "x" * 10_000_000
+        assert await running.wait() == 0
+
+
+async def test_the_agents_own_initialize_may_come_late_twice_or_never(place):
+    async with agent_by(place) as (_, agent):
+        assert (await agent.run("echo never"))[0] == "never\n"
+        assert [message["id"] for message in agent.received] == [1, 2, 3, 4]
+        for _ in range(2):
+            told = {"protocolVersion": 1, "_meta": {"acpterm": {"asker": {"env": {"A": "1"}}}}}
+            await agent.request("initialize", told)
+        assert (await agent.run("echo $A"))[0] == "1\n"
+
+
+async def test_an_agent_that_does_not_read_holds_up_the_daemon_and_costs_no_memory(place):
+    async with agent_by(place) as (running, agent):
+        command = "head -c 3000000 /dev/zero | tr '\\0' x; read x"
+        terminal = await agent.create(command)
+        await agent.until_output(terminal, "x" * MIB)
+        before = memory(running.pid)
+        lines = [agent.message("terminal/output", agent.of(terminal)) for _ in range(60)]
+        # Written in one go: this process, which is the reader, does not get to run.
+        os.write(agent.stream.send_stream.fileno(), b"".join(line for _, line in lines))
+        highest = 0
+        for _ in range(100):
+            time.sleep(0.01)  # noqa: ASYNC251  as above
+            highest = max(highest, memory(running.pid))
+        assert highest - before < 4 * MIB
+        assert memory(place.daemon) < 128 * MIB
+        for id_, _ in lines:
+            assert len((await agent.answer(id_))["output"]) == MIB
+
+
+async def test_a_daemon_that_does_not_read_holds_up_the_agent_and_costs_no_memory(place):
+    data = os.urandom(1 << 16)
+    async with stood_in(place) as (running, agent, daemon):
+        await agent.send_all(data)
+        await trio.sleep(0.1)
+        before = memory(running.pid)
+        fd = agent.send_stream.fileno()
+        written = await write_until_full(fd, data)
+        assert written < 2 * MIB
+        assert memory(running.pid) - before < 4 * MIB
+        await agent.send_stream.aclose()
+        came = await until_end(daemon)
+        assert came == (data + data * (written // len(data) + 1))[: len(data) + written]
+
+
+# How it ends
+
+
+async def test_what_is_pending_when_the_agent_says_its_last_is_answered(place):
+    async with agent_by(place) as (running, agent):
+        terminal = await agent.create("sleep 60 & echo $!; exec sleep 60")
+        child = int(await agent.until_output(terminal, "\n"))
+        wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+        await agent.stream.send_stream.aclose()
+        status = await agent.answer(wait)
+        assert status["signal"] == "SIGTERM"
+        assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
+        await agent.closed.wait()
+        assert await running.wait() == 0
+        await poll(lambda: not alive(child))
+        assert "is gone" not in running.logged()
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT], ids=str
+)
+async def test_a_signal_ends_the_terminals_and_answers_what_is_pending(place, number):
+    async with agent_by(place) as (running, agent):
+        # Deaf to it, so that the end takes the grace of two seconds: the same signal twice.
+        command = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
+        terminal = await agent.create(command)
+        child = int(await agent.until_output(terminal, "\n"))
+        wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+        await agent.request("initialize", {"protocolVersion": 1})
+        began = time.monotonic()
+        running.process.send_signal(number)
+        await poll(lambda: "ending" in running.logged())
+        running.process.send_signal(number)
+        assert (await agent.answer(wait))["signal"] == "SIGKILL"
+        assert await running.wait() == 0
+        assert time.monotonic() - began < 5
+        assert not alive(child)
+        # The daemon is others' too.
+        assert alive(place.daemon)
+
+
+async def test_a_signal_that_a_parent_has_blocked_ends_it_all_the_same(place):
+    def block():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+    async with agent_by(place, preexec_fn=block) as (running, agent):
+        await agent.request("initialize", {"protocolVersion": 1})
+        running.terminate()
+        assert await running.wait() == 0
+
+
+async def test_a_signal_ends_it_while_the_daemon_has_not_answered_yet(place):
+    async with stood_in(place, answer=b"") as (running, agent, _):
+        running.terminate()
+        assert await running.wait(2) == 0
+        assert await until_end(agent) == b""
+
+
+async def test_an_agent_that_reads_no_more_is_gone_at_once(place):
+    async with stood_in(place) as (running, agent, daemon):
+        await agent.receive_stream.aclose()
+        await daemon.send_all(b"nobody reads this\n")
+        with trio.fail_after(2):
+            assert await until_end(daemon) == b""
+        assert await running.wait(2) == 0
+        assert "is gone" not in running.logged()
+
+
+async def test_a_daemon_that_is_killed_is_an_error_that_says_so(place):
+    async with agent_by(place) as (running, agent):
+        wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))
+        os.kill(place.daemon, signal.SIGKILL)
+        await agent.closed.wait()
+        assert not agent.answered(wait)
+        assert await running.wait() == 1
+        said = running.logged().splitlines()[-1]
+        assert said.startswith(f"acpterm: the daemon at {place.socket} is gone")
+        assert "Traceback" not in running.logged()
+
+
+async def test_a_daemon_that_ends_in_order_answers_first(place):
+    async with agent_by(place) as (running, agent):
+        wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))
+        await agent.request("initialize", {"protocolVersion": 1})
+        os.kill(place.daemon, signal.SIGTERM)
+        assert (await agent.answer(wait))["signal"] == "SIGTERM"
+        await agent.closed.wait()
+        assert await running.wait() == 1
+        assert f"the daemon at {place.socket} is gone" in running.logged()
+
+
+async def test_a_daemon_that_goes_before_it_has_read_all_is_an_error_too(place):
+    async with stood_in(place) as (running, agent, daemon):
+        await agent.send_all(b"x" * 1000)
+        await agent.send_stream.aclose()
+        # It has come, and is not read.
+        assert await daemon.socket.recv(1, socket.MSG_PEEK) == b"x"
+        await trio.sleep(0.2)
+        await daemon.aclose()
+        assert await running.wait() == 1
+        assert f"the daemon at {place.socket} is gone" in running.logged()
+
+
+async def test_a_daemon_that_does_not_close_is_not_waited_for_without_end(place, monkeypatch):
+    monkeypatch.setattr(stdio, "_FAREWELL", 0.3)
+    async with here(place) as (agent, daemon, over):
+        await agent.send_stream.aclose()
+        assert await until_end(daemon) == b""
+        with trio.fail_after(2):
+            await over.wait()
+        with pytest.raises(trio.BrokenResourceError):
+            await daemon.send_all(b"too late")
+
+
+@asynccontextmanager
+async def here(place, answer=HELLO):
+    """The relay in this process, before a test in the daemon's place."""
+    place.socket.parent.mkdir(mode=0o700)
+    reads, to_it = os.pipe()
+    from_it, writes = os.pipe()
+    agent = trio.StapledStream(trio.lowlevel.FdStream(to_it), trio.lowlevel.FdStream(from_it))
+    over = trio.Event()
+
+    async def run():
+        await stdio.relay_stdio(reads, writes, Settings(socket=str(place.socket)), None)
+        over.set()
+
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(place.socket))
+        sock.listen()
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        async with agent, trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            async with await listener.accept() as daemon:
+                while not (await daemon.receive_some()).endswith(b"\n"):
+                    pass
+                await daemon.send_all(answer)
+                yield agent, daemon, over
+            nursery.cancel_scope.cancel()
+    os.close(reads)
+    os.close(writes)
+
+
+# A daemon that cannot be used
+
+
+async def test_a_daemon_that_cannot_be_started_is_an_error_that_says_what_to_do(place, tmp_path):
+    (tmp_path / "run").write_text("no folder")
+    async with agent_by(place) as (running, agent):
+        await agent.closed.wait()
+        assert await running.wait() == 1
+        said = running.logged()
+        assert f"no daemon can be started for {place.socket}: " in said
+        assert "--embedded" in said
+        assert len(said.splitlines()) == 1
+
+
+async def test_a_daemon_that_ends_at_its_start_is_an_error_with_what_it_said(place):
+    place.socket.parent.mkdir(mode=0o700)
+    place.socket.write_text("no socket")
+    async with agent_by(place) as (running, agent):
+        await agent.closed.wait()
+        assert await running.wait() == 1
+        assert "is there and is no socket" in running.logged()
+        assert running.logged().count("--embedded") == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (
+            b'{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no such thing"}}\n',
+            "it may be of another version, as it refuses our initialize: no such thing",
+        ),
+        (
+            b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"it is too long"}}\n',
+            "it may be of another version, as it refuses our initialize: it is too long",
+        ),
+        (b"HTTP/1.1 400 Bad Request\r\n", "what listens there answers something else"),
+    ],
+)
+async def test_one_that_refuses_what_it_is_told_is_an_error_that_says_so(place, answer, says):
+    async with stood_in(place, answer) as (running, agent, daemon):
+        assert await until_end(daemon) == b""
+        assert await until_end(agent) == b""
+        assert await running.wait() == 1
+        said = running.logged()
+        assert said.startswith(f"acpterm: the daemon at {place.socket} cannot be used: {says}")
+        assert "--embedded" in said
+
+
+async def test_one_that_hangs_up_is_an_error(place):
+    async with stood_in(place, b"") as (running, _, daemon):
+        await daemon.aclose()
+        assert await running.wait() == 1
+        assert "cannot be used: it closes the connection" in running.logged()
+
+
+async def test_one_that_does_not_answer_is_an_error(place, monkeypatch):
+    monkeypatch.setattr(stdio, "_PATIENCE", 0.2)
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(DaemonError, match=r"does not answer within 0\.2 s.*--embedded"),
+        flatten_subgroups=True,
+    ):
+        async with here(place, b"") as (_, _, over):
+            await over.wait()
+
+
+# Whose terminals they are
+
+
+async def test_programs_get_what_the_agent_has_whoever_has_started_the_daemon(place, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def be_modest():
+        os.umask(0o27)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (111, 222))
+
+    other = {**place.env, "WHOSE": "the second's", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    other["PYTHONPATH"] += f":{os.getcwd()}"
+    place.env["WHOSE"] = "the first's"
+    async with agent_by(place) as (_, first):
+        ours = {"env": other, "cwd": folder, "preexec_fn": be_modest}
+        async with agent_by(place, **ours) as (_, second):
+            command = "echo $WHOSE; pwd; umask; ulimit -Sn; ulimit -Hn"
+            expected = f"the second's\n{folder}\n0027\n111\n222\n"
+            assert (await second.run(command))[0] == expected
+        assert (await first.run("echo $WHOSE; pwd"))[0] == f"the first's\n{os.getcwd()}\n"
+
+
+async def test_what_is_no_text_is_left_out_and_a_folder_is_found_all_the_same(place, tmp_path):
+    folder = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(folder)
+    place.env["PYTHONPATH"] = f"{os.environ.get('PYTHONPATH', '')}:{os.getcwd()}"
+    async with agent_by(place) as (_, first):
+        await first.request("initialize", {"protocolVersion": 1})
+        odd = {**place.env, "ODD": os.fsdecode(b"\xff"), "EVEN": "é"}
+        async with agent_by(place, env=odd, cwd=folder) as (_, agent):
+            output, _ = await agent.run("echo ${ODD-none} $EVEN; pwd | od -An -c | tail -1")
+            assert output.startswith("none é\n")
+            assert "377" in output
+
+
+async def test_the_daemon_is_told_it_all_before_anything_else(place):
+    place.env["WHOSE"] = "the agent's"
+    async with stood_in(place) as (running, _, _):
+        told = running.told
+        assert told["method"] == "initialize"
+        asker = told["params"]["_meta"]["acpterm"]["asker"]
+        assert asker["env"]["WHOSE"] == "the agent's"
+        assert asker["cwd"] == os.getcwd()
+        assert asker["umask"] == own().umask
+        assert asker["rlimits"]["CORE"] == list(resource.getrlimit(resource.RLIMIT_CORE))

@@ -1,0 +1,276 @@
+"""Terminals as asciicasts: each byte once, whole characters, and what is missing said."""
+
+import codecs
+import json
+import shutil
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acpterm.host.asciicast import STEP, Encoder, Event, Walk, ending, export
+from acpterm.pty.program import Program
+from acpterm.pty.trees import open_trees
+from acpterm.terminal import EndedBy, ExitStatus, Pool
+from acpterm.terminal.ring import Ring
+from acpterm.terminal.timeline import Timeline
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+ENV = {"TERM": "xterm-256color", "SHELL": "/bin/bash", "SECRET": "x"}
+
+
+class Printed:
+    """What of a terminal an export looks at, printed by the test."""
+
+    exit = None
+    started = 1_700_000_000.9
+
+    def __init__(self, ring_size=1 << 20):
+        self.ring = Ring(ring_size)
+        self.timeline = Timeline(50.0, kept=ring_size, size=(80, 24))
+
+    def print(self, data, seconds):
+        self.timeline.note(len(data), 50.0 + seconds)
+        self.ring.write(data)
+
+    def resize(self, cols, rows, seconds):
+        self.timeline.note_size(cols, rows, 50.0 + seconds)
+
+
+def events(lines):
+    """Take lines apart: the header, and the events."""
+    data = b"".join(lines)
+    assert data.endswith(b"\n")
+    header, *rest = [json.loads(line) for line in data.split(b"\n")[:-1]]
+    times = [event[0] for event in rest]
+    assert times == sorted(times)
+    return header, rest
+
+
+def output(found):
+    return "".join(data for _, code, data in found if code == "o")
+
+
+def test_the_header_says_what_the_terminal_is_and_no_more_of_its_environment():
+    header, found = events(export(Printed(), command="make \udcff all", env=ENV))
+    assert header == {
+        "version": 2,
+        "width": 80,
+        "height": 24,
+        "timestamp": 1_700_000_000,
+        "title": "make ? all",
+        "env": {"TERM": "xterm-256color", "SHELL": "/bin/bash"},
+    }
+    assert found == []
+
+
+def test_output_has_its_times_and_sizes_and_the_end_their_places():
+    terminal = Printed()
+    terminal.print(b"one\r\n", 0.5)
+    terminal.resize(100, 30, 0.75)
+    terminal.print(b"two\x1b[31m\r\n", 1.25)
+    terminal.resize(90, 20, 2.0)
+    terminal.exit = ExitStatus(3, None, EndedBy.EXITED, 2.5, 0.0, 0)
+    _, found = events(export(terminal, command=""))
+    assert found == [
+        [0.5, "o", "one\r\n"],
+        [0.75, "r", "100x30"],
+        [1.25, "o", "two\x1b[31m\r\n"],
+        [2.0, "r", "90x20"],
+        [2.5, "m", "exited with 3"],
+    ]
+
+
+def test_a_size_has_its_place_even_where_the_times_were_thinned_out():
+    terminal = Printed()
+    terminal.print(b"one", 1.0)
+    terminal.resize(100, 30, 1.5)
+    terminal.print(b"two", 2.0)
+    del terminal.timeline._times[1], terminal.timeline._positions[1]
+    _, found = events(export(terminal, command=""))
+    assert found == [[1.0, "o", "one"], [1.5, "r", "100x30"], [1.5, "o", "two"]]
+
+
+def test_the_end_by_a_signal_is_named():
+    status = ExitStatus(None, "SIGTERM", EndedBy.AGENT, 1.0, 0.0, 0)
+    assert ending(status) == Event(1.0, "m", b"ended by SIGTERM")
+
+
+@given(st.lists(st.binary(max_size=6) | st.text(max_size=3).map(str.encode), max_size=20))
+def test_however_it_is_cut_the_text_is_that_of_the_whole(pieces):
+    encoder = Encoder()
+    lines = [encoder.encode(Event(0.0, "o", piece)) for piece in pieces] + [encoder.finish()]
+    text = "".join(json.loads(line)[2] for line in lines if line)
+    assert text == b"".join(pieces).decode(errors="replace")
+
+
+def test_a_character_that_is_cut_is_whole_in_the_later_event():
+    terminal = Printed()
+    terminal.print("a€".encode()[:2], 1.0)
+    terminal.print("€".encode()[1:2], 2.0)
+    terminal.print("€b".encode()[2:], 3.0)
+    terminal.print(b"\xff\xe2", 4.0)
+    _, found = events(export(terminal, command=""))
+    assert found == [[1.0, "o", "a"], [3.0, "o", "€b"], [4.0, "o", "\ufffd"], [4.0, "o", "\ufffd"]]
+
+
+def test_output_and_input_are_cut_each_for_itself_and_time_never_goes_back():
+    encoder = Encoder()
+    given = [
+        Event(2.0, "o", b"\xe2\x82"),
+        Event(1.0, "i", b"x\xc3"),
+        Event(3.0, "o", b"\xac"),
+        Event(3.0, "i", b"\xa9"),
+    ]
+    found = [json.loads(line) for line in map(encoder.encode, given) if line]
+    assert found == [[2.0, "i", "x"], [3.0, "o", "€"], [3.0, "i", "é"]]
+
+
+def test_what_the_ring_has_dropped_is_told_of_and_the_rest_begins_with_a_line():
+    terminal = Printed(ring_size=1000)
+    terminal.resize(100, 30, 0.5)
+    for number in range(100):
+        terminal.print(b"line %05d of a hundred\r\n" % number, 1.0 + number)
+    terminal.resize(70, 20, 200.0)
+    header, found = events(export(terminal, command=""))
+    # The size is that of when the rest begins.
+    assert (header["width"], header["height"]) == (100, 30)
+    marker, *rest = found
+    shown = output(rest).encode()
+    assert marker[1:] == ["m", f"{terminal.ring.end - len(shown)} bytes are missing here"]
+    assert shown.startswith(b"line ")
+    assert terminal.ring.read(terminal.ring.start).data.endswith(shown)
+    assert len(shown) > 900
+    assert rest[0][0] == marker[0] == pytest.approx(61.0, abs=1.0)
+    assert rest[-1] == [200.0, "r", "70x20"]
+
+
+def test_what_is_dropped_while_it_is_sent_is_told_of_too():
+    terminal = Printed(ring_size=10 * STEP)
+    terminal.print(b"a" * 8 * STEP, 1.0)
+    lines = export(terminal, command="")
+    sent = [next(lines), next(lines)]
+    terminal.print(b"b" * 6 * STEP, 2.0)
+    _, found = events([*sent, *lines])
+    assert [code for _, code, _ in found[:3]] == ["o", "m", "o"]
+    assert found[1][2] == f"{3 * STEP} bytes are missing here"
+    # What came after the export began is no part of it.
+    assert output(found) == "a" * 5 * STEP
+
+
+def test_a_terminal_that_keeps_nothing_has_an_export():
+    terminal = Printed(ring_size=0)
+    terminal.print(b"gone", 1.0)
+    _, found = events(export(terminal, command=""))
+    assert found == [[1.0, "m", "4 bytes are missing here"]]
+
+
+def test_it_goes_in_small_steps():
+    terminal = Printed()
+    for _ in range(16):
+        terminal.print(b"\x1b" * 65536, 1.0)
+    assert terminal.ring.end == 1 << 20
+    longest = lines = 0
+    steps = export(terminal, command="")
+    while True:
+        before = time.process_time()
+        line = next(steps, None)
+        longest = max(longest, time.process_time() - before)
+        if line is None:
+            break
+        lines += 1
+        assert len(line) < 6 * STEP + 100
+    assert lines == 1 + (1 << 20) // STEP
+    assert longest < 0.05
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["print", "resize", "walk"]), st.integers(1, 300), st.integers(1, 50)
+        ),
+        max_size=40,
+    )
+)
+def test_a_walk_gives_each_byte_once_or_says_that_it_is_gone(acts):
+    terminal, now, resizes = Printed(ring_size=500), 0.0, 0
+    walk, seen = Walk(terminal), []
+
+    def go(most):
+        while event := walk.step(terminal.ring.end, most):
+            seen.append(event)
+
+    written = b""
+    for act, number, more in acts:
+        now += more / 100
+        if act == "print":
+            data = bytes(range(65, 91)) * 12
+            terminal.print(data[:number], now)
+            written += data[:number]
+        elif act == "resize":
+            resizes += 1
+            terminal.resize(number, resizes, now)
+        else:
+            go(more)
+    go(1000)
+    position = 0
+    for event in seen:
+        if event.code == "o":
+            assert written[position : position + len(event.data)] == event.data
+            position += len(event.data)
+        elif event.code == "m":
+            position += int(event.data.split()[0])
+    assert position == len(written)
+    assert [int(e.data.split(b"x")[1]) for e in seen if e.code == "r"] == [*range(1, resizes + 1)]
+
+
+@asynccontextmanager
+async def ran(nursery, line, **more):
+    """Run a program on a terminal to its end."""
+    async with open_trees("auto") as trees:
+        pool = Pool(trees)
+        await nursery.start(pool.run)
+        program = Program(["/bin/sh", "-c", line], {"PATH": "/bin:/usr/bin"}, "/", 0o22)
+        terminal = await pool.create(lambda _: program, **more)
+        await terminal.wait_exited()
+        yield terminal
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_terminal_that_was_not_recorded_is_exported_with_the_times_of_its_output(nursery):
+    line = "printf one; sleep 0.3; printf two; exit 4"
+    async with ran(nursery, line, size=(90, 30)) as terminal:
+        header, found = events(export(terminal, command=line, env=ENV))
+    assert (header["width"], header["height"], header["title"]) == (90, 30, line)
+    (first, _, one), (second, _, two), (last, *marker) = found
+    assert (one, two, marker) == ("one", "two", ["m", "exited with 4"])
+    assert 0 <= first < second <= last
+    assert second - first > 0.25
+
+
+@pytest.mark.skipif(shutil.which("asciinema") is None, reason="asciinema is not installed")
+@pytest.mark.parametrize("command", [["cat"], ["play", "-s", "100"]])
+async def test_asciinema_reads_it(nursery, tmp_path, command):
+    line = (
+        "printf 'h\\303\\251llo \\033[31mred\\033[m\\n'; sleep 0.2; seq 3000; printf '\\342\\202'"
+    )
+    path = tmp_path / "exported.cast"
+    async with ran(nursery, line, ring_size=8192) as terminal:
+        terminal_output = terminal.ring.read(terminal.ring.start).data
+        path.write_bytes(b"".join(export(terminal, command=line, env=ENV)))
+    with trio.fail_after(20):
+        done = await trio.run_process(
+            ["asciinema", *command, str(path)],
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+            start_new_session=True,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"},
+        )
+    assert done.returncode == 0, done.stderr
+    kept = codecs.decode(terminal_output, "utf-8", "replace")
+    assert done.stdout.decode() == kept[kept.index("\n") + 1 :]

@@ -1,0 +1,275 @@
+"""Whose a terminal is: the agent's, or the person's who has taken it over; and who may do what."""
+
+import os
+import sys
+
+import pytest
+import trio
+
+from acpterm.jsonrpc import RpcError
+from tests.support.hosts import agent_at, agent_of, alive, daemon, host_here, poll
+from tests.support.person import person_at, person_of
+
+WAITS = "echo $$; exec sleep 60"
+
+
+async def pid_in(agent, terminal):
+    return int(await agent.until_output(terminal, "\n"))
+
+
+async def test_a_terminal_is_the_agents_and_not_visible_until_it_is_taken_over():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        terminal = await agent.create(WAITS)
+        before = await person.about("get", terminal)
+        assert (before["owner"], before["visible"]) == ("agent", False)
+        after = await person.about("promote", terminal)
+        assert (after["owner"], after["visible"]) == ("user", True)
+        # Once more changes nothing, and there is no way back.
+        assert (await person.about("promote", terminal))["owner"] == "user"
+
+
+async def test_the_persons_own_is_theirs_and_visible():
+    async with host_here() as host, person_of(host) as person:
+        made = await person.request("terminal/create", {"command": WAITS})
+        assert (made["owner"], made["visible"], made["agent"]) == ("user", True, None)
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "what"),
+    [
+        ("terminal/kill", {}, "killed"),
+        ("_acpterm/terminal/write", {"data": "x"}, "typed into"),
+        ("_acpterm/terminal/resize", {"cols": 10, "rows": 10}, "resized"),
+        ("_acpterm/terminal/signal", {"signal": "SIGINT"}, "signalled"),
+    ],
+)
+async def test_what_the_person_has_taken_over_is_out_of_the_agents_reach(method, more, what):
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        terminal = await agent.create(WAITS)
+        pid = await pid_in(agent, terminal)
+        await person.about("promote", terminal)
+        with pytest.raises(RpcError, match=f"cannot be {what}: the person has taken it over"):
+            await agent.request(method, agent.of(terminal, **more))
+        assert alive(pid)
+        # To look at it is no harm.
+        assert (await agent.output(terminal))["output"] == f"{pid}\n"
+
+
+async def test_the_agents_release_of_what_was_taken_over_leaves_the_program_running():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        terminal = await agent.create(WAITS)
+        pid = await pid_in(agent, terminal)
+        await person.about("promote", terminal)
+        assert await agent.release(terminal) == {}
+        with pytest.raises(RpcError, match="has been released"):
+            await agent.output(terminal)
+        assert await agent.release(terminal) == {}
+        assert (await person.about("get", terminal))["state"] == "running"
+        assert alive(pid)
+        await person.about("release", terminal)
+        await poll(lambda: not alive(pid))
+
+
+async def test_what_was_taken_over_outlives_its_agent_its_turn_and_its_time():
+    async with host_here() as host, person_of(host) as person:
+        async with agent_of(host) as agent:
+            terminal = await agent.create(WAITS, own={"timeoutMs": 300})
+            pid = await pid_in(agent, terminal)
+            other = await agent.create(WAITS, own={"timeoutMs": 300})
+            await person.about("promote", terminal)
+            await agent.notify("session/cancel", {"sessionId": agent.session})
+            # This one ends, by the cancel or by its time: so would the other.
+            await agent.wait(other)
+        await person.until(lambda: True)
+        await poll(lambda: not host.shared.agents)
+        found = await person.about("get", terminal)
+        assert (found["state"], found["owner"]) == ("running", "user")
+        assert alive(pid)
+        await person.about("kill", terminal)
+        await poll(lambda: not alive(pid))
+
+
+async def test_a_released_terminal_cannot_be_taken_over():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        terminal = await agent.create("echo precious")
+        await agent.wait(terminal)
+        content = [{"type": "terminal", "terminalId": terminal}]
+        update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
+        await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+        await agent.release(terminal)
+        with pytest.raises(RpcError, match="nothing left to take over"):
+            await person.about("promote", terminal)
+
+
+async def test_the_person_can_end_an_agents_terminal_and_the_agent_is_told_who_did():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        terminal = await agent.create(WAITS)
+        await person.about("kill", terminal)
+        status = await agent.wait(terminal)
+        assert status["_meta"]["acpterm"]["endedBy"] == "user"
+        await person.about("release", terminal)
+        with pytest.raises(RpcError, match="has been released"):
+            await agent.output(terminal)
+        assert await person.list(all=True) == []
+
+
+async def test_a_terminal_that_was_embedded_stays_readable_for_the_person_after_release():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        terminal = await agent.create("printf '\\033[31mprecious\\033[m'")
+        await agent.wait(terminal)
+        content = [{"type": "terminal", "terminalId": terminal}]
+        update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
+        await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+        await agent.release(terminal)
+        assert await person.list() == []
+        (kept,) = await person.list(all=True)
+        assert (kept["state"], kept["toolCalls"]) == ("released", ["c"])
+        assert (await person.about("read", terminal))["data"] == "precious"
+        assert (await person.about("screen", terminal))["rows"][0] == "\x1b[0;31mprecious\x1b[m"
+
+
+async def test_what_is_kept_is_forgotten_when_it_is_too_old():
+    async with host_here(keep_released_age=0.2) as host, person_of(host) as person:
+        made = await person.request("terminal/create", {"command": "echo", "args": ["x"]})
+        await person.about("wait", made["terminalId"])
+        with trio.fail_after(5):
+            while await person.list(all=True):
+                await trio.sleep(0.02)
+
+
+async def test_of_the_persons_own_that_have_ended_the_oldest_go_first():
+    async with host_here(keep_released=2) as host, person_of(host) as person:
+        for number in range(4):
+            made = await person.request("terminal/create", {"command": f"printf {number}"})
+            await person.about("wait", made["terminalId"])
+        kept = [
+            (await person.about("read", one["terminalId"]))["data"] for one in await person.list()
+        ]
+        assert kept == ["2", "3"]
+
+
+# Names
+
+
+async def test_a_terminal_is_named_by_its_id_the_beginning_of_it_its_name_or_as_the_last():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        first = (await person.request("terminal/create", {"command": WAITS, "name": "web"}))[
+            "terminalId"
+        ]
+        last = await agent.create(WAITS)
+        for name, terminal in [
+            (first, first),
+            (first[:14], first),
+            (first.removeprefix("term_")[:9], first),
+            ("web", first),
+            ("@last", last),
+        ]:
+            assert (await person.about("get", name))["terminalId"] == terminal
+
+
+async def test_a_name_that_means_nothing_or_several_is_an_error_that_says_so():
+    async with host_here() as host, person_of(host) as person:
+        with pytest.raises(RpcError, match="there is no terminal yet"):
+            await person.about("get", "@last")
+        for _ in range(2):
+            await person.request("terminal/create", {"command": WAITS})
+        with pytest.raises(RpcError, match="2 terminals begin with 'term_'"):
+            await person.about("get", "term_")
+        for name in ("nothing", "", "@first"):
+            with pytest.raises(RpcError, match="there is no terminal"):
+                await person.about("get", name)
+
+
+@pytest.mark.parametrize("name", ["", "@last", "-x", "term_1", "a\nb", "\x1b[m"])
+async def test_a_name_that_could_mean_something_else_is_refused(name):
+    async with host_here() as host, person_of(host) as person:
+        with pytest.raises(RpcError, match="a name is not empty"):
+            await person.request("terminal/create", {"command": "true", "name": name})
+
+
+async def test_a_name_is_free_again_when_its_terminal_has_ended():
+    async with host_here() as host, person_of(host) as person:
+        create = {"command": "read x", "name": "web"}
+        first = await person.request("terminal/create", create)
+        with pytest.raises(RpcError, match="'web' runs"):
+            await person.request("terminal/create", create)
+        await person.about("kill", "web")
+        await person.about("wait", "web")
+        second = await person.request("terminal/create", create)
+        assert first["terminalId"] != second["terminalId"]
+        assert (await person.about("get", "web"))["terminalId"] == second["terminalId"]
+
+
+# Who may connect
+
+CONNECT = (
+    "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
+    's.sendall(b\'{"jsonrpc":"2.0","id":1,"method":"_acpterm/terminal/list","params":{}}\\n\'); '
+    "print(s.recv(1 << 20).decode())"
+)
+
+
+@pytest.mark.parametrize("tracking", ["auto", "subreaper"])
+async def test_an_agents_terminal_has_no_way_to_the_persons_socket(tmp_path, tracking):
+    env = {**os.environ, "ACPTERM_TRACKING": tracking, "XDG_CONFIG_HOME": str(tmp_path)}
+    async with daemon(tmp_path, env=env) as (_, path):
+        user = path.replace("agent.sock", "user.sock")
+        python = [sys.executable, "-S", "-c", CONNECT, user]
+        async with agent_at(path) as agent, person_at(user) as person:
+            output, _ = await agent.run(python[0], args=python[1:])
+            assert "this is the person's endpoint" in output
+            # Nor has what leaves the session and wipes its environment.
+            output, _ = await agent.run("env", args=["-i", "setsid", "-w", *python])
+            assert "this is the person's endpoint" in output
+            # In a terminal of the person's own it is the person who asks.
+            made = await person.request(
+                "terminal/create", {"command": python[0], "args": python[1:], "cols": 1000}
+            )
+            await person.about("wait", made["terminalId"])
+            assert '"terminals":' in (await person.about("read", made["terminalId"]))["data"]
+
+
+async def test_the_agents_socket_has_none_of_the_persons_methods(tmp_path):
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        terminal = (await person.request("terminal/create", {"command": WAITS}))["terminalId"]
+        for method in ("list", "promote", "attach", "kill"):
+            with pytest.raises(RpcError, match="there is no method"):
+                await agent.request(f"_acpterm/terminal/{method}", {"terminalId": terminal})
+        with pytest.raises(RpcError, match="there is no terminal"):
+            await agent.output(terminal)
+
+
+# Waiting for input
+
+
+async def test_a_prompt_is_told_from_a_slow_program():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        asks = await agent.create("printf 'name? '; read x; exec sleep 60")
+        works = await agent.create("printf working; exec sleep 60")
+        with trio.fail_after(10):
+            while not (await agent.output(asks))["_meta"]["acpterm"]["waitingForInput"]:
+                await trio.sleep(0.02)
+        found = {one["terminalId"]: one["waitingForInput"] for one in await person.list()}
+        assert found == {asks: True, works: False}
+        assert (await agent.output(works))["_meta"]["acpterm"]["waitingForInput"] is False
+        await agent.type(asks, "me\n")
+        with trio.fail_after(10):
+            while (await agent.output(asks))["_meta"]["acpterm"]["waitingForInput"]:
+                await trio.sleep(0.02)
+
+
+async def test_what_waits_for_input_is_an_event():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        _, token = await person.open("events")
+        terminal = await agent.create("printf 'name? '; read x; exec sleep 60")
+
+        def told():
+            events = [told["params"] for told in person.by_token[token]]
+            return [
+                e["event"] for e in events if (e["terminal"] or {}).get("terminalId") == terminal
+            ]
+
+        await person.until(lambda: "waiting" in told())
+        await agent.type(terminal, "me\n")
+        await person.until(lambda: "resumed" in told())
+        assert told() == ["created", "waiting", "resumed"]

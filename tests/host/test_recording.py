@@ -1,0 +1,398 @@
+"""Recordings: what is in the files, for whom, how many; and what a bad disk does not hurt."""
+
+import errno
+import fcntl
+import json
+import os
+import re
+import stat
+import threading
+from contextlib import asynccontextmanager
+
+import pytest
+import structlog.testing
+import trio
+
+from acpterm.config import Settings, default_record_dir
+from acpterm.host import recording
+from acpterm.host.recording import Recorder
+from acpterm.pty.master import Master, open_pair
+from acpterm.pty.program import Program
+from acpterm.pty.trees import open_trees
+from acpterm.terminal import EndedBy, Pool
+from acpterm.terminal.keyboard import Keyboard
+from tests.support.hosts import poll
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "state" / "recordings"
+
+
+class Recording:
+    """A pool, and a recorder in a nursery that can be cancelled by itself."""
+
+    def __init__(self, pool, recorder, nursery):
+        self.pool = pool
+        self.recorder = recorder
+        self.nursery = nursery
+
+    async def create(self, line, **more):
+        program = Program(["/bin/sh", "-c", line], {"PATH": "/bin:/usr/bin"}, "/", 0o22)
+        terminal = await self.pool.create(lambda _: program, **more)
+        self.path = self.recorder.start(
+            terminal, command=line, nursery=self.nursery, env={"TERM": "xterm", "SECRET": "x"}
+        )
+        return terminal
+
+    async def ended(self, terminal):
+        """End it, and wait for its recording."""
+        self.pool.release(terminal, EndedBy.AGENT)
+        await terminal.wait_gone()
+        await poll(lambda: not self.nursery.child_tasks)
+
+
+@asynccontextmanager
+async def recordings(folder, **settings):
+    settings = Settings(record=True, record_dir=str(folder), **settings)
+    async with open_trees("auto") as trees, trio.open_nursery() as nursery:
+        pool = Pool(trees, grace=0.2)
+        await nursery.start(pool.run)
+        async with trio.open_nursery() as recording_nursery:
+            yield Recording(pool, Recorder(settings), recording_nursery)
+            recording_nursery.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+
+
+def read(path):
+    data = path.read_bytes()
+    assert data.endswith(b"\n")
+    header, *events = [json.loads(line) for line in data.split(b"\n")[:-1]]
+    times = [event[0] for event in events]
+    assert times == sorted(times)
+    return header, events
+
+
+def of(events, code):
+    return "".join(data for _, found, data in events if found == code)
+
+
+def only(folder):
+    (path,) = folder.iterdir()
+    return path
+
+
+def is_in(folder, fd):
+    """Whether what is written to is a file in the folder: all of this process writes by `os`."""
+    return os.path.realpath(f"/proc/self/fd/{fd}").startswith(f"{folder}/")
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_a_recording_has_all_that_was_printed_and_how_it_ended(folder):
+    async with recordings(folder) as running:
+        terminal = await running.create("echo one; sleep 0.3; echo two; exit 3", size=(90, 20))
+        await terminal.wait_exited()
+        # It is on the disk soon, whenever the terminal is released.
+        path = await poll(lambda: next(iter(folder.glob("*")), None))
+        await poll(lambda: b"exited" in path.read_bytes())
+        await running.ended(terminal)
+        assert not terminal.keyboard.listeners
+    header, events = read(path)
+    assert (header["width"], header["height"]) == (90, 20)
+    assert header["title"].startswith("echo one")
+    assert header["env"] == {"TERM": "xterm"}
+    assert of(events, "o") == "one\r\ntwo\r\n"
+    assert events[-1][1:] == ["m", "exited with 3"]
+    assert events[-2][0] - events[0][0] > 0.25
+
+
+async def test_what_comes_is_on_the_disk_while_the_program_runs(folder):
+    async with recordings(folder) as running:
+        terminal = await running.create("echo one; read x; echo two")
+        path = await poll(lambda: next(iter(folder.glob("*")), None))
+        await poll(lambda: b"one" in path.read_bytes())
+        terminal.resize(70, 10)
+        terminal.keyboard.type(b"\n")
+        await poll(lambda: b"two" in path.read_bytes())
+    assert of(read(path)[1], "r") == "70x10"
+
+
+async def test_it_is_for_this_user_alone(folder):
+    before = os.umask(0)
+    try:
+        async with recordings(folder) as running:
+            terminal = await running.create("true")
+            await running.ended(terminal)
+    finally:
+        os.umask(before)
+    path = only(folder)
+    assert str(path) == running.path
+    assert (mode(folder), mode(path)) == (0o700, 0o600)
+    assert re.fullmatch(rf"\d{{8}}T\d{{6}}Z-{terminal.id}\.cast", path.name)
+
+
+@pytest.mark.parametrize("loose", [0o770, 0o707])
+async def test_a_folder_that_others_can_write_to_is_refused_and_said(folder, loose):
+    folder.mkdir(parents=True)
+    folder.chmod(loose)
+    with structlog.testing.capture_logs() as logs:
+        async with recordings(folder) as running:
+            terminal = await running.create("echo one")
+            assert (await terminal.wait_exited()).code == 0
+            await running.ended(terminal)
+    assert list(folder.iterdir()) == []
+    (entry,) = [entry for entry in logs if "recording" in entry["event"]]
+    assert f"run chmod 700 {folder}" in entry["error"]
+
+
+async def test_a_link_in_the_place_of_the_file_is_not_followed(folder, tmp_path, monkeypatch):
+    folder.mkdir(mode=0o700, parents=True)
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    monkeypatch.setattr(recording.time, "strftime", lambda *_: "20260101T000000Z")
+    with structlog.testing.capture_logs() as logs:
+        async with recordings(folder) as running:
+            program = Program(["/bin/echo", "one"], {}, "/", 0o22)
+            terminal = await running.pool.create(lambda _: program)
+            (folder / f"20260101T000000Z-{terminal.id}.cast").symlink_to(victim)
+            running.recorder.start(terminal, command="", nursery=running.nursery)
+            await running.ended(terminal)
+    assert victim.read_text() == "mine"
+    assert [entry["event"] for entry in logs] == ["a recording was given up"]
+
+
+async def test_the_oldest_go_first_and_nothing_else_is_touched(folder):
+    folder.mkdir(mode=0o700, parents=True)
+    old = [folder / f"2020010{day}T000000Z-term_{day}.cast" for day in range(1, 6)]
+    others = [folder / "mine.cast", folder / "notes"]
+    for path in (*old, *others):
+        path.write_text("x")
+    with old[1].open() as written:
+        fcntl.flock(written, fcntl.LOCK_EX)
+        async with recordings(folder, record_files=3) as running:
+            await running.ended(await running.create("true"))
+    left = set(folder.iterdir())
+    # The one that somebody writes stays, in the place of a later one.
+    assert {old[1], old[4], *others} < left
+    assert len(left) == 5
+
+
+async def test_those_being_written_are_not_removed(folder):
+    async with recordings(folder, record_files=1) as running:
+        terminals = [await running.create("echo one; read x") for _ in range(3)]
+        await poll(lambda: len(list(folder.glob("*.cast"))) == 3)
+        for terminal in terminals:
+            running.pool.release(terminal, EndedBy.AGENT)
+        await poll(lambda: not running.nursery.child_tasks)
+        await running.ended(await running.create("true"))
+    assert len(list(folder.iterdir())) == 1
+
+
+async def test_at_its_size_it_ends_with_a_marker_and_the_terminal_goes_on(folder):
+    async with recordings(folder, record_bytes=64 * 1024) as running:
+        terminal = await running.create("seq 100000; read x; echo on")
+        await poll(lambda: not running.nursery.child_tasks)
+        terminal.keyboard.type(b"\n")
+        assert (await terminal.wait_exited()).code == 0
+        assert terminal.text.text().endswith("on\n")
+    path = only(folder)
+    assert 32 * 1024 < path.stat().st_size <= 64 * 1024
+    _, events = read(path)
+    assert events[-1][1:] == ["m", "the recording ends here: it is full"]
+
+
+async def test_what_the_ring_dropped_before_it_was_written_is_told_of(folder, monkeypatch):
+    go = threading.Event()
+    write = os.write
+
+    def slow(fd, data):
+        # The first line; what comes after it is only read when that has been written.
+        assert not is_in(folder, fd) or go.wait(10)
+        return write(fd, data)
+
+    monkeypatch.setattr(recording.os, "write", slow)
+    async with recordings(folder) as running:
+        terminal = await running.create("seq 10000", ring_size=1000)
+        # A disk that hangs holds up nobody.
+        with trio.fail_after(10):
+            await terminal.wait_exited()
+        monkeypatch.setattr(recording.os, "write", write)
+        go.set()
+        await running.ended(terminal)
+    _, events = read(only(folder))
+    marker, *rest = events
+    assert marker[1] == "m"
+    lost = int(re.fullmatch(r"(\d+) bytes are missing here", marker[2])[1])
+    assert lost + len(of(rest, "o")) == terminal.ring.end
+    assert of(rest, "o").endswith("9999\r\n10000\r\n")
+
+
+async def test_a_full_disk_ends_one_recording_with_one_line_and_no_half_line(folder, monkeypatch):
+    write, written = os.write, []
+
+    def full(fd, data):
+        if not is_in(folder, fd):
+            return write(fd, data)
+        if not written:
+            written.append(1)
+            return write(fd, data)
+        if len(written) == 1:
+            written.append(2)
+            return write(fd, data[: len(data) // 2 + 3])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(recording.os, "write", full)
+    with structlog.testing.capture_logs() as logs:
+        async with recordings(folder) as running:
+            terminal = await running.create("echo one; read x; echo two")
+            await poll(lambda: not running.nursery.child_tasks)
+            terminal.keyboard.type(b"\n")
+            assert (await terminal.wait_exited()).code == 0
+            await running.ended(terminal)
+    assert [entry["event"] for entry in logs] == ["a recording was given up"]
+    assert "No space left on device" in logs[0]["error"]
+    header, events = read(only(folder))
+    assert header["version"] == 2
+    assert events == []
+
+
+async def test_a_folder_that_cannot_be_made_hurts_nothing_else(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with structlog.testing.capture_logs() as logs:
+        async with recordings(tmp_path / "file" / "recordings") as running:
+            terminal = await running.create("echo one")
+            assert (await terminal.wait_exited()).code == 0
+            await poll(lambda: not running.nursery.child_tasks)
+    assert [entry["event"] for entry in logs] == ["a recording was given up"]
+
+
+async def test_cancelled_it_writes_what_there_is(folder):
+    async with recordings(folder) as running:
+        terminal = await running.create("echo one; read x")
+        await poll(lambda: terminal.ring.end or None)
+        path = await poll(lambda: next(iter(folder.glob("*")), None))
+        await poll(lambda: b"one" in path.read_bytes())
+        await poll(lambda: terminal._news.statistics().tasks_waiting)
+        # Not yet on the disk: the period has just begun.
+        terminal.keyboard.type(b"typed")
+        await poll(lambda: b"typed" in terminal.ring.read(0).data)
+        running.nursery.cancel_scope.cancel()
+    assert of(read(path)[1], "o") == "one\r\ntyped"
+
+
+async def test_cancelled_while_the_disk_hangs_it_ends_in_time_and_in_order(folder, monkeypatch):
+    go, write = threading.Event(), os.write
+    monkeypatch.setattr(recording, "FAREWELL", 0.2)
+
+    def slow(fd, data):
+        assert not is_in(folder, fd) or go.wait(10)
+        return write(fd, data)
+
+    with structlog.testing.capture_logs() as logs:
+        async with recordings(folder) as running:
+            terminal = await running.create("echo one; read x")
+            path = await poll(lambda: next(iter(folder.glob("*")), None))
+            await poll(lambda: b"one" in path.read_bytes())
+            monkeypatch.setattr(recording.os, "write", slow)
+            terminal.keyboard.type(b"two\n")
+            await terminal.wait_exited()
+            running.nursery.cancel_scope.cancel()
+            before = trio.current_time()
+    assert trio.current_time() - before < 3
+    assert [entry["error"] for entry in logs] == ["the disk is too slow"]
+    # The thread that has begun ends what it does, and the file with it.
+    go.set()
+    await poll(lambda: closed(path))
+    assert of(read(path)[1], "o").startswith("one\r\ntwo\r\n")
+
+
+def closed(path):
+    """Whether nobody holds the lock that a writer has."""
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+QUESTION = """
+printf 'name: '; read name; stty -echo; printf 'password: '; read word; stty echo
+printf 'again: '; read again; echo "$name $again"
+"""
+
+
+async def answer(terminal):
+    for prompt, typed in (("name: ", b"joe\n"), ("word: ", b"secret\n"), ("again: ", b"yes\n")):
+        await poll(lambda prompt=prompt: terminal.text.text().endswith(prompt))
+        terminal.keyboard.type(typed)
+    await terminal.wait_exited()
+
+
+async def test_input_is_recorded_where_it_was_typed_but_no_password(folder):
+    async with recordings(folder, record_input=True) as running:
+        terminal = await running.create(QUESTION)
+        assert terminal.keyboard.listeners
+        await answer(terminal)
+        await running.ended(terminal)
+        assert not terminal.keyboard.listeners
+    path = only(folder)
+    assert b"secret" not in path.read_bytes()
+    _, events = read(path)
+    assert of(events, "i") == "joe\nyes\n"
+    order = "".join(data for _, code, data in events if code in "io")
+    assert order.startswith("name: joe\njoe\r\npassword: ")
+
+
+@pytest.mark.parametrize("echoes", [[True, True], [True, False], [False, True], [False, False]])
+async def test_what_is_typed_counts_as_shown_only_if_the_echo_was_on_before_and_after(
+    monkeypatch, echoes
+):
+    ours, slave = open_pair(80, 24)
+    master, heard = Master(os.getpid(), ours), []
+    keyboard = Keyboard(master, lambda _: None)
+    answers = iter(echoes)
+    monkeypatch.setattr(Master, "echoes", property(lambda _: next(answers, True)))
+    keyboard.listeners.append(lambda piece, shown: heard.append((piece, shown)))
+    keyboard.type(b"word")
+    assert heard == [(b"word", all(echoes))]
+    master.close()
+    os.close(slave)
+
+
+async def test_input_is_not_recorded_unless_that_is_asked_for(folder):
+    async with recordings(folder) as running:
+        terminal = await running.create(QUESTION)
+        assert not terminal.keyboard.listeners
+        await answer(terminal)
+        await running.ended(terminal)
+    assert of(read(only(folder))[1], "i") == ""
+
+
+async def test_input_that_waits_is_bounded(folder, monkeypatch):
+    monkeypatch.setattr(recording, "_INPUT", 5000)
+    async with recordings(folder, record_input=True) as running:
+        terminal = await running.create("cat > /dev/null")
+        path = await poll(lambda: next(iter(folder.glob("*")), None))
+        for _ in range(100):
+            terminal.keyboard.type(b"x\n")
+        await poll(lambda: b"x" in path.read_bytes())
+        await running.ended(terminal)
+    _, events = read(path)
+    assert 0 < len(of(events, "i")) < 20
+    assert "input is missing here" in of(events, "m")
+
+
+def test_it_is_off_by_default_and_its_folder_is_in_the_users_state(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert (Settings().record, Settings().record_input, Settings().record_dir) == (
+        False,
+        False,
+        None,
+    )
+    assert default_record_dir() == str(tmp_path / "acpterm" / "recordings")
