@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.table import machine, table, write
 
-NAMES = ("throughput", "create", "output", "notice", "busy", "memory", "burst", "proxy")
+NAMES = ("throughput", "create", "output", "notice", "busy", "memory", "burst", "proxy", "watched")
 
 
 def main() -> None:

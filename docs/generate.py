@@ -1,18 +1,24 @@
 """Write the pages that follow from the code: `make docs`, or `python docs/generate.py`.
 
-`settings.md` comes from `acpterm.config.Settings`, `commands.md` from what `--help` says. A test
-compares both with what is in this folder.
+`settings.md` comes from `acpterm.config.Settings`; `commands.md`, a page for each command and the
+manual pages come from what `--help` says. A test compares all with what is in this folder.
 """
 
-from collections.abc import Iterator
+import copy
+import inspect
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
-from msgspec import inspect
+from click_man.core import generate_man_page
+from generate_methods import methods
+from msgspec import inspect as types
 
-from acpterm.cli.main import group
+from acpterm import __version__
+from acpterm.cli.main import SHORT, group
 from acpterm.config import Settings
 
 HERE = Path(__file__).parent
@@ -39,7 +45,7 @@ log_format = "json"
 ```
 
 ```sh
-ACPTERM_ROWS=50 acpterm stdio
+ACPTERM_ROWS=50 acpterm serve
 ```
 
 A setting that does not exist in the file, or a value that does not fit, is an error; the message
@@ -57,16 +63,60 @@ COMMANDS = """\
 # Commands
 
 `python -m acpterm` is the same as `acpterm`. A command line that is not right exits with status 2,
-one that cannot be carried out with status 1 and a line on stderr that says why.
+one that cannot be carried out with status 1 and a line on stderr that says why. `--help` says what
+is on these pages, and so does `man acpterm`, where acpterm was installed with pip.
 
-{commands}
+{groups}
+
+A terminal is named by its id, the beginning of its id if no other begins so, its `--name`, or
+`@last`, the one that was made last. Shells complete it: see [completion](commands/completion.md).
+"""
+
+GROUPS = {
+    "See, type, take over": [
+        "run",
+        "ls",
+        "attach",
+        "logs",
+        "screen",
+        "send",
+        "wait",
+        "kill",
+        "rm",
+        "promote",
+        "events",
+        "export",
+        "replay",
+    ],
+    "The daemon": ["status", "shutdown", "serve", "doctor", "completion"],
+    "For agents, editors and scripts": ["stdio", "proxy", "prompt"],
+}
+
+COMMAND = """\
+{note}
+
+# acpterm {name}
+
+{short}
+
+```text
+{usage}
+```
+
+{about}
+
+| option | |
+| --- | --- |
+{options}
+
+[All commands](../commands.md) · [Settings](../settings.md)
 """
 
 
 def settings() -> str:
     """Make the text of `settings.md`."""
-    info = inspect.type_info(Settings)
-    assert isinstance(info, inspect.StructType)
+    info = types.type_info(Settings)
+    assert isinstance(info, types.StructType)
     rows = [
         f"| `{field.name}` | {_values(field.type)} | {_default(field.default)} | {_title(field)} |"
         for field in info.fields
@@ -75,39 +125,96 @@ def settings() -> str:
 
 
 def commands() -> str:
-    """Make the text of `commands.md`."""
+    """Make the text of `commands.md`: what there is."""
+    groups = []
+    for title, names in GROUPS.items():
+        rows = "\n".join(f"| [{name}](commands/{name}.md) | {SHORT[name]} |" for name in names)
+        groups.append(f"## {title}\n\n| | |\n| --- | --- |\n{rows}")
+    return COMMANDS.format(note=NOTE, groups="\n\n".join(groups))
+
+
+def command_page(name: str) -> str:
+    """Make the text of one command's page."""
+    context = _context(name)
+    found = context.command
+    first, _, rest = inspect.cleandoc(found.help or "").partition("\n\n")
+    records = [
+        record
+        for param in found.get_params(context)
+        if (record := param.get_help_record(context)) and record[1]
+    ]
+    options = "\n".join(f"| `{_cell(flags)}` | {_cell(what)} |" for flags, what in records)
+    return COMMAND.format(
+        note=NOTE,
+        name=name,
+        short=_flowing(first),
+        usage=found.get_usage(context).removeprefix("Usage: "),
+        about="\n\n".join(map(_flowing, rest.split("\n\n"))),
+        options=options,
+    )
+
+
+def man_page(name: str | None) -> str:
+    """Make the manual page of one command, or of all together."""
+    group_ = click.Group(
+        "acpterm", commands={name: _for_man(name) for name in SHORT}, help=_escaped(group.help)
+    )
+    context = click.Context(group_, info_name="acpterm")
+    if name is not None:
+        context = click.Context(group_.commands[name], info_name=name, parent=context)
+    else:
+        group_.short_help = "real terminals for agents, which the person can see and take over"
+    page: str = generate_man_page(context, version=__version__, date=" ")
+    return page.rstrip() + "\n"
+
+
+def _for_man(name: str) -> click.Command:
+    found = copy.copy(_context(name).command)
+    found.help, found.short_help = _escaped(found.help), SHORT[name].removesuffix(".")
+    return found
+
+
+def _escaped(text: str | None) -> str:
+    """Write text for roff, where a backslash begins a command, and a dot a line of it."""
+    lines = inspect.cleandoc(text or "").replace("\\", "\\e").splitlines()
+    return "\n".join(f"\\&{line}" if line.startswith((".", "'")) else line for line in lines)
+
+
+def _context(name: str) -> click.Context:
     context = click.Context(group, info_name="acpterm", terminal_width=80, **group.context_settings)
-    pages = [f"## {name}\n\n```text\n{text}\n```" for name, text in _help(context)]
-    return COMMANDS.format(note=NOTE, commands="\n\n".join(pages))
+    found = group.get_command(context, name)
+    assert found is not None
+    return click.Context(
+        found, info_name=name, parent=context, terminal_width=80, **found.context_settings
+    )
 
 
-def _help(context: click.Context) -> Iterator[tuple[str, str]]:
-    command = context.command
-    yield context.command_path, command.get_help(context)
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None
-            yield from _help(click.Context(found, info_name=name, parent=context))
+def _flowing(paragraph: str) -> str:
+    """Write a paragraph of --help as Markdown."""
+    return paragraph.replace("\\", "\\\\").replace("<", "&lt;").replace("*", "\\*")
 
 
-def _values(kind: inspect.Type) -> str:
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _values(kind: types.Type) -> str:
     match kind:
-        case inspect.Metadata(type=inner):
+        case types.Metadata(type=inner):
             text = _values(inner)
-        case inspect.UnionType(types=types):
-            text = ", ".join(_values(t) for t in types if not isinstance(t, inspect.NoneType))
-        case inspect.LiteralType(values=values):
+        case types.UnionType(types=kinds):
+            text = ", ".join(_values(t) for t in kinds if not isinstance(t, types.NoneType))
+        case types.LiteralType(values=values):
             text = ", ".join(f"`{value}`" for value in values)
-        case inspect.BoolType():
+        case types.BoolType():
             text = "`true`, `false`"
-        case inspect.IntType() | inspect.FloatType():
-            text = "integer" if isinstance(kind, inspect.IntType) else "number"
+        case types.IntType() | types.FloatType():
+            text = "integer" if isinstance(kind, types.IntType) else "number"
             if kind.ge is not None:
                 text += (
                     f", {kind.ge:g} or more" if kind.le is None else f", {kind.ge:g} to {kind.le:g}"
                 )
-        case inspect.StrType():
+        case types.StrType():
             text = "string"
         case _:
             raise NotImplementedError(kind)
@@ -122,19 +229,31 @@ def _default(value: object) -> str:
     return f"`{text}` ({mib} MiB)" if mib and not rest else f"`{text}`"
 
 
-def _title(field: inspect.Field) -> str:
+def _title(field: types.Field) -> str:
     kind: Any = field.type
-    while isinstance(kind, inspect.UnionType):
+    while isinstance(kind, types.UnionType):
         kind = kind.types[0]
     return str(kind.extra_json_schema["title"])
 
 
-PAGES = {"settings.md": settings, "commands.md": commands}
+def pages() -> dict[str, Callable[[], str]]:
+    """Give every page that is generated: its file in this folder, and what makes its text."""
+    made: dict[str, Callable[[], str]] = {
+        "settings.md": settings,
+        "commands.md": commands,
+        "methods.md": methods,
+    }
+    for name in SHORT:
+        made[f"commands/{name}.md"] = partial(command_page, name)
+        made[f"man/acpterm-{name}.1"] = partial(man_page, name)
+    made["man/acpterm.1"] = partial(man_page, None)
+    return made
 
 
 def main() -> None:
     """Write every page."""
-    for name, make in PAGES.items():
+    for name, make in pages().items():
+        (HERE / name).parent.mkdir(exist_ok=True)
         (HERE / name).write_text(make())
 
 

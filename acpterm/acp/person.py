@@ -154,50 +154,6 @@ class ScreenResponse(Wire):
     position: int
 
 
-class OutputResponse(Wire):
-    """The answer to ``_acpterm/terminal/output``: the text, as an agent is given it.
-
-    `truncated`: some of it is gone from the beginning. It is the text up to `position`.
-    """
-
-    text: str
-    truncated: bool
-    position: int
-    exit_status: ExitOf | None
-
-
-class FollowRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/follow``: have the bytes told that came and come after a position.
-
-    Without `since` from the oldest that is kept on. Answered when the program has ended and all was
-    told; unless it is to `stay`, when what there is now was. A release meanwhile changes nothing.
-    """
-
-    terminal_id: TerminalName
-    token: Token
-    since: Natural | None = None
-    stay: bool = True
-
-
-class FollowedNotification(Wire):
-    """``_acpterm/terminal/followed``: the next bytes, in base64.
-
-    `position` is behind them; `lost` counts those before them that are gone.
-    """
-
-    token: Token
-    data: str
-    position: int
-    lost: int
-
-
-class FollowResponse(Wire):
-    """The answer to ``_acpterm/terminal/follow``."""
-
-    position: int
-    exit_status: ExitOf | None
-
-
 class ExportRequest(Wire):
     """``_acpterm/terminal/export``: what is kept of a terminal, as asciicast v2.
 

@@ -1,11 +1,14 @@
 """`acpterm attach`: being at a terminal."""
 
+import contextlib
+
 import click
 
-from acpterm.acp.person import TerminalInfo
-from acpterm.cli.options import ask, at_daemon, fail
+from acpterm.acp.person import AttachResponse, TerminalInfo
+from acpterm.cli.options import ask, at_daemon, fail, settings
 from acpterm.cli.terminal_name import terminal_argument
 from acpterm.client.person.attached import attach
+from acpterm.client.person.detaching import Detaching
 from acpterm.client.person.front import Front
 from acpterm.client.person.tty import Tty
 from acpterm.client.person.words import ended, title
@@ -26,15 +29,36 @@ def command(terminal: str, *, read_only: bool, config: str | None, socket: str |
     """
     if not Tty.is_there():
         fail("attach needs a terminal on stdin and stdout; see acpterm logs -f for elsewhere")
+    detaching = detaching_keys(config, socket)
 
     async def be_there(front: Front) -> str | None:
         info = await front.about("get", terminal, TerminalInfo)
         if info.state != "running":
             return None
-        how = await attach(front, Tty(), info, read_only=read_only)
-        return f"[{title(info)} {ended(how) if how else 'runs on'}]"
+        over = await attach(front, Tty(), info, detaching, read_only=read_only)
+        # What the program printed last may have no end of line.
+        return f"\n[{title(info)} {_became(over)}]" if over else f"[{title(info)} runs on]"
 
     said = ask(config, socket, be_there)
     if said is None:
         fail(f"the program of terminal {terminal} has ended: see acpterm logs {terminal}")
-    click.echo(said, err=True)
+    tell(said)
+
+
+def detaching_keys(config: str | None, socket: str | None) -> Detaching:
+    """Give the keys that leave a terminal, or fail with what is wrong with the setting."""
+    keys = settings(config, socket=socket).detach_key
+    try:
+        return Detaching(keys)
+    except ValueError as error:
+        fail(f"the setting detach_key is {keys!r}: {error}")
+
+
+def tell(said: str) -> None:
+    """Say what became of it, to whoever is still there."""
+    with contextlib.suppress(OSError):
+        click.echo(said, err=True)
+
+
+def _became(over: AttachResponse) -> str:
+    return ended(over.exit_status) if over.exit_status else "was removed"

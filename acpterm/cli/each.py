@@ -12,7 +12,6 @@ from acpterm.client.person.front import Front
 from acpterm.client.plain import in_a_line
 from acpterm.jsonrpc import RpcError
 
-
 # Characters of a message, which may quote what was asked for.
 _MOST: Final = 2000
 

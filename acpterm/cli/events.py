@@ -7,7 +7,7 @@ from msgspec import Raw
 from acpterm.acp.person import EventNotification
 from acpterm.cli.asking import watch
 from acpterm.cli.options import at_daemon
-from acpterm.cli.printing import coloured, say
+from acpterm.cli.printing import coloured, is_terminal, say, window
 from acpterm.client.person.front import Front
 from acpterm.client.person.happening import Happened, happened
 from acpterm.client.person.watching import follow, until_ended
@@ -48,7 +48,8 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
 
 
 def _line(what: Happened, *, colours: bool) -> str:
-    text = what.text()
+    # On a terminal a line is to stay one; who wants all of it has it from a pipe.
+    text = what.text(window()[0] if is_terminal() else None)
     if not colours or what.event not in _COLOURS:
         return text
     return text.replace(what.event, click.style(what.event, fg=_COLOURS[what.event]), 1)

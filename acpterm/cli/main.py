@@ -11,6 +11,7 @@ import signal
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 from acpterm import __version__
 
@@ -43,6 +44,9 @@ _COMMANDS = {
     "stdio": ("acpterm.cli.stdio", "Serve the agent that spawned this, on stdin and stdout."),
 }
 
+SHORT = {name: line for name, (_, line) in _COMMANDS.items()}
+"""What each command does, in a line."""
+
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -59,6 +63,15 @@ class _LazyGroup(click.Group):
         gc.freeze()
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # click would import every command for its line of help.
+        found = [
+            CompletionItem(name, help=line)
+            for name, (_, line) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

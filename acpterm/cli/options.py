@@ -45,7 +45,7 @@ class BeforeAgent(click.Command):
         at = args.index("--") if "--" in args else len(args)
         rest = super().parse_args(ctx, args[:at])
         agent = tuple(args[at + 1 :])
-        if not agent:
+        if not agent and not ctx.resilient_parsing:  # as when a shell completes the line
             raise click.UsageError("say which agent: end the line with -- AGENT ARG…", ctx)
         ctx.params["agent"] = agent
         return rest

@@ -28,6 +28,15 @@ def coloured() -> bool:
     return is_terminal() and not os.environ.get("NO_COLOR")
 
 
+def window() -> tuple[int, int]:
+    """Give the columns and lines of the terminal that stdout is; 80 and 24 if it does not say."""
+    try:
+        found = os.get_terminal_size(1)
+    except OSError:
+        return 80, 24
+    return found.columns or 80, found.lines or 24
+
+
 def is_terminal() -> bool:
     """Whether somebody looks at stdout on a terminal that knows escape sequences."""
     return os.isatty(1) and os.environ.get("TERM", "dumb") not in ("", "dumb")

@@ -4,16 +4,18 @@ import os
 
 import click
 
-from acpterm.acp.person import ExitOf, PersonCreateRequest, TerminalInfo
-from acpterm.cli.options import ask, at_daemon
+from acpterm.acp.person import AttachResponse, ExitOf, PersonCreateRequest, TerminalInfo
+from acpterm.cli.attach import detaching_keys, tell
+from acpterm.cli.options import ask, at_daemon, fail
 from acpterm.client.person.attached import attach
 from acpterm.client.person.front import Front
 from acpterm.client.person.tty import Tty
 from acpterm.client.person.unattended import follow
 from acpterm.client.person.words import exit_code, title
+from acpterm.jsonrpc import can_be_said
 
 
-@click.command("run", context_settings={"ignore_unknown_options": True})
+@click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option("-d", "--detached", is_flag=True, help="Do not be at it: print its id, and go on.")
 @click.option("--name", metavar="NAME", help="What to call it by.")
 @click.argument("command_line", metavar="[--] [COMMAND [ARG]…]", nargs=-1, type=click.UNPROCESSED)
@@ -37,23 +39,32 @@ def command(
     Exit status: that of COMMAND, 128 + n when the signal n ended it; 0 when it was left running.
     """
     words = list(command_line) or [os.environ.get("SHELL") or "/bin/sh"]
+    for word in (*words, name or ""):
+        if not can_be_said(word):
+            fail(f"{word!r} is not UTF-8: no terminal can be told of it")
     here = Tty.is_there() and not detached
+    detaching = detaching_keys(config, socket) if here else None
     cols, rows = Tty().size if here else (None, None)
     order = PersonCreateRequest(
         command=words[0], args=words[1:] or None, name=name, cols=cols, rows=rows
     )
 
-    async def start(front: Front) -> tuple[TerminalInfo, ExitOf | None]:
+    async def start(front: Front) -> tuple[TerminalInfo, AttachResponse | ExitOf | None]:
         info = await front.ask("terminal/create", order, TerminalInfo)
         if detached:
             return info, None
-        how = await attach(front, Tty(), info) if here else await follow(front, info)
-        return info, how
+        if detaching is not None:
+            return info, await attach(front, Tty(), info, detaching)
+        return info, await follow(front, info)
 
     info, how = ask(config, socket, start, start=True)
+    if isinstance(how, AttachResponse):
+        if how.exit_status is None:
+            fail(f"terminal {title(info)} was removed")
+        how = how.exit_status
     if detached:
         click.echo(info.name or info.terminal_id)
     elif how is None:
-        click.echo(f"[left running: acpterm attach {title(info)} comes back to it]", err=True)
+        tell(f"[left running: acpterm attach {title(info)} comes back to it]")
     else:
         raise SystemExit(exit_code(how))

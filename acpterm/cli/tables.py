@@ -6,7 +6,6 @@ now structlog is imported.
 
 import io
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Final, Self
@@ -17,19 +16,19 @@ if sys.modules.get("rich", structlog) is None:
     del sys.modules["rich"]
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from acpterm.cli.printing import coloured
+from acpterm.cli.printing import coloured, window
 from acpterm.client.person.listing import HEADER, NOTHING, WAITS, Row
 
 # Columns between two columns.
 _GAP: Final = 2
 # Columns of the screen that a command is to have; others go for it, these first.
 _COMMAND: Final = 24
-_LESS: Final = ("size", "session", "output", "agent", "name", "owner", "age")
+_LESS: Final = ("size", "session", "output", "agent", "owner", "age", "name")
 # The most that these have of a screen.
 _MOST: Final = {"session": 12, "agent": 16, "name": 20}
 _FOREVER: Final = 1 << 20
@@ -38,13 +37,9 @@ _FOREVER: Final = 1 << 20
 def text_of(rows: Sequence[Row]) -> str:
     """Draw a list of terminals for stdout, as it is now."""
     if os.isatty(1):
-        return _drawn(table(rows, width()), width(), colours=coloured())
+        columns, _ = window()
+        return _drawn(table(rows, columns), columns, colours=coloured())
     return _drawn(table(rows, None), _FOREVER, colours=False)
-
-
-def width() -> int:
-    """Give the columns that the screen has."""
-    return shutil.get_terminal_size().columns
 
 
 def table(rows: Sequence[Row], columns: int | None) -> Table:
@@ -140,7 +135,8 @@ class Screen:
 
     def draw(self, rows: Sequence[Row]) -> None:
         """Draw a list: the newest, if there is not room for all."""
-        columns, lines = shutil.get_terminal_size()
+        columns, lines = window()
+        self._console.size = ConsoleDimensions(columns, lines)
         room = max(lines - 2, 1)
         more = len(rows) - room
         drawn = table(rows[-room:], columns)

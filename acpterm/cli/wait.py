@@ -1,5 +1,6 @@
 """`acpterm wait`: until a terminal's program ends, or prints something."""
 
+import math
 import re
 from typing import Any
 
@@ -7,6 +8,7 @@ import click
 import trio
 
 from acpterm.acp.person import TerminalInfo
+from acpterm.cli.numbers import Finite
 from acpterm.cli.options import ask, at_daemon, fail
 from acpterm.cli.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
@@ -17,7 +19,7 @@ from acpterm.client.person.words import exit_code
 _TIMED_OUT = 124
 
 
-class _Regex(click.ParamType):
+class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
     name = "regex"
 
     def convert(
@@ -37,7 +39,7 @@ class _Regex(click.ParamType):
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     metavar="SECONDS",
     help="Wait no longer than that.",
 )
@@ -60,15 +62,18 @@ def command(
     the program has ended without. 124 timed out; 1 there is no such terminal.
     """
 
-    async def wait(front: Front) -> int:
-        with trio.move_on_after(float("inf") if timeout is None else timeout):
+    async def wait(front: Front) -> tuple[int, str]:
+        with trio.move_on_after(math.inf if timeout is None else timeout):
             if pattern is None:
-                return await _ended(front, terminal)
+                return await _ended(front, terminal), ""
             return await _printed(front, terminal, pattern)
         what = "has not ended" if pattern is None else f"has not printed {pattern.pattern!r}"
-        fail(f"terminal {terminal} {what} within {timeout:g} s", _TIMED_OUT)
+        return _TIMED_OUT, f"terminal {terminal} {what} within {timeout:g} s"
 
-    raise SystemExit(ask(config, socket, wait))
+    status, wrong = ask(config, socket, wait)
+    if wrong:
+        fail(wrong, status)
+    raise SystemExit(status)
 
 
 async def _ended(front: Front, terminal: str) -> int:
@@ -76,7 +81,7 @@ async def _ended(front: Front, terminal: str) -> int:
     return 1 if info.exit_status is None else exit_code(info.exit_status)
 
 
-async def _printed(front: Front, terminal: str, pattern: re.Pattern[str]) -> int:
+async def _printed(front: Front, terminal: str, pattern: re.Pattern[str]) -> tuple[int, str]:
     matching = Matching(pattern)
     async with following_text(front, terminal) as text:
         async for over, line, lost in text:
@@ -85,5 +90,5 @@ async def _printed(front: Front, terminal: str, pattern: re.Pattern[str]) -> int
             found = matching.find(over, line)
             if found is not None:
                 click.echo(found)
-                return 0
-    fail(f"terminal {terminal} has ended and has not printed {pattern.pattern!r}")
+                return 0, ""
+    return 1, f"terminal {terminal} has ended and has not printed {pattern.pattern!r}"

@@ -39,15 +39,12 @@ PACE: Final = 0.01
 async def attach(person: Person, entry: Entry, params: AttachRequest) -> AttachResponse:
     """Show a terminal in a window until it ends. Raises `RpcError` when that cannot be done."""
     window = Window(params.cols, params.rows, read_only=params.read_only)
-    person.claim(params.token, (entry, window))
-    try:
+    with person.going(params.token, (entry, window)):
         person.shared.windows.open(entry, window)
         try:
             await _Attached(person, entry, window, params.token).run()
         finally:
             person.shared.windows.close(entry, window)
-    finally:
-        person.free(params.token)
     status = entry.terminal.exit
     return AttachResponse("released" if status is None else "exited", exit_of(status))
 

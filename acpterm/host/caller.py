@@ -66,6 +66,7 @@ class Caller:
                     INTERNAL_ERROR,
                     f"{SESSIONS} sessions of this connection have terminals: release some of them",
                 )
+            other.over.set()
             del self.sessions[other.id]
         self.sessions.setdefault(session.id, session)
 

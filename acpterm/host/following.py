@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from acpterm.acp.person import FollowedNotification, FollowRequest, FollowResponse
+from acpterm.acp.following import FollowedNotification, FollowRequest, FollowResponse
 from acpterm.host.described import exit_of
 from acpterm.host.person import Person
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
@@ -23,6 +23,9 @@ STEP: Final = 256 * 1024
 # Seconds between two looks: what comes one byte at a time is told together, and in a flood more
 # looks would cost the terminal's own reader.
 PACE: Final = 0.01
+# The same where more has come than is told at once: nobody reads so fast, and the program is not to
+# wait for it.
+FLOODED: Final = 0.05
 
 
 async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> FollowResponse:
@@ -35,8 +38,7 @@ async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> F
             "use the position that an earlier answer gave",
         )
     position = terminal.ring.start if params.since is None else params.since
-    person.claim(params.token)
-    try:
+    with person.going(params.token):
         while True:
             await person.room()
             # In this order: what there is at the end is all that there will be.
@@ -45,13 +47,11 @@ async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> F
             if position < end:
                 position = _tell(person, terminal, params.token, position, end)
                 if position >= begin and not ended:
-                    await trio.sleep(PACE)
+                    await trio.sleep(PACE if position == end else FLOODED)
             elif ended or not params.stay:
                 return FollowResponse(position, exit_of(terminal.exit))
             else:
                 await terminal.wait_news()
-    finally:
-        person.free(params.token)
 
 
 def _tell(person: Person, terminal: Terminal, token: str, position: int, end: int) -> int:

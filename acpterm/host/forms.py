@@ -48,8 +48,9 @@ _REST: Final = 3
 class Form(Protocol):
     """How a subscriber is told."""
 
-    needs_whole_call: bool
-    """Whether a call that shows a terminal for the first time has to be told as a whole."""
+    @property
+    def needs_whole_call(self) -> bool:
+        """Whether a call that shows a terminal for the first time has to be told as a whole."""
 
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool

@@ -60,17 +60,16 @@ def shutdown(person: Person, params: Nothing) -> Empty:
 
 async def events(person: Person, params: EventsRequest) -> Empty:
     """`_acpterm/events`: tell everything that happens from now on, until it is cancelled."""
-    person.claim(params.token)
-    listener = Listener()
-    person.shared.bus.listeners.add(listener)
-    try:
-        while True:
-            happening, lost = await listener.next()
-            await person.room()
-            person.say("_acpterm/event", _event(person, params.token, happening, lost))
-    finally:
-        person.shared.bus.listeners.discard(listener)
-        person.free(params.token)
+    with person.going(params.token):
+        listener = Listener()
+        person.shared.bus.listeners.add(listener)
+        try:
+            while True:
+                happening, lost = await listener.next()
+                await person.room()
+                person.say("_acpterm/event", _event(person, params.token, happening, lost))
+        finally:
+            person.shared.bus.listeners.discard(listener)
 
 
 def _event(person: Person, token: str, what: Happening, lost: int) -> EventNotification:

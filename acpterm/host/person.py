@@ -4,6 +4,8 @@ What a front end has open (attached windows, what it listens to) ends with its c
 do not: the person's are theirs wherever they look from.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import trio
@@ -14,7 +16,7 @@ from acpterm.host.checks import Folders
 from acpterm.host.roster import Entry
 from acpterm.host.shared import Shared
 from acpterm.host.windows import Window
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quoted
+from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quoted
 
 
 class Person:
@@ -30,6 +32,7 @@ class Person:
         self.folders: Final = Folders()
         self.room = trio.lowlevel.checkpoint
         self.say = lambda *_: None
+        self._going: set[trio.CancelScope] = set()
         self._tokens: dict[str, tuple[Entry, Window] | None] = {}
 
     def asks(self) -> None:
@@ -37,21 +40,33 @@ class Person:
         self.shared.pool.floods.asked()
 
     def leave(self) -> None:
-        """Do nothing: what is open is ended with its request."""
+        """End what goes on: nobody is told of it any more."""
+        for scope in self._going:
+            scope.cancel()
 
     def entry(self, name: str) -> Entry:
         """Give the terminal that is meant. Raises `RpcError`."""
         return self.shared.roster.find(name)
 
-    def claim(self, token: str, shown: tuple[Entry, Window] | None = None) -> None:
-        """Take a token for a request that goes on. Raises `RpcError` (-32602) if it is in use."""
+    @contextmanager
+    def going(self, token: str, shown: tuple[Entry, Window] | None = None) -> Iterator[None]:
+        """Have a request go on in the block, under a token that no other has then.
+
+        It is cancelled when the person leaves. Raises `RpcError` (-32602) if the token is in use.
+        """
         if token in self._tokens:
             raise RpcError(INVALID_PARAMS, f"token {quoted(token)} is in use: choose another")
         self._tokens[token] = shown
-
-    def free(self, token: str) -> None:
-        """Give a token back."""
-        del self._tokens[token]
+        try:
+            with trio.CancelScope() as scope:
+                self._going.add(scope)
+                yield
+        finally:
+            self._going.discard(scope)
+            del self._tokens[token]
+        if scope.cancelled_caught:
+            # Somebody who has closed the connection reads no answer.
+            raise RpcError(REQUEST_CANCELLED, "the daemon is ending")
 
     def window(self, token: str) -> tuple[Entry, Window]:
         """Give the attached window of a token, and its terminal. Raises `RpcError` (-32602)."""

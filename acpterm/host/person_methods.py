@@ -8,17 +8,15 @@ from typing import Any, Final
 import trio
 
 from acpterm.acp import Empty, ReadResponse, WriteResponse
+from acpterm.acp.following import FollowRequest, FollowResponse, OutputResponse
 from acpterm.acp.person import (
     AttachRequest,
     AttachResponse,
     ExportedNotification,
     ExportRequest,
-    FollowRequest,
-    FollowResponse,
     ListRequest,
     ListResponse,
     NamedRequest,
-    OutputResponse,
     PersonCreateRequest,
     PersonReadRequest,
     PersonResizeRequest,
@@ -200,8 +198,7 @@ def window(person: Person, params: WindowRequest) -> Empty:
 async def export(person: Person, params: ExportRequest) -> Empty:
     """`_acpterm/terminal/export`: what is kept of a terminal, with its times, as an asciicast."""
     entry, token = person.entry(params.terminal_id), params.token
-    person.claim(token)
-    try:
+    with person.going(token):
         part: list[bytes] = []
         size = 0
         for line in asciicast.export(entry.terminal, command=entry.command):
@@ -212,8 +209,6 @@ async def export(person: Person, params: ExportRequest) -> Empty:
                 await _tell_part(person, token, part)
                 part, size = [], 0
         await _tell_part(person, token, part)
-    finally:
-        person.free(token)
     return Empty()
 
 

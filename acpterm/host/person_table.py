@@ -1,11 +1,11 @@
 """The table of what a host answers the person: each method, its params, and its handler."""
 
 from acpterm.acp import InitializeRequest
+from acpterm.acp.following import FollowRequest
 from acpterm.acp.person import (
     AttachRequest,
     EventsRequest,
     ExportRequest,
-    FollowRequest,
     ListRequest,
     NamedRequest,
     Nothing,

@@ -1,4 +1,4 @@
-"""Where a subscriber has a terminal's output from: one that runs here, or one of the agent's own."""
+"""Where a subscriber has output from: a terminal that runs here, or one of the agent's own."""
 
 from typing import Final, Protocol
 

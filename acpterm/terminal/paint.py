@@ -32,14 +32,19 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAVE", "Frames", "rows", "snapshot"]
 
-# An unfinished sequence is ended; then the main screen, the whole of it, nothing in force.
+# An unfinished sequence is ended, and so are an update that is shown when it is whole, and a link.
+_ENDED: Final = "\x1b\\\x1b[?2026l\x1b]8;;\x1b\\"
+# Then the main screen, the whole of it, nothing in force.
 _NEUTRAL: Final = (
-    "\x1b\\\x1b[?1049l\x1b[!p\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b[r\x1b(B\x1b)0\x0f\x1b[m"
-    + MODES_OFF
+    f"{_ENDED}\x1b[?1049l\x1b[!p\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b[r\x1b(B\x1b)0\x0f\x1b[m"
+    f"{MODES_OFF}"
 )
+# Leaving the alternate screen puts the cursor where it was saved, which may be long ago when it is
+# not shown. So it is entered first: that saves the cursor, unless it is shown. Keys are said as
+# usual, whatever has been put on that stack (kitty), and neither colours nor sizes are told.
 LEAVE: Final = (
-    "\x1b\\\x1b[?1049l\x1b7\x1b[r\x1b8\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x0f\x1b[m"
-    f"{MODES_OFF}\x1b>\x1b[>4m\x1b[?5W\x1b[?25h\x1b[0 q"
+    f"{_ENDED}\x1b[?1049h\x1b[?1049l\x1b7\x1b[r\x1b[?6l\x1b8\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x0f\x1b[m"
+    f"{MODES_OFF}\x1b>\x1b[>4m\x1b[<9u\x1b[?2031l\x1b[?2048l\x1b[?5W\x1b[?25h\x1b[0 q"
 ).encode()
 """What a viewer prints when it goes: the terminal is as before, but for what was painted."""
 

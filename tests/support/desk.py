@@ -20,6 +20,7 @@ from tests.support.hosts import ACPTERM, environment, listens
 from tests.support.tmux import COLS, ROWS, Pane, Tmux
 
 DETACH = "C-\\"
+_UNSET = ("TMUX", "TMUX_PANE", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLUMNS", "LINES")
 
 
 class Daemon:
@@ -37,7 +38,8 @@ class Daemon:
             PS1="$ ",
             **settings,
         )
-        self.env.pop("PROMPT_COMMAND", None)
+        for name in "PROMPT_COMMAND", "COLUMNS", "LINES":
+            self.env.pop(name, None)
         with (folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
                 [*ACPTERM, "serve", "--socket", self.socket],
@@ -116,13 +118,20 @@ class Desk:
         self.daemon = daemon
         self.tmux = tmux
 
-    def window(
-        self, *command: str, size: tuple[int, int] = (COLS, ROWS), **more: Any
-    ) -> Pane:
+    def window(self, *command: str, size: tuple[int, int] = (COLS, ROWS), **more: Any) -> Pane:
         """Open a window with a program."""
         env = {**self.daemon.env, **more.pop("env", {})}
-        # What tmux tells its programs is not for those in our terminals.
-        unset = ["-u", "TMUX", "-u", "TMUX_PANE", "-u", "TERM_PROGRAM", "-u", "TERM_PROGRAM_VERSION"]
+        # What tmux tells its programs, and the size of another window, is not for ours.
+        unset = [
+            "-u",
+            "TMUX",
+            "-u",
+            "TMUX_PANE",
+            "-u",
+            "TERM_PROGRAM",
+            "-u",
+            "TERM_PROGRAM_VERSION",
+        ]
         return self.tmux.pane([*unset, *command], size=size, env=env, **more)
 
     def bare(self, *command: str, size: tuple[int, int] = (COLS, ROWS), **more: Any) -> Pane:
@@ -144,9 +153,7 @@ class Desk:
 
     def shell(self, *, size: tuple[int, int] = (COLS, ROWS), **more: Any) -> Pane:
         """Open a window with a shell, to run `acpterm` from; its prompt is `here$`."""
-        pane = self.window(
-            "PS1=here$ ", "bash", "--norc", "--noprofile", size=size, **more
-        )
+        pane = self.window("PS1=here$ ", "bash", "--norc", "--noprofile", size=size, **more)
         pane.until("here$")
         return pane
 

@@ -121,6 +121,16 @@ class Person:
         """Whether an answer has come."""
         return id_ in self._answers
 
+    async def leave(self) -> None:
+        """End what goes on, and close the stream; `stream.aclose` alone is to hang up."""
+        with trio.CancelScope(shield=True), trio.move_on_after(1):
+            try:
+                for id_ in self._waiting.keys() - self._answers.keys():
+                    await self.cancel(id_)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass
+            await self.stream.aclose()
+
     async def request(self, method: str, params: Any = None) -> Any:
         """Ask, and wait for the result."""
         return await self.answer(await self.start(method, params))
@@ -188,8 +198,7 @@ async def talking(stream: trio.abc.Stream) -> AsyncIterator[Person]:
         try:
             yield person
         finally:
-            with trio.CancelScope(shield=True), trio.move_on_after(1):
-                await stream.aclose()
+            await person.leave()
             nursery.cancel_scope.cancel()
 
 

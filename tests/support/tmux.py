@@ -8,6 +8,7 @@ what there was instead.
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 import uuid
@@ -17,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from acpterm.terminal.screen import Screen
+from acpterm.terminal.style import BLANK
 
 COLS, ROWS = 80, 24
 _CONF = """
@@ -29,6 +33,9 @@ set -g set-clipboard off
 set -s escape-time 0
 set -s exit-empty off
 """
+
+# Of another tmux, and of another window.
+_NOT_PASSED_ON = ("TMUX", "COLUMNS", "LINES")
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
 
@@ -55,7 +62,7 @@ class Pane:
         self.type(text)
         self.keys("Enter")
 
-    def bytes(self, data: bytes) -> None:
+    def raw(self, data: bytes) -> None:
         """Have these bytes arrive as if typed."""
         self._server.call("send-keys", "-t", self._name, "-H", *(f"{byte:02x}" for byte in data))
 
@@ -85,6 +92,11 @@ class Pane:
         """Give all that can be scrolled back to, and what is shown."""
         return self._server.call("capture-pane", "-p", "-J", "-S", "-", "-t", self._name)
 
+    def cells(self) -> list[list[Any]]:
+        """Give its cells, row by row, without blanks at the end of a row."""
+        cols, rows = map(int, self.of("pane_width", "pane_height"))
+        return cells(self.screen(colours=True), cols, rows)
+
     @property
     def text(self) -> str:
         """What it shows, without blanks at the end."""
@@ -105,7 +117,7 @@ class Pane:
 
     @property
     def modes(self) -> dict[str, str]:
-        """What the program has set of the terminal, by tmux's names, but for what is as at first."""
+        """What the program has set of the terminal, by tmux's names: what is not as usual."""
         names = ("alternate_on", "cursor_flag", "insert_flag", "keypad_cursor_flag")
         names += ("keypad_flag", "mouse_any_flag", "mouse_sgr_flag", "origin_flag", "wrap_flag")
         names += ("scroll_region_upper", "scroll_region_lower", "pane_height")
@@ -128,8 +140,11 @@ class Pane:
     def status(self) -> int | None:
         """The exit status of its program; 128 + n after the signal n; None while it runs."""
         dead, code, number = self.of("pane_dead", "pane_dead_status", "pane_dead_signal")
-        # The terminal's end is seen first, and then the program's.
-        if dead != "1" or not (code or number):
+        if dead != "1":
+            return None
+        if not (code or number):
+            # The program's end is seen after the terminal's, and sometimes missed (tmux 3.3a).
+            self._server.process.send_signal(signal.SIGCHLD)
             return None
         return int(code) if code else 128 + int(number)
 
@@ -140,6 +155,7 @@ class Pane:
             found = what in self.text if isinstance(what, str) else what()
             if found or time.monotonic() > end:
                 break
+            time.sleep(0.01)
         if not found:
             shown = f"{self.text}\ncursor {self.cursor}, modes {self.modes}, status {self.status}"
             pytest.fail(f"{what!r} did not come in {seconds} s; there is:\n{shown}", pytrace=True)
@@ -196,13 +212,30 @@ class Tmux:
         return Pane(self, name)
 
 
+def cells(lines: Sequence[str], cols: int, rows: int) -> list[list[Any]]:
+    """Give the cells of rows of text with SGR sequences, without blanks at the end of a row.
+
+    In what tmux gives the attributes go on in the next row.
+    """
+    screen = Screen(cols, rows)
+    for y, line in enumerate(lines):
+        screen.feed(f"\x1b[{y + 1}H{line}".encode())
+    found = []
+    for y in range(rows):
+        row = screen.grid.cells_of(y)
+        while row and row[-1] == BLANK:
+            row.pop()
+        found.append(row)
+    return found
+
+
 @contextmanager
 def tmux_server(folder: Path) -> Iterator[Tmux]:
     """Run a server for as long as the block lasts; its programs are hung up then."""
     folder.mkdir(exist_ok=True)
     (folder / "tmux.conf").write_text(_CONF)
     name = f"acpterm-{uuid.uuid4().hex}"
-    env = {key: value for key, value in os.environ.items() if not key.startswith("TMUX")}
+    env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_PASSED_ON)}
     process = subprocess.Popen(
         ["tmux", "-D", "-u", "-L", name, "-f", str(folder / "tmux.conf")],
         env={**env, "HOME": str(folder), "LC_ALL": "C.UTF-8"},

@@ -8,17 +8,14 @@ import shutil
 import subprocess
 import termios
 import time
-import uuid
 
 import pytest
 
 from acpterm.terminal.paint import rows, snapshot
 from acpterm.terminal.screen import Screen
-from acpterm.terminal.style import BLANK
+from tests.support.tmux import COLS, ROWS, cells, needs_tmux, tmux_server
 
-COLS, ROWS = 80, 24
-
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+pytestmark = needs_tmux
 
 TEXT = "".join(
     f"{n:3} def f(x): return 'a string {n}'  # wörds 日本語 and more\n" for n in range(200)
@@ -60,60 +57,27 @@ def printed(command, keys, folder):
     return data
 
 
+def drawn(lines):
+    return cells(lines, COLS, ROWS)
+
+
 @pytest.fixture
-def tmux(tmp_path):
-    names = []
+def show(tmp_path):
+    with tmux_server(tmp_path / "tmux") as tmux:
 
-    def call(*words, name=None):
-        name = name or names[-1]
-        run = subprocess.run(
-            ["tmux", "-u", "-L", name, "-f", f"{tmp_path}/tmux.conf", *words],
-            check=False,
-            capture_output=True,
-            timeout=20,
-        )
-        assert run.returncode == 0, run.stderr
-        return run.stdout.decode()
+        def show(data):
+            """Give what tmux shows of it, and its cursor."""
+            (tmp_path / "data").write_bytes(data + b"\x1b]2;all-of-it\x1b\\")
+            line = f"stty raw -echo; cat {tmp_path}/data; sleep 60"
+            pane = tmux.pane(["sh", "-c", line], size=(COLS, ROWS))
+            pane.until(lambda: pane.of("pane_title") == ["all-of-it"])
+            return pane.screen(colours=True), pane.cursor
 
-    (tmp_path / "tmux.conf").write_text(
-        "set -g status off\nset -g default-terminal tmux-256color\nset -g default-shell /bin/sh\n"
-    )
-
-    def show(data):
-        """Give what tmux shows of it, and its cursor."""
-        (tmp_path / "data").write_bytes(data + b"\x1b]2;all-of-it\x1b\\")
-        # A server each: one that has just been told to end would take the next session with it.
-        names.append(f"acpterm-{uuid.uuid4().hex}")
-        line = f"stty raw -echo; cat {tmp_path}/data; sleep 60"
-        call("new-session", "-d", "-x", str(COLS), "-y", str(ROWS), line)
-        until = time.monotonic() + 10
-        while call("display-message", "-p", "#{pane_title}").strip() != "all-of-it":
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        cursor = call("display-message", "-p", "#{cursor_x} #{cursor_y}").split()
-        return call("capture-pane", "-p", "-e", "-N").split("\n")[:ROWS], tuple(map(int, cursor))
-
-    yield show
-    for name in names:
-        call("kill-server", name=name)
-
-
-def cells(lines):
-    """Give the cells of rows of text with SGR sequences; in tmux's they go on in the next row."""
-    screen = Screen(COLS, ROWS)
-    for y, line in enumerate(lines):
-        screen.feed(f"\x1b[{y + 1}H{line}".encode())
-    found = []
-    for y in range(ROWS):
-        row = screen.grid.cells_of(y)
-        while row and row[-1] == BLANK:
-            row.pop()
-        found.append(row)
-    return found
+        yield show
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
+def test_a_program_is_shown_as_tmux_shows_it(name, show, tmp_path):
     command, keys = PROGRAMS[name]
     if shutil.which(command[0]) is None:
         pytest.skip(f"there is no {name}")
@@ -125,7 +89,7 @@ def test_a_program_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
         pytest.skip(f"{name} shows nothing here")
     # What it was told, and what a snapshot tells it.
     for told in data, snapshot(screen):
-        lines, cursor = tmux(told)
-        for y, (ours, theirs) in enumerate(zip(cells(rows(screen)), cells(lines), strict=True)):
+        lines, cursor = show(told)
+        for y, (ours, theirs) in enumerate(zip(drawn(rows(screen)), drawn(lines), strict=True)):
             assert ours == theirs, y
         assert screen.cursor == (min(cursor[0], COLS - 1), cursor[1])

@@ -14,7 +14,7 @@ import msgspec
 import trio
 from msgspec import Raw
 
-from acpterm.acp.person import FollowedNotification, FollowRequest, FollowResponse
+from acpterm.acp.following import FollowedNotification, FollowRequest, FollowResponse
 from acpterm.client.person.front import Front
 
 # Parts that wait to be gone through before no more are read.

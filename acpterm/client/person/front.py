@@ -38,9 +38,18 @@ class Front:
         self._tokens = 0
 
     async def ask(self, method: str, params: Wire, into: type[W]) -> W:
-        """Ask for something and wait for the answer. Raises `RpcError`."""
+        """Ask for something and wait for the answer.
+
+        Raises `RpcError`, and `DaemonError` for an answer of another version of the daemon's.
+        """
         answer = await self.endpoint.request(f"_acpterm/{method}", params)
-        return msgspec.json.decode(answer, type=into)
+        try:
+            return msgspec.json.decode(answer, type=into)
+        except msgspec.DecodeError as error:
+            raise DaemonError(
+                f"{self.endpoint.whom} is of another version (_acpterm/{method}: {error}): end it "
+                "with acpterm shutdown; the next command starts one of this version"
+            ) from error
 
     async def about(self, method: str, terminal: str, into: type[W]) -> W:
         """Ask for something about one terminal that takes no other params, likewise."""

@@ -30,11 +30,15 @@ class Happened(NamedTuple):
     who: str
     what: str
 
-    def text(self) -> str:
-        """Put them in a line, in columns as far as that goes when later lines are not known."""
+    def text(self, most: int | None = None) -> str:
+        """Put them in a line of `most` characters, if it is to be cut.
+
+        They are in columns, as far as that goes when later lines are not known.
+        """
         event, terminal = self.event.ljust(_EVENT), self.terminal.ljust(_ID)
         owner = self.owner.ljust(_OWNER)
-        return f"{self.time}  {event}  {terminal}  {owner}  {self.who}  {self.what}".rstrip()
+        line = f"{self.time}  {event}  {terminal}  {owner}  {self.who}  {self.what}".rstrip()
+        return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
 
 
 def happened(event: EventNotification) -> Happened:

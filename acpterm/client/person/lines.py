@@ -29,10 +29,12 @@ class Lines:
         # What is to be seen of the current line; and whether it is something else by now.
         self._seen = ""
         self._stale = False
+        # What counts as seen, and was not printed.
+        self._left_out = ""
 
     def begin(self, seen: str) -> None:
         """Note what of the current line is not to be printed."""
-        self._seen = seen
+        self._seen = self._left_out = seen
 
     def show(self, over: str, line: str) -> str:
         """Print lines that are over, and what the current one shows."""
@@ -40,17 +42,17 @@ class Lines:
         if over:
             first, newline, rest = over.partition("\n")
             shown = self._become(first, over=True) + newline + rest
-            self._seen, self._stale = "", False
+            self._seen, self._stale, self._left_out = "", False, ""
         if self._width is not None:
             shown += self._become(line, over=False)
         return shown
 
     def finish(self, line: str) -> str:
         """Print what is left of a line that will not be over; the next begins anew."""
-        if not line and not self._seen:
+        if line == self._seen == self._left_out and not self._stale:
             return ""
         shown = self._become(line, over=True) + "\n"
-        self._seen, self._stale = "", False
+        self._seen, self._stale, self._left_out = "", False, ""
         return shown
 
     def _become(self, line: str, *, over: bool) -> str:

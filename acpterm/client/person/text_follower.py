@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
-from acpterm.acp.person import OutputResponse
+from acpterm.acp.following import OutputResponse
 from acpterm.client.person.following import Following, Part, following
 from acpterm.client.person.front import Front
 from acpterm.client.person.text_stream import TextStream, go_on

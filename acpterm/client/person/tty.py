@@ -17,8 +17,11 @@ import trio
 from acpterm.host import stdio
 
 _CHUNK: Final = 64 * 1024
-# Bytes that wait to be written before whoever brings more is held up.
-_HIGH: Final = 256 * 1024
+# Bytes that wait to be written before whoever brings more is held up. It is little: all of it is
+# still to be seen when a key ends a flood, in a window that may be slow.
+HIGH: Final = 32 * 1024
+# Bytes in one write: nobody else gets a word in meanwhile, and what is begun is not given up.
+PIECE: Final = 8 * 1024
 
 
 class Tty:
@@ -37,7 +40,10 @@ class Tty:
     @property
     def size(self) -> tuple[int, int]:
         """Columns and rows of its window; 80 and 24 where it does not say."""
-        found = os.get_terminal_size(self._writes)
+        try:
+            found = os.get_terminal_size(self._writes)
+        except OSError:  # it is gone
+            return 80, 24
         return found.columns or 80, found.lines or 24
 
     @contextlib.contextmanager
@@ -49,12 +55,15 @@ class Tty:
         finally:
             # A terminal that is gone has no attributes to put back.
             with contextlib.suppress(termios.error):
-                termios.tcsetattr(self._reads, termios.TCSADRAIN, self._before)
+                termios.tcsetattr(self._reads, termios.TCSANOW, self._before)
 
     def make_raw(self) -> None:
-        """Make it raw, again: a shell may have changed it while this process was stopped."""
+        """Make it raw, again: a shell may have changed it while this process was stopped.
+
+        What was typed before is kept, and no output is waited for.
+        """
         with contextlib.suppress(termios.error):
-            tty.setraw(self._reads)
+            tty.setraw(self._reads, termios.TCSANOW)
 
     async def read(self) -> bytes:
         """Wait for what is typed; nothing is that the terminal is gone."""
@@ -89,7 +98,7 @@ class Printer:
     async def room(self) -> None:
         """Wait until not too much is left to be printed."""
         await trio.lowlevel.checkpoint()
-        while self._size > _HIGH:
+        while self._size > HIGH:
             await self._done.park()
 
     async def empty(self) -> None:
@@ -103,7 +112,9 @@ class Printer:
             await self._news.wait()
             self._news = trio.Event()
             parts, self._parts = self._parts, []
-            data = b"".join(parts)
-            await self._terminal.write(data)
-            self._size -= len(data)
-            self._done.unpark_all()
+            data = memoryview(b"".join(parts))
+            for at in range(0, len(data), PIECE):
+                piece = bytes(data[at : at + PIECE])
+                await self._terminal.write(piece)
+                self._size -= len(piece)
+                self._done.unpark_all()

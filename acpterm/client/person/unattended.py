@@ -5,9 +5,8 @@ other way round: when nobody reads any more, or this process is told to end, so 
 """
 
 import base64
-from typing import Final
+from typing import Any, Final
 
-import msgspec
 import trio
 
 from acpterm.acp import Empty
@@ -17,7 +16,8 @@ from acpterm.client.person.front import Front
 from acpterm.host import stdio
 from acpterm.host.ending import told_to_end
 
-STEP: Final = 256 * 1024
+# Bytes in one answer, which are many: a program does not wait for whoever reads what it prints.
+STEP: Final = 1024 * 1024
 _WAIT: Final = 60_000
 
 
@@ -27,7 +27,7 @@ class _Part(Wire):
     data: str
     position: int
     lost: int
-    exit_status: msgspec.Raw | None = None
+    exit_status: dict[str, Any] | None = None
 
 
 async def follow(front: Front, info: TerminalInfo) -> ExitOf | None:

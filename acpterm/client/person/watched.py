@@ -9,7 +9,8 @@ from msgspec import Raw
 
 from acpterm.acp.person import EventNotification, ListRequest, ListResponse, TerminalInfo
 from acpterm.client.person.front import Front
-from acpterm.client.person.watching import follow
+from acpterm.client.person.watching import follow, gone
+from acpterm.jsonrpc import RpcError
 
 # Seconds between two looks: much that happens at once is one change to whoever looks.
 _PAUSE: Final = 0.1
@@ -44,7 +45,11 @@ async def look_again(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follow, front, note)
         while True:
-            await show(await terminals(front, everything=everything))
+            try:
+                found = await terminals(front, everything=everything)
+            except RpcError as error:
+                raise gone(front, error) from error
+            await show(found)
             await trio.sleep(_PAUSE)
             with trio.move_on_after(every - _PAUSE):
                 await happened.wait()

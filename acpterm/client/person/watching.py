@@ -20,7 +20,7 @@ from msgspec.json import decode
 from acpterm.acp import Empty
 from acpterm.acp.person import EventNotification, EventsRequest
 from acpterm.client.person.front import Front
-from acpterm.jsonrpc import RpcError
+from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
 
 _SIGNALS: Final = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 # Events that are read before they are taken.
@@ -29,6 +29,13 @@ _AHEAD: Final = 64
 
 class GoneError(Exception):
     """The daemon has ended while it was watched."""
+
+
+def gone(front: Front, error: RpcError) -> GoneError:
+    """Say why an answer that was to come did not."""
+    # Nobody here has cancelled it: the daemon does so when it ends.
+    ends = error.code == REQUEST_CANCELLED
+    return GoneError(f"{front.endpoint.whom} is gone" if ends else error.message)
 
 
 async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
@@ -100,7 +107,7 @@ async def follow(front: Front, take: Callable[[EventNotification, Raw], Awaitabl
         try:
             await front.ask("events", EventsRequest(token), Empty)
         except RpcError as error:
-            raise GoneError(error.message) from error
+            raise gone(front, error) from error
 
     front.told, front.endpoint.pace = told, pace
     async with trio.open_nursery() as nursery:

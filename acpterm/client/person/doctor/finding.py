@@ -22,15 +22,15 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def ok(check: str, found: str) -> Finding:
-    """It is as it should be."""
+    """Make the finding that something is as it should be."""
     return Finding("ok", check, found)
 
 
 def missing(check: str, found: str, advice: str) -> Finding:
-    """It is not there, and that costs something."""
+    """Make the finding that something is not there, which costs something."""
     return Finding("missing", check, found, advice)
 
 
 def problem(check: str, found: str, advice: str, *, fatal: bool = False) -> Finding:
-    """Something is wrong."""
+    """Make the finding that something is wrong."""
     return Finding("problem", check, found, advice, fatal)

@@ -27,7 +27,7 @@ def python() -> Finding:
 def system() -> Finding:
     """Which system that is."""
     found = f"{platform.system()} {platform.release()} on {platform.machine()}"
-    if sys.platform in ("linux", "darwin"):
+    if platform.system() in ("Linux", "Darwin"):
         return ok("system", found)
     return problem("system", found, "acpterm is made for Linux and macOS; others are not tested")
 
@@ -83,14 +83,16 @@ def utf8() -> Finding:
         encoding = locale.getencoding()
     if encoding == "utf-8":
         return ok("locale", "UTF-8")
-    name = next((os.environ[one] for one in ("LC_ALL", "LC_CTYPE", "LANG") if one in os.environ), "")
+    name = next(
+        (os.environ[one] for one in ("LC_ALL", "LC_CTYPE", "LANG") if one in os.environ), ""
+    )
     return problem(
         "locale", f"{line(name) or 'none'} ({line(encoding)})", "choose one of UTF-8: LANG=C.UTF-8"
     )
 
 
 def term() -> Finding:
-    """What this terminal calls itself, and whether the system knows it."""
+    """Whether the system knows this terminal by the name it has."""
     name = os.environ.get("TERM", "")
     if name in ("", "dumb"):
         found = "dumb" if name else "not set"

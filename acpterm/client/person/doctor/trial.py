@@ -20,7 +20,7 @@ from acpterm.jsonrpc import RpcError
 from acpterm.pty import linux, syscalls
 from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.forkclient import ForkServer, UnavailableError
-from acpterm.pty.trees import Trees, TrackingError
+from acpterm.pty.trees import TrackingError, Trees
 from acpterm.terminal import EndedBy, Pool, Terminal
 
 # Seconds for a prompt to be seen as one.
@@ -41,16 +41,15 @@ async def terminal(settings: Settings) -> list[Finding]:
             order = Order(
                 settings,
                 asker.own(),
-                command=f"printf {_SAID}; read x",
-                args=None,
+                command=settings.shell,
+                args=["-c", f"printf {_SAID}; read x"],
                 env=[],
                 cwd="/",
                 size=(80, 24),
-                shell=True,
             )
             made = await order.start(pool)
             waits = await _see_prompt(made)
-            said = _SAID in made.text.content().text if hasattr(made.text, "content") else True
+            said = made.ring.end >= len(_SAID)
             made.kill(EndedBy.USER)
             await made.wait_exited()
             pool.release(made, EndedBy.USER)
@@ -71,7 +70,7 @@ async def terminal(settings: Settings) -> list[Finding]:
 async def _see_prompt(made: Terminal) -> bool | None:
     waits: bool | None = False
     with trio.move_on_after(_PROMPT):
-        while made.exit is None and (waits := made.waits_for_input()) is False:
+        while made.exit is None and (waits := made.waits_for_input()) is False:  # noqa: ASYNC110
             await trio.sleep(_LOOK)
     return waits
 
@@ -94,7 +93,6 @@ async def _pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(pool.run)
-            nursery.start_soon(trees.run)
             try:
                 yield pool, trees
             finally:
@@ -154,14 +152,13 @@ async def control_groups() -> Finding:
     cgroups = Cgroups.find()
     if cgroups is None:
         found = "version 2 is not delegated to this shell's processes"
-        if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+        if not _exists("/sys/fs/cgroup/cgroup.controllers"):
             found = "there is no hierarchy of version 2 at /sys/fs/cgroup"
         return missing(_CGROUPS, found, _DELEGATE)
     try:
         group = cgroups.new("doctor")
         try:
-            folder = os.path.dirname(group.join or "")
-            if os.path.exists(f"{folder}/cgroup.kill"):
+            if group.join and _exists(group.join.replace("cgroup.procs", "cgroup.kill")):
                 return ok(_CGROUPS, "version 2, delegated, with cgroup.kill")
             advice = "processes are killed one by one instead; Linux 5.14 has it"
             return missing(_CGROUPS, "version 2, delegated, but no cgroup.kill", advice)
@@ -171,3 +168,7 @@ async def control_groups() -> Finding:
         return missing(_CGROUPS, f"none can be made: {error.strerror}", _DELEGATE)
     finally:
         cgroups.close()
+
+
+def _exists(path: str) -> bool:
+    return os.path.exists(path)

@@ -1,0 +1,77 @@
+"""`acpterm replay`: a terminal or a recording, played again."""
+
+import math
+import os
+import tempfile
+from typing import BinaryIO
+
+import click
+
+from acpterm.cli.numbers import Finite
+from acpterm.cli.options import ask, at_daemon, fail, run
+from acpterm.cli.terminal_name import TerminalName
+from acpterm.client import replay
+from acpterm.client.person.exporting import write_cast
+from acpterm.client.person.player import play_here, print_all
+
+
+@click.command("replay")
+@click.argument("what", metavar="TERMINAL|FILE", type=TerminalName())
+@click.option(
+    "--speed",
+    type=Finite(min=0, min_open=True),
+    default=1,
+    show_default=True,
+    help="How many times as fast.",
+)
+@click.option(
+    "--idle-limit",
+    type=Finite(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Wait no longer than that, of the recording's time, where nothing happens.",
+)
+@at_daemon
+def command(
+    *, what: str, speed: float, idle_limit: float | None, config: str | None, socket: str | None
+) -> None:
+    """Play a terminal again as it was, or a recording: an asciicast.
+
+    A FILE that exists is played, also when a terminal has that name; a terminal's id is hardly ever
+    a file. With a / in it, it is a file. What is played steers this window as the program did then;
+    afterwards the window is as before, but for what was printed. Where stdout is no terminal, all
+    of it is printed at once.
+
+    Exit status: 0; 1 if there is no such terminal or the recording cannot be read; 130 after
+    Ctrl-C.
+    """
+    with tempfile.TemporaryFile() as made:
+        file: BinaryIO = made
+        if "/" in what or os.path.exists(what):
+            file = _open(what)
+        else:
+            ask(config, socket, lambda front: write_cast(front, what, made))
+            made.seek(0)
+        with file:
+            try:
+                cast = replay.read(replay.lines_of(file))
+            except (replay.CastError, OSError) as error:
+                fail(f"{what}: {error}")
+            if not os.isatty(1):
+                run(print_all, cast, expected=(OSError,))
+                return
+            limit = math.inf if idle_limit is None else idle_limit
+            ended = run(_play, cast, speed, limit, expected=(OSError,))
+    if ended is not None:
+        raise SystemExit(128 + ended)
+
+
+async def _play(cast: replay.Cast, speed: float, idle_limit: float) -> int | None:
+    return await play_here(cast, speed=speed, idle_limit=idle_limit)
+
+
+def _open(path: str) -> BinaryIO:
+    """Open a recording."""
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        fail(f"{path}: {error.strerror}")

@@ -1,0 +1,54 @@
+"""`acpterm screen`: what a terminal's screen shows now."""
+
+import io
+
+import click
+import msgspec
+
+from acpterm.acp.person import ScreenResponse, TerminalInfo
+from acpterm.cli.options import ask, at_daemon, fail
+from acpterm.cli.printing import coloured, say_once
+from acpterm.cli.terminal_name import terminal_argument
+from acpterm.client.person import picture
+from acpterm.client.person.files import write_to
+from acpterm.client.person.front import Front
+
+
+@click.command("screen")
+@terminal_argument()
+@click.option("--svg", metavar="FILE", help="Draw it: write a picture to FILE, - is stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON, with its cursor and size.")
+@at_daemon
+def command(
+    terminal: str, *, svg: str | None, as_json: bool, config: str | None, socket: str | None
+) -> None:
+    """Print what TERMINAL's screen shows now.
+
+    In a window it is printed with its colours; elsewhere, or if NO_COLOR is set, as text. After its
+    program has ended that is what it showed last. In JSON `rows` have colours, as escape sequences,
+    and `text` has none.
+
+    Exit status: 0; 1 if there is no such terminal or FILE cannot be written.
+    """
+    if svg is not None and as_json:
+        fail("say --svg or --json, not both", 2)
+
+    async def look(front: Front) -> tuple[ScreenResponse, TerminalInfo]:
+        shown = await front.about("screen", terminal, ScreenResponse)
+        return shown, await front.about("get", terminal, TerminalInfo)
+
+    screen, info = ask(config, socket, look)
+    if svg is not None:
+        drawn = picture.drawn(screen, info.command)
+        try:
+            write_to(svg, io.BytesIO(drawn.encode()))
+        except OSError as error:
+            fail(f"{svg}: {error.strerror}")
+    elif as_json:
+        text = [picture.plain(row) for row in screen.rows]
+        say_once(msgspec.json.encode({**msgspec.to_builtins(screen), "text": text}).decode())
+    else:
+        rows = screen.rows if coloured() else [picture.plain(row) for row in screen.rows]
+        while rows and not rows[-1]:
+            rows.pop()
+        write_to("-", io.BytesIO("".join(f"{row}\n" for row in rows).encode()))

@@ -1,0 +1,140 @@
+"""Where acpterm keeps things: its settings, its sockets, its recordings; and its daemon."""
+
+import os
+import stat
+from typing import Final
+
+import trio
+
+from acpterm import __version__
+from acpterm.acp.person import StatusResponse
+from acpterm.client.daemon import DaemonError
+from acpterm.client.leaves import leaf
+from acpterm.client.person.doctor.finding import Finding, missing, ok, problem
+from acpterm.client.person.front import NotRunningError, open_front
+from acpterm.client.person.listing import duration, line
+from acpterm.config import (
+    ConfigError,
+    Settings,
+    agent_socket,
+    default_file,
+    default_record_dir,
+    load,
+    user_socket,
+)
+from acpterm.jsonrpc import RpcError
+
+# What a socket's path may have, its end included (unix(7)).
+_LONGEST: Final = 108
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def settings_file(config: str | None, socket: str | None) -> tuple[Settings, Finding]:
+    """Read the settings; those that are the defaults if they are wrong."""
+    path = config or os.environ.get("ACPTERM_CONFIG") or default_file()
+    try:
+        chosen = load(config, flags={"socket": socket})
+    except ConfigError as error:
+        advice = "put it right: docs/settings.md says what there is"
+        defaults = Settings(socket=socket)
+        return defaults, problem("settings", line(str(error)), advice, fatal=True)
+    if os.path.exists(path):
+        return chosen, ok("settings", f"{line(path)} is right")
+    return chosen, ok("settings", f"the defaults: there is no {line(path)}")
+
+
+def sockets(chosen: Settings) -> Finding:
+    """Whether the sockets have a folder that is this user's alone, and are so themselves."""
+    name = "sockets"
+    for path in (agent_socket(chosen), user_socket(chosen)):
+        folder = os.path.dirname(path)
+        if len(os.fsencode(path)) >= _LONGEST:
+            found = f"{line(path)}: a socket's path has less than {_LONGEST} bytes"
+            return problem(name, found, "choose a shorter one with --socket", fatal=True)
+        if wrong := _wrong_folder(folder):
+            advice = (
+                f"mkdir -p {line(folder)}; chmod 700 {line(folder)}; or choose another --socket"
+            )
+            return problem(name, f"{line(folder)} {wrong}", advice, fatal=True)
+        try:
+            there = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISSOCK(there.st_mode):
+            advice = "remove it, or choose another --socket"
+            return problem(name, f"{line(path)} is no socket", advice, fatal=True)
+        if there.st_mode & _OTHERS or there.st_uid != os.geteuid():
+            mode = f"{stat.S_IMODE(there.st_mode):o}"
+            found = f"{line(path)} is not yours alone (mode {mode}, uid {there.st_uid})"
+            return problem(name, found, f"chmod 600 {line(path)}")
+    return ok(name, f"in {line(os.path.dirname(user_socket(chosen)))}, yours alone")
+
+
+def _wrong_folder(folder: str) -> str | None:
+    """Say what is wrong with the folder of a socket; one that is not there can be made."""
+    while not os.path.lexists(folder):
+        parent = os.path.dirname(folder)
+        if os.path.lexists(parent):
+            return None if os.access(parent, os.W_OK | os.X_OK) else "cannot be made"
+        folder = parent
+    if not os.path.isdir(folder):
+        return "is no folder"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return "cannot be written to"
+    mode = os.stat(folder).st_mode
+    if mode & _WRITE and not mode & stat.S_ISVTX:
+        return f"can be written to by others (mode {stat.S_IMODE(mode):o})"
+    return None
+
+
+def recordings(chosen: Settings) -> Finding:
+    """Whether recordings have a folder."""
+    folder = chosen.record_dir or default_record_dir()
+    where = folder
+    while not os.path.lexists(where) and where != os.path.dirname(where):
+        where = os.path.dirname(where)
+    if os.path.isdir(where) and os.access(where, os.W_OK | os.X_OK):
+        return ok(
+            "state", f"recordings are{'' if chosen.record else ' not'} kept in {line(folder)}"
+        )
+    found = f"nothing can be written to {line(where)}, where recordings would be"
+    return problem("state", found, "see to its permissions, or choose another record_dir")
+
+
+async def daemon(chosen: Settings, config: str | None) -> Finding:
+    """Whether the daemon runs, and is of this version. None is started."""
+    name = "daemon"
+    try:
+        async with open_front(chosen, config, start=False) as front:
+            status = await front.ask_plain("status", StatusResponse)
+    except NotRunningError:
+        return ok(name, "not running; it is started when it is needed")
+    except (DaemonError, RpcError, ExceptionGroup) as error:
+        advice = "acpterm shutdown, or end it by its pid (acpterm.sock's .lock file has it)"
+        return problem(name, line(leaf(error)), advice)
+    found = f"acpterm {line(status.version)}, pid {status.pid}, "
+    found += f"runs for {duration(status.uptime_ms / 1000)}, processes known by {status.tracking}"
+    if status.version != __version__:
+        advice = "acpterm shutdown ends it, and its terminals; the new one is started when needed"
+        return problem(name, f"{found}; this is {__version__}", advice)
+    await trio.lowlevel.checkpoint()
+    return ok(name, found)
+
+
+def runtime() -> Finding:
+    """Whether there is a folder for sockets that goes when the user logs out."""
+    folder = os.environ.get("XDG_RUNTIME_DIR", "")
+    if not folder:
+        advice = "sockets go to /tmp then, unless /run/user has a folder; pam_systemd sets it"
+        return missing("runtime folder", "XDG_RUNTIME_DIR is not set", advice)
+    try:
+        found = os.stat(folder)
+    except OSError as error:
+        advice = f"unset it, or make that folder with mode 700: {line(folder)}"
+        return problem("runtime folder", f"{line(folder)}: {error.strerror}", advice)
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
+        advice = f"chmod 700 {line(folder)}; after su or sudo, log in properly"
+        mode = f"mode {stat.S_IMODE(found.st_mode):o}, uid {found.st_uid}"
+        return problem("runtime folder", f"{line(folder)} is not yours alone ({mode})", advice)
+    return ok("runtime folder", line(folder))

@@ -1,0 +1,167 @@
+"""Completion: in real shells, of commands, flags and the daemon's terminals; quick, and silent."""
+
+import re
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+from acpterm.client.person.names import short_ids
+from tests.support.commands import run, shim, surroundings
+from tests.support.hosts import ACPTERM, agent_at, daemon
+from tests.support.person import person_at
+from tests.support.tmux import needs_tmux, tmux_server
+
+
+@pytest.fixture
+async def path(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        async with person_at(path.replace("agent.sock", "user.sock")) as person:
+            for name in ("build", "bench", "odd name", "it's*"):
+                params = {"command": "sleep 1000 # a:b,c", "name": name}
+                await person.request("terminal/create", params)
+        yield path
+
+
+def completed(path: str, *words: str, **env: str) -> list[str]:
+    """Have the last of these words completed, as the shell's function does it."""
+    more = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    done = subprocess.run(
+        ACPTERM,
+        env=surroundings(path, **more, _ACPTERM_COMPLETE="bash_complete", **env),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+async def test_a_terminal_is_completed_to_its_name_or_its_id(path):
+    async with agent_at(path) as agent:
+        one = await agent.create("sleep 1000")
+        short = one.removeprefix("term_")
+        found = completed(path, "acpterm", "kill", "")
+        assert found[:2] == ["build", "bench"]
+        # Those whose names no shell takes as they are, by their ids; and what has no name.
+        assert all(re.fullmatch("[0-9a-f]{8}", word) for word in found[2:])
+        assert found[4] == short[:8]
+        assert completed(path, "acpterm", "kill", "b") >= ["build", "bench"]
+        assert completed(path, "acpterm", "kill", "bu") == ["build"]
+        assert "build" not in completed(path, "acpterm", "kill", "build", "")
+        assert completed(path, "acpterm", "rm", short[:3]) == [short[:8]]
+        assert completed(path, "acpterm", "promote", one[:12]) == [one]
+        assert completed(path, "acpterm", "promote", short[:11]) == [short]
+        assert completed(path, "acpterm", "kill", "@") == ["@last"]
+        other = "--socket=" + path
+        assert completed("/nowhere/agent.sock", "acpterm", "kill", other, "bu") == ["build"]
+
+
+async def test_commands_and_flags(tmp_path):
+    path = str(tmp_path / "agent.sock")
+    assert completed(path, "acpterm", "pro") == ["promote", "proxy", "prompt"]
+    assert completed(path, "acpterm", "ls", "--w") == ["--watch"]
+    assert completed(path, "acpterm", "prompt", "--allow", "r") == ["reads"]
+    assert completed(path, "acpterm", "completion", "z") == ["zsh"]
+
+
+async def test_without_a_daemon_there_is_nothing_and_none_is_started(tmp_path):
+    path = str(tmp_path / "run" / "agent.sock")
+    assert completed(path, "acpterm", "kill", "") == []
+    assert not (tmp_path / "run").exists()
+    assert completed(path, "acpterm", "kill", "", ACPTERM_ROWS="wrong") == []
+
+
+@pytest.mark.parametrize("says", [None, b"rubbish\n", b"[]\n1\n", b'{"id":1,"result":{}}\n'])
+async def test_a_daemon_that_says_nothing_or_rubbish_is_given_up(tmp_path, says):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "user.sock"))
+        listener.listen()
+        process = subprocess.Popen(
+            ACPTERM,
+            env=surroundings(
+                str(tmp_path / "agent.sock"),
+                COMP_WORDS="acpterm\nkill\n",
+                COMP_CWORD="2",
+                _ACPTERM_COMPLETE="bash_complete",
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        stream, _ = listener.accept()
+        began = time.monotonic()
+        if says is not None:
+            stream.sendall(says)
+        out, _ = process.communicate(timeout=10)
+        stream.close()
+    # 0.3 seconds are what it waits; the rest is the end of a process on a machine that is busy.
+    assert time.monotonic() - began < 2
+    assert (process.returncode, out) == (0, b"\n")
+
+
+def test_an_id_is_as_short_as_it_can_be():
+    ids = ["term_0123456789", "term_0123456abc", "term_f000000000", "term_0123456780"]
+    assert short_ids(ids) == {
+        "term_0123456789": "0123456789",
+        "term_0123456abc": "0123456a",
+        "term_f000000000": "f0000000",
+        "term_0123456780": "0123456780",
+    }
+    assert short_ids([]) == {}
+
+
+async def test_a_shell_that_is_not_known_is_refused(tmp_path):
+    status, _, err = await run(str(tmp_path / "agent.sock"), "completion", "csh")
+    assert status == 2
+    assert "'csh' is not one of 'bash', 'zsh', 'fish'" in err
+
+
+SHELLS = {
+    "bash": (
+        ["bash", "--norc", "--noprofile", "-i"],
+        ['PS1="> "', 'eval "$(acpterm completion bash)"'],
+    ),
+    "zsh": (
+        ["zsh", "-f", "-i"],
+        ["PS1='> '", "autoload -U compinit; compinit -u -D", 'eval "$(acpterm completion zsh)"'],
+    ),
+    "fish": (
+        ["fish", "--no-config"],
+        ["function fish_prompt; echo '> '; end", "acpterm completion fish | source"],
+    ),
+}
+
+
+@needs_tmux
+@pytest.mark.parametrize("shell", SHELLS)
+async def test_in_a_shell(tmp_path, path, shell):
+    command, lines = SHELLS[shell]
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    env = surroundings(path, HOME=str(tmp_path))
+    # tmux has a PATH and a TERM of its own for what it starts.
+    command = ["env", f"PATH={shim(tmp_path / 'bin')}", *command]
+    with tmux_server(tmp_path / "tmux") as tmux:
+        pane = tmux.pane(command, env=env, size=(100, 30), cwd=tmp_path)
+        pane.until(lambda: pane.text)
+        for line in lines:
+            pane.line(line)
+        pane.line("clear; echo rea''dy")
+        pane.until("ready")
+        pane.type("acpterm kill bu")
+        pane.keys("Tab")
+        pane.until("acpterm kill build")
+        pane.keys("C-u")
+        pane.type("acpterm stat")
+        pane.keys("Tab")
+        pane.until("acpterm status")
+        pane.keys("C-u")
+        pane.type("acpterm kill b")
+        pane.keys("Tab", "Tab")
+        pane.until(lambda: "build" in pane.text and "bench" in pane.text)
+        if shell != "bash":
+            assert "sleep 1000 # a:b,c"[:10] in pane.text
+        assert "Traceback" not in pane.text

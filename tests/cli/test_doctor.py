@@ -1,0 +1,129 @@
+"""`acpterm doctor`: what it looks at, and that it never fails to say what it found."""
+
+import json
+import os
+
+import pytest
+import trio
+
+from acpterm.client.person.doctor import looking, places, system
+from acpterm.client.person.doctor.finding import ok
+from tests.support.commands import run
+from tests.support.hosts import daemon
+
+
+async def looked(path: str, *words: str, **env: str) -> tuple[int, dict[str, dict]]:
+    """Have it look: the exit status, and what it found of each thing."""
+    status, out, err = await run(path, "doctor", "--json", *words, **env)
+    assert err == ""
+    return status, {found["check"]: found for found in json.loads(out)}
+
+
+async def test_what_is_not_ok_has_advice(tmp_path):
+    path = str(tmp_path / "run" / "agent.sock")
+    status, out, err = await run(path, "doctor")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        word = line.split(" ", 1)[0]
+        assert word in ("", "ok", "missing", "problem")
+        assert (word in ("missing", "problem")) == after.startswith(" ")
+    assert not (tmp_path / "run").exists()
+    assert "not running; it is started when it is needed" in out
+
+
+async def test_here_there_can_be_terminals(tmp_path):
+    status, found = await looked(str(tmp_path / "run" / "agent.sock"))
+    assert status == 0
+    assert found["a terminal"]["state"] == "ok"
+    assert [one for one in found.values() if one["fatal"]] == []
+    assert [one["check"] for one in found.values() if "could not be" in one["found"]] == []
+
+
+async def test_a_daemon_that_runs_is_told_of(tmp_path):
+    async with daemon(tmp_path) as (process, path):
+        _, found = await looked(path)
+        assert f"pid {process.pid}" in found["daemon"]["found"]
+        assert found["daemon"]["state"] == "ok"
+        os.chmod(path, 0o666)
+        _, found = await looked(path)
+        assert found["sockets"]["state"] == "problem"
+        assert found["sockets"]["advice"] == f"chmod 600 {path}"
+
+
+async def test_settings_that_are_wrong_make_terminals_impossible(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text("rows = 0\n")
+    status, found = await looked(str(tmp_path / "agent.sock"), "--config", str(file))
+    assert status == 1
+    assert f"{file}: rows = 0" in found["settings"]["found"]
+
+
+async def test_a_folder_that_others_can_write_to_is_a_problem(tmp_path):
+    folder = tmp_path / "loose"
+    folder.mkdir()
+    folder.chmod(0o777)
+    status, found = await looked(str(folder / "agent.sock"))
+    assert status == 1
+    assert "can be written to by others (mode 777)" in found["sockets"]["found"]
+
+
+async def test_programs_that_are_missing_broken_or_slow(tmp_path):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, code in {"bwrap": "echo no; exit 1", "podman": "sleep 60", "ssh": "echo 1"}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{code}\n")
+        (folder / name).chmod(0o755)
+    path = os.pathsep.join((str(folder), "/bin", "/usr/bin"))
+    began = trio.current_time()
+    status, found = await looked(str(tmp_path / "agent.sock"), PATH=path)
+    assert trio.current_time() - began < 10
+    assert status == 0
+    assert (found["bubblewrap"]["state"], found["bubblewrap"]["found"]) == (
+        "problem",
+        "does not run: no",
+    )
+    assert "no answer within 2 s" in found["podman"]["found"]
+    assert (found["ssh"]["state"], found["ssh"]["found"]) == ("ok", "1")
+    _, found = await looked(str(tmp_path / "agent.sock"), PATH=str(folder))
+    assert "there is no tmux" in found["tmux"]["found"]
+    assert found["tmux"]["advice"] == "apt install tmux"
+
+
+async def test_a_locale_or_a_terminal_that_is_not_known(tmp_path):
+    path = str(tmp_path / "agent.sock")
+    _, found = await looked(path, TERM="my\x1bterm", LC_ALL="POSIX", PYTHONCOERCECLOCALE="0")
+    assert found["TERM"]["state"] == "problem"
+    assert "my\\x1bterm" in found["TERM"]["found"]
+    _, found = await looked(path, TERM="dumb")
+    assert found["TERM"]["state"] == "missing"
+
+
+async def test_a_look_that_fails_or_hangs_is_a_finding(monkeypatch, tmp_path):
+    def fails():
+        raise RuntimeError("odd\n")
+
+    monkeypatch.setattr(looking, "_PATIENCE", 0.2)
+    (failed,) = await looking._bounded("x", fails)
+    assert failed.found == "could not be looked at: RuntimeError: odd"
+    (hung,) = await looking._bounded("x", looking.Waits(trio.sleep_forever))
+    assert hung.found == "no answer within 0.2 s"
+    assert [failed.state, hung.state] == ["problem", "problem"]
+    assert await looking._bounded("x", lambda: ok("x", "y")) == [ok("x", "y")]
+
+
+def test_no_ptys_left_is_fatal(monkeypatch):
+    def none():
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "openpty", none)
+    found = system.ptys()
+    assert found.fatal
+    assert found.found == "none can be opened: No space left on device"
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_the_runtime_folder_is_to_be_the_users_alone(monkeypatch, tmp_path, mode):
+    tmp_path.chmod(mode)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert places.runtime().state == ("ok" if mode == 0o700 else "problem")

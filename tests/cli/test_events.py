@@ -1,0 +1,124 @@
+"""`acpterm events`: a line for each thing that happens, for as long as somebody reads them."""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from tests.support.commands import run, running, shim, surroundings
+from tests.support.hosts import agent_at, daemon, poll
+from tests.support.person import person_at
+
+
+@pytest.fixture
+async def path(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        yield path
+
+
+async def listening(events, path):
+    """Have something happen until it is told: it listens by then."""
+    async with person_at(path.replace("agent.sock", "user.sock")) as person:
+        while not events.lines:
+            made = await person.request("terminal/create", {"command": "sleep 1000"})
+            await person.about("release", made["terminalId"])
+        # What was told before is over.
+        end = await person.request("terminal/create", {"command": "sleep 1000", "name": "end"})
+        await person.about("release", end["terminalId"])
+    await poll(lambda: any("released" in line and "end" in line for line in events.lines))
+    return len(events.lines)
+
+
+async def test_everything_that_happens_is_a_line(tmp_path, path):
+    async with running(tmp_path, path, "events") as events:
+        before = await listening(events, path)
+        async with agent_at(path) as agent:
+            about = {"protocolVersion": 1, "clientInfo": {"name": "ro\x1bbot", "version": "1"}}
+            await agent.request("initialize", about)
+            one = await agent.create("exit 3 # \x1b[31mred\n")
+            await agent.wait(one)
+            update = {"sessionUpdate": "tool_call", "toolCallId": "c", "status": "completed"}
+            update["title"] = "Run\x1b]0;it\x07"
+            await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+            await agent.release(one)
+        await poll(lambda: "disconnected" in events.out or None)
+        events.interrupt()
+        assert await events.wait() == 0
+    assert events.err == ""
+    found = [re.split(r" {2,}", line.rstrip("\n")) for line in events.lines[before:]]
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", line[0]) for line in found)
+    who, short = "ro\\x1bbot session-1", one[5:13]
+    assert [line[1:] for line in found] == [
+        ["connected", "-", "-", found[0][4]],
+        ["created", short, "agent", who, "exit 3 # \\x1b[31mred"],
+        ["exited", short, "agent", who, "exited 3 after 0s"],
+        ["tool_call", "-", "-", who, "Run\\x1b]0;it\\x07 [completed]"],
+        ["released", short, "agent", who, "exit 3 # \\x1b[31mred", "(by agent)"],
+        ["disconnected", "-", "-", "ro\\x1bbot"],
+    ]
+
+
+async def test_json_is_what_the_daemon_tells(tmp_path, path):
+    async with running(tmp_path, path, "events", "--json") as events:
+        before = await listening(events, path)
+        async with agent_at(path) as agent:
+            one = await agent.create("echo 'a\n\u2028b'")
+            await agent.wait(one)
+        await poll(lambda: "disconnected" in events.out or None)
+    found = [json.loads(line) for line in events.lines[before:]]
+    assert [one["event"] for one in found] == [
+        "connected",
+        "created",
+        "exited",
+        "released",
+        "disconnected",
+    ]
+    assert found[1]["terminal"]["terminalId"] == one
+    assert found[1]["sessionId"] == "session-1"
+
+
+async def test_it_ends_with_the_daemon(tmp_path):
+    async with daemon(tmp_path) as (process, path), running(tmp_path, path, "events") as events:
+        await listening(events, path)
+        process.terminate()
+        assert await events.wait() == 1
+    assert "is gone" in events.err
+
+
+@pytest.mark.parametrize("kind", ["", "--json"])
+async def test_it_ends_when_nobody_reads_it_even_if_nothing_happens(tmp_path, path, kind):
+    reads, writes = os.pipe()
+    async with running(tmp_path, path, "events", *filter(None, [kind]), stdout=writes) as events:
+        os.close(writes)
+        async with agent_at(path):
+            pass
+        assert events.process.poll() is None
+        os.close(reads)
+        assert await events.wait() == 0
+    assert events.err == ""
+
+
+async def test_head_has_the_first_line(tmp_path, path):
+    line = "acpterm events | head -1; echo ${PIPESTATUS[0]}"
+    env = surroundings(path, PATH=shim(tmp_path / "bin"))
+    with subprocess.Popen(
+        ["bash", "-c", line], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as shell:
+        while shell.poll() is None:
+            async with agent_at(path):
+                pass
+        assert shell.stdout is not None
+        out = shell.stdout.read().splitlines()
+    assert len(out) == 2
+    assert "connected" in out[0]
+    assert out[1] == "0"
+
+
+async def test_a_daemon_is_started_for_it(tmp_path):
+    path = str(tmp_path / "run" / "agent.sock")
+    async with running(tmp_path, path, "events") as events:
+        await poll(lambda: os.path.exists(path) or None)
+        assert await run(path, "shutdown") != (0, "not running\n", "")
+        assert await events.wait() == 1

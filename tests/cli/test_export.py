@@ -1,0 +1,122 @@
+"""`acpterm export`: a terminal as a recording, text, a page or a picture; whole or not at all."""
+
+import json
+import os
+import shutil
+from xml.etree import ElementTree as ET
+
+import pytest
+import trio
+
+from acpterm.client import replay
+from tests.support.commands import run, surroundings
+from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon, poll
+
+SLOW = r"printf 'one\n'; sleep 0.4; printf '\033[31mtwo\033[m\n'; exit 3"
+
+
+@pytest.fixture
+async def path(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        yield path
+
+
+def shown(data: str) -> str:
+    cast = replay.read([line.encode() for line in data.splitlines(keepends=True)])
+    return "".join(event.data for event in cast.events if event.code == "o")
+
+
+async def test_an_asciicast_has_all_of_it_with_its_times(path, tmp_path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create(SLOW, own={"cols": 90, "rows": 30})
+        await agent.wait(terminal)
+        file = tmp_path / "a.cast"
+        file.write_text("before")
+        file.chmod(0o644)
+        assert await run(path, "export", terminal, "-o", str(file)) == (0, "", "")
+        assert file.stat().st_mode & 0o777 == 0o600
+        head, *events = map(json.loads, file.read_text().splitlines())
+        assert (head["version"], head["width"], head["height"]) == (2, 90, 30)
+        assert [event[1] for event in events] == ["o", "o", "m"]
+        assert events[1][0] - events[0][0] == pytest.approx(0.4, abs=0.3)
+        done = await run(path, "export", terminal, "--format", "asciicast")
+        assert (done.out, done.err) == (file.read_text(), "")
+
+
+@pytest.mark.skipif(shutil.which("asciinema") is None, reason="asciinema is not installed")
+async def test_asciinema_plays_it(path, tmp_path):
+    async with agent_at(path) as agent, agent_here() as window:
+        terminal = await agent.create(SLOW)
+        await agent.wait(terminal)
+        file = str(tmp_path / "a.cast")
+        await run(path, "export", terminal, "-o", file)
+        for what in ("cat", "play"):
+            text, status = await window.run("asciinema", args=[what, file])
+            assert (text.split(), status["exitCode"]) == (["one", "two"], 0)
+
+
+async def test_a_file_that_cannot_be_written_is_left_as_it_was(path, tmp_path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo one")
+        await agent.wait(terminal)
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        for file in (folder, folder / "none" / "a"):
+            done = await run(path, "export", terminal, "-o", str(file))
+            assert (done.status, done.out) == (1, "")
+            assert done.err.startswith(f"acpterm: {file}: ")
+        kept = folder / "kept"
+        kept.write_text("kept")
+        assert (await run(path, "export", "nothing", "-o", str(kept))).status == 1
+        assert kept.read_text() == "kept"
+        assert os.listdir(folder) == ["kept"]
+
+
+async def test_text_is_that_of_logs(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create(r"printf '1%%\r\033[31mdone\nhalf'")
+        await agent.wait(terminal)
+        assert await run(path, "export", terminal, "--format", "text") == (0, "done\nhalf\n", "")
+
+
+async def test_the_screen_is_a_page_or_a_picture(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create(SLOW)
+        await agent.wait(terminal)
+        page = (await run(path, "export", terminal, "--format", "html")).out
+        assert '<pre>one\n<span style="color:#cc3b3b">two</span>\n' in page
+        picture = (await run(path, "export", terminal, "--format", "svg")).out
+        assert "".join(ET.fromstring(picture)[-1].itertext()).split() == ["one", "two"]
+
+
+async def test_a_recording_is_taken_if_it_has_more(tmp_path):
+    folder = tmp_path / "recordings"
+    env = {**surroundings(str(tmp_path / "run" / "agent.sock"))}
+    env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(folder)}
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        terminal = await agent.create("echo first; sleep 0.5; seq 300000 | cut -c1-4; echo last")
+        await agent.wait(terminal)
+        (file,) = await poll(lambda: list(folder.glob("*.cast")) or None)
+        await poll(lambda: "exited with 0" in file.read_text())
+        done = await run(path, "export", terminal)
+        assert done.out == file.read_text()
+        assert shown(done.out).startswith("first\r\n")
+        # What was kept is not all of it, and is something.
+        file.unlink()
+        done = await run(path, "export", terminal)
+        assert "first" not in shown(done.out)
+        assert shown(done.out).endswith("last\r\n")
+
+
+async def test_nobody_who_reads_is_no_error(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("seq 100000")
+        await agent.wait(terminal)
+        line = f'"{ACPTERM[0]}" -m acpterm export {terminal} | head -c 10'
+        done = await trio.run_process(
+            ["bash", "-c", f"set -o pipefail; {line}"],
+            env=surroundings(path),
+            capture_stdout=True,
+            capture_stderr=True,
+        )
+        assert (done.stdout, done.stderr) == (b'{"version"', b"")

@@ -1,0 +1,271 @@
+"""`acpterm logs`: the text that agents read, followed; what is missing is said."""
+
+import itertools
+import subprocess
+
+import pytest
+import trio
+
+from acpterm.client.person.lines import Lines, last_lines
+from acpterm.client.person.text_stream import TextStream, go_on
+from acpterm.terminal.text import TextView
+from tests.support.commands import run, running, surroundings
+from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon, poll
+
+
+@pytest.fixture
+async def path(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        yield path
+
+
+async def test_it_prints_the_text_that_agents_read(path):
+    async with agent_at(path) as agent:
+        command = r"printf '\033[31mred\033[m\n1%%\r2%%\rdone\nö\n'; printf half"
+        terminal = await agent.create(command)
+        await agent.wait(terminal)
+        text = (await agent.output(terminal))["output"]
+        assert text == "red\ndone\nö\nhalf"
+        assert await run(path, "logs", terminal) == (0, f"{text}\n", "")
+        assert await run(path, "logs", "@last", "--tail", "2") == (0, "ö\nhalf\n", "")
+        assert await run(path, "logs", "@last", "--tail", "0") == (0, "", "")
+
+
+async def test_a_terminal_that_is_not_there_is_an_error(path):
+    done = await run(path, "logs", "nothing")
+    assert (done.status, done.out) == (1, "")
+    assert "there is no terminal 'nothing'" in done.err
+
+
+async def test_it_follows_until_the_end_with_nothing_twice(path, tmp_path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo one; printf tw; read x; echo o; read x; echo three")
+        await agent.until_output(terminal, "tw")
+        async with running(tmp_path, path, "logs", "-f", terminal) as logs:
+            await poll(lambda: logs.out == "one\n")
+            await agent.type(terminal, "\n")
+            await poll(lambda: logs.out.startswith("one\ntw\no\n"))
+            assert logs.process.poll() is None
+            await agent.type(terminal, "\n")
+            assert await logs.wait() == 0
+            assert (logs.out, logs.err) == ((await agent.output(terminal))["output"], "")
+
+
+async def test_a_joint_in_the_middle_of_a_line_that_is_written_over_is_not_seen(path, tmp_path):
+    async with agent_at(path) as agent:
+        command = r"stty -echo; echo a; printf 'x|\b'; read x; printf '/\b'; read x; printf '\n'"
+        terminal = await agent.create(command)
+        await agent.until_output(terminal, "x|")
+        async with running(tmp_path, path, "logs", "-f", terminal) as logs:
+            await poll(lambda: logs.out == "a\n")
+            await agent.type(terminal, "\n")
+            await agent.until_output(terminal, "x/")
+            await agent.type(terminal, "\n")
+            assert await logs.wait() == 0
+            assert logs.out == "a\nx/\n"
+
+
+async def test_a_release_right_after_the_end_takes_nothing_away(path, tmp_path):
+    async with agent_at(path) as agent:
+        for number in range(5):
+            terminal = await agent.create("echo begun; read x; seq 1000")
+            await agent.until_output(terminal, "begun")
+            async with running(tmp_path, path, "logs", "-f", terminal) as logs:
+                await poll(lambda logs=logs: "begun\n" in logs.out)
+                await agent.type(terminal, "\n")
+                await agent.wait(terminal)
+                await agent.release(terminal)
+                assert await logs.wait() == 0, number
+                assert logs.lines[-1000:] == [f"{n}\n" for n in range(1, 1001)]
+
+
+async def test_a_flood_is_not_fallen_behind_of_in_silence(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("read x; seq 3000000; echo the end")
+        process = subprocess.Popen(
+            [*ACPTERM, "logs", "-f", terminal],
+            env=surroundings(path),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        await trio.sleep(0.7)
+        await agent.type(terminal, "\n")
+        # Nobody reads for a while.
+        await agent.wait(terminal)
+        out, err = await trio.to_thread.run_sync(process.communicate)
+        lines = out.decode().splitlines()
+        assert lines[-1] == "the end"
+        numbers = [int(line) for line in lines[:-1] if line]
+        gaps = [b for a, b in itertools.pairwise(numbers) if b != a + 1]
+        # What was lost before anything was printed is no gap.
+        assert numbers[0] == 1 or err
+        said = err.decode().splitlines()
+        assert len(said) >= len(gaps)
+        assert all(line.endswith(" bytes are missing here]") for line in said)
+        lost = sum(int(line[1:].split()[0]) for line in said)
+        whole = sum(len(str(n)) + 2 for n in range(1, 3_000_001))
+        shown = sum(len(str(n)) + 2 for n in numbers)
+        assert lost + shown == pytest.approx(whole, abs=20 + 2 * len(said) * 10)
+
+
+async def test_text_outlives_the_bytes_it_came_from(path):
+    async with agent_at(path) as agent:
+        bar = """awk 'BEGIN { for (i = 0; i < 200000; i++) printf "\\r%09d", i; print "" }'"""
+        terminal = await agent.create(f"echo first; {bar}; echo last")
+        await agent.wait(terminal)
+        done = await run(path, "logs", terminal)
+        assert done == (0, "first\n000199999\nlast\n", "")
+        done = await run(path, "logs", terminal, "--since", "0")
+        assert "first" not in done.out
+        assert done.err.endswith(" bytes are missing here]\n")
+
+
+async def test_a_small_limit_of_an_agent_takes_nothing_from_the_person(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("seq 100", outputByteLimit=10)
+        await agent.wait(terminal)
+        everything = "".join(f"{n}\n" for n in range(1, 101))
+        assert await run(path, "logs", terminal) == (0, everything, "")
+
+
+async def test_since_a_position_and_raw(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create(r"printf 'one\n\033[31mtwo\r\n'")
+        await agent.wait(terminal)
+        assert await run(path, "logs", terminal, "--since", "5") == (0, "two\n", "")
+        assert (await run(path, "logs", terminal, "--raw")).out == "one\r\n\x1b[31mtwo\r\r\n"
+        assert (await run(path, "logs", "--raw", "-n1", terminal)).out == "\x1b[31mtwo\r\r\n"
+        done = await run(path, "logs", terminal, "--since", "1000")
+        assert done.status == 1
+        assert "since 1000 is after the end of the output, 16" in done.err
+
+
+async def test_nobody_who_reads_is_no_error_even_while_nothing_comes(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("seq 5; sleep 1000")
+        await agent.until_output(terminal, "5")
+        line = f'"{ACPTERM[0]}" -m acpterm logs -f {terminal} | head -n 1'
+        with trio.fail_after(10):
+            done = await trio.run_process(
+                ["bash", "-c", f"set -o pipefail; {line}"],
+                env=surroundings(path),
+                stdin=subprocess.DEVNULL,
+                capture_stdout=True,
+                capture_stderr=True,
+            )
+        assert (done.stdout, done.stderr) == (b"1\n", b"")
+
+
+async def test_ctrl_c_ends_following(path, tmp_path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo begun; sleep 1000")
+        async with running(tmp_path, path, "logs", "-f", terminal) as logs:
+            await poll(lambda: logs.out == "begun\n")
+            logs.interrupt()
+            assert await logs.wait() == 130
+
+
+async def test_what_was_released_is_printed_if_a_tool_call_shows_it(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo kept")
+        await agent.wait(terminal)
+        call = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t"}
+        content = [{"type": "terminal", "terminalId": terminal}]
+        params = {"sessionId": agent.session, "update": {**call, "content": content}}
+        await agent.notify("session/update", params)
+        await agent.release(terminal)
+        assert await run(path, "logs", terminal) == (0, "kept\n", "")
+
+
+async def test_in_a_window_a_line_is_seen_as_it_grows(path):
+    async with agent_at(path) as agent, agent_here() as window:
+        terminal = await agent.create(
+            r"stty -echo; printf 'wait'; read x; printf ' on\r1%%'; read x; printf '\r99%%\n'"
+        )
+        await agent.until_output(terminal, "wait")
+        env = [{"name": n, "value": v} for n, v in surroundings(path).items()]
+        words = [*ACPTERM[1:], "logs", "-f", terminal]
+        seen = await window.create(ACPTERM[0], args=words, env=env)
+        await window.until_output(seen, "wait")
+        await agent.type(terminal, "\n")
+        await window.until_output(seen, "1%")
+        await agent.type(terminal, "\n")
+        await window.wait(seen)
+        shown = (await window.output(seen))["output"]
+        assert shown.rstrip() == "99%t on"
+        await window.release(seen)
+
+
+# The text in pieces
+
+
+PROGRAM = (
+    "one\r\n\x1b[31mré\x1b[0m\x1b]0;title\x07d\r\n10%\r20%\x1b[K\rdone\r\n|\b/\b-\b\n"
+    "漢\x1b[1Gx\n\x1b[2Kabc\x1b[Kdef\b\b\x1b[K!\nlast 🎉"
+).encode()
+
+
+@pytest.mark.parametrize("joint", range(0, len(PROGRAM) + 1, 1))
+def test_wherever_the_joint_is_the_text_is_the_same(joint):
+    view = TextView(10_000)
+    view.feed(PROGRAM[:joint])
+    over, stream = go_on(view.text(), PROGRAM[:joint])
+    over += stream.feed(PROGRAM[joint:])
+    whole = TextView(10_000)
+    whole.feed(PROGRAM)
+    assert over + stream.line == whole.text()
+
+
+def test_where_the_beginning_of_the_line_is_gone_it_goes_on():
+    view = TextView(10_000)
+    begun = b"first\n" + b"x" * 100 + b"\x1b[3"
+    view.feed(begun)
+    over, stream = go_on(view.text(), begun[-20:])
+    over += stream.feed(b"1my\nz")
+    assert (over, stream.line) == ("first\n" + "x" * 100 + "y\n", "z")
+
+
+def test_text_in_pieces_of_one_byte():
+    stream = TextStream()
+    over = "".join(stream.feed(bytes([byte])) for byte in PROGRAM)
+    whole = TextStream()
+    assert (whole.feed(PROGRAM), whole.line) == (over, stream.line)
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "last"),
+    [
+        ("", 1, ""),
+        ("a", 1, "a"),
+        ("a\n", 1, "a\n"),
+        ("a\nb\n", 1, "b\n"),
+        ("a\nb", 1, "b"),
+        ("a\nb\n\n", 2, "b\n\n"),
+        ("a\nb", 5, "a\nb"),
+        ("a\nb", 0, ""),
+    ],
+)
+def test_last_lines(text, number, last):
+    assert last_lines(text, number) == last
+
+
+def test_a_line_in_a_window_is_written_over_as_far_as_it_fits():
+    lines = Lines(lambda: 10)
+    assert lines.show("", "abc") == "abc"
+    assert lines.show("", "abcd") == "d"
+    assert lines.show("", "xy") == "\r    \rxy"
+    assert lines.show("xyz\n", "") == "z\n"
+    assert lines.show("", "a" * 12) == "a" * 12
+    assert lines.show("", "b" * 12) == ""
+    assert lines.show("c" * 12 + "\nnext\n", "p") == "\n" + "c" * 12 + "\nnext\np"
+    assert lines.finish("p") == "\n"
+    assert lines.finish("") == ""
+
+
+def test_elsewhere_a_line_is_printed_when_it_is_over():
+    lines = Lines(None)
+    assert lines.show("", "10%") == ""
+    assert lines.show("", "20%") == ""
+    assert lines.show("done\n", "ne") == "done\n"
+    assert lines.finish("next") == "next\n"

@@ -1,0 +1,220 @@
+"""`acpterm ls`: what it lists, how that looks, and that it follows what happens."""
+
+import json
+import re
+
+import pytest
+
+from tests.support.commands import run, running, surroundings, then_said
+from tests.support.hosts import ACPTERM, agent_at, daemon, poll
+from tests.support.person import person_at
+from tests.support.tmux import needs_tmux, tmux_server
+
+HEADER = "ID  NAME  STATE  OWNER  AGENT  SESSION  SIZE  AGE  OUTPUT  COMMAND\n"
+
+
+@pytest.fixture
+async def path(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        yield path
+
+
+def user(path: str) -> str:
+    return path.replace("agent.sock", "user.sock")
+
+
+def rows(out: str) -> list[list[str]]:
+    """Give the cells of each line but the first."""
+    return [re.split(r" {2,}", line) for line in out.splitlines()[1:]]
+
+
+def states(out: str) -> list[str]:
+    return [row[2] for row in rows(out)]
+
+
+async def made(path: str, command: str, *, name: str | None = None, **more) -> str:
+    """Make a terminal of the person's."""
+    async with person_at(user(path)) as person:
+        info = await person.request("terminal/create", {"command": command, "name": name, **more})
+    return info["terminalId"]
+
+
+async def test_without_a_daemon_the_list_is_empty_and_none_is_started(tmp_path):
+    path = str(tmp_path / "run" / "agent.sock")
+    assert await run(path, "ls") == (0, HEADER, "")
+    assert await run(path, "ls", "--json") == (0, "[]\n", "")
+    assert not (tmp_path / "run").exists()
+
+
+async def test_a_terminal_has_a_row(path):
+    async with agent_at(path) as agent:
+        await agent.request(
+            "initialize", {"protocolVersion": 1, "clientInfo": {"name": "robot", "version": "1"}}
+        )
+        theirs = await agent.create("sleep 1000 # theirs")
+        ours = await made(path, "exit 3", name="build", cols=90, rows=30)
+
+        async def listed():
+            return rows((await run(path, "ls")).out)
+
+        found = await listed()
+        while found[1][2] == "running":
+            found = await listed()
+    assert [row[:2] for row in found] == [[theirs[5:13], "-"], [ours[5:13], "build"]]
+    assert found[0][2:7] == ["running", "agent", "robot", "session-1", "120x40"]
+    assert found[1][2:7] == ["exited 3", "user", "-", "-", "90x30"]
+    assert [row[-1] for row in found] == ["sleep 1000 # theirs", "exit 3"]
+    assert re.fullmatch(r"\d+s", found[0][7])
+    assert found[1][8] == "-"
+
+
+async def test_the_states(path):
+    async with agent_at(path) as agent:
+        busy = await agent.create("sleep 1000")
+        prompt = await agent.create("read x")
+        killed = await agent.create("kill -TERM $$")
+        shown = await agent.create("echo hi")
+        for one in (killed, shown):
+            await agent.wait(one)
+        content = [{"type": "terminal", "terminalId": shown}]
+        update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
+        await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+        await agent.release(shown)
+        with_all = (await run(path, "ls", "--all")).out
+        assert [row[0] for row in rows(with_all)] == [
+            one[5:13] for one in (busy, prompt, killed, shown)
+        ]
+        assert states(with_all) == ["running", "waits for input", "killed by SIGTERM", "released"]
+        assert states((await run(path, "ls")).out) == states(with_all)[:3]
+
+
+async def test_json_is_what_the_daemon_says(path):
+    identifier = await made(path, "sleep 1000", name="one")
+    status, out, err = await run(path, "ls", "--json")
+    (found,) = json.loads(out)
+    assert (status, err, out.count("\n")) == (0, "", 1)
+    assert found["terminalId"] == identifier
+    assert (found["name"], found["state"], found["owner"]) == ("one", "running", "user")
+    assert found["command"] == "sleep 1000"
+
+
+NASTY = "printf '\x1b]0;owned\x07' # \u202eevil [bold]x[/bold] \U0001f600 日本\n\r\tnext"
+
+
+async def test_what_a_command_has_in_it_does_nothing(path):
+    await made(path, f"sleep 1000; {NASTY}")
+    out = (await run(path, "ls")).out
+    assert len(out.splitlines()) == 2
+    assert "\x1b" not in out
+    assert "\\x1b]0;owned\\x07" in out
+    assert "\\u202eevil [bold]x[/bold] \U0001f600 日本\\n\\r\\tnext" in out
+
+
+async def test_a_stdout_of_another_encoding_is_no_error(path):
+    await made(path, "sleep 1000 # ä日")
+    status, out, _ = await run(path, "ls", PYTHONIOENCODING="ascii")
+    assert status == 0
+    assert "sleep 1000 # ??" in out
+
+
+async def test_a_daemon_that_another_listens_for_is_an_error(path):
+    status, out, err = await run(path, "ls", "--config", "/missing")
+    assert (status, out) == (1, "")
+    assert err == "acpterm: /missing: cannot be read: No such file or directory\n"
+
+
+# Watching
+
+
+async def test_watched_json_is_a_line_for_each_change(tmp_path, path):
+    async with running(tmp_path, path, "ls", "--watch", "--json") as watch:
+        await poll(lambda: watch.lines or None)
+        assert json.loads(watch.lines[0]) == []
+        identifier = await made(path, "read x; exit 4")
+        await poll(lambda: any('"waitingForInput":true' in line for line in watch.lines))
+        async with person_at(user(path)) as person:
+            await person.about("write", identifier, data="\n")
+        await poll(lambda: any('"exited"' in line for line in watch.lines))
+        watch.interrupt()
+        assert await watch.wait() == 0
+    last = json.loads(watch.lines[-1])
+    assert [(one["terminalId"], one["exitStatus"]["exitCode"]) for one in last] == [(identifier, 4)]
+    assert len(set(watch.lines)) == len(watch.lines)
+
+
+async def test_watching_ends_with_the_daemon(tmp_path):
+    async with daemon(tmp_path) as (process, path), running(tmp_path, path, "ls", "-w") as watch:
+        await poll(lambda: "COMMAND" in watch.out)
+        process.terminate()
+        assert await watch.wait() == 1
+    assert "is gone" in watch.err
+
+
+# On a terminal
+
+
+@pytest.fixture
+def tmux(tmp_path):
+    with tmux_server(tmp_path / "tmux") as server:
+        yield server
+
+
+@needs_tmux
+async def test_on_a_terminal_it_fits_and_has_colours(tmux, path):
+    await made(path, "exit 3; " + "x" * 300, name="bad")
+    await poll_state(path, "exited 3")
+    env = surroundings(path)
+    for columns, words in ((80, ["exited 3", "user", "x…"]), (40, ["exited 3", "…"])):
+        pane = tmux.pane(then_said([*ACPTERM, "ls"]), size=(columns, 10), env=env)
+        pane.until("ended 0")
+        header, row, _ = pane.text.splitlines()
+        assert header.startswith("ID ")
+        assert [word for word in words if word not in row] == []
+        assert "\x1b[31mexited 3" in "\n".join(pane.screen(colours=True))
+
+
+@needs_tmux
+@pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+async def test_there_are_no_colours_where_nobody_wants_them(tmux, path, more):
+    await made(path, "exit 3")
+    await poll_state(path, "exited 3")
+    env = surroundings(path)
+    # tmux sets a TERM of its own.
+    words = ["env", *(f"{name}={value}" for name, value in more.items()), *ACPTERM, "ls"]
+    pane = tmux.pane(then_said(words), env=env)
+    pane.until("ended 0")
+    assert "exited 3" in pane.text
+    # rich's bold is no colour, and NO_COLOR is of colours.
+    shown = "\n".join(pane.screen(colours=True))
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]", shown)
+
+
+@needs_tmux
+@pytest.mark.parametrize("key", ["C-c", "q"])
+async def test_a_watched_screen_follows_what_happens(tmux, path, key):
+    pane = tmux.pane(then_said([*ACPTERM, "ls", "--watch"]), env=surroundings(path), size=(100, 6))
+    pane.until("COMMAND")
+    assert pane.of("alternate_on", "cursor_flag") == ["1", "0"]
+    identifier = await made(path, "read x", name="mine")
+    pane.until("waits for input")
+    assert "mine" in pane.text
+    async with person_at(user(path)) as person:
+        await person.about("kill", identifier)
+    pane.until("killed by")
+    pane.resize(50, 6)
+    pane.until(lambda: "OWNER" not in pane.text and "COMMAND" in pane.text)
+    pane.type("xyz")
+    for number in range(8):
+        await made(path, f"exit 0; number {number}")
+    pane.until("and 5 older")
+    assert "number 7" in pane.text
+    assert "xyz" not in pane.text
+    pane.keys(key)
+    pane.until("ended 0")
+    assert pane.of("alternate_on", "cursor_flag") == ["0", "1"]
+    assert pane.text == "ended 0"
+
+
+async def poll_state(path: str, state: str) -> None:
+    while state not in (await run(path, "ls")).out:
+        pass

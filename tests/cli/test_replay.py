@@ -1,0 +1,110 @@
+"""`acpterm replay`: a terminal or a recording, played in a window that is then as before."""
+
+import json
+
+import pytest
+import trio
+
+from acpterm.client.replay import LEAVE
+from tests.support.commands import run, surroundings
+from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon
+
+
+@pytest.fixture
+async def path(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        yield path
+
+
+def cast(file, *events, cols=80, rows=24):
+    lines = [{"version": 2, "width": cols, "height": rows}, *events]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return str(file)
+
+
+async def window_with(window, path, *words, **more):
+    """Run `acpterm replay` in a window, whose bytes are looked at."""
+    env = [{"name": name, "value": value} for name, value in surroundings(path).items()]
+    args = [*ACPTERM[1:], "replay", *words]
+    own = {"format": "raw", **more}
+    return await window.create(ACPTERM[0], args=args, env=env, own=own)
+
+
+async def test_a_terminal_is_played_and_the_window_left_as_before(path):
+    async with agent_at(path) as agent, agent_here() as window:
+        terminal = await agent.create(r"printf '\033[?25lone\n'; sleep 0.2; printf two")
+        await agent.wait(terminal)
+        seen = await window_with(window, path, terminal)
+        assert (await window.wait(seen))["exitCode"] == 0
+        output = (await window.output(seen))["output"]
+        body = output.replace("\r\r\n", "\r\n")
+        assert body.startswith("\x1b[?25lone\r\ntwo")
+        assert body.endswith(LEAVE.decode() + "\r\n")
+        await window.release(seen)
+
+
+async def test_where_there_is_no_window_all_is_printed_at_once(path, tmp_path):
+    file = cast(tmp_path / "a.cast", [0, "o", "one\r\n"], [1000, "o", "two\r\n"])
+    with trio.fail_after(20):
+        assert await run(path, "replay", file) == (0, "one\r\ntwo\r\n", "")
+
+
+async def test_a_file_needs_no_daemon_and_comes_before_a_terminal(tmp_path, monkeypatch):
+    cast(tmp_path / "name", [0, "o", "file"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", __file__.partition("/tests/")[0])
+    path = str(tmp_path / "no" / "agent.sock")
+    assert await run(path, "replay", "name") == (0, "file", "")
+    done = await run(path, "replay", "other")
+    assert done.status == 1
+
+
+async def test_speed_and_the_limit_of_idle_times(path, tmp_path):
+    file = cast(tmp_path / "a.cast", [0, "o", "one"], [100, "o", "two"], [110, "o", "three"])
+    async with agent_here() as window:
+        seen = await window_with(window, path, file, "--speed", "10", "--idle-limit", "1")
+        with trio.fail_after(20):
+            await window.wait(seen)
+        assert "onetwothree" in (await window.output(seen))["output"]
+        await window.release(seen)
+
+
+async def test_ctrl_c_ends_it_and_leaves_the_window_as_it_was(path, tmp_path):
+    file = cast(tmp_path / "a.cast", [0, "o", "\x1b[?1049h\x1b[?25lone"], [1000, "o", "two"])
+    async with agent_here() as window:
+        seen = await window_with(window, path, file)
+        await window.until_output(seen, "one")
+        await window.type(seen, "unseen\x03")
+        assert (await window.wait(seen))["exitCode"] == 130
+        output = (await window.output(seen))["output"]
+        # The window's own terminal has made CR LF of LF.
+        assert output.endswith(LEAVE.decode() + "\r\r\n")
+        assert "unseen" not in output
+        await window.release(seen)
+
+
+async def test_a_window_that_is_too_small_is_told_of(path, tmp_path):
+    file = cast(tmp_path / "a.cast", [0, "o", "one"], cols=100, rows=50)
+    async with agent_here() as window:
+        seen = await window_with(window, path, file, cols=120, rows=30)
+        await window.wait(seen)
+        output = (await window.output(seen))["output"]
+        assert "the recording is 100 by 50, this window 120 by 30" in output
+        await window.release(seen)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["nothing"], 1, "there is no terminal 'nothing'"),
+        (["./nothing"], 1, "./nothing: No such file or directory"),
+        (["/"], 1, "/: Is a directory"),
+        (["/dev/null"], 1, "/dev/null: the recording is empty"),
+        (["nothing", "--speed", "0"], 2, "--speed"),
+        (["nothing", "--idle-limit", "nan"], 2, "is no number"),
+    ],
+)
+async def test_what_cannot_be_played_is_an_error(path, words, status, said):
+    done = await run(path, "replay", *words)
+    assert (done.status, done.out) == (status, "")
+    assert said in done.err

@@ -1,0 +1,131 @@
+"""`acpterm screen`: what is shown now, as text, in colours, as JSON and as a picture."""
+
+import json
+import shutil
+import subprocess
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from acpterm.client.person import picture
+from tests.support.commands import run, surroundings
+from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon
+
+SHOWN = r"printf 'one\n\033[31mred\033[m 漢|\n\033]2;a title\007\033[3;5Hthere'; read x"
+
+
+@pytest.fixture
+async def path(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        yield path
+
+
+async def test_it_is_text_where_nobody_looks(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create(SHOWN)
+        await agent.until_output(terminal, "there")
+        assert await run(path, "screen", terminal) == (0, "one\nred 漢|\n    there\n", "")
+        done = await run(path, "screen", terminal, "--json")
+        found = json.loads(done.out)
+        assert found["text"][:4] == ["one", "red 漢|", "    there", ""]
+        assert found["rows"][1] == "\x1b[0;31mred\x1b[m 漢|"
+        assert (found["cols"], found["lines"], found["cursor"]) == (120, 40, [9, 2])
+        assert found["title"] == "a title"
+
+
+@pytest.mark.parametrize(("no_color", "shown"), [("", "\x1b[0;31mred\x1b[m"), ("1", "red 漢|")])
+async def test_it_has_colours_in_a_window_unless_they_are_not_wanted(path, no_color, shown):
+    async with agent_at(path) as agent, agent_here() as window:
+        terminal = await agent.create(SHOWN)
+        await agent.until_output(terminal, "there")
+        env = {**surroundings(path), "NO_COLOR": no_color}
+        seen = await window.create(
+            ACPTERM[0],
+            args=[*ACPTERM[1:], "screen", terminal],
+            env=[{"name": name, "value": value} for name, value in env.items()],
+            own={"format": "raw"},
+        )
+        await window.wait(seen)
+        output = (await window.output(seen))["output"]
+        assert shown in output
+        assert ("\x1b" in output) == (not no_color)
+        await window.release(seen)
+
+
+async def test_a_picture_is_written_to_a_file(path, tmp_path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create(SHOWN)
+        await agent.until_output(terminal, "there")
+        file = tmp_path / "a.svg"
+        assert await run(path, "screen", terminal, "--svg", str(file)) == (0, "", "")
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert (await run(path, "screen", terminal, "--svg", "-")).out == file.read_text()
+        root = ET.parse(file).getroot()
+        assert root[0].text == "a title"
+        done = await run(path, "screen", terminal, "--svg", str(tmp_path / "none" / "a.svg"))
+        assert (done.status, done.out) == (1, "")
+        assert "No such file or directory" in done.err
+        done = await run(path, "screen", terminal, "--svg", "-", "--json")
+        assert done.status == 2
+
+
+# The picture
+
+
+def texts(row: str) -> list[tuple[float, str]]:
+    """Draw a row: its pieces, and the columns that they begin at."""
+    root = ET.fromstring(picture.svg([row], 40, "t"))
+    group = next(element for element in root if element.tag.endswith("}g"))
+    return [
+        (round(float(one.attrib["x"]) / picture.WIDTH, 3), one.text or "")
+        for one in group
+        if one.tag.endswith("}text")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "pieces"),
+    [
+        ("plain text", [(0, "plain text")]),
+        ("<a&b> \"'", [(0, "<a&b> \"'")]),
+        ("漢字x", [(0, "漢"), (2, "字"), (4, "x")]),
+        ("🎉 é e\u0301|", [(0, "🎉"), (3, "é"), (4, " e\u0301"), (6, "|")]),
+        ("a\x1b[0;31mb\x1b[mc", [(0, "a"), (1, "b"), (2, "c")]),
+    ],
+)
+def test_every_character_is_in_its_cell(row, pieces):
+    assert texts(row) == pieces
+
+
+@pytest.mark.parametrize(
+    ("sgr", "says"),
+    [
+        ("0;31", 'fill="#cc3b3b"'),
+        ("0;38;5;196", 'fill="#ff0000"'),
+        ("0;38;5;244", 'fill="#808080"'),
+        ("0;38;2;1;2;3", 'fill="#010203"'),
+        ("0;48;2;1;2;3", '<rect x="0" y="0" width="8.7" height="18.3" fill="#010203"'),
+        ("0;7", 'fill="#1c1c1c"'),
+        ("0;1", 'font-weight="bold"'),
+        ("0;3", 'font-style="italic"'),
+        ("0;2", 'opacity="0.6"'),
+        ("0;4;9", 'text-decoration="underline line-through"'),
+        ("0;4:3;58:2::1:2:3", 'text-decoration="underline"'),
+    ],
+)
+def test_looks(sgr, says):
+    assert says in picture.svg([f"\x1b[{sgr}mx\x1b[m"], 10, "t")
+
+
+def test_a_page_needs_nothing_else():
+    page = picture.page(["\x1b[0;31m<b>\x1b[m", "漢"], "a <title>")
+    assert '<span style="color:#cc3b3b">&lt;b&gt;</span>\n<i>漢</i>\n' in page
+    assert "<title>a &lt;title&gt;</title>" in page
+    assert "http" not in page
+
+
+@pytest.mark.skipif(shutil.which("rsvg-convert") is None, reason="rsvg-convert is not installed")
+def test_a_picture_can_be_drawn():
+    drawn = picture.svg(["\x1b[0;7mone\x1b[m 漢 🎉"] * 3, 20, "a title")
+    done = subprocess.run(["rsvg-convert"], input=drawn.encode(), capture_output=True, check=True)
+    assert done.stdout.startswith(b"\x89PNG")

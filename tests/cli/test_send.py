@@ -1,0 +1,190 @@
+"""`acpterm send`: text and keys, in their order and whole."""
+
+import hashlib
+
+import pytest
+import trio
+
+from acpterm.client.person.keys import KNOWN, depends, key_bytes
+from tests.support.commands import run, running, surroundings
+from tests.support.hosts import ACPTERM, agent_at, daemon, poll
+
+RAW = "stty raw -echo; echo ready; head -c {} | od -An -tx1 -v | tr -d ' \\n'"
+
+
+@pytest.fixture
+async def path(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        yield path
+
+
+async def typed(path, count, *words, before=""):
+    """Send to a program that prints in hexadecimal what it is typed: the bytes."""
+    async with agent_at(path) as agent:
+        terminal = await agent.create(before + RAW.format(count))
+        await agent.until_output(terminal, "ready")
+        done = await run(path, "send", terminal, *words)
+        assert done == (0, "", "")
+        with trio.fail_after(10):
+            await agent.wait(terminal)
+        output = (await agent.output(terminal))["output"]
+        return bytes.fromhex(output.split("ready")[1].strip())
+
+
+async def test_words_have_a_space_between_them_and_no_newline_is_added(path):
+    assert await typed(path, 11, "npm", "test é") == "npm test é".encode()
+
+
+async def test_enter_comes_last(path):
+    assert await typed(path, 3, "-e", "ls") == b"ls\r"
+    assert await typed(path, 3, "ls", "--enter") == b"ls\r"
+
+
+async def test_keys_and_text_are_typed_in_the_order_of_the_line(path):
+    words = ["a", "-k", "C-c", "b", "c", "--key=Up", "-kEnter", "d", "-ek", "M-x"]
+    sent = b"a\x03b c\x1b[A\rd\x1bx\r"
+    assert await typed(path, len(sent), *words) == sent
+
+
+async def test_behind_two_dashes_everything_is_text(path):
+    sent = b"-e --key C-c"
+    assert await typed(path, len(sent), "--", "-e", "--key", "C-c") == sent
+
+
+async def test_cursor_keys_are_as_the_program_wants_them(path):
+    words = ["--key", "Up", "--key", "Home", "--key", "C-Left"]
+    sent = b"\x1bOA\x1bOH\x1b[1;5D"
+    assert await typed(path, len(sent), *words, before="printf '\\033[?1h'; ") == sent
+
+
+async def test_what_is_pasted_is_told_to_who_asks_for_it(path):
+    sent = b"\x1b[200~a\rb\x1b[201~\r"
+    words = ["--paste", "a\nb\x1b", "-e"]
+    assert await typed(path, len(sent), *words, before="printf '\\033[?2004h'; ") == sent
+    assert await typed(path, 4, *words) == b"a\rb\r"
+
+
+async def test_a_large_stdin_arrives_whole(path, tmp_path):
+    data = b"".join(b"%d\n" % n for n in range(20_000))
+    (tmp_path / "in").write_bytes(data)
+    async with agent_at(path) as agent:
+        command = f"stty raw -echo; echo ready; sleep 0.5; head -c {len(data)} | sha256sum"
+        terminal = await agent.create(command)
+        await agent.until_output(terminal, "ready")
+        with (tmp_path / "in").open() as stdin:
+            more = {"stdin": stdin}
+            async with running(tmp_path, path, "send", terminal, "-", **more) as sending:
+                assert await sending.wait() == 0
+        await agent.until_output(terminal, hashlib.sha256(data).hexdigest())
+
+
+async def test_bytes_that_are_no_text_are_typed_as_they_are(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create(RAW.format(3))
+        await agent.until_output(terminal, "ready")
+        await trio.run_process(
+            [*ACPTERM, "send", terminal, "-"],
+            stdin=b"\xff\x00\x80",
+            env=surroundings(path),
+        )
+        await agent.until_output(terminal, "ff0080")
+
+
+async def test_a_program_that_does_not_read_is_told_of_and_waited_for(path, tmp_path):
+    (tmp_path / "in").write_bytes(b"x" * 100_000)
+    async with agent_at(path) as agent:
+        terminal = await agent.create("stty raw -echo; echo ready; sleep 1000")
+        await agent.until_output(terminal, "ready")
+        with (tmp_path / "in").open() as stdin:
+            more = {"stdin": stdin}
+            async with running(tmp_path, path, "send", terminal, "-", **more) as sending:
+                await poll(lambda: "does not read its input" in sending.err)
+                assert sending.process.poll() is None
+                await agent.kill(terminal)
+                assert await sending.wait() == 1
+                assert "has ended" in sending.err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["nothing", "a"], 1, "there is no terminal 'nothing'"),
+        (["nothing"], 2, "say what to type"),
+        (["nothing", "--key", "F13"], 2, KNOWN),
+        (["nothing", "--key"], 2, "requires an argument"),
+        ([], 2, "TERMINAL"),
+    ],
+)
+async def test_what_cannot_be_typed_is_an_error(path, words, status, said):
+    done = await run(path, "send", *words)
+    assert (done.status, done.out) == (status, "")
+    assert said in done.err
+
+
+async def test_one_that_has_ended_takes_nothing(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("true")
+        await agent.wait(terminal)
+        done = await run(path, "send", terminal, "a")
+        assert done.status == 1
+        assert "has ended" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("a", b"a"),
+        ("é", "é".encode()),
+        ("-", b"-"),
+        ("C-c", b"\x03"),
+        ("C-C", b"\x03"),
+        ("c-a", b"\x01"),
+        ("C-[", b"\x1b"),
+        ("C-\\", b"\x1c"),
+        ("C-Space", b"\0"),
+        ("C-@", b"\0"),
+        ("C-?", b"\x7f"),
+        ("M-x", b"\x1bx"),
+        ("M-C-x", b"\x1b\x18"),
+        ("M--", b"\x1b-"),
+        ("S-a", b"A"),
+        ("Enter", b"\r"),
+        ("enter", b"\r"),
+        ("Tab", b"\t"),
+        ("BTab", b"\x1b[Z"),
+        ("S-Tab", b"\x1b[Z"),
+        ("Escape", b"\x1b"),
+        ("BSpace", b"\x7f"),
+        ("C-BSpace", b"\b"),
+        ("Up", b"\x1b[A"),
+        ("S-Up", b"\x1b[1;2A"),
+        ("C-M-S-Left", b"\x1b[1;8D"),
+        ("End", b"\x1b[F"),
+        ("PPage", b"\x1b[5~"),
+        ("NPage", b"\x1b[6~"),
+        ("IC", b"\x1b[2~"),
+        ("C-DC", b"\x1b[3;5~"),
+        ("F1", b"\x1bOP"),
+        ("C-F1", b"\x1b[1;5P"),
+        ("F5", b"\x1b[15~"),
+        ("S-F12", b"\x1b[24;2~"),
+    ],
+)
+def test_keys_are_as_xterm_says_them(name, keys):
+    assert key_bytes(name) == keys
+
+
+@pytest.mark.parametrize(
+    "name", ["", "F0", "F13", "Foo", "C-", "C-é", "C-Enter", "X-a", "C-1", "ab"]
+)
+def test_what_is_no_key(name):
+    with pytest.raises(ValueError, match=r"no key"):
+        key_bytes(name)
+
+
+def test_which_keys_depend_on_the_programs_mode():
+    assert [name for name in ("Up", "C-Home", "a", "F1", "PageUp") if depends(name)] == [
+        "Up",
+        "C-Home",
+    ]
+    assert key_bytes("Down", application=True) == b"\x1bOB"

@@ -1,0 +1,49 @@
+"""`acpterm status` and `acpterm shutdown`."""
+
+import json
+import re
+
+from acpterm import __version__
+from tests.support.commands import run
+from tests.support.hosts import agent_at, alive, daemon, listens
+
+
+async def test_no_daemon(tmp_path):
+    path = str(tmp_path / "run" / "agent.sock")
+    assert await run(path, "status") == (1, "not running\n", "")
+    assert await run(path, "status", "--json") == (1, "null\n", "")
+    assert await run(path, "shutdown") == (0, "not running\n", "")
+    assert not (tmp_path / "run").exists()
+
+
+async def test_status_says_how_it_is(tmp_path):
+    async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
+        await agent.create("sleep 1000")
+        await agent.wait(await agent.create("exit 0"))
+        status, out, err = await run(path, "status")
+        assert (status, err) == (0, "")
+        said = dict(re.split(r" {2,}", line, maxsplit=1) for line in out.splitlines())
+        assert said.pop("daemon").startswith(f"acpterm {__version__}, pid {process.pid}, runs for ")
+        assert re.fullmatch(r"\d+\.\d MiB, output held: .*", said.pop("memory"))
+        assert re.fullmatch("known by (cgroup|subreaper)", said.pop("processes"))
+        assert said == {
+            "agents' socket": path,
+            "your socket": path.replace("agent.sock", "user.sock"),
+            "terminals": "1 running, 1 exited, 0 kept",
+            "connections": "0 of yours, 1 agent",
+        }
+        found = json.loads((await run(path, "status", "--json")).out)
+        assert (found["pid"], found["running"], found["agents"]) == (process.pid, 1, 1)
+
+
+async def test_shutdown_ends_it_and_its_terminals_before_it_returns(tmp_path):
+    async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
+        one = await agent.create("trap '' TERM; echo $$; sleep 1000")
+        await agent.create("sleep 1000")
+        pid = int(await agent.until_output(one, "\n"))
+        status, out, err = await run(path, "shutdown")
+        ended = f"ended the daemon (pid {process.pid}) and 2 terminals that ran\n"
+        assert (status, out, err) == (0, ended, "")
+        assert process.process.poll() == 0
+        assert not alive(pid)
+        assert not listens(path)

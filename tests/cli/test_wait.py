@@ -1,0 +1,138 @@
+"""`acpterm wait`: until a program ends, or prints something."""
+
+import re
+
+import pytest
+import trio
+
+from acpterm.client.person.matching import KEPT, Matching
+from tests.support.commands import run, running
+from tests.support.hosts import agent_at, daemon
+from tests.support.person import person_at
+
+
+@pytest.fixture
+async def path(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        yield path
+
+
+@pytest.mark.parametrize(
+    ("command", "status"), [("exit 3", 3), ("true", 0), ("kill -9 $$", 137), ("kill -15 $$", 143)]
+)
+async def test_the_status_is_that_of_the_program(path, command, status):
+    async with agent_at(path) as agent:
+        terminal = await agent.create(f"sleep 0.3; {command}")
+        assert await run(path, "wait", terminal) == (status, "", "")
+        assert await run(path, "wait", terminal) == (status, "", "")
+
+
+async def test_a_release_while_it_waits_takes_nothing_away(path, tmp_path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("read x; exit 5")
+        async with running(tmp_path, path, "wait", terminal) as waiting:
+            await poll_asked(path, waiting)
+            await agent.type(terminal, "\n")
+            await agent.wait(terminal)
+            await agent.release(terminal)
+            assert await waiting.wait() == 5
+
+
+async def poll_asked(path, waiting):
+    """Wait until the command is connected, and has asked."""
+    async with person_at(path.replace("agent.sock", "user.sock")) as person:
+        with trio.fail_after(20):
+            while (await person.request("status", {}))["people"] < 2:
+                await trio.sleep(0.01)
+    await trio.sleep(0.3)
+    assert waiting.process.poll() is None
+
+
+async def test_what_it_has_printed_is_found_and_the_line_printed(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo one; echo listening on port 80; sleep 1000")
+        assert await run(path, "wait", terminal, "--for", r"port \d+$") == (
+            0,
+            "listening on port 80\n",
+            "",
+        )
+        assert (await run(path, "wait", terminal, "--for", r"^one\nlis")).out == (
+            "one\nlistening on port 80\n"
+        )
+
+
+async def test_what_comes_is_found_in_parts_and_in_a_line_that_is_not_over(path, tmp_path):
+    async with agent_at(path) as agent:
+        command = "stty -echo; printf 'pass'; read x; printf 'word: '; sleep 1000"
+        terminal = await agent.create(command)
+        await agent.until_output(terminal, "pass")
+        async with running(tmp_path, path, "wait", terminal, "--for", "password: ?$") as waiting:
+            await poll_asked(path, waiting)
+            await agent.type(terminal, "\n")
+            assert await waiting.wait() == 0
+            assert waiting.out == "password: \n"
+
+
+async def test_an_end_without_it_is_an_error(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo one")
+        done = await run(path, "wait", terminal, "--for", "two")
+        said = f"acpterm: terminal {terminal} has ended and has not printed 'two'\n"
+        assert done == (1, "", said)
+
+
+async def test_time_is_up(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo one; sleep 1000")
+        done = await run(path, "wait", terminal, "--timeout", "0.2")
+        assert done == (124, "", f"acpterm: terminal {terminal} has not ended within 0.2 s\n")
+        done = await run(path, "wait", terminal, "--for", "two", "--timeout", "0.2")
+        assert (done.status, done.out) == (124, "")
+        assert "has not printed 'two' within 0.2 s" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--for", "("], "is no regular expression"),
+        (["--timeout", "nan"], "is no number"),
+        (["--timeout", "-1"], "--timeout"),
+    ],
+)
+async def test_a_wrong_command_line_is_an_error(path, words, said):
+    done = await run(path, "wait", "any", *words)
+    assert done.status == 2
+    assert said in done.err
+
+
+def matching(pattern):
+    return Matching(re.compile(pattern, re.MULTILINE))
+
+
+def test_a_match_across_parts():
+    looks = matching(r"^b\nc$")
+    assert looks.find("a\nb\n", "") is None
+    assert looks.find("", "c") == "b\nc"
+
+
+def test_no_match_across_what_is_missing():
+    looks = matching("b\nc")
+    assert looks.find("b\n", "") is None
+    looks.forget()
+    assert looks.find("c\n", "") is None
+
+
+def test_what_is_kept_is_bounded_and_begins_with_a_line():
+    looks = matching("^x")
+    for _ in range(10):
+        assert looks.find("yx" * KEPT + "\n", "") is None
+        assert looks.find("y\n" * KEPT, "") is None
+        assert len(looks._kept) <= KEPT
+    assert looks.find("xy\n", "") == "xy"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "shown"), [("^", "ab"), ("$", "ab"), ("b\n", "ab"), ("cd", "cd"), ("", "ab")]
+)
+def test_the_lines_of_a_match(pattern, shown):
+    assert matching(pattern).find("ab\ncd\n", "") == shown

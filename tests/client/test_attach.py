@@ -1,0 +1,339 @@
+"""`acpterm attach`: getting in and out, sizes, several windows, floods, and whatever breaks."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.desk import DETACH, Desk, daemon_in
+from tests.support.hosts import ACPTERM
+from tests.support.tmux import needs_tmux, tmux_server
+
+pytestmark = needs_tmux
+
+BASH = ("bash", "--norc", "--noprofile")
+OURS = " ".join(ACPTERM)
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    with daemon_in(tmp_path_factory.mktemp("daemon")) as running:
+        yield running
+
+
+@pytest.fixture
+def desk(daemon, tmp_path):
+    with tmux_server(tmp_path / "tmux") as tmux:
+        yield Desk(daemon, tmux)
+
+
+def client_of(pane):
+    """Give the process that is attached, of those that a shell in `pane` has started."""
+    children = Path(f"/proc/{pane.pid}/task/{pane.pid}/children").read_text().split()
+    return int(children[-1])
+
+
+def is_raw(pane):
+    # Not so with a shell that reads a line: that has keys for signals.
+    return "-isig" in stty(pane)
+
+
+def stty(pane):
+    with open(pane.tty) as terminal:
+        asked = subprocess.run(["stty", "-a"], stdin=terminal, capture_output=True, check=True)
+    return asked.stdout.decode()
+
+
+def assert_told(pane, said):
+    """Have the program in a terminal say what it is told of its size: rows and columns."""
+    pane.line("clear; stty size")
+    pane.until(f"{said}\n$")
+
+
+# -- In and out
+
+# What a program may leave behind in a window that it is cut off from.
+MESS = (
+    "\\e[?1049h\\e[?1000;1002;1003;1006;1004;2004;1;5h\\e=\\e[?25l\\e[2;4r\\e[?7l\\e[4h\\e[41;1m"
+    "\\e(0\\e[3gready"
+)
+
+
+def tidy(pane):
+    return pane.modes == {} and pane.of("origin_flag") == ["0"]
+
+
+@pytest.mark.parametrize("way", ["key", "SIGTERM", "SIGHUP", "killed", "removed"])
+def test_the_window_is_as_before_whatever_ends_it(desk, way):
+    name = desk.daemon.make("bash", "-c", f"printf '{MESS}'; exec sleep 1000")
+    shell = desk.shell()
+    shell.line("echo before")
+    shell.until("\nbefore")
+    before = stty(shell)
+    shell.line(f"{OURS} attach {name}; echo status $?")
+    shell.until("leaves it")
+    assert is_raw(shell)
+    assert shell.modes["mouse_any_flag"] == "1"
+    if way == "key":
+        shell.keys(DETACH)
+    elif way.startswith("SIG"):
+        os.kill(client_of(shell), getattr(signal, way))
+    elif way == "killed":
+        desk.daemon.ask("terminal/kill", terminalId=name)
+    else:
+        desk.daemon.ask("terminal/release", terminalId=name)
+    shell.until("status 0")
+    said = "was ended by SIGTERM" if way in ("killed", "removed") else "runs on"
+    assert f"[{name} {said}]" in shell.text
+    # The shell sets it again before it reads a line.
+    shell.line("echo; echo after")
+    shell.until("\nafter")
+    shell.until(lambda: tidy(shell))
+    assert stty(shell) == before
+    assert "before" in shell.history()
+    # No colours, no line drawing, tab stops as usual.
+    shell.line("clear; printf 'q\\tx\\n'")
+    shell.until("q       x")
+    assert any("q       x" in line for line in shell.screen(colours=True))
+    if way not in ("killed", "removed"):
+        assert desk.daemon.about(name)["attached"] == 0
+        assert desk.daemon.about(name)["state"] == "running"
+
+
+def test_the_cursor_stays_behind_what_was_printed(desk):
+    """Though a program has put it elsewhere, and saved it there."""
+    name = desk.daemon.make(*BASH)
+    shell = desk.shell()
+    shell.line(f"{OURS} attach {name}")
+    shell.until("leaves it")
+    shell.line("printf '\\e[?1049h\\e[?1049l'")
+    shell.line("echo one; echo two")
+    shell.until("\none\ntwo\n$")
+    shell.keys(DETACH)
+    shell.until(f"two\n$\n[{name} runs on]\nhere$")
+
+
+def test_the_daemon_is_killed(desk, tmp_path):
+    with daemon_in(tmp_path / "another") as daemon:
+        other = Desk(daemon, desk.tmux)
+        name = daemon.make("bash", "-c", f"printf '{MESS}'; exec sleep 1000")
+        shell = other.shell()
+        shell.line(f"{OURS} attach {name}; echo status $?")
+        shell.until("leaves it")
+        daemon.process.kill()
+        shell.until("status 1")
+        assert re.search(r"acpterm: the daemon at .*is gone", shell.text.replace("\n", ""))
+        shell.until(lambda: tidy(shell))
+        assert not is_raw(shell)
+
+
+def test_the_window_goes_away(desk):
+    name = desk.daemon.make(*BASH)
+    pane = desk.attach(name)
+    client = pane.pid
+    keep = desk.shell()
+    pane.close()
+    keep.until(lambda: not Path(f"/proc/{client}").exists())
+    keep.until(lambda: desk.daemon.about(name)["attached"] == 0)
+    assert desk.daemon.about(name)["state"] == "running"
+
+
+def test_the_client_is_stopped_and_continued(desk):
+    name = desk.daemon.make("bash", "-c", "printf '\\e[?1049h\\e[3;3Hfull'; exec cat")
+    shell = desk.shell()
+    shell.line(f"{OURS} attach {name}")
+    shell.until("full")
+    os.kill(client_of(shell), signal.SIGSTOP)
+    shell.until("Stopped")
+    shell.line("clear; echo meanwhile")
+    shell.until("meanwhile")
+    assert not is_raw(shell)
+    shell.line("fg")
+    shell.until(lambda: "full" in shell.text and "meanwhile" not in shell.text)
+    assert is_raw(shell)
+    shell.type("\x03")
+    shell.until("was ended by SIGINT")
+
+
+def test_the_last_output_is_all_there(desk):
+    name = desk.daemon.make("bash", "-c", "read x; seq 3000; printf last; exit 3")
+    pane = desk.attach(name)
+    pane.keys("Enter")
+    assert pane.ended() == 0
+    assert pane.text.endswith(f"\n3000\nlast\n[{name} exited with 3]")
+    again = desk.acpterm("attach", name)
+    assert again.ended() == 1
+    assert (
+        again.text == f"acpterm: the program of terminal {name} has ended: see acpterm logs {name}"
+    )
+
+
+def test_attach_needs_a_terminal(desk):
+    pane = desk.window("sh", "-c", f"{OURS} attach x | cat; echo end")
+    pane.until("acpterm: attach needs a terminal")
+
+
+# -- The key
+
+
+def test_the_notice_goes_with_a_key_or_what_is_printed(desk):
+    name = desk.daemon.make(*BASH)
+    pane = desk.attach(name, size=(60, 8))
+    pane.until(f"[{name}: C-\\ leaves it]")
+    pane.until(lambda: "leaves it" not in pane.text)
+    pane.line("(sleep 0.7; seq 20) &")
+    pane.keys(DETACH)
+    pane.ended()
+    pane = desk.attach(name, size=(60, 8))
+    pane.until("leaves it")
+    pane.until("\n20")
+    pane.until(lambda: "leaves it" not in pane.text)
+    pane.keys(DETACH)
+    pane.ended()
+    pane = desk.attach(name, size=(60, 8))
+    pane.until("leaves it")
+    pane.keys("a")
+    pane.until(lambda: "leaves it" not in pane.text, 1)
+
+
+def test_another_key(desk):
+    name = desk.daemon.make("bash", "-c", "stty raw -echo; printf ready; cat -v")
+    env = {"ACPTERM_DETACH_KEY": "C-b d"}
+    pane = desk.attach(name, env=env)
+    pane.until("C-b d leaves it")
+    pane.keys("C-\\", "C-b", "x", "C-b")
+    pane.until("ready^\\^Bx")
+    pane.keys("d")
+    assert pane.ended() == 0
+    pane = desk.attach(name)
+    # As a terminal says it that was asked for more.
+    pane.raw(b"\x1b[92;5u")
+    assert pane.ended() == 0
+    bad = desk.acpterm("attach", name, env={"ACPTERM_DETACH_KEY": "C-Enter"})
+    assert bad.ended() == 1
+    assert "the setting detach_key is 'C-Enter': a terminal has no key" in bad.text
+
+
+# -- What is typed
+
+
+def test_a_long_paste_arrives_whole(desk, tmp_path):
+    lines = b"".join(b"%06d %s\n" % (n, b"x" * 43) for n in range(2000))
+    taken = tmp_path / "taken"
+    # One that does not read for a while, and then slowly.
+    reads = "while 1: file.write(os.read(0, 3000)); file.flush()"
+    slow = f"import os, time; time.sleep(1); file = open({str(taken)!r}, 'wb')\n{reads}"
+    for program in ["bash", "-c", f"cat > {taken}"], [sys.executable, "-c", slow]:
+        taken.write_bytes(b"")
+        name = desk.daemon.make("bash", "-c", 'stty -echo; printf ready; exec "$@"', "-", *program)
+        pane = desk.attach(name)
+        pane.until("ready")
+        pane.paste(lines)
+        pane.until(lambda: taken.stat().st_size >= len(lines))
+        assert taken.read_bytes() == lines
+
+
+# -- Several windows
+
+
+def test_the_smallest_window_rules(desk):
+    name = desk.daemon.make(*BASH, size=(100, 30))
+    one = desk.attach(name, size=(80, 20))
+    assert_told(one, "20 80")
+    other = desk.attach(name, size=(60, 25))
+    assert desk.daemon.size(name) == (60, 20)
+    assert_told(other, "20 60")
+    one.line("clear; echo typed in one")
+    for pane in one, other:
+        pane.until("typed in one\n$")
+    other.line("clear; echo typed in the other")
+    for pane in one, other:
+        pane.until("typed in the other\n$")
+    other.keys(DETACH)
+    other.ended()
+    assert_told(one, "20 80")
+    one.line("clear; trap 'stty size' WINCH")
+    one.keys(DETACH)
+    one.ended()
+    one.until(lambda: desk.daemon.size(name) == (100, 30))
+
+
+def test_what_only_looks_rules_nothing_and_types_nothing(desk):
+    name = desk.daemon.make(
+        "bash", "-c", "printf 'one\\n%070d|\\n\\n\\n\\nsix' 7; exec cat", size=(72, 8)
+    )
+    small = desk.attach(name, "-r", size=(40, 4))
+    large = desk.attach(name, "-r", size=(90, 12))
+    large.until("six")
+    large.until(lambda: large.text == f"one\n{7:070}|\n\n\n\nsix")
+    # The part with the cursor.
+    small.until(lambda: small.text == "\n\n\nsix" and small.cursor == (3, 3))
+    assert desk.daemon.size(name) == (72, 8)
+    for pane in small, large:
+        pane.line("typed")
+    for pane in small, large:
+        pane.keys(DETACH)
+        pane.ended()
+    screen = desk.daemon.ask("terminal/screen", terminalId=name)
+    assert "typed" not in "".join(screen["rows"])
+
+
+def test_what_a_program_asks_its_terminal_is_answered_once(desk):
+    name = desk.daemon.make(
+        "bash", "-c", "stty raw -echo; printf ready; read -n1 x; printf '\\e[c\\e[6n'; cat -v"
+    )
+    panes = [desk.attach(name), desk.attach(name), desk.attach(name, "-r")]
+    for pane in panes:
+        pane.until("ready")
+        pane.until(lambda pane=pane: "leaves it" not in pane.text)
+    panes[0].keys("x")
+    panes[1].until(lambda: re.search(r"R$", panes[1].text))
+    panes[0].type("end")
+    panes[1].until("end")
+    assert re.fullmatch(r"ready\^\[\[\?[\d;]*c\^\[\[1;6Rend", panes[1].text)
+
+
+# -- Floods
+
+
+def test_a_flood_is_ended_by_a_key(desk):
+    name = desk.daemon.make(*BASH)
+    pane = desk.attach(name)
+    pane.line("yes")
+    pane.until("\ny\ny")
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        assert "y" in pane.text
+    began = time.monotonic()
+    pane.keys("C-c")
+    pane.until(lambda: re.search(r"\^C\n\$$", pane.text))
+    took = time.monotonic() - began
+    pane.line("echo done")
+    pane.until("\ndone")
+    # On a busy machine it takes longer: all of it is one processor's.
+    assert took < 5
+
+
+def test_a_window_that_does_not_read_holds_up_nobody(desk):
+    name = desk.daemon.make(*BASH)
+    stopped, other = desk.attach(name), desk.attach(name)
+    other.until("$")
+    other.line("yes")
+    other.until("\ny\ny")
+    os.kill(stopped.pid, signal.SIGSTOP)
+    before = desk.daemon.about(name)["position"]
+    memory = desk.daemon.memory()
+    # Many times what is kept.
+    other.until(lambda: desk.daemon.about(name)["position"] > before + 12_000_000)
+    other.keys("C-c")
+    other.until(lambda: re.search(r"\^C\n\$$", other.text))
+    other.line("clear; echo after all")
+    other.until("after all\n$")
+    assert desk.daemon.memory() < memory + 8_000_000
+    os.kill(stopped.pid, signal.SIGCONT)
+    stopped.until(lambda: stopped.text == other.text)

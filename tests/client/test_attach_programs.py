@@ -1,0 +1,283 @@
+"""`acpterm attach` with real programs: a window on them shows what they show without us."""
+
+import shlex
+import shutil
+import sys
+import unicodedata
+
+import pytest
+
+from tests.support.desk import Desk, daemon_in
+from tests.support.tmux import needs_tmux, tmux_server
+
+pytestmark = needs_tmux
+
+BASH = ("bash", "--norc", "--noprofile")
+VIM = (
+    "vim",
+    "-u",
+    "NONE",
+    "-i",
+    "NONE",
+    "-N",
+    "-n",
+    "-c",
+    "syntax on",
+    "-c",
+    "set nu hls ls=2 nosmd",
+)
+TEXT = "".join(
+    f"{n:3} def f(x): return 'a string {n}'  # wörds 日本語 and more\n" for n in range(200)
+)
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    with daemon_in(tmp_path_factory.mktemp("daemon")) as running:
+        (running.folder / "text.py").write_text(TEXT)
+        yield running
+
+
+@pytest.fixture
+def desk(daemon, tmp_path):
+    with tmux_server(tmp_path / "tmux") as tmux:
+        yield Desk(daemon, tmux)
+
+
+class Both:
+    """The same program twice: in a window, and in a terminal that a window is attached to."""
+
+    def __init__(self, desk, *command, size=(70, 18)):
+        if shutil.which(command[0]) is None:
+            pytest.skip(f"there is no {command[0]}")
+        self.bare = desk.bare(*command, size=size, cwd=desk.daemon.folder)
+        self.name = desk.daemon.make(*command, size=size)
+        self.attached = desk.attach(self.name, size=size)
+        self.panes = self.bare, self.attached
+
+    def keys(self, *names):
+        for pane in self.panes:
+            pane.keys(*names)
+
+    def type(self, text):
+        for pane in self.panes:
+            pane.type(text)
+
+    def line(self, text):
+        self.type(text)
+        self.keys("Enter")
+
+    def paste(self, data):
+        for pane in self.panes:
+            pane.paste(data)
+
+    def resize(self, cols, rows):
+        for pane in self.panes:
+            pane.resize(cols, rows)
+
+    def until(self, text):
+        for pane in self.panes:
+            pane.until(text)
+
+    def alike(self):
+        """Wait until both show the same, with the same colours, cursor and modes."""
+
+        try:
+            self.attached.until(lambda: seen(self.attached) == seen(self.bare), 8)
+        except pytest.fail.Exception:
+            assert self.attached.screen(colours=True) == self.bare.screen(colours=True)
+            raise
+
+
+def seen(pane):
+    """Give all that is seen of a window: its rows, the cursor and the modes."""
+    return [pane.cursor, pane.modes, *pane.cells()]
+
+
+def test_a_shell_edits_completes_and_remembers(desk):
+    both = Both(desk, *BASH)
+    both.until("$")
+    both.line("echo one two")
+    both.until("\none two")
+    both.type("cho three")
+    both.keys("C-a", "e", "C-e", "BSpace", "BSpace", "M-b", "Left", "Right", "C-k", "x")
+    both.alike()
+    both.keys("Enter", "Up", "Up", "Enter")
+    both.alike()
+    both.type("cat tex")
+    both.keys("Tab")
+    both.until("text.py")
+    both.keys("C-u")
+    both.keys("C-r")
+    both.type("two")
+    both.until("reverse-i-search")
+    both.keys("C-g")
+    # In brackets: it is not run, and shown as pasted.
+    both.paste(b"echo pasted\necho again")
+    both.until("echo again")
+    both.alike()
+    both.keys("Enter")
+    both.until("\nagain")
+    both.line("printf '\\e[1;31mred\\e[0;44m blue\\e[m \\e[4mline\\e[m'; tput cup 3 20")
+    both.alike()
+    both.keys("C-l")
+    both.line("stty -a")
+    both.until("extproc")
+    both.alike()
+
+
+def test_jobs_are_stopped_continued_and_ended(desk):
+    both = Both(desk, *BASH)
+    both.until("$")
+    both.line("sleep 1000")
+    both.keys("C-z")
+    both.until("Stopped")
+    both.line("fg")
+    both.keys("C-c")
+    both.line("while :; do :; done")
+    both.keys("C-c")
+    both.line("echo $?")
+    both.until("130")
+    both.line("cat")
+    both.keys("C-d")
+    both.line("echo $?")
+    both.alike()
+
+
+def test_an_editor_with_colours_windows_and_the_screen_under_it(desk):
+    both = Both(desk, *BASH)
+    both.until("$")
+    both.line("echo under it")
+    # One line: in a narrower window tmux wraps it anew, and we do not.
+    (desk.daemon.folder / "v").write_text(f"{shlex.join(VIM)} text.py")
+    both.line(". ./v")
+    both.until("text.py")
+    both.alike()
+    assert both.attached.modes["alternate_on"] == "1"
+    both.type("/string")
+    both.keys("Enter")
+    both.keys("Down", "Down", "Right", "End", "PgDn", "C-Right")
+    both.type("Onew line 日本")
+    both.keys("Up", "Home")
+    both.type("x")
+    both.keys("Escape")
+    both.line(":split")
+    both.alike()
+    both.resize(60, 25)
+    both.alike()
+    both.line(":qa!")
+    for pane in both.panes:
+        pane.until(lambda pane=pane: not pane.modes)
+    both.alike()
+    assert "under it" in both.attached.text
+
+
+@pytest.mark.parametrize(
+    ("command", "first", "steps"),
+    [
+        (("less", "-N", "text.py"), "string 5", ["/return\r", "f", "10j", "3k", "G", "b"]),
+        (("nano", "-I", "+1", "text.py"), "^J Justify", ["abc", "\x16", "\x19", "\x17def\r"]),
+        ((sys.executable, "-q"), ">>>", ["for i in range(3): print(i)\r\r", "1/0\r", "'日本'*3\r"]),
+    ],
+    ids=["less", "nano", "python"],
+)
+def test_a_program_shows_the_same(desk, command, first, steps):
+    both = Both(desk, *command)
+    both.until(first)
+    for step in steps:
+        both.type(step)
+        both.alike()
+    both.resize(50, 12)
+    both.alike()
+
+
+@pytest.mark.parametrize(
+    "command", [("htop", "-d", "50"), ("top", "-d", "50")], ids=["htop", "top"]
+)
+def test_a_program_that_draws_by_itself(desk, command):
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"there is no {command[0]}")
+    name = desk.daemon.make(*command, size=(70, 18))
+    pane = desk.attach(name, size=(70, 18))
+    pane.until("PID")
+    before = pane.screen(colours=True)
+    # A window that comes later shows the same, and the first one is painted anew for the resize.
+    other = desk.attach(name, size=(70, 18))
+    other.until("PID")
+    other.until(lambda: "PID" in other.text and "leaves it" not in other.text)
+    assert len(before) == len(other.screen(colours=True))
+    pane.type("q")
+    assert (pane.ended(), other.ended()) == (0, 0)
+
+
+def test_wide_characters(desk):
+    both = Both(desk, *BASH)
+    both.until("$")
+    both.line(
+        "clear; PS1='> '; printf '\\n漢字かな\\ne\\u0301 o\\u0308\\n👍🏽|👩‍👩‍👧|🇩🇪|❤️|\\n'; echo end"
+    )
+    both.until("\nend")
+    both.type("echo 日本x語")
+    both.keys("Left", "Left", "BSpace")
+    again = desk.attach(both.name, size=(70, 18))
+    # A picture leaves out what joins characters, or chooses how they look.
+    for pane in both.attached, again:
+        pane.until(lambda pane=pane: plain(pane) == plain(both.bare))
+
+
+def plain(pane):
+    """Give text and cursor. A picture leaves out what joins characters, or says how they look."""
+    text = unicodedata.normalize("NFC", pane.text)
+    return text.translate({0x200D: None, 0xFE0F: None}), pane.cursor
+
+
+def test_the_size_follows_the_window(desk):
+    both = Both(desk, *VIM, "text.py")
+    both.until("text.py")
+    for step in range(12):
+        for cols, rows in (40 + step, 10), (90, 30 - step):
+            both.resize(cols, rows)
+    both.resize(66, 19)
+    both.attached.until(lambda: desk.daemon.size(both.name) == (66, 19))
+    both.alike()
+
+
+# Mouse, application cursor keys and keypad, brackets around what is pasted; then much that is
+# written over itself, no faster than it can be drawn.
+LONG = """
+echo main; echo screen; stty raw -echo
+printf '\\e[?1049h\\e[?1000;1006;1;2004h\\e=\\e[44m\\e[2J\\e[3;5Hblue\\e[m'
+for n in {1..12}; do printf '\\e[5;1Hx\\n%.0s' {1..900}; sleep 0.03; done
+printf '\\e[2;2Hready'; head -c 30 | cat -v
+printf '\\e[?1000;1006;1;2004l\\e>\\e[?1049l'; stty sane; echo over; exec sleep 1000
+"""
+
+
+def test_what_a_program_set_long_ago_is_in_force(desk, tmp_path):
+    """Its first output is long gone from what is kept."""
+    file = tmp_path / "long"
+    file.write_text(LONG)
+    with daemon_in(tmp_path / "daemon", ACPTERM_RAW_BYTES=str(32 * 1024)) as daemon:
+        bare = desk.bare("bash", str(file), size=(40, 12))
+        bare.until("ready")
+        desk = Desk(daemon, desk.tmux)
+        name = daemon.make("bash", str(file), size=(40, 12))
+        bare.until(lambda: daemon.about(name)["position"] > 80_000)
+        late = desk.attach(name, size=(40, 12))
+        late.until("ready")
+        late.until(
+            lambda: (late.text, late.cursor, late.modes) == (bare.text, bare.cursor, bare.modes)
+        )
+        blue = [cell for cell in late.cells()[2] if cell.data != " "]
+        assert "".join(cell.data for cell in blue) == "blue"
+        assert all(cell.style.bg != -1 for cell in blue)
+        assert late.modes["mouse_any_flag"] == late.modes["keypad_cursor_flag"] == "1"
+        for pane in bare, late:
+            pane.keys("Up", "Down")
+            pane.paste(b"pasted")
+            pane.type("0123456")
+            pane.until("over")
+            assert pane.text.startswith("main\nscreen\n")
+        late.until(
+            lambda: (late.text, late.cursor, late.modes) == (bare.text, bare.cursor, bare.modes)
+        )

@@ -1,0 +1,116 @@
+"""The daemon as the person's commands find it: running, to be started, about to end, or none."""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+import trio
+
+from tests.support.commands import run, surroundings
+from tests.support.hosts import ACPTERM, daemon, listens, poll
+from tests.support.person import person_at
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "run").mkdir(mode=0o700)
+    return str(tmp_path / "run" / "agent.sock")
+
+
+async def ended(path):
+    """End the daemon that a command has started."""
+    async with person_at(path.replace("agent.sock", "user.sock")) as person:
+        pid = (await person.request("status"))["pid"]
+    os.kill(pid, signal.SIGTERM)
+    await poll(lambda: not os.path.exists(path))
+
+
+async def test_one_that_is_not_running_is_started_and_keeps_what_is_run_in_it(path):
+    done = await run(path, "run", "-d", "--name", "web", "--", "sleep", "60")
+    assert (done.status, done.out) == (0, "web\n")
+    # It outlives the command, and the command after it finds the same.
+    assert "web" in (await run(path, "ls")).out
+    await ended(path)
+
+
+async def test_a_daemon_with_a_terminal_does_not_end_because_nobody_is_connected(path):
+    idle = {"ACPTERM_IDLE_EXIT": "0.3"}
+    await run(path, "run", "-d", "--name", "web", "--", "sleep", "60", **idle)
+    user = path.replace("agent.sock", "user.sock")
+    with trio.move_on_after(1):
+        await poll(lambda: not listens(user))
+    assert listens(user)
+    await run(path, "rm", "web")
+    await poll(lambda: not os.path.exists(path))
+
+
+async def test_one_that_a_service_manager_listens_for_is_woken(tmp_path, path):
+    if shutil.which("systemd-socket-activate") is None:
+        pytest.skip("systemd-socket-activate is not installed (Debian: systemd)")
+    env = surroundings(path)
+    passed = [f"--setenv={name}={env[name]}" for name in ("PATH", "XDG_CONFIG_HOME")]
+    command = ["systemd-socket-activate", *passed, "-l", path, *ACPTERM, "serve"]
+    manager = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
+    try:
+        await poll(lambda: os.path.exists(path))
+        done = await run(path, "run", "-d", "--name", "web", "--", "sleep", "60")
+        assert (done.status, done.out) == (0, "web\n")
+        assert f"pid {manager.pid}" in (await run(path, "status")).out
+    finally:
+        manager.terminate()
+        await poll(lambda: manager.poll() is not None)
+
+
+async def test_one_that_is_about_to_end_is_waited_for_and_another_started(path):
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    async with trio.open_nursery() as nursery:
+
+        async def command():
+            done = await run(path, "run", "-d", "--name", "web", "--", "sleep", "60")
+            assert (done.status, done.out) == (0, "web\n")
+
+        nursery.start_soon(command)
+        # The first that is started finds the lock, says so and ends.
+        await poll(lambda: "already listens" in log_of(path))
+        os.unlink(f"{path}.lock")
+        os.close(lock)
+    await ended(path)
+
+
+def log_of(path):
+    try:
+        with open(f"{path}.log") as log:
+            return log.read()
+    except FileNotFoundError:
+        return ""
+
+
+async def test_one_that_cannot_be_started_is_an_error_that_says_why(path):
+    done = await run(path, "run", "-d", "--", "true", ACPTERM_TRACKING="nonsense")
+    assert done.status == 1
+    assert "tracking" in done.err
+    done = await run("/proc/none/agent.sock", "run", "-d", "--", "true")
+    assert done.status == 1
+    assert "/proc/none" in done.err
+
+
+async def test_the_persons_socket_can_be_somewhere_else(tmp_path, path):
+    env = {"ACPTERM_USER_SOCKET": str(tmp_path / "mine" / "here.sock")}
+    assert (await run(path, "run", "-d", "--name", "web", "--", "sleep", "60", **env)).status == 0
+    assert "web" in (await run(path, "ls", **env)).out
+    assert (await run(path, "shutdown", **env)).status == 0
+    assert not listens(path)
+
+
+async def test_two_that_listen_in_one_folder_have_a_users_socket_each(tmp_path):
+    other = str(tmp_path / "run" / "other.sock")
+    async with daemon(tmp_path) as (_, first):
+        await run(first, "run", "-d", "--name", "one", "--", "sleep", "60")
+        assert (await run(other, "run", "-d", "--name", "two", "--", "sleep", "60")).status == 0
+        assert "two" not in (await run(first, "ls")).out
+        assert "two" in (await run(other, "ls")).out
+        assert (await run(other, "shutdown")).status == 0
