@@ -14,7 +14,7 @@ import pytest
 from acpterm.acp import extensions
 from acpterm.acp.wire import Wire
 from acpterm.config import Settings
-from acpterm.host.agent_table import NOTIFICATIONS, REQUESTS
+from acpterm.host.agents.table import NOTIFICATIONS, REQUESTS
 from tests.support.hosts import agent_here, environment, poll
 
 ROOT = Path(__file__).parents[1]
@@ -26,15 +26,16 @@ EXAMPLES = re.findall(r"^```json\n(.*?)^```", PROTOCOL, re.MULTILINE | re.DOTALL
 VARIES = re.compile(r'"(wallMs|cpuMs|maxRssBytes)": \d+')
 
 
-def load(name):
+def load(name, monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
     spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_the_generated_pages_are_up_to_date():
-    pages = load("generate").pages()
+def test_the_generated_pages_are_up_to_date(monkeypatch):
+    pages = load("generate", monkeypatch).pages()
     stale = [page for page, make in pages.items() if not _is(DOCS / page, make())]
     assert not stale, "run `make docs`"
     kept = {f"{page.relative_to(DOCS)}" for page in DOCS.glob("commands/*")}

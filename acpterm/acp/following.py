@@ -22,12 +22,16 @@ class FollowRequest(Wire, omit_defaults=True):
 
     Without `since` from the oldest that is kept on. Answered when the program has ended and all was
     told; unless it is to `stay`, when what there is now was. A release meanwhile changes nothing.
+
+    With `hold` nothing is missed: the program waits while what it has printed was not read. That is
+    for the person's own terminals alone.
     """
 
     terminal_id: TerminalName
     token: Token
     since: Natural | None = None
     stay: bool = True
+    hold: bool = False
 
 
 class FollowedNotification(Wire):

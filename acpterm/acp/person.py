@@ -90,7 +90,8 @@ class ListResponse(Wire):
 class PersonCreateRequest(Wire, omit_defaults=True):
     """``_acpterm/terminal/create``: a terminal of the person's own.
 
-    `command` and `args` are as in ``terminal/create``. It is answered with a TerminalInfo.
+    `command` and `args` are as in ``terminal/create``. It is answered with a TerminalInfo. With
+    `hold` its program waits until this connection follows it with `hold`, and so misses nothing.
     """
 
     command: Annotated[str, Meta(description="the command to run")]
@@ -100,6 +101,7 @@ class PersonCreateRequest(Wire, omit_defaults=True):
     name: str | None = None
     cols: Cells | None = None
     rows: Cells | None = None
+    hold: bool = False
 
 
 class PersonReadRequest(Wire, omit_defaults=True):

@@ -5,12 +5,12 @@ import contextlib
 import click
 
 from acpterm.acp.person import AttachResponse, TerminalInfo
-from acpterm.cli.options import ask, at_daemon, fail, settings
-from acpterm.cli.terminal_name import terminal_argument
-from acpterm.client.person.attached import attach
-from acpterm.client.person.detaching import Detaching
+from acpterm.cli.parts.options import ask, at_daemon, fail, settings
+from acpterm.cli.parts.terminal_name import terminal_argument
+from acpterm.client.person.attach.attached import attach
+from acpterm.client.person.attach.detaching import Detaching
+from acpterm.client.person.attach.tty import Tty
 from acpterm.client.person.front import Front
-from acpterm.client.person.tty import Tty
 from acpterm.client.person.words import ended, title
 
 

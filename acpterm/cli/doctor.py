@@ -5,8 +5,8 @@ import textwrap
 import click
 import msgspec
 
-from acpterm.cli.options import at_daemon, run
-from acpterm.cli.printing import coloured, is_terminal, say_once, window
+from acpterm.cli.parts.options import at_daemon, run
+from acpterm.cli.parts.printing import coloured, is_terminal, say_once, window
 from acpterm.client.person.doctor import Finding, examine
 from acpterm.host import logs
 

@@ -5,9 +5,9 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp.person import EventNotification
-from acpterm.cli.asking import watch
-from acpterm.cli.options import at_daemon
-from acpterm.cli.printing import coloured, is_terminal, say, window
+from acpterm.cli.parts.asking import watch
+from acpterm.cli.parts.options import at_daemon
+from acpterm.cli.parts.printing import coloured, is_terminal, say, window
 from acpterm.client.person.front import Front
 from acpterm.client.person.happening import Happened, happened
 from acpterm.client.person.watching import follow, until_ended

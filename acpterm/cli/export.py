@@ -6,14 +6,14 @@ from typing import BinaryIO
 import click
 
 from acpterm.acp.person import ScreenResponse, TerminalInfo
-from acpterm.cli.options import ask, at_daemon, fail
-from acpterm.cli.terminal_name import terminal_argument
-from acpterm.client.person import picture
-from acpterm.client.person.exporting import write_cast
-from acpterm.client.person.files import write_to
+from acpterm.cli.parts.options import ask, at_daemon, fail
+from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
-from acpterm.client.person.printed import missing
-from acpterm.client.person.text_follower import following_text
+from acpterm.client.person.reading.printed import missing
+from acpterm.client.person.reading.text_follower import following_text
+from acpterm.client.person.recording import picture
+from acpterm.client.person.recording.exporting import write_cast
+from acpterm.client.person.recording.files import write_to
 
 
 @click.command("export")

@@ -2,9 +2,9 @@
 
 import click
 
-from acpterm.cli.each import do_to_each
-from acpterm.cli.options import at_daemon
-from acpterm.cli.terminal_name import terminal_argument
+from acpterm.cli.parts.each import do_to_each
+from acpterm.cli.parts.options import at_daemon
+from acpterm.cli.parts.terminal_name import terminal_argument
 
 
 @click.command("kill")

@@ -2,10 +2,10 @@
 
 import click
 
-from acpterm.cli.options import ask, at_daemon
-from acpterm.cli.terminal_name import terminal_argument
+from acpterm.cli.parts.options import ask, at_daemon
+from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
-from acpterm.client.person.printed import print_raw, print_text
+from acpterm.client.person.reading.printed import print_raw, print_text
 
 
 @click.command("logs")

@@ -8,9 +8,9 @@ import msgspec
 import trio
 
 from acpterm.acp.person import TerminalInfo
-from acpterm.cli.asking import ask_running, watch
-from acpterm.cli.options import at_daemon
-from acpterm.cli.printing import is_terminal, say, say_once
+from acpterm.cli.parts.asking import ask_running, watch
+from acpterm.cli.parts.options import at_daemon
+from acpterm.cli.parts.printing import is_terminal, say, say_once
 from acpterm.client.person.front import Front
 from acpterm.client.person.listing import Row, row
 from acpterm.client.person.names import short_ids
@@ -58,14 +58,14 @@ def _rows(found: list[TerminalInfo]) -> list[Row]:
 
 
 def _text(found: list[TerminalInfo]) -> str:
-    from acpterm.cli.tables import text_of  # noqa: PLC0415  rich is slow to import: JSON needs none
+    from acpterm.cli.parts.tables import text_of  # noqa: PLC0415  rich is slow to import: JSON needs none
 
     return text_of(_rows(found))
 
 
 async def _watch(everything: bool, as_json: bool, front: Front) -> int:
     if not as_json and is_terminal():
-        from acpterm.cli.watched_screen import watch_screen  # noqa: PLC0415  as above
+        from acpterm.cli.parts.watched_screen import watch_screen  # noqa: PLC0415  as above
 
         return await watch_screen(front, _rows, everything=everything)
     said = ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from acpterm.cli.options import BeforeAgent, common, hosted, run, settings
+from acpterm.cli.parts.options import BeforeAgent, common, hosted, run, settings
 from acpterm.client.prompt.conversation import Place
 from acpterm.client.prompt.permissions import Rule
 from acpterm.client.prompt.run import Wishes, run_prompt, wants_colours

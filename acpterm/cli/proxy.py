@@ -4,7 +4,7 @@ from typing import Literal
 
 import click
 
-from acpterm.cli.options import BeforeAgent, common, fail, hosted, run, settings
+from acpterm.cli.parts.options import BeforeAgent, common, fail, hosted, run, settings
 from acpterm.client.proxy.run import Wishes, run_proxy
 from acpterm.client.wirelog import LogError
 from acpterm.host import logs, stdio

@@ -7,12 +7,12 @@ from typing import BinaryIO
 
 import click
 
-from acpterm.cli.numbers import Finite
-from acpterm.cli.options import ask, at_daemon, fail, run
-from acpterm.cli.terminal_name import TerminalName
+from acpterm.cli.parts.numbers import Finite
+from acpterm.cli.parts.options import ask, at_daemon, fail, run
+from acpterm.cli.parts.terminal_name import TerminalName
 from acpterm.client import replay
-from acpterm.client.person.exporting import write_cast
-from acpterm.client.person.player import play_here, print_all
+from acpterm.client.person.recording.exporting import write_cast
+from acpterm.client.person.recording.player import play_here, print_all
 
 
 @click.command("replay")

@@ -3,10 +3,10 @@
 import click
 
 from acpterm.acp.person import ListRequest, ListResponse, TerminalInfo
-from acpterm.cli.asking import ask_running
-from acpterm.cli.each import do_to_each, end, failures
-from acpterm.cli.options import at_daemon
-from acpterm.cli.terminal_name import terminal_argument
+from acpterm.cli.parts.asking import ask_running
+from acpterm.cli.parts.each import do_to_each, end, failures
+from acpterm.cli.parts.options import at_daemon
+from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
 
 

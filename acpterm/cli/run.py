@@ -6,11 +6,11 @@ import click
 
 from acpterm.acp.person import AttachResponse, ExitOf, PersonCreateRequest, TerminalInfo
 from acpterm.cli.attach import detaching_keys, tell
-from acpterm.cli.options import ask, at_daemon, fail
-from acpterm.client.person.attached import attach
+from acpterm.cli.parts.options import ask, at_daemon, fail
+from acpterm.client.person.attach.attached import attach
+from acpterm.client.person.attach.tty import Tty
+from acpterm.client.person.attach.unattended import follow
 from acpterm.client.person.front import Front
-from acpterm.client.person.tty import Tty
-from acpterm.client.person.unattended import follow
 from acpterm.client.person.words import exit_code, title
 from acpterm.jsonrpc import can_be_said
 
@@ -46,7 +46,12 @@ def command(
     detaching = detaching_keys(config, socket) if here else None
     cols, rows = Tty().size if here else (None, None)
     order = PersonCreateRequest(
-        command=words[0], args=words[1:] or None, name=name, cols=cols, rows=rows
+        command=words[0],
+        args=words[1:] or None,
+        name=name,
+        cols=cols,
+        rows=rows,
+        hold=not here and not detached,
     )
 
     async def start(front: Front) -> tuple[TerminalInfo, AttachResponse | ExitOf | None]:

@@ -6,12 +6,12 @@ import click
 import msgspec
 
 from acpterm.acp.person import ScreenResponse, TerminalInfo
-from acpterm.cli.options import ask, at_daemon, fail
-from acpterm.cli.printing import coloured, say_once
-from acpterm.cli.terminal_name import terminal_argument
-from acpterm.client.person import picture
-from acpterm.client.person.files import write_to
+from acpterm.cli.parts.options import ask, at_daemon, fail
+from acpterm.cli.parts.printing import coloured, say_once
+from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
+from acpterm.client.person.recording import picture
+from acpterm.client.person.recording.files import write_to
 
 
 @click.command("screen")

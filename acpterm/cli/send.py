@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import click
 
-from acpterm.cli.options import ask, at_daemon, fail
-from acpterm.cli.terminal_name import terminal_argument
+from acpterm.cli.parts.options import ask, at_daemon, fail
+from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
 from acpterm.client.person.keys import key_bytes
 from acpterm.client.person.typing import Key, Step, Text, type_steps

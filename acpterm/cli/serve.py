@@ -6,7 +6,7 @@ import os
 import click
 import structlog
 
-from acpterm.cli.options import common, run, settings
+from acpterm.cli.parts.options import common, run, settings
 from acpterm.config import agent_socket, user_socket
 from acpterm.host import (
     ActivationError,

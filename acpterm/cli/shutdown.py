@@ -2,9 +2,9 @@
 
 import click
 
-from acpterm.cli.asking import ask_running
-from acpterm.cli.options import at_daemon, fail
-from acpterm.cli.printing import say_once
+from acpterm.cli.parts.asking import ask_running
+from acpterm.cli.parts.options import at_daemon, fail
+from acpterm.cli.parts.printing import say_once
 from acpterm.client.person.ending import Ended, end_daemon
 
 

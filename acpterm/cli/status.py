@@ -4,9 +4,9 @@ import click
 import msgspec
 
 from acpterm.acp.person import StatusResponse
-from acpterm.cli.asking import ask_running
-from acpterm.cli.options import at_daemon
-from acpterm.cli.printing import say_once
+from acpterm.cli.parts.asking import ask_running
+from acpterm.cli.parts.options import at_daemon
+from acpterm.cli.parts.printing import say_once
 from acpterm.client.person.front import Front
 from acpterm.client.person.listing import duration, line, memory
 

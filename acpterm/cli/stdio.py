@@ -2,7 +2,7 @@
 
 import click
 
-from acpterm.cli.options import common, fail, run, settings
+from acpterm.cli.parts.options import common, fail, run, settings
 from acpterm.client.daemon import DaemonError
 from acpterm.client.stdio import relay_stdio
 from acpterm.host import logs, serve_stdio, stdio

@@ -8,12 +8,12 @@ import click
 import trio
 
 from acpterm.acp.person import TerminalInfo
-from acpterm.cli.numbers import Finite
-from acpterm.cli.options import ask, at_daemon, fail
-from acpterm.cli.terminal_name import terminal_argument
+from acpterm.cli.parts.numbers import Finite
+from acpterm.cli.parts.options import ask, at_daemon, fail
+from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
-from acpterm.client.person.matching import Matching
-from acpterm.client.person.text_follower import following_text
+from acpterm.client.person.reading.matching import Matching
+from acpterm.client.person.reading.text_follower import following_text
 from acpterm.client.person.words import exit_code
 
 _TIMED_OUT = 124

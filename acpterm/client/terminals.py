@@ -22,9 +22,9 @@ from acpterm.client.ends import End
 from acpterm.client.envelope import items, members, text
 from acpterm.client.follower import Follower
 from acpterm.client.update import Key
-from acpterm.host.agent_table import REQUESTS
+from acpterm.host.agents.session_methods import EXTENSIONS
+from acpterm.host.agents.table import REQUESTS
 from acpterm.host.command import in_a_line
-from acpterm.host.session_methods import EXTENSIONS
 from acpterm.jsonrpc import Id, RpcError
 
 # What the host answers an agent: all but `initialize`, which is for whoever connects.

@@ -25,18 +25,18 @@ import trio
 
 from acpterm.config import Settings
 from acpterm.host import asker as askers
-from acpterm.host.agent_table import AGENT
+from acpterm.host.agents.caller import Caller
+from acpterm.host.agents.session import Session
+from acpterm.host.agents.table import AGENT
 from acpterm.host.asker import Asker
-from acpterm.host.caller import Caller
 from acpterm.host.connection import Connection
 from acpterm.host.ending import hear, told_to_end
 from acpterm.host.events import Happening
 from acpterm.host.listener import peer_of
 from acpterm.host.method import Methods
-from acpterm.host.person import Person
-from acpterm.host.person_table import PERSON
-from acpterm.host.refusing import refusing
-from acpterm.host.session import Session
+from acpterm.host.people.person import Person
+from acpterm.host.people.refusing import refusing
+from acpterm.host.people.table import PERSON
 from acpterm.host.shared import Place, Shared
 from acpterm.pty.trees import Trees, open_trees
 from acpterm.terminal import FAREWELL, Pool
@@ -79,7 +79,6 @@ class Host:
         self._ending = False
         self.end_by = math.inf
         shared.roster.changed = self._note
-        shared.sessions = self._sessions
 
     async def serve(self, stream: trio.abc.Stream, asker: Asker) -> None:
         """Serve one agent until it is gone, or the host ends; at once if it is ending."""
@@ -104,7 +103,9 @@ class Host:
         self.shared.people += 1
         try:
             await self._serve(
-                Connection(stream, Person(asker, self.shared), methods, name, high=HIGH)
+                Connection(
+                    stream, Person(asker, self.shared, self._sessions), methods, name, high=HIGH
+                )
             )
         finally:
             self.shared.people -= 1

@@ -23,7 +23,6 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from acpterm.config import Settings
-from acpterm.host.tool_calls import ToolCalls
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
 from acpterm.terminal import EndedBy, Pool, Terminal
 
@@ -67,7 +66,7 @@ class Entry:
         """The ids of the tool calls that show it, or did when it was released."""
         if self.session is None or self.released is not None:
             return self._shown_in
-        return self.session.tool_calls.showing(self.id)
+        return self.session.calls_showing(self.id)
 
     def release(self) -> None:
         """Note that it was released, and which tool calls show it."""
@@ -99,9 +98,8 @@ class Session(Protocol):
     def agent(self) -> Agent:
         """Whose it is."""
 
-    @property
-    def tool_calls(self) -> ToolCalls:
-        """What it shows."""
+    def calls_showing(self, identifier: str) -> list[str]:
+        """Give the ids of the tool calls that show a terminal."""
 
     def release(self, identifier: str) -> "Entry | None":
         """Make the id of a terminal invalid."""

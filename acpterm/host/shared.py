@@ -1,9 +1,9 @@
 """What all connections of one host share."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import trio
 
@@ -12,11 +12,8 @@ from acpterm.host.attention import Attention
 from acpterm.host.events import Bus, Happening
 from acpterm.host.recording import Recorder
 from acpterm.host.roster import Entry, Roster
-from acpterm.host.session import Session
 from acpterm.host.windows import Windows
 from acpterm.terminal import Pool
-
-Sessions: TypeAlias = Callable[[], Iterable[Session]]
 
 
 def _nothing() -> None:
@@ -40,8 +37,6 @@ class Shared:
         self._nursery = nursery
         self._recorder = Recorder(settings) if settings.record else None
         self.place = Place()
-        self.sessions: Sessions = tuple
-        """Gives the sessions of all agents that are connected."""
         self.agents = 0
         self.people = 0
         self.settings: Final = settings

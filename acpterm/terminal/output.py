@@ -53,6 +53,11 @@ class Output:
         return self._text
 
     @property
+    def capacity(self) -> int:
+        """The most raw bytes that are kept."""
+        return self._ring.capacity
+
+    @property
     def held(self) -> int:
         """Bytes of output in memory, raw and text."""
         return self.ring.end - self.ring.start + self.text.size

@@ -160,8 +160,12 @@ class ScreenView:
             self._cut = True
 
     async def _draw(self, screen: Screen, target: int) -> None:
-        while self.position < target:
-            piece = self._source.ring.read(self.position, min(_PIECE, target - self.position))
+        while True:
+            # To ask for the ring has what was put off taken in, which may skip beyond the target.
+            ring = self._source.ring
+            if self.position >= target:
+                break
+            piece = ring.read(self.position, min(_PIECE, target - self.position))
             data, at = piece.data, 0
             if piece.lost:
                 screen.skip(b"")

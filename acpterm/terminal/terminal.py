@@ -29,24 +29,20 @@ from typing import Final
 
 import trio
 
-from acpterm.pty.master import After, How
 from acpterm.pty.reap import Exit, reap, wait_reapable
 from acpterm.pty.spawn import Child
 from acpterm.pty.tree import end
-from acpterm.terminal.floods import CALM, FLOOD, TURN, TURN_ALONE, Floods
+from acpterm.terminal.floods import Floods
 from acpterm.terminal.follower import Follower
 from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.output import Output
+from acpterm.terminal.reader import Reader
 from acpterm.terminal.ring import Ring
 from acpterm.terminal.screenview import ScreenView
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text import TextView
 from acpterm.terminal.timeline import Timeline
 
-DRAIN: Final = 256 * 1024
-REOPENED: Final = 0.05
-# Seconds without output that end a flood.
-SETTLED: Final = 0.02
 # Seconds until a child that a debugger holds on to is looked at again.
 REAPED: Final = 0.02
 # The most seconds of grace for a program whose owner has gone.
@@ -61,11 +57,6 @@ _UNKNOWN: Final = Exit(code=255, signal=None, cpu=math.nan, max_rss=0)
 
 def _nothing() -> None:
     pass
-
-
-# One for all terminals: it is only used between two checkpoints.
-_memory = bytearray(TURN_ALONE)
-_buffer = memoryview(_memory)
 
 
 class Terminal:
@@ -95,12 +86,20 @@ class Terminal:
         self.started: Final = time.time()
         self.timeline: Final = Timeline(self._started, kept=ring_size, size=size)
         self._exited = trio.Event()
-        self._reapable = trio.Event()
         self._ending = trio.Event()
         self._gone = trio.Event()
         self._ended_by = EndedBy.EXITED
         self._news = trio.lowlevel.ParkingLot()
         self._follower: Final = Follower(self, self._output)
+        self.reader: Final = Reader(
+            self.id,
+            child.master,
+            self._output,
+            self.timeline,
+            self._follower,
+            start=self._start,
+            told=self.tell,
+        )
         self._lifetime = trio.CancelScope()
         self.when_exited: Callable[[], None] = _nothing
         """Called once, when `exit` has been set."""
@@ -157,7 +156,7 @@ class Terminal:
 
     def kill(self, by: EndedBy) -> None:
         """Begin to end the whole tree, on behalf of `by`. Returns at once; can be repeated."""
-        if self.exit is None and not self._ending.is_set() and not self._reapable.is_set():
+        if self.exit is None and not self._ending.is_set() and not self.reader.ended:
             self._ended_by = by
         self._ending.set()
 
@@ -243,6 +242,10 @@ class Terminal:
                 self._gone.set()
                 self._news.unpark_all()
 
+    async def _read(self, floods: Floods) -> None:
+        await self.reader.run(floods)
+        self.keyboard.close()
+
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._nursery is None:
             raise trio.ClosedResourceError
@@ -250,8 +253,7 @@ class Terminal:
 
     async def _see_exit(self) -> None:
         await wait_reapable(self._child.pid, self._child.pidfd)
-        self._reapable.set()
-        self._drain()
+        self.reader.end()
         while not self._reap():  # noqa: ASYNC110  the kernel tells of this to nobody
             await trio.sleep(REAPED)
 
@@ -260,18 +262,6 @@ class Terminal:
             await self._exited.wait()
             return
         self.kill(EndedBy.TIMEOUT)
-
-    def _drain(self) -> None:
-        """Read what the child had written, which is in the kernel by now."""
-        left = DRAIN
-        while left > 0 and not self._child.master.closed:
-            taken, after = self._child.master.read(_buffer[:TURN])
-            self._take(taken, later=False)
-            left -= taken
-            if after is not After.FULL:
-                if after is After.CLOSED:
-                    self._output.finish()
-                return
 
     def _reap(self) -> bool:
         """Reap the child and tell how it ended; False while that cannot be had."""
@@ -297,56 +287,3 @@ class Terminal:
         self._exited.set()
         self._news.unpark_all()
         self.when_exited()
-
-    async def _read(self, floods: Floods) -> None:
-        master = self._child.master
-        how, more, flooded = How.PLAIN, False, -math.inf
-        while True:
-            if not more:
-                await self._wait_readable()
-            how, size = floods.turn(self.id, flooded)
-            if self._reapable.is_set():
-                # There is no more to come, and only such a read tells of the end.
-                how, size = How.PLAIN, TURN
-            taken, after = master.read(_buffer[:size], how)
-            if taken >= FLOOD:
-                flooded = trio.current_time()
-                floods.note(self.id)
-            later = how is How.GATHER and trio.current_time() - flooded < CALM
-            self._take(taken, later=later)
-            if not later:
-                self._output.settle()
-            by_the_clock = how is How.WAITING
-            more = by_the_clock or after is After.FULL
-            if by_the_clock:
-                await floods.tick()
-            elif more:
-                await trio.lowlevel.checkpoint()
-            elif after is After.CLOSED:
-                self._output.settle()
-                with trio.move_on_after(REOPENED):
-                    await self._reapable.wait()
-                if self._reapable.is_set():
-                    # It was drained then.
-                    master.close()
-                    self.keyboard.close()
-                    return
-
-    async def _wait_readable(self) -> None:
-        """Wait for something to read, or the end; if that takes long, take in what was put off."""
-        master = self._child.master
-        if self._output.is_late:
-            with trio.move_on_after(SETTLED):
-                await master.wait_readable()
-                return
-            self._output.settle()
-        await master.wait_readable()
-
-    def _take(self, taken: int, *, later: bool) -> None:
-        if taken:
-            self.timeline.note(taken, time.monotonic())
-            self._output.put(_buffer[:taken], later=later)
-            # Once the child has ended there is no more to come than the ring can hold.
-            if self._follower.sees(_memory, taken) and not self._reapable.is_set():
-                self._start(self._follower.run)
-            self._news.unpark_all()

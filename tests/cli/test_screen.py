@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from acpterm.client.person import picture
+from acpterm.client.person.recording import picture
 from tests.support.commands import run, surroundings
 from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon
 

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from acpterm.client.person.detaching import Detaching
-from acpterm.client.person.tty import HIGH, PIECE, Printer, Tty
+from acpterm.client.person.attach.detaching import Detaching
+from acpterm.client.person.attach.tty import HIGH, PIECE, Printer, Tty
 
 PASTE = b"\x1b[200~%s\x1b[201~"
 

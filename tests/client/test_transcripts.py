@@ -191,7 +191,7 @@ async def test_a_recorded_conversation_passes_through_the_proxy(stem, entries, t
     asker = own()
     async with (
         open_trees() as trees,
-        open_link(None, settings, asker, trees) as link,
+        open_link(None, settings, asker, trees, "an agent") as link,
         trio.open_nursery() as nursery,
     ):
         outboxes = Outbox(proxy_editor), Outbox(proxy_agent)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acpterm.acp.notes import End, Info
-from acpterm.host.forms import MetaForm, V2Form
-from acpterm.host.patches import patch
+from acpterm.host.people.forms import MetaForm, V2Form
+from acpterm.host.people.patches import patch
 from acpterm.jsonrpc import encode_notification
 from tests.acp.validate import validate_sent
 from tests.support.front_ends import validate_v2

@@ -12,12 +12,12 @@ from msgspec import Raw
 
 from acpterm.acp.members import members
 from acpterm.acp.notes import in_v2
-from acpterm.host.forms import MetaForm, V2Form
-from acpterm.host.person import Person
+from acpterm.host.agents.session import Session
+from acpterm.host.people.forms import MetaForm, V2Form
+from acpterm.host.people.person import Person
+from acpterm.host.people.shown import STEP, Shown
+from acpterm.host.people.subscriber import Subscriber
 from acpterm.host.roster import Agent
-from acpterm.host.session import Session
-from acpterm.host.shown import STEP, Shown
-from acpterm.host.subscriber import Subscriber
 from acpterm.jsonrpc import RpcError, encode_notification
 from tests.support.front_ends import FRONT_ENDS
 from tests.support.hosts import agent_at, agent_of, daemon, environment, host_here, poll
@@ -343,7 +343,7 @@ STEPS = st.lists(
 @settings(max_examples=50, deadline=None)
 @given(steps=STEPS)
 def test_whatever_happens_all_come_to_see_the_same(form, room, steps, monkeypatch_module):
-    monkeypatch_module.setattr("acpterm.host.untold.MOST", room)
+    monkeypatch_module.setattr("acpterm.host.people.untold.MOST", room)
     trio.run(same_for_all, form, steps, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
@@ -466,7 +466,7 @@ async def test_one_who_does_not_read_costs_nothing_and_comes_to_see_what_is_left
 
 def _held_untold() -> int:
     """Bytes of updates that subscribers hold."""
-    from acpterm.host.untold import Untold
+    from acpterm.host.people.untold import Untold
 
     return sum(found._size for found in gc.get_objects() if isinstance(found, Untold))
 
@@ -492,7 +492,7 @@ async def test_only_a_few_terminals_are_held_for_one_who_does_not_read():
             ended = host.shared.roster.get(terminal).terminal
             await agent.release(terminal)
             await ended.wait_gone()
-        from acpterm.host.sources import Ours
+        from acpterm.host.people.sources import Ours
 
         gc.collect()
         held = [found for found in gc.get_objects() if isinstance(found, Ours)]

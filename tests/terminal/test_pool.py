@@ -413,7 +413,7 @@ async def test_a_traced_program_holds_up_its_own_terminal_alone():
         with tracing(terminal._child.pid):
             os.kill(terminal._child.pid, signal.SIGKILL)
             with trio.fail_after(10):
-                await terminal._reapable.wait()
+                await terminal.reader._reapable.wait()
                 other = await pool.create(program("exit 3"))
                 assert (await other.wait_exited()).code == 3
             assert terminal.exit is None

@@ -10,7 +10,7 @@ from acpterm.acp import WriteResponse
 from acpterm.acp.person import PersonWriteRequest, ScreenResponse
 from acpterm.client.person.front import Front
 from acpterm.client.person.keys import depends, key_bytes
-from acpterm.client.person.stdout import note
+from acpterm.client.person.reading.stdout import note
 from acpterm.host import stdio
 
 # Bytes in one request, which is answered when the terminal has taken them.

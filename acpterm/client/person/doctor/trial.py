@@ -23,7 +23,8 @@ from acpterm.pty.forkclient import ForkServer, UnavailableError
 from acpterm.pty.trees import TrackingError, Trees
 from acpterm.terminal import EndedBy, Pool, Terminal
 
-# Seconds for a prompt to be seen as one.
+# Seconds for a program to begin, on a busy machine; and for its prompt to be seen as one.
+_BEGINNING: Final = 10.0
 _PROMPT: Final = 1.0
 _LOOK: Final = 0.02
 _SAID: Final = "acpterm-doctor"
@@ -69,6 +70,10 @@ async def terminal(settings: Settings) -> list[Finding]:
 
 async def _see_prompt(made: Terminal) -> bool | None:
     waits: bool | None = False
+    # It has begun when it prints.
+    with trio.move_on_after(_BEGINNING):
+        while made.exit is None and made.ring.end < len(_SAID):
+            await made.wait_news()
     with trio.move_on_after(_PROMPT):
         while made.exit is None and (waits := made.waits_for_input()) is False:  # noqa: ASYNC110
             await trio.sleep(_LOOK)

@@ -1,0 +1,1 @@
+"""Being at a terminal, with a window and without."""

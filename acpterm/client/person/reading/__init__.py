@@ -1,0 +1,1 @@
+"""Reading what a terminal has printed and prints."""

@@ -1,0 +1,101 @@
+"""A terminal's bytes, followed as they come: what the daemon tells, as parts to go through.
+
+They are read as fast as whoever goes through them does so. The daemon waits for nobody: of what was
+not read in time it tells how much is missing.
+"""
+
+import base64
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+import msgspec
+import trio
+from msgspec import Raw
+
+from acpterm.acp.following import FollowedNotification, FollowRequest, FollowResponse
+from acpterm.client.person.front import Front
+
+# Parts that wait to be gone through before no more are read.
+_WAITING: Final = 4
+
+_told: Final = msgspec.json.Decoder(FollowedNotification)
+
+
+class Part(NamedTuple):
+    """The next bytes of a stream."""
+
+    data: bytes
+    position: int
+    """Behind them."""
+    lost: int
+    """How many bytes before them are gone; where none was asked for by position, none are."""
+
+
+class Following:
+    """The parts of one stream, to be gone through once."""
+
+    def __init__(self, front: Front, token: str) -> None:
+        self._token: Final = token
+        self._put, self._parts = trio.open_memory_channel[Part](math.inf)
+        self._took = trio.Event()
+        self._begun = False
+        self.end: FollowResponse | None = None
+        """How it ended, when all parts were given."""
+        front.told = self._take
+        front.endpoint.pace = self._pace
+
+    def __aiter__(self) -> "Following":
+        return self
+
+    async def __anext__(self) -> Part:
+        """Wait for the next part."""
+        # Until then nothing is held up: an answer that is waited for may come behind parts.
+        self._begun = True
+        self._took.set()
+        try:
+            return await self._parts.receive()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+
+    async def run(self, front: Front, params: FollowRequest) -> None:
+        """Ask for it, and wait for its end. Raises `RpcError`."""
+        with self._put:
+            self.end = await front.ask("terminal/follow", params, FollowResponse)
+
+    def _take(self, method: str, params: Raw) -> None:
+        if method != "_acpterm/terminal/followed":
+            return
+        told = _told.decode(params)
+        if told.token == self._token:
+            part = Part(base64.b64decode(told.data), told.position, told.lost)
+            self._put.send_nowait(part)
+
+    async def _pace(self) -> None:
+        await trio.lowlevel.checkpoint()
+        while self._begun and self._parts.statistics().current_buffer_used > _WAITING:
+            self._took = trio.Event()
+            await self._took.wait()
+
+
+@asynccontextmanager
+async def following(
+    front: Front,
+    terminal: str,
+    *,
+    since: int | None = None,
+    stay: bool = True,
+    hold: bool = False,
+) -> AsyncIterator[Following]:
+    """Follow a terminal for as long as the block lasts: from `since`, or from the oldest byte.
+
+    Unless it is to `stay`, it ends with what there is now. With `hold` the program waits for who
+    goes through it, and nothing is missing. Raises `RpcError`, in a group.
+    """
+    token = front.token()
+    parts = Following(front, token)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(parts.run, front, FollowRequest(terminal, token, since, stay, hold))
+        yield parts
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,1 @@
+"""What is kept of a terminal in files, and shown of them."""

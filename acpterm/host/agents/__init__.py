@@ -1,0 +1,1 @@
+"""What the host is to agents: their connections, sessions and methods."""

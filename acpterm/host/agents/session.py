@@ -1,0 +1,130 @@
+"""One session of one connection: its terminals, and the tool calls that they are shown in.
+
+A terminal's states here: *held* (the agent may use it), *taken* (the person has taken it over: the
+agent may look at it, and nothing else), then *released* (its id is known, for a second release and
+for errors that say so, and every other use is refused). What becomes of the terminal itself then is
+the roster's business.
+
+A session is made by its first use: ACP creates sessions between client and agent, out of sight of
+a host. Its folder is told by `_acpterm/session/set`, if at all.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+import trio
+from msgspec import Raw
+
+from acpterm.acp.notes import Note, in_meta
+from acpterm.host.agents.displayed import AllDisplayed
+from acpterm.host.agents.tool_calls import ToolCalls
+from acpterm.host.roster import Agent, Entry
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
+from acpterm.terminal import Terminal
+
+# Of released ids; the oldest are forgotten, and then answered as ids that never were.
+_REMEMBERED: Final = 10_000
+
+Watcher: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
+
+
+class Session:
+    """A session."""
+
+    def __init__(self, identifier: str, agent: Agent) -> None:
+        self.id: Final = identifier
+        self.agent: Final = agent
+        self.cwd: str | None = None
+        self.cancelled = 0
+        """How many times its turn was cancelled."""
+        self.entries: Final[dict[str, Entry]] = {}
+        """The terminals that the agent may name."""
+        self.tool_calls: Final = ToolCalls()
+        self.displayed: Final = AllDisplayed()
+        """The terminals that the agent has itself."""
+        self.watchers: Final[set[Watcher]] = set()
+        """Called with the id of each tool call of which something is told, if it is one, with its
+        members, and with the ids of the agent's own terminals of which something is told."""
+        self.over: Final = trio.Event()
+        """Set when its connection is closed."""
+        self._released: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, entry: Entry) -> None:
+        """Hold a terminal."""
+        self.entries[entry.id] = entry
+
+    def get(self, identifier: str) -> Terminal:
+        """Give the terminal of this id, to look at; raises `RpcError` (-32002) if there is none."""
+        try:
+            return self.entries[identifier].terminal
+        except KeyError:
+            raise self._no_such(identifier) from None
+
+    def mine(self, identifier: str, what: str) -> Entry:
+        """Give the terminal of this id, to do something to it: `what`, for the message.
+
+        Raises `RpcError`: -32002 if there is none, -32602 if the person has taken it over.
+        """
+        self.get(identifier)
+        entry = self.entries[identifier]
+        if entry.is_users:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"terminal {quoted(identifier)} cannot be {what}: the person has taken it over, "
+                "and it is theirs now; its output can still be read, and its id released",
+            )
+        return entry
+
+    def calls_showing(self, identifier: str) -> list[str]:
+        """Give the ids of the tool calls that show a terminal."""
+        return self.tool_calls.showing(identifier)
+
+    def release(self, identifier: str) -> Entry | None:
+        """Stop holding a terminal: give it, or None when that has been done before.
+
+        Raises `RpcError` (-32002) for an id that never was this session's.
+        """
+        entry = self.entries.pop(identifier, None)
+        if entry is None:
+            if identifier in self._released:
+                return None
+            raise self._no_such(identifier)
+        self._released[identifier] = None
+        while len(self._released) > _REMEMBERED:
+            self._released.popitem(last=False)
+        return entry
+
+    def tell(self, call: str, fields: dict[str, Raw], terminals: list[str] | None) -> None:
+        """Take what a `tool_call` or `tool_call_update` says: its members, as they came.
+
+        `terminals`: the ids of those that it shows, or None when it does not say.
+        """
+        self.tool_calls.take(call, fields, terminals)
+        told = self._display(in_meta(fields.get("_meta")))
+        for watcher in list(self.watchers):
+            watcher(call, fields, told)
+
+    def show(self, notes: Iterable[Note]) -> None:
+        """Take what the agent says of terminals of its own, in an update that is about no call."""
+        if told := self._display(notes):
+            for watcher in list(self.watchers):
+                watcher(None, {}, told)
+
+    def _display(self, notes: Iterable[Note]) -> list[str]:
+        # Of a terminal of ours nobody has to say anything.
+        return self.displayed.take(
+            note
+            for note in notes
+            if note.terminal not in self.entries and note.terminal not in self._released
+        )
+
+    def _no_such(self, identifier: str) -> RpcError:
+        if identifier in self._released:
+            what = f"terminal {quoted(identifier)} has been released: its id is no longer valid"
+        else:
+            what = (
+                f"there is no terminal {quoted(identifier)} in session {quoted(self.id)}: "
+                "use an id that terminal/create answered for this session"
+            )
+        return RpcError(RESOURCE_NOT_FOUND, what)

@@ -1,0 +1,139 @@
+"""What an agent says of itself and its sessions: `initialize`, `session/update` and `cancel`."""
+
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+import trio
+from msgspec import Raw, UnsetType
+
+from acpterm import __version__
+from acpterm.acp import (
+    CancelNotification,
+    Implementation,
+    InitializeAnswer,
+    InitializeMeta,
+    InitializeRequest,
+    OtherUpdate,
+    SessionNotification,
+    Terminal,
+    host_answer,
+    own_meta,
+    read_update,
+)
+from acpterm.acp.members import members
+from acpterm.acp.notes import V2_KINDS, in_v2
+from acpterm.host.agents.caller import Caller
+from acpterm.host.agents.session import Session
+from acpterm.host.asker import Asker, limits_by_name
+from acpterm.host.checks import check_absolute, check_environment
+from acpterm.host.events import Happening
+from acpterm.host.roster import Entry
+from acpterm.terminal import EndedBy
+
+# Seconds that an agent has after a cancel to release its terminals itself.
+AFTER_CANCEL: Final = 2.0
+# Characters of an agent's name.
+_NAME: Final = 100
+
+# What this host can do besides ACP v1; documented in docs/protocol.md.
+EXTENSIONS: Final = {
+    "methods": [
+        "_acpterm/terminal/read",
+        "_acpterm/terminal/write",
+        "_acpterm/terminal/resize",
+        "_acpterm/terminal/signal",
+        "_acpterm/session/set",
+    ],
+    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format"],
+    "outputMeta": ["waitingForInput"],
+    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes"],
+}
+
+
+def initialize(caller: Caller, params: InitializeRequest) -> InitializeAnswer:
+    """`initialize`: here the agent asks, since it is the one that connects."""
+    caller.asker = take_asker(caller.asker, params)
+    caller.agent.name = name_in(params.client_info) or caller.agent.name
+    return host_answer(__version__, EXTENSIONS)
+
+
+def take_asker(asker: Asker, params: InitializeRequest) -> Asker:
+    """Give the asker that `initialize` says; what it does not say is as before."""
+    wishes = own_meta(params.meta, InitializeMeta)
+    sent = wishes and wishes.asker
+    if not sent:
+        return asker
+    if sent.cwd is not None:
+        check_absolute(sent.cwd)
+    if sent.env is not None:
+        check_environment(sent.env.items())
+    return asker._replace(
+        env=asker.env if sent.env is None else sent.env,
+        cwd=asker.cwd if sent.cwd is None else sent.cwd,
+        umask=asker.umask if sent.umask is None else sent.umask,
+        rlimits=asker.rlimits if sent.rlimits is None else limits_by_name(sent.rlimits),
+    )
+
+
+def name_in(info: Raw | UnsetType) -> str | None:
+    """Give the name of whoever asks, in its `clientInfo`, if it has said it."""
+    with suppress(msgspec.DecodeError):
+        if not isinstance(info, UnsetType):
+            return msgspec.json.decode(info, type=Implementation).name[:_NAME]
+    return None
+
+
+def update(caller: Caller, params: SessionNotification) -> None:
+    """`session/update`: remember its tool calls, which terminals they show, and the agent's own."""
+    said = read_update(params.update)
+    if isinstance(said, OtherUpdate):
+        if said.kind in V2_KINDS:
+            session = caller.session(params.session_id)
+            caller.own(session)
+            session.show(in_v2(said.kind, members(params.update)))
+        return
+    shown = None
+    if not isinstance(said.content, UnsetType):
+        shown = [item.terminal_id for item in said.content or () if isinstance(item, Terminal)]
+    session = caller.session(params.session_id)
+    caller.own(session)
+    fields = msgspec.json.decode(params.update, type=dict[str, Raw])
+    session.tell(said.tool_call_id, fields, shown)
+    caller.shared.bus.publish(
+        Happening(
+            "tool_call",
+            connection=caller.agent.connection,
+            agent=caller.agent.name,
+            session=session.id,
+            update=params.update,
+        )
+    )
+
+
+def cancel(caller: Caller, params: CancelNotification) -> Coroutine[Any, Any, None] | None:
+    """`session/cancel`: what the turn has running is killed, and after a while released.
+
+    A terminal whose creation is under way is released when it comes (`terminal_methods.create`).
+    What the person has taken over is no longer the turn's.
+    """
+    session = caller.sessions.get(params.session_id)
+    if session is None:
+        return None
+    session.cancelled += 1
+    running = [
+        entry
+        for entry in session.entries.values()
+        if entry.terminal.exit is None and not entry.is_users
+    ]
+    for entry in running:
+        caller.shared.roster.kill(entry, EndedBy.AGENT)
+    return _release_later(caller, session, running) if running else None
+
+
+async def _release_later(caller: Caller, session: Session, running: list[Entry]) -> None:
+    await trio.sleep(AFTER_CANCEL)
+    for entry in running:
+        if entry.id in session.entries and not entry.is_users:
+            caller.release(session, entry.id, EndedBy.AGENT)

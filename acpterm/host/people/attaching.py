@@ -1,0 +1,140 @@
+"""An attached window: what a person is shown of a terminal, and how it keeps up.
+
+States, of which each begins with all of the window painted anew:
+
+    direct ◀──the sizes, or who else is attached──▶ painted
+
+- *direct*: the window gets the program's own output, from the position that the picture at its
+  beginning stands for; nothing twice and nothing missing. One that falls behind by more than
+  `BEHIND` bytes, or by more than the ring keeps, gets a new picture and not the backlog.
+- *painted*: the window gets pictures of the screen, of which each says what has changed since the
+  one before, at most one each `FRAME` seconds.
+
+Nothing is made before the front end has read what was sent before (`room`): a window that does not
+read costs nothing and slows nobody. The task is that of the request; it ends with the program's
+end, with the terminal's release, or when it is cancelled.
+"""
+
+import base64
+from typing import Final
+
+import trio
+
+from acpterm.acp.person import AttachedNotification, AttachRequest, AttachResponse
+from acpterm.host.people.described import exit_of
+from acpterm.host.people.person import Person
+from acpterm.host.roster import Entry
+from acpterm.host.screens import shown
+from acpterm.host.windows import Window
+from acpterm.terminal.paint import Frames, snapshot
+from acpterm.terminal.screen import Screen
+
+BEHIND: Final = 512 * 1024
+STEP: Final = 64 * 1024
+FRAME: Final = 0.04
+# Seconds between two looks at a flood: more is not seen, and costs the terminal's own reader.
+PACE: Final = 0.01
+
+
+async def attach(person: Person, entry: Entry, params: AttachRequest) -> AttachResponse:
+    """Show a terminal in a window until it ends. Raises `RpcError` when that cannot be done."""
+    window = Window(params.cols, params.rows, read_only=params.read_only)
+    with person.going(params.token, (entry, window)):
+        person.shared.windows.open(entry, window)
+        try:
+            await _Attached(person, entry, window, params.token).run()
+        finally:
+            person.shared.windows.close(entry, window)
+    status = entry.terminal.exit
+    return AttachResponse("released" if status is None else "exited", exit_of(status))
+
+
+class _Attached:
+    """What one window is shown."""
+
+    def __init__(self, person: Person, entry: Entry, window: Window, token: str) -> None:
+        self._person = person
+        self._entry = entry
+        self._terminal: Final = entry.terminal
+        self._window = window
+        self._token = token
+        # Up to where the window has the output; None while it is painted.
+        self._position: int | None = None
+        self._size = 0, 0
+        self._frames: Frames | None = None
+
+    async def run(self) -> None:
+        """Show it until the end."""
+        terminal = self._terminal
+        while True:
+            await self._person.room()
+            ended = terminal.exit is not None or terminal.released
+            seen = terminal.ring.end
+            if self._person.shared.windows.is_direct(self._entry, self._window):
+                more = await self._direct()
+            else:
+                more = await self._paint()
+            if more:
+                continue
+            if ended:
+                return
+            if terminal.ring.end == seen and not self._stale():
+                await terminal.wait_news()
+            if self._position is None:
+                await trio.sleep(FRAME)
+
+    def _stale(self) -> bool:
+        """Whether the window has to be painted anew, or its output is not what it should be."""
+        direct = self._person.shared.windows.is_direct(self._entry, self._window)
+        return (
+            self._window.anew
+            or direct != (self._position is not None)
+            or (direct and self._size != self._window.size)
+        )
+
+    async def _direct(self) -> bool:
+        """Send what has come since; whether there is more."""
+        terminal, position = self._terminal, self._position
+        size = terminal.cols, terminal.rows
+        behind = BEHIND + 1 if position is None else terminal.ring.end - position
+        if position is None or self._size != size or behind > BEHIND or self._window.anew:
+            self._window.anew = False
+            screen, self._position = await self._shown()
+            self._frames, self._size = None, size
+            self._send("screen", snapshot(screen))
+            return True
+        part = terminal.ring.read(position, STEP)
+        if part.lost:
+            self._position = None
+            return True
+        if part.data:
+            self._send("output", part.data)
+            self._position = part.position + len(part.data)
+        if behind > STEP:
+            await trio.sleep(PACE)
+            return True
+        return False
+
+    async def _paint(self) -> bool:
+        """Send what has changed on the screen; never more at once."""
+        screen, _ = await self._shown()
+        window, self._position = self._window, None
+        first = self._frames is None or self._size != window.size or window.anew
+        if first:
+            window.anew = False
+            self._frames, self._size = Frames(window.cols, window.rows), window.size
+        assert self._frames is not None  # noqa: S101  made above, for the type checker
+        if frame := self._frames.frame(screen):
+            self._send("screen" if first else "output", frame)
+        return False
+
+    async def _shown(self) -> tuple[Screen, int]:
+        screen = await shown(self._terminal)
+        return screen, self._terminal.screen.position
+
+    def _send(self, kind: str, data: bytes) -> None:
+        encoded = base64.b64encode(data).decode()
+        self._person.say(
+            "_acpterm/terminal/attached",
+            AttachedNotification(self._token, "screen" if kind == "screen" else "output", encoded),
+        )

@@ -1,0 +1,82 @@
+"""A terminal's bytes as they come, for a front end that shows or searches them.
+
+The rule: nothing twice, and what is missing is said. What the ring has dropped before it was told
+is counted; that is so when the front end does not read as fast as the program prints, which holds
+up nobody. The terminal is followed itself and not its entry: an agent that releases it right after
+its end takes nothing of it away.
+
+The task is that of the request: it ends with the program's end, or when it is cancelled.
+"""
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import trio
+
+from acpterm.acp.following import FollowedNotification, FollowRequest, FollowResponse
+from acpterm.host.people.described import exit_of
+from acpterm.host.people.person import Person
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.terminal import Terminal
+
+STEP: Final = 256 * 1024
+# Seconds between two looks: what comes one byte at a time is told together, and in a flood more
+# looks would cost the terminal's own reader.
+PACE: Final = 0.01
+# The same where more has come than is told at once: nobody reads so fast, and the program is not to
+# wait for it.
+FLOODED: Final = 0.05
+
+
+async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> FollowResponse:
+    """Tell what comes after `since`, until the end. Raises `RpcError` (-32602) for a bad one."""
+    begin = terminal.ring.end
+    if params.since is not None and params.since > begin:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"since {params.since} is after the end of the output, {begin}: "
+            "use the position that an earlier answer gave",
+        )
+    position = terminal.ring.start if params.since is None else params.since
+    with person.going(params.token), _held(person, terminal, hold=params.hold):
+        while True:
+            await person.room()
+            # In this order: what there is at the end is all that there will be.
+            ended = terminal.exit is not None
+            end = terminal.ring.end if params.stay else begin
+            if position < end:
+                position = _tell(person, terminal, params.token, position, end)
+                if params.hold:
+                    person.hold(terminal, position)
+                elif position >= begin and not ended:
+                    await trio.sleep(PACE if position == end else FLOODED)
+            elif ended or not params.stay:
+                return FollowResponse(position, exit_of(terminal.exit))
+            else:
+                await terminal.wait_news()
+
+
+@contextmanager
+def _held(person: Person, terminal: Terminal, *, hold: bool) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if hold:
+            person.let_go(terminal)
+
+
+def _tell(person: Person, terminal: Terminal, token: str, position: int, end: int) -> int:
+    """Tell the next part of what there is from `position` to `end`: where to go on."""
+    part = terminal.ring.read(position, min(STEP, end - position))
+    # All of it may be gone, and what is read then came later.
+    begin = min(part.position, end)
+    data = part.data[: end - begin] if part.position < end else b""
+    behind = begin + len(data)
+    encoded = base64.b64encode(data).decode()
+    person.say(
+        "_acpterm/terminal/followed",
+        FollowedNotification(token, encoded, behind, begin - position),
+    )
+    return behind

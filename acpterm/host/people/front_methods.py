@@ -1,0 +1,110 @@
+"""What a front end of the person's asks of the host as a whole: how it is, what happens."""
+
+import os
+import time
+
+from acpterm import __version__
+from acpterm.acp import Empty, InitializeAnswer, InitializeRequest, host_answer
+from acpterm.acp.person import (
+    EventNotification,
+    EventsRequest,
+    Nothing,
+    SessionInfo,
+    SessionsResponse,
+    StatusResponse,
+)
+from acpterm.host.agents.session_methods import take_asker
+from acpterm.host.events import Happening, Listener
+from acpterm.host.people.described import describe
+from acpterm.host.people.person import Person
+from acpterm.pty import linux
+
+
+def initialize(person: Person, params: InitializeRequest) -> InitializeAnswer:
+    """`initialize`: as an agent's; what is answered has the person's methods in it."""
+    person.asker = take_asker(person.asker, params)
+    return host_answer(__version__, {"person": True})
+
+
+def status(person: Person, params: Nothing) -> StatusResponse:
+    """`_acpterm/status`: the daemon."""
+    del params
+    shared = person.shared
+    shared.roster.expire()
+    entries = list(shared.roster)
+    place = shared.place
+    return StatusResponse(
+        version=__version__,
+        pid=os.getpid(),
+        agent_socket=place.agent_socket,
+        user_socket=place.user_socket,
+        uptime_ms=round(1000 * (time.monotonic() - shared.began)),
+        idle_exit_ms=None if place.patience is None else round(1000 * place.patience),
+        tracking=place.tracking,
+        running=sum(entry.terminal.exit is None for entry in entries),
+        exited=sum(entry.terminal.exit is not None and not entry.released for entry in entries),
+        kept=sum(entry.released is not None for entry in entries),
+        agents=shared.agents,
+        people=shared.people,
+        rss_bytes=linux.resident_memory(),
+        output_bytes=sum(entry.terminal.held for entry in entries),
+    )
+
+
+def shutdown(person: Person, params: Nothing) -> Empty:
+    """`_acpterm/shutdown`: end the daemon and its terminals, in order."""
+    del params
+    person.shared.place.end()
+    return Empty()
+
+
+async def events(person: Person, params: EventsRequest) -> Empty:
+    """`_acpterm/events`: tell everything that happens from now on, until it is cancelled."""
+    with person.going(params.token):
+        listener = Listener()
+        person.shared.bus.listeners.add(listener)
+        try:
+            while True:
+                happening, lost = await listener.next()
+                await person.room()
+                person.say("_acpterm/event", _event(person, params.token, happening, lost))
+        finally:
+            person.shared.bus.listeners.discard(listener)
+
+
+def _event(person: Person, token: str, what: Happening, lost: int) -> EventNotification:
+    entry = what.entry
+    session = entry.session if entry else None
+    event = EventNotification(
+        token=token,
+        event=what.event,
+        at=round(1000 * what.at),
+        terminal=describe(person.shared, entry) if entry else None,
+        connection=session.agent.connection if session else what.connection,
+        agent=session.agent.name if session else what.agent,
+        session_id=session.id if session else what.session,
+        by=what.by,
+        lost=lost,
+    )
+    if what.update is not None:
+        event.update = what.update
+    return event
+
+
+def sessions(person: Person, params: Nothing) -> SessionsResponse:
+    """`_acpterm/session/list`: the sessions that have terminals or tool calls."""
+    del params
+    return SessionsResponse(
+        [
+            SessionInfo(
+                session_id=session.id,
+                connection=session.agent.connection,
+                agent=session.agent.name,
+                cwd=session.cwd,
+                terminals=list(session.entries),
+                tool_calls=[call for call, _ in session.tool_calls],
+            )
+            for session in person.sessions()
+            if session.entries or len(session.tool_calls)
+        ]
+    )

@@ -1,0 +1,95 @@
+"""The person, at one connection of a front end: sees every terminal, and has the last word on each.
+
+What a front end has open (attached windows, what it listens to) ends with its connection. Terminals
+do not: the person's are theirs wherever they look from.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+import trio
+
+from acpterm.host.agents.caller import Room, Say
+from acpterm.host.agents.session import Session
+from acpterm.host.asker import Asker
+from acpterm.host.checks import Folders
+from acpterm.host.roster import Entry
+from acpterm.host.shared import Shared
+from acpterm.host.windows import Window
+from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quoted
+from acpterm.terminal import Terminal
+
+Sessions: TypeAlias = Callable[[], Iterable[Session]]
+
+
+class Person:
+    """One connection's person. See `connection.Served`."""
+
+    room: Room
+    say: Say
+
+    def __init__(self, asker: Asker, shared: Shared, sessions: Sessions) -> None:
+        self.asker = asker
+        self.shared: Final = shared
+        self.sessions: Final = sessions
+        """Gives the sessions of all agents that are connected."""
+        self.settings: Final = shared.settings
+        self.folders: Final = Folders()
+        self.room = trio.lowlevel.checkpoint
+        self.say = lambda *_: None
+        self._held: set[Terminal] = set()
+        self._going: set[trio.CancelScope] = set()
+        self._tokens: dict[str, tuple[Entry, Window] | None] = {}
+
+    def asks(self) -> None:
+        """Learn that the person asks for something: they are not to wait for floods."""
+        self.shared.pool.floods.asked()
+
+    def leave(self) -> None:
+        """End what goes on: nobody is told of it any more."""
+        for scope in self._going:
+            scope.cancel()
+        for terminal in list(self._held):
+            self.let_go(terminal)
+
+    def hold(self, terminal: Terminal, position: int) -> None:
+        """Have a terminal's program wait while what came from `position` on was not read here."""
+        self._held.add(terminal)
+        terminal.reader.hold(self, position)
+
+    def let_go(self, terminal: Terminal) -> None:
+        """Have it wait no longer. Can be repeated."""
+        self._held.discard(terminal)
+        terminal.reader.let_go(self)
+
+    def entry(self, name: str) -> Entry:
+        """Give the terminal that is meant. Raises `RpcError`."""
+        return self.shared.roster.find(name)
+
+    @contextmanager
+    def going(self, token: str, shown: tuple[Entry, Window] | None = None) -> Iterator[None]:
+        """Have a request go on in the block, under a token that no other has then.
+
+        It is cancelled when the person leaves. Raises `RpcError` (-32602) if the token is in use.
+        """
+        if token in self._tokens:
+            raise RpcError(INVALID_PARAMS, f"token {quoted(token)} is in use: choose another")
+        self._tokens[token] = shown
+        try:
+            with trio.CancelScope() as scope:
+                self._going.add(scope)
+                yield
+        finally:
+            self._going.discard(scope)
+            del self._tokens[token]
+        if scope.cancelled_caught:
+            # Somebody who has closed the connection reads no answer.
+            raise RpcError(REQUEST_CANCELLED, "the daemon is ending")
+
+    def window(self, token: str) -> tuple[Entry, Window]:
+        """Give the attached window of a token, and its terminal. Raises `RpcError` (-32602)."""
+        shown = self._tokens.get(token)
+        if shown is None:
+            raise RpcError(INVALID_PARAMS, f"no window is attached by the token {quoted(token)}")
+        return shown

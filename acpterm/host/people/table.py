@@ -1,0 +1,50 @@
+"""The table of what a host answers the person: each method, its params, and its handler."""
+
+from acpterm.acp import InitializeRequest
+from acpterm.acp.following import FollowRequest
+from acpterm.acp.person import (
+    AttachRequest,
+    EventsRequest,
+    ExportRequest,
+    ListRequest,
+    NamedRequest,
+    Nothing,
+    PersonCreateRequest,
+    PersonReadRequest,
+    PersonResizeRequest,
+    PersonSignalRequest,
+    PersonWriteRequest,
+    SubscribeRequest,
+    WindowRequest,
+)
+from acpterm.host.method import Method, Methods
+from acpterm.host.people import front_methods, subscriptions, terminal_methods
+
+PERSON = Methods(
+    {
+        "initialize": Method(InitializeRequest, front_methods.initialize),
+        "_acpterm/terminal/list": Method(ListRequest, terminal_methods.list_all),
+        "_acpterm/terminal/get": Method(NamedRequest, terminal_methods.get),
+        "_acpterm/terminal/create": Method(PersonCreateRequest, terminal_methods.create),
+        "_acpterm/terminal/read": Method(PersonReadRequest, terminal_methods.read),
+        "_acpterm/terminal/output": Method(NamedRequest, terminal_methods.output),
+        "_acpterm/terminal/follow": Method(FollowRequest, terminal_methods.follow),
+        "_acpterm/terminal/write": Method(PersonWriteRequest, terminal_methods.write),
+        "_acpterm/terminal/resize": Method(PersonResizeRequest, terminal_methods.resize),
+        "_acpterm/terminal/signal": Method(PersonSignalRequest, terminal_methods.signal),
+        "_acpterm/terminal/wait": Method(NamedRequest, terminal_methods.wait),
+        "_acpterm/terminal/kill": Method(NamedRequest, terminal_methods.kill),
+        "_acpterm/terminal/release": Method(NamedRequest, terminal_methods.release),
+        "_acpterm/terminal/promote": Method(NamedRequest, terminal_methods.promote),
+        "_acpterm/terminal/screen": Method(NamedRequest, terminal_methods.screen),
+        "_acpterm/terminal/attach": Method(AttachRequest, terminal_methods.attach),
+        "_acpterm/terminal/window": Method(WindowRequest, terminal_methods.window),
+        "_acpterm/terminal/export": Method(ExportRequest, terminal_methods.export),
+        "_acpterm/session/list": Method(Nothing, front_methods.sessions),
+        "_acpterm/session/subscribe": Method(SubscribeRequest, subscriptions.subscribe),
+        "_acpterm/events": Method(EventsRequest, front_methods.events),
+        "_acpterm/status": Method(Nothing, front_methods.status),
+        "_acpterm/shutdown": Method(Nothing, front_methods.shutdown),
+    },
+    {},
+)

@@ -1,0 +1,220 @@
+"""What the person asks of terminals: to see them, to type, to take over, to end and to remove."""
+
+import base64
+import binascii
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import trio
+
+from acpterm.acp import Empty, ReadResponse, WriteResponse
+from acpterm.acp.following import FollowRequest, FollowResponse, OutputResponse
+from acpterm.acp.person import (
+    AttachRequest,
+    AttachResponse,
+    ExportedNotification,
+    ExportRequest,
+    ListRequest,
+    ListResponse,
+    NamedRequest,
+    PersonCreateRequest,
+    PersonReadRequest,
+    PersonResizeRequest,
+    PersonSignalRequest,
+    PersonWriteRequest,
+    ScreenResponse,
+    TerminalInfo,
+    WindowRequest,
+)
+from acpterm.host import acts, asciicast
+from acpterm.host.agents.terminal_methods import answer_when_ended
+from acpterm.host.command import in_a_line
+from acpterm.host.creation import Order
+from acpterm.host.people.attaching import attach as attach_window
+from acpterm.host.people.described import describe, exit_of
+from acpterm.host.people.following import follow as follow_output
+from acpterm.host.people.person import Person
+from acpterm.host.roster import Entry
+from acpterm.host.screens import shown
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.terminal import EndedBy
+from acpterm.terminal.paint import rows
+
+# The private mode in which a program is told what is pasted (xterm).
+BRACKETED_PASTE: Final = 2004
+# Characters of an asciicast in one notification.
+_LINES = 64 * 1024
+
+
+async def list_all(person: Person, params: ListRequest) -> ListResponse:
+    """`_acpterm/terminal/list`: those that somebody holds; `all`: those too that are kept."""
+    person.shared.roster.expire()
+    found = []
+    for entry in person.shared.roster:
+        if params.all or entry.released is None:
+            found.append(describe(person.shared, entry))
+            await trio.lowlevel.checkpoint()
+    return ListResponse(found)
+
+
+def get(person: Person, params: NamedRequest) -> TerminalInfo:
+    """`_acpterm/terminal/get`: one terminal."""
+    return describe(person.shared, person.entry(params.terminal_id))
+
+
+async def create(person: Person, params: PersonCreateRequest) -> TerminalInfo:
+    """`_acpterm/terminal/create`: a terminal of the person's own."""
+    shared, settings = person.shared, person.settings
+    if params.name is not None:
+        shared.roster.check_name(params.name)
+    order = Order(
+        settings,
+        person.asker,
+        command=params.command,
+        args=params.args,
+        env=[(item.name, item.value) for item in params.env],
+        cwd=params.cwd or person.asker.cwd,
+        size=(params.cols or settings.cols, params.rows or settings.rows),
+        attended=True,
+    )
+    await person.folders.check(order.cwd)
+    terminal = await order.start(shared.pool)
+    if params.hold:
+        person.hold(terminal, 0)
+    command = in_a_line(params.command, params.args)
+    entry = Entry(terminal, command=command, cwd=order.cwd, name=params.name)
+    shared.add(entry, order.env)
+    return describe(shared, entry)
+
+
+def read(person: Person, params: PersonReadRequest) -> Coroutine[Any, Any, ReadResponse]:
+    """`_acpterm/terminal/read`: as an agent's, of any terminal."""
+    return acts.read(person, person.entry(params.terminal_id).terminal, params)
+
+
+def output(person: Person, params: NamedRequest) -> Coroutine[Any, Any, OutputResponse]:
+    """`_acpterm/terminal/output`: the text, and up to where in the stream it is that."""
+    return _output(person, person.entry(params.terminal_id))
+
+
+async def _output(person: Person, entry: Entry) -> OutputResponse:
+    await person.room()
+    terminal, view = entry.terminal, entry.terminal.text
+    text, truncated = view.text(), view.truncated
+    if entry.released is not None:
+        # As when it was released: it is not to be held twice.
+        view.forget()
+    return OutputResponse(text, truncated, terminal.ring.end, exit_of(terminal.exit))
+
+
+def follow(person: Person, params: FollowRequest) -> Coroutine[Any, Any, FollowResponse]:
+    """`_acpterm/terminal/follow`: the bytes after a position, as they come."""
+    return follow_output(person, person.entry(params.terminal_id).terminal, params)
+
+
+def write(person: Person, params: PersonWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
+    """`_acpterm/terminal/write`: type text, or any bytes."""
+    if params.encoding is None:
+        data = params.data.encode()
+    else:
+        try:
+            data = base64.b64decode(params.data, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise RpcError(INVALID_PARAMS, f"data is not base64: {error}") from error
+    return acts.write(person.entry(params.terminal_id).terminal, data)
+
+
+def resize(person: Person, params: PersonResizeRequest) -> Empty:
+    """`_acpterm/terminal/resize`: set the size that a terminal has while nobody is attached."""
+    entry = person.entry(params.terminal_id)
+    try:
+        person.shared.windows.resize(entry, params.cols, params.rows)
+    except (trio.ClosedResourceError, OSError) as error:
+        raise acts.has_ended(entry.terminal) from error
+    return Empty()
+
+
+def signal(person: Person, params: PersonSignalRequest) -> Empty:
+    """`_acpterm/terminal/signal`: signal the foreground process group, as a key would."""
+    acts.signal(person.entry(params.terminal_id).terminal, params.signal)
+    return Empty()
+
+
+async def wait(person: Person, params: NamedRequest) -> TerminalInfo:
+    """`_acpterm/terminal/wait`: answered when the program has ended."""
+    entry = person.entry(params.terminal_id)
+    await entry.terminal.wait_exited()
+    return describe(person.shared, entry)
+
+
+def kill(person: Person, params: NamedRequest) -> Empty | Coroutine[Any, Any, Empty]:
+    """`_acpterm/terminal/kill`: end the program and all that comes from it."""
+    entry = person.entry(params.terminal_id)
+    person.shared.roster.kill(entry, EndedBy.USER)
+    return answer_when_ended(entry.terminal)
+
+
+def release(person: Person, params: NamedRequest) -> Empty | Coroutine[Any, Any, Empty]:
+    """`_acpterm/terminal/release`: as kill, and nothing of it is kept."""
+    entry = person.entry(params.terminal_id)
+    person.shared.roster.remove(entry)
+    return answer_when_ended(entry.terminal)
+
+
+def promote(person: Person, params: NamedRequest) -> TerminalInfo:
+    """`_acpterm/terminal/promote`: take it over: it is the person's from now on."""
+    entry = person.entry(params.terminal_id)
+    person.shared.roster.promote(entry)
+    return describe(person.shared, entry)
+
+
+async def screen(person: Person, params: NamedRequest) -> ScreenResponse:
+    """`_acpterm/terminal/screen`: what a window on it shows now, with colours."""
+    entry = person.entry(params.terminal_id)
+    now = await shown(entry.terminal)
+    return ScreenResponse(
+        rows=rows(now),
+        cols=now.cols,
+        lines=now.rows,
+        cursor=now.cursor,
+        cursor_visible=now.cursor_visible,
+        application_cursor=now.application_cursor,
+        bracketed_paste=BRACKETED_PASTE in now.grid.told.modes,
+        title=now.title,
+        position=entry.terminal.screen.position,
+    )
+
+
+def attach(person: Person, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:
+    """`_acpterm/terminal/attach`: show a terminal in a window, until it ends."""
+    return attach_window(person, person.entry(params.terminal_id), params)
+
+
+def window(person: Person, params: WindowRequest) -> Empty:
+    """`_acpterm/terminal/window`: an attached window has another size now."""
+    entry, attached = person.window(params.token)
+    person.shared.windows.change(entry, attached, params.cols, params.rows)
+    return Empty()
+
+
+async def export(person: Person, params: ExportRequest) -> Empty:
+    """`_acpterm/terminal/export`: what is kept of a terminal, with its times, as an asciicast."""
+    entry, token = person.entry(params.terminal_id), params.token
+    with person.going(token):
+        part: list[bytes] = []
+        size = 0
+        for line in asciicast.export(entry.terminal, command=entry.command):
+            part.append(line)
+            size += len(line)
+            await trio.lowlevel.checkpoint()
+            if size >= _LINES:
+                await _tell_part(person, token, part)
+                part, size = [], 0
+        await _tell_part(person, token, part)
+    return Empty()
+
+
+async def _tell_part(person: Person, token: str, part: list[bytes]) -> None:
+    await person.room()
+    lines = b"".join(part).decode()
+    person.say("_acpterm/terminal/exported", ExportedNotification(token, lines))
