@@ -145,3 +145,20 @@ def test_a_command_that_prints_much_is_printed_whole(daemon):
     status, out, err = run(daemon, "seq", "100000")
     assert (status, err) == (0, "")
     assert out == b"".join(b"%d\n" % n for n in range(1, 100001))
+
+
+def test_a_program_in_a_pipe_waits_for_whoever_reads_and_nothing_is_missed(daemon):
+    with started(daemon, "seq 1000000; printf last") as process:
+        # Nobody reads for a while: far more than is kept would have come.
+        time.sleep(1)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, b"")
+    assert out.replace(b"\r", b"") == b"".join(b"%d\n" % n for n in range(1, 1000001)) + b"last"
+
+
+def test_one_that_nobody_reads_any_more_ends_though_much_is_on_its_way(daemon):
+    for _ in range(3):
+        with started(daemon, "exec yes") as process:
+            process.stdout.read(1 << 20)
+            process.stdout.close()
+            assert process.wait(10) == 128 + signal.SIGTERM

@@ -7,7 +7,7 @@ not read in time it tells how much is missing.
 import base64
 import math
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -64,13 +64,20 @@ class Following:
         with self._put:
             self.end = await front.ask("terminal/follow", params, FollowResponse)
 
+    def leave(self) -> None:
+        """Hold up nothing any more: nobody goes through the parts."""
+        self._begun = False
+        self._took.set()
+
     def _take(self, method: str, params: Raw) -> None:
         if method != "_acpterm/terminal/followed":
             return
         told = _told.decode(params)
         if told.token == self._token:
             part = Part(base64.b64decode(told.data), told.position, told.lost)
-            self._put.send_nowait(part)
+            # What was on its way when this was left is nobody's.
+            with suppress(trio.ClosedResourceError):
+                self._put.send_nowait(part)
 
     async def _pace(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -97,5 +104,8 @@ async def following(
     parts = Following(front, token)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(parts.run, front, FollowRequest(terminal, token, since, stay, hold))
-        yield parts
+        try:
+            yield parts
+        finally:
+            parts.leave()
         nursery.cancel_scope.cancel()
