@@ -2,7 +2,8 @@
 
 from acpterm.host.activation import ActivationError, handed_listeners, notify, path_of
 from acpterm.host.asker import Asker
-from acpterm.host.daemon import Host, Sockets, open_host, serve, serve_stdio
+from acpterm.host.daemon import Sockets, serve, serve_stdio
+from acpterm.host.host import Host, open_host
 from acpterm.host.listener import ListenError, UnixListener
 
 __all__ = [
