@@ -129,8 +129,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         float,
         Meta(
             ge=0,
-            title="Seconds without a connection after which a daemon ends that was started because "
-            "it was needed (`serve --when-needed`).",
+            title="Seconds without a connection, and without a terminal that somebody holds, after "
+            "which a daemon ends that was started because it was needed (`serve --when-needed`). "
+            "A terminal of the person's own is held until `acpterm rm`, or until it is forgotten.",
         ),
     ] = 600.0
     keep_released_bytes: Annotated[
@@ -246,6 +247,10 @@ def _read(path: str) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 
 
+# Settings that are paths, and mean the same wherever a command is run.
+_ABSOLUTE = ("record_dir",)
+
+
 def _convert(values: dict[str, Any], sources: dict[str, str]) -> Settings:
     for name in values:
         if name not in Settings.__struct_fields__:
@@ -258,4 +263,6 @@ def _convert(values: dict[str, Any], sources: dict[str, str]) -> Settings:
         except msgspec.ValidationError as error:
             what = str(error).partition(" - at")[0]
             raise ConfigError(f"{sources[name]}: {name} = {value!r}: {what}") from error
+        if name in _ABSOLUTE and not os.path.isabs(value):
+            raise ConfigError(f"{sources[name]}: {name} = {value!r}: is not an absolute path")
     return msgspec.convert(values, Settings, strict=False)

@@ -48,6 +48,9 @@ log_format = "json"
 ACPTERM_ROWS=50 acpterm serve
 ```
 
+Terminals are the daemon's: of them its own settings count, read when it started, and not those of
+the command that asks it. `acpterm shutdown` ends it; the next command starts another.
+
 A setting that does not exist in the file, or a value that does not fit, is an error; the message
 says which, and where it came from. Sizes are in bytes, times in seconds. In the environment a
 boolean is `true` or `false`.

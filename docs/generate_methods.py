@@ -1,12 +1,14 @@
 """Write the reference of the person's methods: from their table, and the types of the wire."""
 
 import inspect
+import re
 from typing import Any, get_args, get_type_hints
 
 import msgspec
 from msgspec import inspect as types
 
 from acpterm.acp import Empty
+from acpterm.acp.following import FollowedNotification
 from acpterm.acp.person import (
     AttachedNotification,
     EventNotification,
@@ -55,6 +57,7 @@ _PLAIN = {
 RECORDS = [TerminalInfo, SessionInfo, ExitOf]
 NOTIFICATIONS = {
     "_acpterm/terminal/attached": AttachedNotification,
+    "_acpterm/terminal/followed": FollowedNotification,
     "_acpterm/terminal/exported": ExportedNotification,
     "_acpterm/event": EventNotification,
 }
@@ -76,7 +79,10 @@ def methods() -> str:
 def _method(name: str, method: Method) -> str:
     about = inspect.cleandoc(method.handle.__doc__ or "").partition(": ")[2]
     result = _struct_in(get_type_hints(method.handle)["return"])
-    text = f"### {name}\n\n{about[:1].upper()}{about[1:]}"
+    more = inspect.cleandoc(method.params.__doc__ or "").partition("\n\n")[2].replace("``", "`")
+    text = f"### {name}\n\n{_public(f'{about[:1].upper()}{about[1:]}')}"
+    if more:
+        text += f"\n\n{_public(more)}"
     if method.params.__struct_fields__:
         text += f"\n\n{_table(method.params, 'param')}"
     if result in RECORDS:
@@ -85,12 +91,18 @@ def _method(name: str, method: Method) -> str:
     return f"{text}\n\n{_table(result, 'result')}" if fields else f"{text}\n\nThe result is empty."
 
 
+def _public(text: str) -> str:
+    """Leave out what only concerns who writes this program; name members as on the wire."""
+    text = re.sub(r"\s*Raises `RpcError`[^.]*\.", "", text)
+    return re.sub(r"`([a-z]+)_([a-z]+)`", lambda m: f"`{m[1]}{m[2].title()}`", text)
+
+
 def _told(name: str, kind: type[msgspec.Struct]) -> str:
     return f"### {name}\n\n{_about(kind)}"
 
 
 def _about(kind: type[msgspec.Struct]) -> str:
-    about = inspect.cleandoc(kind.__doc__ or "").replace("``", "`")
+    about = _public(inspect.cleandoc(kind.__doc__ or "").replace("``", "`"))
     return f"{about}\n\n{_table(kind, 'member')}"
 
 

@@ -105,7 +105,10 @@ class PersonCreateRequest(Wire, omit_defaults=True):
 
 
 class PersonReadRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/read``: as an agent's, of any terminal."""
+    """``_acpterm/terminal/read``: as an agent's, of any terminal.
+
+    The params are those of an agent's read (protocol.md), without the session.
+    """
 
     terminal_id: TerminalName
     since: Natural | None = None

@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from acpterm import __version__
+from acpterm.client.leaves import leaf
 
 # structlog imports rich if it is there, to draw tracebacks, which are plain here (`host.logs`): a
 # third of the time that a command takes to start.
@@ -43,6 +44,9 @@ _COMMANDS = {
     "prompt": ("acpterm.cli.prompt", "Have an agent do something: a client without a screen."),
     "stdio": ("acpterm.cli.stdio", "Serve the agent that spawned this, on stdin and stdout."),
 }
+
+# Those that say themselves what a closed stdout means to them.
+_MIND_STDOUT = (["serve"], ["stdio"], ["proxy"], ["prompt"])
 
 SHORT = {name: line for name, (_, line) in _COMMANDS.items()}
 """What each command does, in a line."""
@@ -91,4 +95,16 @@ def main() -> None:
     with contextlib.suppress(ValueError):  # that is another thread's to say
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, lambda *_: os._exit(130))
-    sys.exit(group(prog_name="acpterm"))
+    if sys.stdout is None and sys.argv[1:2] not in _MIND_STDOUT:
+        sys.exit(_say("stdout is closed: there is nowhere to print to"))
+    # What cannot be printed, as to a full disk, is an error like any other.
+    try:
+        sys.exit(group(prog_name="acpterm"))
+    except* OSError as errors:
+        os._exit(_say(leaf(errors)))
+
+
+def _say(what: str) -> int:
+    with contextlib.suppress(OSError):
+        os.write(2, f"acpterm: {what}\n".encode(errors="backslashreplace"))
+    return 1

@@ -13,8 +13,8 @@ from acpterm.cli.parts.terminal_name import terminal_argument
 def command(terminals: tuple[str, ...], config: str | None, socket: str | None) -> None:
     """Make each TERMINAL yours. There is no way back.
 
-    Its agent can still read what it prints, but no longer type, kill or release it, and when the
-    agent goes it stays. One that is yours already stays so.
+    Its agent can still read what it prints, but no longer type or kill. It stays when the agent
+    releases it, and when the agent goes. One that is yours already stays so.
 
     Exit status: 0 done, 1 for one of them it could not be done, 2 the command line is wrong.
     """

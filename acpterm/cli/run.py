@@ -16,7 +16,12 @@ from acpterm.jsonrpc import can_be_said
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
-@click.option("-d", "--detached", is_flag=True, help="Do not be at it: print its id, and go on.")
+@click.option(
+    "-d",
+    "--detached",
+    is_flag=True,
+    help="Do not be at it: print its name, or else its id.",
+)
 @click.option("--name", metavar="NAME", help="What to call it by.")
 @click.argument("command_line", metavar="[--] [COMMAND [ARG]…]", nargs=-1, type=click.UNPROCESSED)
 @at_daemon
@@ -34,7 +39,8 @@ def command(
     no program is a line for the shell, as 'make | tail'. The terminal outlives this window:
     acpterm attach comes back to it, and acpterm rm forgets it.
 
-    Where stdin or stdout is no terminal, what it prints is printed, and nothing is typed.
+    Where stdin or stdout is no terminal, all that it prints is printed, and nothing is typed. The
+    program ends then when nobody reads that any more, or this command is told to end.
 
     Exit status: that of COMMAND, 128 + n when the signal n ended it; 0 when it was left running.
     """
@@ -42,12 +48,14 @@ def command(
     for word in (*words, name or ""):
         if not can_be_said(word):
             fail(f"{word!r} is not UTF-8: no terminal can be told of it")
+    folder = _folder()
     here = Tty.is_there() and not detached
     detaching = detaching_keys(config, socket) if here else None
     cols, rows = Tty().size if here else (None, None)
     order = PersonCreateRequest(
         command=words[0],
         args=words[1:] or None,
+        cwd=folder if can_be_said(folder) else None,
         name=name,
         cols=cols,
         rows=rows,
@@ -73,3 +81,10 @@ def command(
         tell(f"[left running: acpterm attach {title(info)} comes back to it]")
     else:
         raise SystemExit(exit_code(how))
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        fail(f"the folder that you are in cannot be told: {error.strerror}; go to another")

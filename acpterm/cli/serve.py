@@ -35,7 +35,7 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
     The sockets are for this user alone, and by default in acpterm's folder under the user's runtime
     directory. Started by a systemd socket unit, the daemon takes the socket that it is handed. On
     SIGTERM, SIGINT or SIGHUP it ends its terminals, answers what is pending, removes its socket
-    and exits. `acpterm proxy` and `acpterm prompt` start it themselves, with --when-needed.
+    and exits. The commands that need it start it themselves, with --when-needed.
     """
     stdio.open_missing()
     chosen = settings(config, socket=socket, **flags)

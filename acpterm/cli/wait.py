@@ -1,8 +1,10 @@
 """`acpterm wait`: until a terminal's program ends, or prints something."""
 
 import math
+import os
 import re
-from typing import Any
+import signal
+from typing import Any, Final, NoReturn
 
 import click
 import trio
@@ -16,7 +18,9 @@ from acpterm.client.person.reading.matching import Matching
 from acpterm.client.person.reading.text_follower import following_text
 from acpterm.client.person.words import exit_code
 
-_TIMED_OUT = 124
+_TIMED_OUT: Final = 124
+# Seconds after the time is over in which it may end in order.
+_LATE: Final = 0.5
 
 
 class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
@@ -59,7 +63,7 @@ def command(
     line that matches is printed.
 
     Exit status: that of the program, 128 + n if it was ended by the signal n. With --for 0, or 1 if
-    the program has ended without. 124 timed out; 1 there is no such terminal.
+    the program has ended without. 124 timed out; 1 there is no such terminal; 130 Ctrl-C.
     """
 
     async def wait(front: Front) -> tuple[int, str]:
@@ -70,10 +74,19 @@ def command(
         what = "has not ended" if pattern is None else f"has not printed {pattern.pattern!r}"
         return _TIMED_OUT, f"terminal {terminal} {what} within {timeout:g} s"
 
+    if timeout is not None:
+        # An expression may take for ever in one look, while nothing else runs here.
+        signal.signal(signal.SIGALRM, _give_up)
+        signal.setitimer(signal.ITIMER_REAL, timeout + _LATE)
     status, wrong = ask(config, socket, wait)
     if wrong:
         fail(wrong, status)
     raise SystemExit(status)
+
+
+def _give_up(*_: object) -> NoReturn:
+    os.write(2, b"acpterm: timed out, while the expression was looked for\n")
+    os._exit(_TIMED_OUT)
 
 
 async def _ended(front: Front, terminal: str) -> int:

@@ -1,19 +1,21 @@
 """What happens in a host, told to whoever listens, without waiting for anybody.
 
-A listener has a queue of `MOST` happenings. One that does not keep up loses the oldest, and is told
-how many. Where nobody listens nothing is made.
+A listener has a queue of `MOST` happenings, each of which holds little. One that does not keep up
+loses the oldest, and is told how many. Where nobody listens nothing is made.
 """
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import trio
+from msgspec import Raw
 
-if TYPE_CHECKING:
-    from acpterm.host.roster import Entry
+from acpterm.acp.person import TerminalInfo
 
 MOST: Final = 1_000
+# Bytes of an update that is told: a subscriber to its session is told of those that are longer.
+UPDATE: Final = 16 * 1024
 
 
 class Happening:
@@ -23,21 +25,22 @@ class Happening:
         self,
         event: str,
         *,
-        entry: "Entry | None" = None,
+        terminal: TerminalInfo | None = None,
         by: str | None = None,
         connection: str | None = None,
         agent: str | None = None,
         session: str | None = None,
-        update: Any = None,
+        update: Raw | None = None,
     ) -> None:
         self.event: Final = event
         self.at: Final = time.time()
-        self.entry: Final = entry
+        self.terminal: Final = terminal
         self.by: Final = by
         self.connection: Final = connection
         self.agent: Final = agent
         self.session: Final = session
-        self.update: Final = update
+        # A copy, which holds nothing of the message; what is long is not told here.
+        self.update: Final = update.copy() if update and len(bytes(update)) <= UPDATE else None
 
 
 class Listener:

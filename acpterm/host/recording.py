@@ -60,6 +60,7 @@ class Recorder:
         command: str,
         nursery: trio.Nursery,
         env: Mapping[str, str] = MappingProxyType({}),
+        gave_up: Callable[[], None] = lambda: None,
     ) -> str:
         """Record `terminal` from its beginning, in a task of `nursery`: the path of its file.
 
@@ -67,7 +68,8 @@ class Recorder:
         the title; of `env`, the program's, the file has `TERM` and `SHELL`. It is made later, if
         that can be.
         """
-        recording = _Recording(terminal, file := _File(terminal, self._settings), self._threads)
+        file = _File(terminal, self._settings)
+        recording = _Recording(terminal, file, self._threads, gave_up)
         if self._settings.record_input:
             terminal.keyboard.listeners.append(recording.typed)
         first = header(terminal, recording.walk.size, command=command, env=env)
@@ -78,7 +80,14 @@ class Recorder:
 class _Recording:
     """The recording of one terminal."""
 
-    def __init__(self, terminal: Terminal, file: "_File", threads: trio.CapacityLimiter) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        file: "_File",
+        threads: trio.CapacityLimiter,
+        gave_up: Callable[[], None],
+    ) -> None:
+        self._gave_up = gave_up
         self._terminal = terminal
         self._file = file
         self._threads = threads
@@ -117,6 +126,8 @@ class _Recording:
                 raise TimeoutError("the disk is too slow") from None
         except OSError as error:
             _log.warning("a recording was given up", terminal=self._terminal.id, error=str(error))
+            if not self._file.made:
+                self._gave_up()
         except Exception as error:  # noqa: BLE001  a bug met by one recording costs the others nothing
             _log.error("a recording failed", terminal=self._terminal.id, exc_info=error)
         finally:
@@ -196,6 +207,8 @@ class _File:
         self.events: Final[deque[Event]] = deque()
         #: Whether to close it with the next write, or the one that has begun.
         self.closing = False
+        #: Whether there is one.
+        self.made = False
         self._fd = -1
         self._size = 0
 
@@ -209,6 +222,7 @@ class _File:
                 _remove_old(folder, self._settings.record_files - 1)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._fd = os.open(os.path.basename(self.path), flags, 0o600, dir_fd=folder)
+                self.made = True
             finally:
                 os.close(folder)
             with contextlib.suppress(OSError):  # that there are no locks; see `_remove_old`

@@ -17,9 +17,10 @@ Bounded: of those released, and of the person's that have exited, the oldest are
 are too many, hold too much together, or are too old.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from acpterm.config import Settings
@@ -29,6 +30,9 @@ from acpterm.terminal import EndedBy, Pool, Terminal
 LAST: Final = "@last"
 # Of those that a message names.
 _NAMED: Final = 5
+# Of a name: it is to fit into a list, and not to be what a list shows of another terminal.
+_LONGEST: Final = 64
+_ID: Final = re.compile("[0-9a-f]{8,}")
 
 
 class Entry:
@@ -114,6 +118,8 @@ class Roster:
         self._size: Final = settings.keep_released_bytes
         self._age: Final = settings.keep_released_age
         self._entries: dict[str, Entry] = {}
+        # Names of terminals that are being made.
+        self._taken: set[str] = set()
         self.told: Callable[[str, Entry, str | None], None] = lambda *_: None
         self.changed: Callable[[], None] = lambda: None
         """Called when there may be no terminal left that keeps the host going, or one again."""
@@ -165,15 +171,33 @@ class Roster:
             f"its name, or {LAST}; see acpterm ls --all",
         )
 
-    def check_name(self, name: str) -> None:
-        """Raise `RpcError` (-32602) for a name that could mean another terminal."""
-        if not name or name.startswith(("@", "-", "term_")) or not name.isprintable():
+    @contextmanager
+    def naming(self, name: str | None) -> Iterator[None]:
+        """Keep a name, while a terminal is made, for that; None is no name.
+
+        Raises `RpcError` (-32602) for one that could mean another terminal.
+        """
+        if name is None:
+            yield
+            return
+        self._check_name(name)
+        self._taken.add(name)
+        try:
+            yield
+        finally:
+            self._taken.discard(name)
+
+    def _check_name(self, name: str) -> None:
+        odd = name.startswith(("@", "-", "term_")) or not name.isprintable() or _ID.fullmatch(name)
+        if not name or odd or len(name) > _LONGEST:
             raise RpcError(
                 INVALID_PARAMS,
-                f"name {quoted(name)}: a name is not empty, is printable, and does not begin with "
-                "'@', '-' or 'term_'",
+                f"name {quoted(name)}: a name is not empty, is printable, has at most {_LONGEST} "
+                "characters, does not begin with '@', '-' or 'term_', and is no beginning of an id "
+                "(8 hexadecimal digits or more)",
             )
-        if any(entry.name == name and not entry.over for entry in self):
+        runs = any(entry.name == name and not entry.over for entry in self)
+        if runs or name in self._taken:
             raise RpcError(
                 INVALID_PARAMS, f"a terminal of the name {quoted(name)} runs: choose another"
             )
@@ -220,7 +244,10 @@ class Roster:
 
     def remove(self, entry: Entry) -> None:
         """Release a terminal for the person, and forget it."""
-        self.release(entry, EndedBy.USER)
+        self._pool.release(entry.terminal, EndedBy.USER)
+        if entry.released is None:
+            entry.release()
+            self.told("released", entry, EndedBy.USER.value)
         if entry.session is not None:
             with suppress(RpcError):
                 entry.session.release(entry.id)

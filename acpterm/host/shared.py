@@ -7,8 +7,10 @@ from typing import Final, NamedTuple
 
 import trio
 
+from acpterm.acp.person import TerminalInfo
 from acpterm.config import Settings
 from acpterm.host.attention import Attention
+from acpterm.host.described import describe
 from acpterm.host.events import Bus, Happening
 from acpterm.host.recording import Recorder
 from acpterm.host.roster import Entry, Roster
@@ -52,12 +54,22 @@ class Shared:
         """Take a terminal that was just made; `env` is its program's environment."""
         if self._recorder is not None:
             entry.recording = self._recorder.start(
-                entry.terminal, command=entry.command, nursery=self._nursery, env=env
+                entry.terminal,
+                command=entry.command,
+                nursery=self._nursery,
+                env=env,
+                gave_up=partial(setattr, entry, "recording", None),
             )
         entry.terminal.when_exited = partial(self.roster.exited, entry)
         self.roster.add(entry)
         if entry.terminal.exit is not None:
             self.roster.exited(entry)
 
+    def describe(self, entry: Entry) -> TerminalInfo:
+        """Say how a terminal is now, for the person."""
+        return describe(entry, self.windows, self.attention)
+
     def _tell(self, event: str, entry: Entry, by: str | None = None) -> None:
-        self.bus.publish(Happening(event, entry=entry, by=by))
+        if self.bus.heard:
+            # As it is now: who listens may come to it much later.
+            self.bus.publish(Happening(event, terminal=self.describe(entry), by=by))

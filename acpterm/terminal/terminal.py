@@ -101,6 +101,7 @@ class Terminal:
             told=self.tell,
         )
         self._lifetime = trio.CancelScope()
+        self._kept = False
         self.when_exited: Callable[[], None] = _nothing
         """Called once, when `exit` has been set."""
 
@@ -162,6 +163,7 @@ class Terminal:
 
     def keep(self) -> None:
         """Have its program run for as long as it likes, whatever time it was given."""
+        self._kept = True
         self._lifetime.deadline = math.inf
 
     def release(self, by: EndedBy) -> None:
@@ -203,7 +205,7 @@ class Terminal:
                 self._nursery = nursery
                 nursery.start_soon(self._read, floods)
                 nursery.start_soon(self._see_exit)
-                if lifetime < math.inf:
+                if lifetime < math.inf and not self._kept:
                     self._lifetime.deadline = trio.current_time() + lifetime
                     nursery.start_soon(self._expire)
                 await self._ending.wait()

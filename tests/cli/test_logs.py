@@ -103,11 +103,13 @@ async def test_a_flood_is_not_fallen_behind_of_in_silence(path):
         said = err.decode().splitlines()
         # Each leaves half a line at most, which is no number of the sequence either.
         assert 2 * len(said) >= len(gaps)
-        assert all(line.endswith(" bytes are missing here]") for line in said)
-        lost = sum(int(line[1:].split()[0]) for line in said)
-        whole = sum(len(str(n)) + 2 for n in range(1, 3_000_001))
-        shown = sum(len(str(n)) + 2 for n in numbers)
-        assert lost + shown == pytest.approx(whole, abs=20 + 2 * len(said) * 10)
+        counted = [line for line in said if line != "[the beginning is missing]"]
+        assert all(line.endswith(" bytes are missing here]") for line in counted)
+        if len(counted) == len(said):
+            lost = sum(int(line[1:].split()[0]) for line in said)
+            whole = sum(len(str(n)) + 2 for n in range(1, 3_000_001))
+            shown = sum(len(str(n)) + 2 for n in numbers)
+            assert lost + shown == pytest.approx(whole, abs=20 + 2 * len(said) * 10)
 
 
 async def test_text_outlives_the_bytes_it_came_from(path):

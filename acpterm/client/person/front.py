@@ -18,7 +18,7 @@ from acpterm.client.endpoint import Endpoint
 from acpterm.client.introduction import introduce
 from acpterm.config import Settings, user_socket
 from acpterm.host import asker
-from acpterm.jsonrpc import NotificationReceived
+from acpterm.jsonrpc import REQUEST_CANCELLED, NotificationReceived, RpcError
 
 W = TypeVar("W", bound=Wire)
 
@@ -42,7 +42,13 @@ class Front:
 
         Raises `RpcError`, and `DaemonError` for an answer of another version of the daemon's.
         """
-        answer = await self.endpoint.request(f"_acpterm/{method}", params)
+        try:
+            answer = await self.endpoint.request(f"_acpterm/{method}", params)
+        except RpcError as error:
+            if error.code != REQUEST_CANCELLED:
+                raise
+            # Nobody here has cancelled it and waits for the answer.
+            raise DaemonError(f"{self.endpoint.whom} is gone") from error
         try:
             return msgspec.json.decode(answer, type=into)
         except msgspec.DecodeError as error:

@@ -18,6 +18,10 @@ _KIB: Final = 1024
 _SPANS: Final = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
+# Characters of a command in a list; --json has all of it.
+_COMMAND: Final = 1000
+
+
 class Row(NamedTuple):
     """What a list shows of a terminal, in this order."""
 
@@ -50,8 +54,13 @@ def row(terminal: TerminalInfo, short: str, now: float) -> Row:
         size=f"{terminal.cols}x{terminal.rows}",
         age=ago(terminal.created_at, now),
         output=ago(terminal.last_output_at, now),
-        command=line(terminal.command),
+        command=_in_short(line(terminal.command)),
     )
+
+
+def _in_short(command: str) -> str:
+    """Cut what no list is the place for: a command may be as long as a message."""
+    return command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
 
 
 def state(terminal: TerminalInfo) -> str:

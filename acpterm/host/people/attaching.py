@@ -21,7 +21,7 @@ from typing import Final
 import trio
 
 from acpterm.acp.person import AttachedNotification, AttachRequest, AttachResponse
-from acpterm.host.people.described import exit_of
+from acpterm.host.described import exit_of
 from acpterm.host.people.person import Person
 from acpterm.host.roster import Entry
 from acpterm.host.screens import shown
@@ -68,7 +68,7 @@ class _Attached:
         terminal = self._terminal
         while True:
             await self._person.room()
-            ended = terminal.exit is not None or terminal.released
+            ended = self._ended()
             seen = terminal.ring.end
             if self._person.shared.windows.is_direct(self._entry, self._window):
                 more = await self._direct()
@@ -78,10 +78,14 @@ class _Attached:
                 continue
             if ended:
                 return
-            if terminal.ring.end == seen and not self._stale():
+            # All of it as it is now: to paint takes a while.
+            if terminal.ring.end == seen and not self._stale() and not self._ended():
                 await terminal.wait_news()
             if self._position is None:
                 await trio.sleep(FRAME)
+
+    def _ended(self) -> bool:
+        return self._terminal.exit is not None or self._terminal.released
 
     def _stale(self) -> bool:
         """Whether the window has to be painted anew, or its output is not what it should be."""

@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 from acpterm.acp.following import FollowedNotification, FollowRequest, FollowResponse
-from acpterm.host.people.described import exit_of
+from acpterm.host.described import exit_of
 from acpterm.host.people.person import Person
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.terminal import Terminal

@@ -15,7 +15,6 @@ from acpterm.acp.person import (
 )
 from acpterm.host.agents.session_methods import take_asker
 from acpterm.host.events import Happening, Listener
-from acpterm.host.people.described import describe
 from acpterm.host.people.person import Person
 from acpterm.pty import linux
 
@@ -67,22 +66,21 @@ async def events(person: Person, params: EventsRequest) -> Empty:
             while True:
                 happening, lost = await listener.next()
                 await person.room()
-                person.say("_acpterm/event", _event(person, params.token, happening, lost))
+                person.say("_acpterm/event", _event(params.token, happening, lost))
         finally:
             person.shared.bus.listeners.discard(listener)
 
 
-def _event(person: Person, token: str, what: Happening, lost: int) -> EventNotification:
-    entry = what.entry
-    session = entry.session if entry else None
+def _event(token: str, what: Happening, lost: int) -> EventNotification:
+    terminal = what.terminal
     event = EventNotification(
         token=token,
         event=what.event,
         at=round(1000 * what.at),
-        terminal=describe(person.shared, entry) if entry else None,
-        connection=session.agent.connection if session else what.connection,
-        agent=session.agent.name if session else what.agent,
-        session_id=session.id if session else what.session,
+        terminal=terminal,
+        connection=terminal.connection if terminal else what.connection,
+        agent=terminal.agent if terminal else what.agent,
+        session_id=terminal.session_id if terminal else what.session,
         by=what.by,
         lost=lost,
     )

@@ -77,15 +77,22 @@ class Person:
             raise RpcError(INVALID_PARAMS, f"token {quoted(token)} is in use: choose another")
         self._tokens[token] = shown
         try:
-            with trio.CancelScope() as scope:
-                self._going.add(scope)
+            with self.present():
                 yield
         finally:
-            self._going.discard(scope)
             del self._tokens[token]
+
+    @contextmanager
+    def present(self) -> Iterator[None]:
+        """Have the block cancelled when the person leaves: `RpcError` then."""
+        with trio.CancelScope() as scope:
+            self._going.add(scope)
+            try:
+                yield
+            finally:
+                self._going.discard(scope)
         if scope.cancelled_caught:
-            # Somebody who has closed the connection reads no answer.
-            raise RpcError(REQUEST_CANCELLED, "the daemon is ending")
+            raise RpcError(REQUEST_CANCELLED, "cancelled: the connection is closing")
 
     def window(self, token: str) -> tuple[Entry, Window]:
         """Give the attached window of a token, and its terminal. Raises `RpcError` (-32602)."""

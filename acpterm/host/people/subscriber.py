@@ -144,6 +144,9 @@ class Subscriber:
             self._due[shown] = None
             self._news.set()
             await shown.looked.wait()
+        # It may have ended after it was looked at last.
+        self._due[shown] = None
+        self._news.set()
 
     # What is told.
 

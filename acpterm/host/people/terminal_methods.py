@@ -30,8 +30,8 @@ from acpterm.host import acts, asciicast
 from acpterm.host.agents.terminal_methods import answer_when_ended
 from acpterm.host.command import in_a_line
 from acpterm.host.creation import Order
+from acpterm.host.described import exit_of
 from acpterm.host.people.attaching import attach as attach_window
-from acpterm.host.people.described import describe, exit_of
 from acpterm.host.people.following import follow as follow_output
 from acpterm.host.people.person import Person
 from acpterm.host.roster import Entry
@@ -52,21 +52,19 @@ async def list_all(person: Person, params: ListRequest) -> ListResponse:
     found = []
     for entry in person.shared.roster:
         if params.all or entry.released is None:
-            found.append(describe(person.shared, entry))
+            found.append(person.shared.describe(entry))
             await trio.lowlevel.checkpoint()
     return ListResponse(found)
 
 
 def get(person: Person, params: NamedRequest) -> TerminalInfo:
     """`_acpterm/terminal/get`: one terminal."""
-    return describe(person.shared, person.entry(params.terminal_id))
+    return person.shared.describe(person.entry(params.terminal_id))
 
 
 async def create(person: Person, params: PersonCreateRequest) -> TerminalInfo:
     """`_acpterm/terminal/create`: a terminal of the person's own."""
     shared, settings = person.shared, person.settings
-    if params.name is not None:
-        shared.roster.check_name(params.name)
     order = Order(
         settings,
         person.asker,
@@ -77,19 +75,26 @@ async def create(person: Person, params: PersonCreateRequest) -> TerminalInfo:
         size=(params.cols or settings.cols, params.rows or settings.rows),
         attended=True,
     )
-    await person.folders.check(order.cwd)
-    terminal = await order.start(shared.pool)
-    if params.hold:
-        person.hold(terminal, 0)
-    command = in_a_line(params.command, params.args)
-    entry = Entry(terminal, command=command, cwd=order.cwd, name=params.name)
-    shared.add(entry, order.env)
-    return describe(shared, entry)
+    with shared.roster.naming(params.name):
+        await person.folders.check(order.cwd)
+        terminal = await order.start(shared.pool)
+        if params.hold:
+            person.hold(terminal, 0)
+        command = in_a_line(params.command, params.args)
+        entry = Entry(terminal, command=command, cwd=order.cwd, name=params.name)
+        shared.add(entry, order.env)
+    return shared.describe(entry)
 
 
 def read(person: Person, params: PersonReadRequest) -> Coroutine[Any, Any, ReadResponse]:
     """`_acpterm/terminal/read`: as an agent's, of any terminal."""
-    return acts.read(person, person.entry(params.terminal_id).terminal, params)
+    reading = acts.read(person, person.entry(params.terminal_id).terminal, params)
+
+    async def read() -> ReadResponse:
+        with person.present():
+            return await reading
+
+    return read()
 
 
 def output(person: Person, params: NamedRequest) -> Coroutine[Any, Any, OutputResponse]:
@@ -109,7 +114,12 @@ async def _output(person: Person, entry: Entry) -> OutputResponse:
 
 def follow(person: Person, params: FollowRequest) -> Coroutine[Any, Any, FollowResponse]:
     """`_acpterm/terminal/follow`: the bytes after a position, as they come."""
-    return follow_output(person, person.entry(params.terminal_id).terminal, params)
+    entry = person.entry(params.terminal_id)
+    if params.hold and not entry.is_users:
+        raise RpcError(
+            INVALID_PARAMS, f"terminal {entry.id!r} is an agent's: nobody has it wait with `hold`"
+        )
+    return follow_output(person, entry.terminal, params)
 
 
 def write(person: Person, params: PersonWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
@@ -143,8 +153,9 @@ def signal(person: Person, params: PersonSignalRequest) -> Empty:
 async def wait(person: Person, params: NamedRequest) -> TerminalInfo:
     """`_acpterm/terminal/wait`: answered when the program has ended."""
     entry = person.entry(params.terminal_id)
-    await entry.terminal.wait_exited()
-    return describe(person.shared, entry)
+    with person.present():
+        await entry.terminal.wait_exited()
+    return person.shared.describe(entry)
 
 
 def kill(person: Person, params: NamedRequest) -> Empty | Coroutine[Any, Any, Empty]:
@@ -165,7 +176,7 @@ def promote(person: Person, params: NamedRequest) -> TerminalInfo:
     """`_acpterm/terminal/promote`: take it over: it is the person's from now on."""
     entry = person.entry(params.terminal_id)
     person.shared.roster.promote(entry)
-    return describe(person.shared, entry)
+    return person.shared.describe(entry)
 
 
 async def screen(person: Person, params: NamedRequest) -> ScreenResponse:

@@ -67,11 +67,14 @@ class Tty:
 
     async def read(self) -> bytes:
         """Wait for what is typed; nothing is that the terminal is gone."""
-        await trio.lowlevel.wait_readable(self._reads)
-        try:
-            return os.read(self._reads, _CHUNK)
-        except OSError:
-            return b""
+        while True:
+            await trio.lowlevel.wait_readable(self._reads)
+            try:
+                return os.read(self._reads, _CHUNK)
+            except BlockingIOError:  # somebody else made it non-blocking, and was faster
+                continue
+            except OSError:
+                return b""
 
     async def write(self, data: bytes) -> None:
         """Print `data`. Raises `OSError` when the terminal is gone."""

@@ -20,11 +20,16 @@ async def follow(front: Front, info: TerminalInfo) -> ExitOf | None:
     """Print what a terminal prints until its program has ended: how. Raises `RpcError`."""
     async with told_to_end() as told, trio.open_nursery() as nursery:
         nursery.start_soon(_end_when, told, front, info)
-        if not await _print(front, info):
+        try:
+            end = await _print(front, info)
+        except* OSError:
             await front.about("kill", info.terminal_id, Empty)
-        ended = await front.about("wait", info.terminal_id, TerminalInfo)
+            raise
+        if end is None:
+            await front.about("kill", info.terminal_id, Empty)
+            end = (await front.about("wait", info.terminal_id, TerminalInfo)).exit_status
         nursery.cancel_scope.cancel()
-    return ended.exit_status
+    return end
 
 
 async def _end_when(told: trio.Event, front: Front, info: TerminalInfo) -> None:
@@ -32,11 +37,11 @@ async def _end_when(told: trio.Event, front: Front, info: TerminalInfo) -> None:
     await front.about("kill", info.terminal_id, Empty)
 
 
-async def _print(front: Front, info: TerminalInfo) -> bool:
-    """Print it to its end; whether somebody has read that."""
+async def _print(front: Front, info: TerminalInfo) -> ExitOf | None:
+    """Print it to its end: how it ended, if somebody has read all that."""
     async with while_read(), following(front, info.terminal_id, since=0, hold=True) as parts:
         async for data, _, lost in parts:
             if lost:
                 await note(missing(lost))
             await put(data)
-    return parts.end is not None
+    return parts.end.exit_status if parts.end else None

@@ -63,7 +63,7 @@ async def _version(name: str, command: Sequence[str], *, use: str, package: str)
 
 async def bubblewrap() -> Finding:
     """Whether bwrap is there, and may make the namespaces that it needs."""
-    use = "needed for terminals in a sandbox"
+    use = "for terminals in a sandbox, which this version has not"
     if shutil.which("bwrap") is None:
         return missing("bubblewrap", f"there is no bwrap: {use}", "apt install bubblewrap")
     command = ("bwrap", "--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "true")
@@ -80,26 +80,26 @@ async def bubblewrap() -> Finding:
 
 async def podman() -> Finding:
     """Whether containers can be had."""
-    use = "needed for terminals in containers"
+    use = "for terminals in containers, which this version has not"
     return await _version("podman", ("podman", "--version"), use=use, package="apt install podman")
 
 
 async def ssh() -> Finding:
     """Whether other machines can be reached."""
-    use = "needed for terminals on other machines"
+    use = "for terminals on other machines, which this version has not"
     return await _version("ssh", ("ssh", "-V"), use=use, package="apt install openssh-client")
 
 
 async def slurm() -> Finding:
     """Whether a cluster's scheduler can be asked."""
-    use = "needed for terminals on a Slurm cluster"
+    use = "for terminals on a Slurm cluster, which this version has not"
     advice = "use a machine of the cluster, or apt install slurm-client"
     return await _version("slurm", ("srun", "--version"), use=use, package=advice)
 
 
 async def kubectl() -> Finding:
     """Whether a Kubernetes cluster can be asked."""
-    use = "needed for terminals in pods"
+    use = "for terminals in pods, which this version has not"
     advice = "see https://kubernetes.io/docs/tasks/tools"
     return await _version("kubectl", ("kubectl", "version", "--client"), use=use, package=advice)
 

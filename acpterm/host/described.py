@@ -1,12 +1,13 @@
 """A terminal as the person is told of it."""
 
 from acpterm.acp.person import ExitOf, TerminalInfo
+from acpterm.host.attention import Attention
 from acpterm.host.roster import Entry
-from acpterm.host.shared import Shared
+from acpterm.host.windows import Windows
 from acpterm.terminal import ExitStatus
 
 
-def describe(shared: Shared, entry: Entry) -> TerminalInfo:
+def describe(entry: Entry, windows: Windows, attention: Attention) -> TerminalInfo:
     """Say how a terminal is now. Looks whether it waits for input: takes some 100 µs."""
     terminal, session = entry.terminal, entry.session
     last = terminal.timeline.last
@@ -29,8 +30,8 @@ def describe(shared: Shared, entry: Entry) -> TerminalInfo:
         last_output_at=None if last is None else round(1000 * _at(entry, last)),
         exited_at=None if entry.exited is None else round(1000 * entry.exited),
         position=terminal.ring.end,
-        attached=shared.windows.count(entry),
-        waiting_for_input=shared.attention.look(entry),
+        attached=windows.count(entry),
+        waiting_for_input=attention.look(entry),
         recording=entry.recording,
         exit_status=exit_of(terminal.exit),
     )
