@@ -115,7 +115,7 @@ async def test_what_comes_is_on_the_disk_while_the_program_runs(folder):
     async with recordings(folder) as running:
         terminal = await running.create("echo one; read x; echo two")
         path = await poll(lambda: next(iter(folder.glob("*")), None))
-        await poll(lambda: b'one\\r\\n' in path.read_bytes())
+        await poll(lambda: b"one\\r\\n" in path.read_bytes())
         terminal.resize(70, 10)
         terminal.keyboard.type(b"\n")
         await poll(lambda: b"two" in path.read_bytes())
@@ -276,7 +276,7 @@ async def test_cancelled_it_writes_what_there_is(folder):
         terminal = await running.create("echo one; read x")
         await poll(lambda: terminal.ring.end or None)
         path = await poll(lambda: next(iter(folder.glob("*")), None))
-        await poll(lambda: b'one\\r\\n' in path.read_bytes())
+        await poll(lambda: b"one\\r\\n" in path.read_bytes())
         await poll(lambda: terminal._news.statistics().tasks_waiting)
         # Not yet on the disk: the period has just begun.
         terminal.keyboard.type(b"typed")
@@ -297,7 +297,7 @@ async def test_cancelled_while_the_disk_hangs_it_ends_in_time_and_in_order(folde
         async with recordings(folder) as running:
             terminal = await running.create("echo one; read x")
             path = await poll(lambda: next(iter(folder.glob("*")), None))
-            await poll(lambda: b'one\\r\\n' in path.read_bytes())
+            await poll(lambda: b"one\\r\\n" in path.read_bytes())
             monkeypatch.setattr(recording.os, "write", slow)
             terminal.keyboard.type(b"two\n")
             await terminal.wait_exited()
