@@ -1,0 +1,96 @@
+"""The person's methods where things come in an unlucky order, or to somebody who does not read."""
+
+import pytest
+import trio
+
+from acpterm.host.events import MOST, UPDATE
+from acpterm.jsonrpc import RpcError
+from tests.support.hosts import agent_of, host_here, poll
+from tests.support.person import person_of
+
+
+async def test_a_window_that_is_painted_ends_with_the_program_whenever_that_is():
+    async with host_here() as host, person_of(host) as person:
+        for pause in ("", "sleep 0.02", "sleep 0.05"):
+            made = await person.request(
+                "terminal/create", {"command": f"seq 30000; {pause}", "cols": 100, "rows": 30}
+            )
+            terminal = made["terminalId"]
+            window = {"cols": 60, "rows": 20, "readOnly": True}
+            id_, _ = await person.open("terminal/attach", terminalId=terminal, **window)
+            assert (await person.answer(id_))["reason"] == "exited"
+
+
+async def test_a_name_is_given_once_however_fast_it_is_asked_for():
+    async with host_here() as host, person_of(host) as person:
+        order = {"command": "sleep 60", "name": "web"}
+        asked = [await person.start("terminal/create", order) for _ in range(3)]
+        assert (await person.answer(asked[0]))["name"] == "web"
+        for id_ in asked[1:]:
+            with pytest.raises(RpcError, match="'web' runs"):
+                await person.answer(id_)
+
+
+async def test_nobody_holds_up_a_terminal_of_an_agents():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        terminal = await agent.create("seq 1000000")
+        id_, _ = await person.open("terminal/follow", terminalId=terminal, hold=True)
+        with pytest.raises(RpcError, match="is an agent's"):
+            await person.answer(id_)
+        assert (await agent.wait(terminal))["exitCode"] == 0
+
+
+async def test_one_that_is_held_waits_for_its_reader_until_that_is_gone():
+    async with host_here() as host:
+        async with person_of(host) as person:
+            made = await person.request("terminal/create", {"command": "seq 1000000", "hold": True})
+            entry = host.shared.roster.find(made["terminalId"])
+            await poll(lambda: entry.terminal.timeline.end > host.settings.raw_bytes // 4)
+            end = entry.terminal.timeline.end
+            assert entry.terminal.exit is None
+            await person.request("status")
+            assert entry.terminal.timeline.end == end < host.settings.raw_bytes
+        await entry.terminal.wait_exited()
+
+
+async def test_removing_one_takes_nothing_from_those_that_are_kept():
+    async with host_here(keep_released=2) as host, person_of(host) as person:
+        for name in ("a", "b"):
+            await person.request("terminal/create", {"command": "true", "name": name})
+            await person.about("wait", name)
+        await person.request("terminal/create", {"command": "sleep 60", "name": "c"})
+        await person.about("release", "c")
+        assert [one["name"] for one in await person.list()] == ["a", "b"]
+
+
+async def test_a_listener_that_does_not_read_holds_little():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        await person.open("events")
+        await poll(lambda: host.shared.bus.heard)
+        person.pause()
+        update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x" * 4 * UPDATE}
+        for _ in range(50):
+            await agent.notify("session/update", {"sessionId": "s", "update": update})
+        update["title"] = "short"
+        for _ in range(2 * MOST):
+            await agent.notify("session/update", {"sessionId": "s", "update": update})
+        await agent.request("initialize", {"protocolVersion": 1})
+        (listener,) = host.shared.bus.listeners
+        assert len(listener._queue) <= MOST
+        assert all(
+            one.update is None or len(bytes(one.update)) <= UPDATE for one in listener._queue
+        )
+
+
+async def test_what_is_pending_holds_up_no_end():
+    async with host_here() as host:
+        before = trio.current_time()
+        async with person_of(host) as person:
+            await person.request("terminal/create", {"command": "sleep 60", "name": "web"})
+            waiting = await person.start("terminal/wait", {"terminalId": "web"})
+            reading = await person.start("terminal/read", {"terminalId": "web", "waitMs": 60_000})
+            await host.close()
+            assert trio.current_time() - before < 2
+            for id_ in (waiting, reading):
+                with pytest.raises(RpcError, match="connection is closing"):
+                    await person.answer(id_)
