@@ -19,6 +19,7 @@ import trio
 
 from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
 from acpterm.host.listener import BUSY, ListenError, peer_of, private_folder
+from acpterm.pty.processes import identity
 
 # Seconds that a daemon has to come up.
 PATIENCE: Final = 10.0
@@ -165,12 +166,11 @@ def _lives(log: str) -> bool:
     """Whether the daemon that writes to this log is still there."""
     try:
         with open(log, "rb") as file:
-            os.kill(int(file.readline()), 0)
-    except ProcessLookupError:
-        return False
+            found = identity(int(file.readline()))
     except (OSError, ValueError):
         return True
-    return True
+    # One that nobody has waited for yet has ended all the same.
+    return found is not None and not found.zombie
 
 
 def _said(log: str) -> str:

@@ -247,7 +247,7 @@ def test_the_size_follows_the_window(desk):
 LONG = """
 echo main; echo screen; stty raw -echo
 printf '\\e[?1049h\\e[?1000;1006;1;2004h\\e=\\e[44m\\e[2J\\e[3;5Hblue\\e[m'
-for n in {1..12}; do printf '\\e[5;1Hx\\n%.0s' {1..900}; sleep 0.03; done
+for n in {1..24}; do printf '\\e[5;1Hx\\n%.0s' {1..900}; sleep 0.05; done
 printf '\\e[2;2Hready'; head -c 30 | cat -v
 printf '\\e[?1000;1006;1;2004l\\e>\\e[?1049l'; stty sane; echo over; exec sleep 1000
 """
@@ -257,12 +257,12 @@ def test_what_a_program_set_long_ago_is_in_force(desk, tmp_path):
     """Its first output is long gone from what is kept."""
     file = tmp_path / "long"
     file.write_text(LONG)
-    with daemon_in(tmp_path / "daemon", ACPTERM_RAW_BYTES=str(32 * 1024)) as daemon:
+    with daemon_in(tmp_path / "daemon", ACPTERM_RAW_BYTES=str(64 * 1024)) as daemon:
         bare = desk.bare("bash", str(file), size=(40, 12))
         bare.until("ready")
         desk = Desk(daemon, desk.tmux)
         name = daemon.make("bash", str(file), size=(40, 12))
-        bare.until(lambda: daemon.about(name)["position"] > 80_000)
+        bare.until(lambda: daemon.about(name)["position"] > 160_000)
         late = desk.attach(name, size=(40, 12))
         late.until("ready")
         late.until(

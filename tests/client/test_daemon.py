@@ -71,7 +71,7 @@ async def test_one_that_is_about_to_end_is_waited_for_and_another_started(path):
 
         async def command():
             done = await run(path, "run", "-d", "--name", "web", "--", "sleep", "60")
-            assert (done.status, done.out) == (0, "web\n")
+            assert done == (0, "web\n", "")
 
         nursery.start_soon(command)
         # The first that is started finds the lock, says so and ends.
