@@ -249,8 +249,13 @@ async def test_a_prompt_is_told_from_a_slow_program():
         with trio.fail_after(10):
             while not (await agent.output(asks))["_meta"]["acpterm"]["waitingForInput"]:
                 await trio.sleep(0.02)
-        found = {one["terminalId"]: one["waitingForInput"] for one in await person.list()}
-        assert found == {asks: True, works: False}
+
+        async def seen():
+            return {one["terminalId"]: one["waitingForInput"] for one in await person.list()}
+
+        with trio.fail_after(10):
+            while await seen() != {asks: True, works: False}:
+                await trio.sleep(0.02)
         assert (await agent.output(works))["_meta"]["acpterm"]["waitingForInput"] is False
         await agent.type(asks, "me\n")
         with trio.fail_after(10):
