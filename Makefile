@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# The tests wait for programs as much as they work: four of them for two processors.
-WORKERS ?= 4
+# The tests wait for programs as much as they work: three of them for two processors.
+WORKERS ?= 3
 # Real agents need Python 3.13, each in an environment of its own.
 PYTHON313 ?= python3.13
 KIMI := kimi-cli==1.16.0
@@ -35,7 +35,7 @@ demo: $(VENV)/.demo ## an agent and its terminals live, and an editor that gets 
 	$(BIN)/python docs/examples/demo.py
 	$(BIN)/python docs/examples/proxy_demo.py
 
-test: $(VENV)/.check ## the tests, on four workers
+test: $(VENV)/.check ## the tests, on three workers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not every_way and not interop'
 
 test-all: $(VENV)/.check ## those too that need Node, or show the same in a way that is the second choice
