@@ -54,9 +54,12 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
         with UnixListener(agent_path) as for_agents, UnixListener(user_path) as for_users:
 
             def sockets() -> Sockets:
-                # The agents' last: where that is there, both are.
-                for_people = users or [for_users.listen()]
-                return Sockets(agents or [for_agents.listen()], for_people, agent_path, user_path)
+                return Sockets(
+                    agents or [for_agents.listen()],
+                    users or [for_users.listen()],
+                    agent_path,
+                    user_path,
+                )
 
             def ready() -> None:
                 log.info(

@@ -79,6 +79,11 @@ class Both:
         for pane in self.panes:
             pane.until(text)
 
+    def asks_again(self):
+        """Wait until a shell has its prompt back after Ctrl-C."""
+        for pane in self.panes:
+            pane.until(lambda pane=pane: pane.text.endswith("^C\n$"))
+
     def alike(self):
         """Wait until both show the same, with the same colours, cursor and modes."""
 
@@ -134,8 +139,10 @@ def test_jobs_are_stopped_continued_and_ended(desk):
     both.until("Stopped")
     both.line("fg")
     both.keys("C-c")
+    both.asks_again()
     both.line("while :; do :; done")
     both.keys("C-c")
+    both.asks_again()
     both.line("echo $?")
     both.until("130")
     both.line("cat")
