@@ -98,7 +98,8 @@ async def daemon(
     """Run `acpterm serve` on a socket: the process, and the path, once it listens."""
     path = str(tmp_path / "run" / "agent.sock")
     async with process(tmp_path, "serve", "--socket", path, *arguments, **more) as running:
-        user = path.replace("agent.sock", "user.sock")
+        elsewhere = (more.get("env") or {}).get("ACPTERM_USER_SOCKET")
+        user = elsewhere or path.replace("agent.sock", "user.sock")
         await poll(lambda: (listens(path) and listens(user)) or running.process.poll() is not None)
         yield running, path
 
