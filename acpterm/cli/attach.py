@@ -5,7 +5,8 @@ import contextlib
 import click
 
 from acpterm.acp.person import AttachResponse, TerminalInfo
-from acpterm.cli.parts.options import ask, at_daemon, fail, settings
+from acpterm.cli.parts.asking import ask
+from acpterm.cli.parts.options import at_daemon, fail, settings
 from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.attach.attached import attach
 from acpterm.client.person.attach.detaching import Detaching

@@ -5,7 +5,7 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp.person import EventNotification
-from acpterm.cli.parts.asking import watch
+from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.options import at_daemon
 from acpterm.cli.parts.printing import coloured, is_terminal, say, window
 from acpterm.client.person.front import Front
@@ -44,7 +44,7 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     async def work(front: Front) -> int:
         return await until_ended(lambda: follow(front, take))
 
-    raise SystemExit(watch(config, socket, work))
+    raise SystemExit(ask(config, socket, work, start=True))
 
 
 def _line(what: Happened, *, colours: bool) -> str:

@@ -6,7 +6,8 @@ from typing import BinaryIO
 import click
 
 from acpterm.acp.person import ScreenResponse, TerminalInfo
-from acpterm.cli.parts.options import ask, at_daemon, fail
+from acpterm.cli.parts.asking import ask
+from acpterm.cli.parts.options import at_daemon, fail
 from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
 from acpterm.client.person.reading.printed import missing

@@ -2,7 +2,8 @@
 
 import click
 
-from acpterm.cli.parts.options import ask, at_daemon
+from acpterm.cli.parts.asking import ask
+from acpterm.cli.parts.options import at_daemon
 from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
 from acpterm.client.person.reading.printed import print_raw, print_text

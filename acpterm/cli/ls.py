@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from acpterm.acp.person import TerminalInfo
-from acpterm.cli.parts.asking import ask_running, watch
+from acpterm.cli.parts.asking import ask, ask_running
 from acpterm.cli.parts.options import at_daemon
 from acpterm.cli.parts.printing import is_terminal, say, say_once
 from acpterm.client.person.front import Front
@@ -42,7 +42,7 @@ def command(
     Exit status: 0 listed, 1 the daemon cannot be asked or, with --watch, has ended.
     """
     if watched:
-        raise SystemExit(watch(config, socket, partial(_watch, everything, as_json)))
+        raise SystemExit(ask(config, socket, partial(_watch, everything, as_json), start=True))
     found = ask_running(config, socket, partial(terminals, everything=everything)) or []
     say_once(_json(found) if as_json else _text(found))
 

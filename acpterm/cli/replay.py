@@ -7,8 +7,9 @@ from typing import BinaryIO
 
 import click
 
+from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.numbers import Finite
-from acpterm.cli.parts.options import ask, at_daemon, fail, run
+from acpterm.cli.parts.options import at_daemon, fail, run
 from acpterm.cli.parts.terminal_name import TerminalName
 from acpterm.client import replay
 from acpterm.client.person.recording.exporting import write_cast

@@ -6,7 +6,8 @@ import click
 
 from acpterm.acp.person import AttachResponse, ExitOf, PersonCreateRequest, TerminalInfo
 from acpterm.cli.attach import detaching_keys, tell
-from acpterm.cli.parts.options import ask, at_daemon, fail
+from acpterm.cli.parts.asking import ask
+from acpterm.cli.parts.options import at_daemon, fail
 from acpterm.client.person.attach.attached import attach
 from acpterm.client.person.attach.tty import Tty
 from acpterm.client.person.attach.unattended import follow

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import click
 
-from acpterm.cli.parts.options import ask, at_daemon, fail
+from acpterm.cli.parts.asking import ask
+from acpterm.cli.parts.options import at_daemon, fail
 from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
 from acpterm.client.person.keys import key_bytes

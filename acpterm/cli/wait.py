@@ -10,8 +10,9 @@ import click
 import trio
 
 from acpterm.acp.person import TerminalInfo
+from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.numbers import Finite
-from acpterm.cli.parts.options import ask, at_daemon, fail
+from acpterm.cli.parts.options import at_daemon, fail
 from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
 from acpterm.client.person.reading.matching import Matching

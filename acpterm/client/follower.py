@@ -23,9 +23,9 @@ from acpterm.acp import (
     TerminalRequest,
     WaitForTerminalExitResponse,
 )
+from acpterm.acp.notes import End
 from acpterm.acp.wire import Wire
 from acpterm.client.endpoint import Answer, Endpoint
-from acpterm.client.ends import End
 from acpterm.client.update import Key
 from acpterm.jsonrpc import RpcError
 

@@ -17,8 +17,8 @@ from msgspec import Raw, UnsetType
 
 from acpterm.acp import TerminalRequest
 from acpterm.acp.extensions import OWN
+from acpterm.acp.notes import End
 from acpterm.client.endpoint import Answer, Endpoint
-from acpterm.client.ends import End
 from acpterm.client.envelope import items, members, text
 from acpterm.client.follower import Follower
 from acpterm.client.update import Key

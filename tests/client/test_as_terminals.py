@@ -2,8 +2,8 @@
 
 import json
 
+from acpterm.acp.notes import End
 from acpterm.client import update
-from acpterm.client.ends import End
 from acpterm.client.envelope import peek
 from acpterm.client.proxy import as_terminals
 from acpterm.client.proxy.as_terminals import AsTerminals

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from acpterm.acp.notes import End
 from acpterm.client import update
-from acpterm.client.ends import End
 from acpterm.client.envelope import members, peek
 from acpterm.client.proxy import as_text
 from acpterm.client.proxy.as_text import AsText

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.client.ends import End
+from acpterm.acp.notes import End
 from acpterm.client.prompt.calls import Call
 from acpterm.client.prompt.print_json import PrintJson
 

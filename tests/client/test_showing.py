@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acpterm.acp.notes import End
 from acpterm.client import update
-from acpterm.client.ends import End
 from acpterm.client.envelope import members, peek
 from acpterm.client.proxy.as_terminals import AsTerminals
 from acpterm.client.proxy.as_text import AsText

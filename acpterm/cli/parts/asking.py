@@ -1,4 +1,4 @@
-"""How a command asks a daemon that need not be there: without one there are no terminals."""
+"""How a command asks the daemon, and what becomes of it when there is none."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -11,6 +11,27 @@ from acpterm.host import logs
 from acpterm.jsonrpc import RpcError
 
 T = TypeVar("T")
+
+
+def ask(
+    config: str | None,
+    socket: str | None,
+    work: Callable[[Front], Awaitable[T]],
+    *,
+    start: bool = False,
+) -> T:
+    """Run `work` with a connection to the daemon, for a command that takes `at_daemon` flags.
+
+    A daemon that is not running is started, if `start`. Fails with what is wrong: exit status 1.
+    """
+    chosen = settings(config, socket=socket)
+    logs.configure("warning", "text")
+
+    async def asking() -> T:
+        async with open_front(chosen, config, start=start) as front:
+            return await work(front)
+
+    return run(asking, expected=(DaemonError, GoneError, RpcError))
 
 
 def ask_running(
@@ -28,18 +49,3 @@ def ask_running(
             return None
 
     return run(asking, expected=(DaemonError, RpcError))
-
-
-def watch(config: str | None, socket: str | None, work: Callable[[Front], Awaitable[int]]) -> int:
-    """Run `work`, which watches, with a connection to the daemon, which is started: its status.
-
-    Fails (exit status 1) when the daemon ends.
-    """
-    chosen = settings(config, socket=socket)
-    logs.configure("warning", "text")
-
-    async def watching() -> int:
-        async with open_front(chosen, config) as front:
-            return await work(front)
-
-    return run(watching, expected=(DaemonError, GoneError, RpcError))

@@ -7,7 +7,7 @@ import click
 import trio
 
 from acpterm.acp import Wire
-from acpterm.cli.parts.options import ask
+from acpterm.cli.parts.asking import ask
 from acpterm.client.person.front import Front
 from acpterm.client.plain import in_a_line
 from acpterm.jsonrpc import RpcError

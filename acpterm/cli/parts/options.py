@@ -6,12 +6,8 @@ from typing import Any, NoReturn, TypeVar
 import click
 import trio
 
-from acpterm.client.daemon import DaemonError
 from acpterm.client.leaves import leaf
-from acpterm.client.person.front import Front, open_front
 from acpterm.config import ConfigError, Settings, load
-from acpterm.host import logs
-from acpterm.jsonrpc import RpcError
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -78,27 +74,6 @@ def at_daemon(function: F) -> F:
     ):
         function = option(function)
     return function
-
-
-def ask(
-    config: str | None,
-    socket: str | None,
-    work: Callable[[Front], Awaitable[T]],
-    *,
-    start: bool = False,
-) -> T:
-    """Run `work` with a connection to the daemon, for a command that takes `at_daemon` flags.
-
-    A daemon that is not running is started, if `start`. Fails with what is wrong: exit status 1.
-    """
-    chosen = settings(config, socket=socket)
-    logs.configure("warning", "text")
-
-    async def asking() -> T:
-        async with open_front(chosen, config, start=start) as front:
-            return await work(front)
-
-    return run(asking, expected=(DaemonError, RpcError))
 
 
 def settings(config: str | None, **flags: object) -> Settings:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from acpterm.client.ends import End
+from acpterm.acp.notes import End
 from acpterm.client.prompt.calls import Call
 
 _encoder: Final = msgspec.json.Encoder()

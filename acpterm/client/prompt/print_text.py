@@ -14,7 +14,7 @@ import click
 from msgspec import Raw
 
 from acpterm.acp import Diff
-from acpterm.client.ends import End
+from acpterm.acp.notes import End
 from acpterm.client.plain import coloured, in_a_line, plain
 from acpterm.client.prompt.calls import Call
 

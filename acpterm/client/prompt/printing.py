@@ -4,7 +4,7 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from acpterm.client.ends import End
+from acpterm.acp.notes import End
 from acpterm.client.prompt.calls import Call
 
 

@@ -18,8 +18,7 @@ from typing import Any, Final
 
 from msgspec import Raw
 
-from acpterm.acp.notes import V2_KINDS, Exit, Info, Note, Output, in_v2
-from acpterm.client.ends import End
+from acpterm.acp.notes import V2_KINDS, End, Exit, Info, Note, Output, in_v2
 from acpterm.client.envelope import items, members, text
 from acpterm.client.update import Key, Update, terminal_in, tool_call_update
 

@@ -7,7 +7,7 @@ bounded. `fence` is how it looks to an editor that has no terminals: a console b
 import re
 from typing import Final
 
-from acpterm.client.ends import End
+from acpterm.acp.notes import End
 from acpterm.terminal.text import TextView
 
 _COMMAND: Final = 200

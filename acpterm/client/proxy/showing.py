@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import trio
 from msgspec import Raw
 
-from acpterm.client.ends import End
+from acpterm.acp.notes import End
 from acpterm.client.proxy.as_terminals import AsTerminals
 from acpterm.client.proxy.as_text import AsText
 from acpterm.client.proxy.capabilities import Capabilities
