@@ -2,8 +2,10 @@
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from acpterm.host.events import MOST, UPDATE
+from acpterm.host.people.person import Person
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import agent_of, host_here, poll
 from tests.support.person import person_of
@@ -83,14 +85,34 @@ async def test_a_listener_that_does_not_read_holds_little():
 
 
 async def test_what_is_pending_holds_up_no_end():
-    async with host_here() as host:
+    async with host_here() as host, person_of(host) as person:
+        await person.request("terminal/create", {"command": "sleep 60", "name": "web"})
+        waiting = await person.start("terminal/wait", {"terminalId": "web"})
+        reading = await person.start("terminal/read", {"terminalId": "web", "waitMs": 60_000})
+        await wait_all_tasks_blocked(0.05)
         before = trio.current_time()
-        async with person_of(host) as person:
-            await person.request("terminal/create", {"command": "sleep 60", "name": "web"})
-            waiting = await person.start("terminal/wait", {"terminalId": "web"})
-            reading = await person.start("terminal/read", {"terminalId": "web", "waitMs": 60_000})
-            await host.close()
-            assert trio.current_time() - before < 2
-            for id_ in (waiting, reading):
-                with pytest.raises(RpcError, match="connection is closing"):
-                    await person.answer(id_)
+        await host.close()
+        assert trio.current_time() - before < 2
+        for id_ in (waiting, reading):
+            with pytest.raises(RpcError, match="connection is closing"):
+                await person.answer(id_)
+
+
+async def test_what_begins_when_the_person_has_left_ends_at_once():
+    async with host_here() as host:
+        person = Person(host.asker, host.shared, lambda: ())
+        person.leave()
+        closing = pytest.raises(RpcError, match="connection is closing")
+        with trio.fail_after(2), closing, person.present():
+            await trio.sleep_forever()
+
+
+async def test_nobody_who_has_left_holds_up_a_program():
+    async with host_here() as host, person_of(host) as other:
+        flood = "head -c 3000000 /dev/zero | tr '\\0' x"
+        made = await other.request("terminal/create", {"command": flood})
+        entry = host.shared.roster.find(made["terminalId"])
+        person = Person(host.asker, host.shared, lambda: ())
+        person.leave()
+        person.hold(entry.terminal, 0)
+        assert (await other.about("wait", made["terminalId"]))["exitStatus"]["exitCode"] == 0

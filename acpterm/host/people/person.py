@@ -38,6 +38,7 @@ class Person:
         self.folders: Final = Folders()
         self.room = trio.lowlevel.checkpoint
         self.say = lambda *_: None
+        self._gone = False
         self._held: set[Terminal] = set()
         self._going: set[trio.CancelScope] = set()
         self._tokens: dict[str, tuple[Entry, Window] | None] = {}
@@ -47,14 +48,20 @@ class Person:
         self.shared.pool.floods.asked()
 
     def leave(self) -> None:
-        """End what goes on: nobody is told of it any more."""
+        """End what goes on, and what only begins after this: nobody is told of it any more."""
+        self._gone = True
         for scope in self._going:
             scope.cancel()
         for terminal in list(self._held):
             self.let_go(terminal)
 
     def hold(self, terminal: Terminal, position: int) -> None:
-        """Have a terminal's program wait while what came from `position` on was not read here."""
+        """Have a terminal's program wait while what came from `position` on was not read here.
+
+        Does nothing once the person has left.
+        """
+        if self._gone:
+            return
         self._held.add(terminal)
         terminal.reader.hold(self, position)
 
@@ -86,6 +93,9 @@ class Person:
     def present(self) -> Iterator[None]:
         """Have the block cancelled when the person leaves: `RpcError` then."""
         with trio.CancelScope() as scope:
+            if self._gone:
+                # Asked in time, by a request whose task had no turn before.
+                scope.cancel()
             self._going.add(scope)
             try:
                 yield
