@@ -8,18 +8,10 @@ import structlog
 
 from acpterm.cli.parts.options import common, run, settings
 from acpterm.config import agent_socket, user_socket
-from acpterm.host import (
-    ActivationError,
-    ListenError,
-    Sockets,
-    UnixListener,
-    handed_listeners,
-    logs,
-    notify,
-    path_of,
-    serve,
-    stdio,
-)
+from acpterm.host import logs, stdio
+from acpterm.host.activation import ActivationError, handed_listeners, notify, path_of
+from acpterm.host.daemon import Sockets, serve
+from acpterm.host.listener import ListenError, UnixListener
 from acpterm.pty.trees import TrackingError
 
 

@@ -5,7 +5,8 @@ import click
 from acpterm.cli.parts.options import common, fail, run, settings
 from acpterm.client.daemon import DaemonError
 from acpterm.client.stdio import relay_stdio
-from acpterm.host import logs, serve_stdio, stdio
+from acpterm.host import logs, stdio
+from acpterm.host.daemon import serve_stdio
 from acpterm.pty.trees import TrackingError
 
 

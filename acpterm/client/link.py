@@ -17,7 +17,8 @@ from acpterm.client.daemon import connect
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.introduction import introduce
 from acpterm.config import Settings, agent_socket
-from acpterm.host import Asker, open_host
+from acpterm.host.asker import Asker
+from acpterm.host.host import open_host
 from acpterm.pty.trees import Trees
 
 # Seconds that what is left at the end may take: the host's own end of the connection takes three.

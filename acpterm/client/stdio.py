@@ -26,7 +26,7 @@ from acpterm.acp.extensions import OWN
 from acpterm.client.daemon import DaemonError, connect
 from acpterm.config import Settings, agent_socket
 from acpterm.host import asker as askers
-from acpterm.host import stdio
+from acpterm.host import logs, stdio
 from acpterm.host.asker import Asker, to_send
 from acpterm.host.connection import CLOSING, SENDING
 from acpterm.host.ending import hear, told_to_end
@@ -52,7 +52,7 @@ async def relay_stdio(reads: int, writes: int, settings: Settings, config: str |
     asker = askers.own()
     hear()
     path = agent_socket(settings)
-    async with told_to_end() as told, trio.open_nursery() as nursery:
+    async with told_to_end(logs.ending) as told, trio.open_nursery() as nursery:
         starting = trio.CancelScope()
         nursery.start_soon(_cancel_when, told, starting)
         relay: _Relay | None = None

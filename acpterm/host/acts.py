@@ -17,7 +17,9 @@ from acpterm.host.exit_status import exit_status
 from acpterm.host.screens import check_screen, shown
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.pty.signals import number_of
-from acpterm.terminal import InputFullError, Terminal, views
+from acpterm.terminal import views
+from acpterm.terminal.keyboard import InputFullError
+from acpterm.terminal.terminal import Terminal
 
 # Bytes that one read gives when it does not say, and at most.
 MOST: Final = 1024 * 1024

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from acpterm.terminal import ExitStatus, Terminal
+from acpterm.terminal.status import ExitStatus
+from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.text import resync
 from acpterm.terminal.utf8 import Utf8
 

@@ -10,7 +10,8 @@ from acpterm.host.asker import Asker
 from acpterm.host.command import words
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.pty.program import Program
-from acpterm.terminal import Pool, ShutDownError, Terminal
+from acpterm.terminal.pool import Pool, ShutDownError
+from acpterm.terminal.terminal import Terminal
 
 # What the system says when it has none left of something.
 _NO_ROOM: Final = frozenset((errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC))

@@ -20,6 +20,7 @@ import trio
 
 from acpterm.config import Settings
 from acpterm.host import asker as askers
+from acpterm.host import logs
 from acpterm.host.ending import hear, told_to_end
 from acpterm.host.host import Host, open_host
 from acpterm.host.shared import Place
@@ -54,7 +55,7 @@ async def serve(
     raise_open_files()
     hear()
     freeze()
-    async with told_to_end() as told:
+    async with told_to_end(logs.ending) as told:
         sockets = listen()
         async with open_host(settings, asker) as host, trio.open_nursery() as nursery:
             host.shared.place = Place(
@@ -115,7 +116,7 @@ async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
     hear()
     freeze()
     async with (
-        told_to_end() as told,
+        told_to_end(logs.ending) as told,
         open_host(settings, asker) as host,
         trio.open_nursery() as nursery,
     ):

@@ -4,7 +4,7 @@ from acpterm.acp.person import ExitOf, TerminalInfo
 from acpterm.host.attention import Attention
 from acpterm.host.roster import Entry
 from acpterm.host.windows import Windows
-from acpterm.terminal import ExitStatus
+from acpterm.terminal.status import ExitStatus
 
 
 def describe(entry: Entry, windows: Windows, attention: Attention) -> TerminalInfo:

@@ -1,16 +1,13 @@
 """What tells a process of ours to end: the signals that it minds, and how it hears of them."""
 
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import structlog
 import trio
 
 # What a person, a service manager or a window that closes says to end it.
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-
-_log = structlog.get_logger("acpterm.ending")
 
 
 def minded() -> list[int]:
@@ -20,15 +17,20 @@ def minded() -> list[int]:
 
 
 @asynccontextmanager
-async def told_to_end() -> AsyncIterator[trio.Event]:
-    """Give an event that the first signal to end sets; in the block more of them do nothing."""
+async def told_to_end(
+    heard: Callable[[signal.Signals], object] = lambda _: None,
+) -> AsyncIterator[trio.Event]:
+    """Give an event that the first signal to end sets; in the block more of them do nothing.
+
+    `heard` is called with that signal, before.
+    """
     told = trio.Event()
 
     async def watch() -> None:
         # To the end: a signal that nobody took is raised again when the receiver closes.
         async for number in signals:
             if not told.is_set():
-                _log.info("ending", signal=signal.Signals(number).name)
+                heard(signal.Signals(number))
             told.set()
 
     with trio.open_signal_receiver(*minded()) as signals:

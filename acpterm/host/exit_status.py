@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from acpterm.acp import ExitMeta, TerminalExitStatus
 from acpterm.config import Settings
 from acpterm.pty.signals import number_of
-from acpterm.terminal import ExitStatus
+from acpterm.terminal.status import ExitStatus
 
 
 def exit_status(settings: Settings, status: ExitStatus | None) -> TerminalExitStatus | UnsetType:

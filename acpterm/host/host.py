@@ -30,7 +30,8 @@ from acpterm.host.people.refusing import refusing
 from acpterm.host.people.table import PERSON
 from acpterm.host.shared import Shared
 from acpterm.pty.trees import Trees, open_trees
-from acpterm.terminal import FAREWELL, Pool
+from acpterm.terminal.pool import Pool
+from acpterm.terminal.terminal import FAREWELL
 
 # Seconds that the end takes at most, and that terminals have of them to go: the grace of each, and
 # a moment for SIGKILL.

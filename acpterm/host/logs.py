@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import select
+import signal
 
 import msgspec
 import structlog
@@ -45,6 +46,11 @@ def configure(level: str, form: str) -> None:
         logger_factory=lambda *_: _Stderr(),
         cache_logger_on_first_use=True,
     )
+
+
+def ending(number: signal.Signals) -> None:
+    """Say that this process ends since a signal told it to. See `ending.told_to_end`."""
+    structlog.get_logger("acpterm.ending").info("ending", signal=number.name)
 
 
 class _Stderr:

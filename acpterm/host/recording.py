@@ -33,7 +33,7 @@ import trio
 
 from acpterm.config import Settings, default_record_dir
 from acpterm.host.asciicast import INPUT, MARKER, Encoder, Event, Walk, ending, header
-from acpterm.terminal import Terminal
+from acpterm.terminal.terminal import Terminal
 
 PERIOD: Final = 0.2
 BATCH: Final = 256 * 1024

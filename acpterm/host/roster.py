@@ -25,7 +25,9 @@ from typing import Final, Protocol
 
 from acpterm.config import Settings
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
-from acpterm.terminal import EndedBy, Pool, Terminal
+from acpterm.terminal.pool import Pool
+from acpterm.terminal.status import EndedBy
+from acpterm.terminal.terminal import Terminal
 
 LAST: Final = "@last"
 # Of those that a message names.

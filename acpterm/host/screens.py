@@ -1,9 +1,9 @@
 """What a terminal's screen shows, for whoever asks over the wire: too large a one is an error."""
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from acpterm.terminal import Terminal
 from acpterm.terminal import views as terminals
 from acpterm.terminal.screen import Screen
+from acpterm.terminal.terminal import Terminal
 
 
 async def shown(terminal: Terminal) -> Screen:

@@ -15,7 +15,7 @@ from acpterm.host.events import Bus, Happening
 from acpterm.host.recording import Recorder
 from acpterm.host.roster import Entry, Roster
 from acpterm.host.windows import Windows
-from acpterm.terminal import Pool
+from acpterm.terminal.pool import Pool
 
 
 def _nothing() -> None:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from acpterm.host.asciicast import STEP, Encoder, Event, Walk, ending, export
 from acpterm.pty.program import Program
 from acpterm.pty.trees import open_trees
-from acpterm.terminal import EndedBy, ExitStatus, Pool
+from acpterm.terminal.pool import Pool
 from acpterm.terminal.ring import Ring
+from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.timeline import Timeline
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

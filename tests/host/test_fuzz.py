@@ -25,8 +25,8 @@ import trio
 from structlog.testing import capture_logs
 
 from acpterm.config import Settings
-from acpterm.host import open_host
 from acpterm.host.asker import own
+from acpterm.host.host import open_host
 from tests.acp.validate import validate_sent
 
 MESSAGES = int(os.environ.get("ACPTERM_FUZZ_MESSAGES", "20000"))

@@ -19,8 +19,9 @@ from acpterm.host.recording import Recorder
 from acpterm.pty.master import Master, open_pair
 from acpterm.pty.program import Program
 from acpterm.pty.trees import open_trees
-from acpterm.terminal import EndedBy, Pool
 from acpterm.terminal.keyboard import Keyboard
+from acpterm.terminal.pool import Pool
+from acpterm.terminal.status import EndedBy
 from tests.support.hosts import poll
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

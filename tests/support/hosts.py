@@ -13,8 +13,8 @@ from typing import Any
 import trio
 
 from acpterm.config import Settings
-from acpterm.host import Host, open_host
 from acpterm.host.asker import own
+from acpterm.host.host import Host, open_host
 from tests.support.agent import Agent, connected
 
 ACPTERM = [sys.executable, "-m", "acpterm"]

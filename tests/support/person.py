@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from acpterm.host import Host
+from acpterm.host.host import Host
 from acpterm.jsonrpc import RpcError
 
 PREFIX = "_acpterm/"

@@ -11,7 +11,7 @@ import trio
 from acpterm.pty import processes
 from acpterm.pty.program import Program
 from acpterm.pty.trees import open_trees
-from acpterm.terminal import Pool
+from acpterm.terminal.pool import Pool
 
 
 async def main(tracking):

@@ -9,9 +9,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from acpterm.pty.master import Master, open_pair
-from acpterm.terminal import InputFullError
 from acpterm.terminal import keyboard as keyboards
-from acpterm.terminal.keyboard import Keyboard
+from acpterm.terminal.keyboard import InputFullError, Keyboard
 
 
 @pytest.fixture

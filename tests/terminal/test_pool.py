@@ -20,7 +20,8 @@ from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.prefork import Prefork
 from acpterm.pty.program import Program
 from acpterm.pty.trees import TrackingError, Trees, open_trees
-from acpterm.terminal import EndedBy, Pool, ShutDownError
+from acpterm.terminal.pool import Pool, ShutDownError
+from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
 from tests.support.hosts import alive, poll
 

@@ -8,12 +8,13 @@ import trio
 
 from acpterm.pty.program import Program
 from acpterm.pty.trees import open_trees
-from acpterm.terminal import EndedBy, Pool
 from acpterm.terminal.follower import BEHIND
 from acpterm.terminal.fullscreen import FullScreen
 from acpterm.terminal.output import PATIENCE, Output
+from acpterm.terminal.pool import Pool
 from acpterm.terminal.screen import Screen
 from acpterm.terminal.screenview import REPLAY, ScreenView
+from acpterm.terminal.status import EndedBy
 from acpterm.terminal.timeline import Timeline
 
 MIB = 1024 * 1024

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from acpterm.pty.program import Program
 from acpterm.pty.trees import open_trees
-from acpterm.terminal import Pool
+from acpterm.terminal.pool import Pool
 from acpterm.terminal.timeline import MARKS, SIZES, Resize, Slice, Timeline
 from tests.support.hosts import poll
 

@@ -7,7 +7,6 @@ from acpterm.cli.parts.options import run, settings
 from acpterm.client.daemon import DaemonError
 from acpterm.client.person.front import Front, NotRunningError, open_front
 from acpterm.client.person.watching import GoneError
-from acpterm.host import logs
 from acpterm.jsonrpc import RpcError
 
 T = TypeVar("T")
@@ -25,7 +24,6 @@ def ask(
     A daemon that is not running is started, if `start`. Fails with what is wrong: exit status 1.
     """
     chosen = settings(config, socket=socket)
-    logs.configure("warning", "text")
 
     async def asking() -> T:
         async with open_front(chosen, config, start=start) as front:
@@ -39,7 +37,6 @@ def ask_running(
 ) -> T | None:
     """Run `work` with a connection to the daemon, as `ask` does; None if none runs."""
     chosen = settings(config, socket=socket)
-    logs.configure("warning", "text")
 
     async def asking() -> T | None:
         try:

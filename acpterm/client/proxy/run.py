@@ -34,7 +34,7 @@ from acpterm.client.proxy.relay import Relay
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.host import asker as askers
-from acpterm.host import stdio
+from acpterm.host import logs, stdio
 from acpterm.host.asker import Asker
 from acpterm.host.command import in_a_line
 from acpterm.host.daemon import raise_open_files
@@ -79,7 +79,7 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, wishes: Wishes)
     hear()
     status = 0
     has_gone = stream.has_hung_up if isinstance(stream, stdio.StdioStream) else lambda: False
-    async with told_to_end() as told, stream, open_log(wishes.log) as log:
+    async with told_to_end(logs.ending) as told, stream, open_log(wishes.log) as log:
         lines = Lines(stream, "the editor", settings.max_message_bytes)
         editor = Outbox(stream, HIGH)
         async with trio.open_nursery() as nursery:

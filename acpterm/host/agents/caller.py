@@ -19,7 +19,8 @@ from acpterm.host.creation import Order
 from acpterm.host.roster import Agent, Entry
 from acpterm.host.shared import Shared
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
-from acpterm.terminal import EndedBy, Terminal
+from acpterm.terminal.status import EndedBy
+from acpterm.terminal.terminal import Terminal
 
 SESSIONS: Final = 10_000
 

@@ -21,7 +21,7 @@ from acpterm.host.agents.displayed import AllDisplayed
 from acpterm.host.agents.tool_calls import ToolCalls
 from acpterm.host.roster import Agent, Entry
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
-from acpterm.terminal import Terminal
+from acpterm.terminal.terminal import Terminal
 
 # Of released ids; the oldest are forgotten, and then answered as ids that never were.
 _REMEMBERED: Final = 10_000

@@ -30,7 +30,7 @@ from acpterm.host.asker import Asker, limits_by_name
 from acpterm.host.checks import check_absolute, check_environment
 from acpterm.host.events import Happening
 from acpterm.host.roster import Entry
-from acpterm.terminal import EndedBy
+from acpterm.terminal.status import EndedBy
 
 # Seconds that an agent has after a cancel to release its terminals itself.
 AFTER_CANCEL: Final = 2.0

@@ -31,7 +31,9 @@ from acpterm.host.exit_status import exit_code, exit_meta, exit_status
 from acpterm.host.roster import Entry
 from acpterm.host.screens import check_screen, shown
 from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
-from acpterm.terminal import EndedBy, ExitStatus, Terminal, views
+from acpterm.terminal import views
+from acpterm.terminal.status import EndedBy, ExitStatus
+from acpterm.terminal.terminal import Terminal
 
 # Seconds that kill and release wait for the end they cause, before they answer all the same.
 PATIENCE: Final = 0.3

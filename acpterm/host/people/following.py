@@ -19,7 +19,7 @@ from acpterm.acp.following import FollowedNotification, FollowRequest, FollowRes
 from acpterm.host.described import exit_of
 from acpterm.host.people.person import Person
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from acpterm.terminal import Terminal
+from acpterm.terminal.terminal import Terminal
 
 STEP: Final = 256 * 1024
 # Seconds between two looks: what comes one byte at a time is told together, and in a flood more

@@ -18,7 +18,7 @@ from acpterm.host.roster import Entry
 from acpterm.host.shared import Shared
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quoted
-from acpterm.terminal import Terminal
+from acpterm.terminal.terminal import Terminal
 
 Sessions: TypeAlias = Callable[[], Iterable[Session]]
 

@@ -37,8 +37,8 @@ from acpterm.host.people.person import Person
 from acpterm.host.roster import Entry
 from acpterm.host.screens import shown
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from acpterm.terminal import EndedBy
 from acpterm.terminal.paint import rows
+from acpterm.terminal.status import EndedBy
 
 # The private mode in which a program is told what is pasted (xterm).
 BRACKETED_PASTE: Final = 2004

@@ -21,7 +21,9 @@ from acpterm.pty import linux, syscalls
 from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.forkclient import ForkServer, UnavailableError
 from acpterm.pty.trees import TrackingError, Trees
-from acpterm.terminal import EndedBy, Pool, Terminal
+from acpterm.terminal.pool import Pool
+from acpterm.terminal.status import EndedBy
+from acpterm.terminal.terminal import Terminal
 
 # Seconds for a program to begin, on a busy machine; and for its prompt to be seen as one.
 _BEGINNING: Final = 10.0
