@@ -322,8 +322,9 @@ def closed(path):
         return True
 
 
+# It takes its time before it turns the echo off: what is typed a moment before that is not recorded.
 QUESTION = """
-printf 'name: '; read name; stty -echo; printf 'password: '; read word; stty echo
+printf 'name: '; read name; sleep 0.5; stty -echo; printf 'password: '; read word; stty echo
 printf 'again: '; read again; echo "$name $again"
 """
 
