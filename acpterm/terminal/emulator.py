@@ -44,11 +44,14 @@ _TOKEN = re.compile(
 )
 _CONTROL = re.compile(r"[\x07-\x0f]")
 _PARAMETERS = re.compile(r"(\??)([0-9;]*)")
+# How keys are told: kitty's protocol, modifyOtherKeys.
+_KEYS = re.compile(r"[<=>][0-9;]{0,32}")
 _RENDITION = re.compile(r"[0-9;:]*")
 _TITLE = re.compile(r"0*[02];(.*)", re.DOTALL)
 # What stays in force however much is printed behind it; and what ends or begins such a thing.
 _LASTING = re.compile(
-    r"\x1b(?:\[(?P<csi>[0-9;?! ]*)(?P<final>[hlrqp])|(?P<escape>[=>c])|"
+    r"\x1b(?:\[(?P<csi>[0-9;?! ]*)(?P<final>[hlrqp])|"
+    r"\[(?P<keys>[<=>][0-9;]{0,32})(?P<end>[um])|(?P<escape>[=>c])|"
     r"\](?P<osc>0*[02];[^\a\x18\x1a\x1b\n\v\f]{0,1024})(?=[\a\x1b]))"
 )
 
@@ -164,6 +167,8 @@ class Emulator:
                     self._command(token["osc"])
                 elif token["escape"]:
                     self._escape(token["escape"])
+                elif token["keys"]:
+                    self.grid.told.keys.do(token["keys"], token["end"])
                 else:
                     self._control_sequence(token["csi"], token["final"])
         self.grid.restyle("")
@@ -207,9 +212,10 @@ class Emulator:
         return _CONTROL.sub("", sequence)
 
     def _control_sequence(self, parameters: str, final: str) -> None:
-        if final == "m":
-            if _RENDITION.fullmatch(parameters):
-                self.grid.restyle(parameters)
+        if final == "m" and _RENDITION.fullmatch(parameters):
+            self.grid.restyle(parameters)
+        elif _KEYS.fullmatch(parameters):
+            self.grid.told.keys.do(parameters, final)
         elif parameters[-1:] in {" ", "!"}:
             self._intermediate(parameters[:-1], parameters[-1] + final)
         elif known := _PARAMETERS.fullmatch(parameters):

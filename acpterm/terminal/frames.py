@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from acpterm.terminal.key_reports import NO_FLAGS, NO_LEVEL, flagged, levelled
 from acpterm.terminal.picture import MODES_OFF, clipped, row_of, trimmed
 from acpterm.terminal.told import DECTCEM
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 # Nothing in force but the alternate screen; lines do not wrap, so the last column is one as others.
 _BEGIN: Final = (
-    f"\x1b\\\x1b[?1049h\x1b[r\x1b[?6l\x1b[?7l\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m\x1b[2J{MODES_OFF}"
+    f"\x1b\\\x1b[?1049h{NO_LEVEL}{NO_FLAGS}\x1b[r"
+    f"\x1b[?6l\x1b[?7l\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m\x1b[2J{MODES_OFF}"
 )
 
 
@@ -41,7 +43,7 @@ class Frames:
         self._top = 0
         self._cursor = ""
         self._modes: tuple[int, ...] = ()
-        self._told: dict[str, str] = {}
+        self._told = {"flags": flagged(0), "level": levelled(0)}
 
     def frame(self, screen: Screen) -> bytes:
         """Give what brings the window up to date; nothing if it is."""
@@ -95,6 +97,8 @@ class Frames:
         parts += [f"\x1b[?{number}h" for number in new]
         now = {
             "keypad": "\x1b=" if told.keypad else "\x1b>",
+            "flags": flagged(told.keys.flags),
+            "level": levelled(told.keys.level),
             "shape": f"\x1b[{told.shape} q",
             "title": "" if told.title is None else f"\x1b]2;{told.title}\x1b\\",
         }

@@ -98,9 +98,11 @@ class Grid(Cells):
                 self.save_cursor()
             self.main = self.buffer, self.saved
             self.buffer, self.saved = blank_rows(), NOTHING_SAVED
+            self.told.keys.switch(alternate=True)
         elif not on and self.main is not None:
             self.buffer, self.saved = self.main
             self.main = None
+            self.told.keys.switch(alternate=False)
             if with_cursor:
                 self.restore_cursor()
 

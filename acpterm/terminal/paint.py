@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from acpterm.terminal.frames import Frames
+from acpterm.terminal.key_reports import NO_FLAGS, NO_LEVEL, levelled, pushed
 from acpterm.terminal.picture import MODES_OFF, row_of, rows
 from acpterm.terminal.style import BLANK, sgr
 from acpterm.terminal.told import DECAWM, DECOM, DECTCEM, IRM, LNM
@@ -36,15 +37,17 @@ __all__ = ["LEAVE", "Frames", "rows", "snapshot"]
 _ENDED: Final = "\x1b\\\x1b[?2026l\x1b]8;;\x1b\\"
 # Then the main screen, the whole of it, nothing in force.
 _NEUTRAL: Final = (
-    f"{_ENDED}\x1b[?1049l\x1b[!p\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b[r\x1b(B\x1b)0\x0f\x1b[m"
+    f"{_ENDED}\x1b[?1049l{NO_LEVEL}{NO_FLAGS}\x1b[!p"
+    f"\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b[r\x1b(B\x1b)0\x0f\x1b[m"
     f"{MODES_OFF}"
 )
 # Leaving the alternate screen puts the cursor where it was saved, which may be long ago when it is
 # not shown. So it is entered first: that saves the cursor, unless it is shown. Keys are said as
 # usual, whatever has been put on that stack (kitty), and neither colours nor sizes are told.
 LEAVE: Final = (
-    f"{_ENDED}\x1b[?1049h\x1b[?1049l\x1b7\x1b[r\x1b[?6l\x1b8\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x0f\x1b[m"
-    f"{MODES_OFF}\x1b>\x1b[>4m\x1b[<9u\x1b[?2031l\x1b[?2048l\x1b[?5W\x1b[?25h\x1b[0 q"
+    f"{_ENDED}\x1b[?1049h{NO_LEVEL}{NO_FLAGS}\x1b[?1049l{NO_FLAGS}"
+    f"\x1b7\x1b[r\x1b[?6l\x1b8\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x0f\x1b[m"
+    f"{MODES_OFF}\x1b>\x1b[?2031l\x1b[?2048l\x1b[?5W\x1b[?25h\x1b[0 q"
 ).encode()
 """What a viewer prints when it goes: the terminal is as before, but for what was painted."""
 
@@ -56,7 +59,8 @@ def snapshot(screen: Screen) -> bytes:
     program's next bytes can follow. A title that the program never set is left as it is.
     """
     grid = screen.grid
-    parts = [_NEUTRAL, *_tab_stops(grid.tabstops)]
+    keys_main, keys_alternate = grid.told.keys.stacks
+    parts = [_NEUTRAL, pushed(keys_main), *_tab_stops(grid.tabstops)]
     if grid.main is None:
         parts += _painted(grid, grid.buffer)
     else:
@@ -64,7 +68,8 @@ def snapshot(screen: Screen) -> bytes:
         parts += _painted(grid, under)
         parts += _saved_cursor(grid, under, saved)
         # Entering saves the cursor, in the state it is in; behind it nothing is in force again.
-        parts += ["\x1b[?1049h\x1b[?6l\x1b[?7h\x1b(B\x1b)0\x0f\x1b[m"]
+        parts += [f"\x1b[?1049h{NO_FLAGS}{pushed(keys_alternate)}"]
+        parts += ["\x1b[?6l\x1b[?7h\x1b(B\x1b)0\x0f\x1b[m"]
         parts += _painted(grid, grid.buffer)
     if not _is_new(grid.saved):
         parts += _saved_cursor(grid, grid.buffer, grid.saved)
@@ -148,6 +153,8 @@ def _told(told: Told) -> Iterable[str]:
     for number in told.modes:
         yield f"\x1b[?{number}h"
     yield "\x1b=" if told.keypad else "\x1b>"
+    if told.keys.level:
+        yield levelled(told.keys.level)
     yield f"\x1b[{told.shape} q"
     if told.title is not None:
         yield f"\x1b]2;{told.title}\x1b\\"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from acpterm.terminal.key_reports import KeyReports
+
 _MICE: Final = frozenset({9, 1000, 1002, 1003})
 # Application cursor keys, reverse video, blinking cursor, mouse (which, and how it is told), focus,
 # bracketed paste. The cursor's visibility (25) is the grid's.
@@ -22,14 +24,15 @@ _SHAPES: Final = range(7)
 
 
 class Told:
-    """Modes, the keypad, the cursor's shape, the title."""
+    """Modes, the keypad, how keys are told, the cursor's shape, the title."""
 
-    __slots__ = ("_modes", "keypad", "shape", "title")
+    __slots__ = ("_modes", "keypad", "keys", "shape", "title")
 
     def __init__(self) -> None:
         # In the order they were set: of the mouse's, the last is the one that counts.
         self._modes: dict[int, None] = {}
         self.keypad = False
+        self.keys: Final = KeyReports()
         self.shape = 0
         #: None until the program sets one.
         self.title: str | None = None
@@ -70,4 +73,5 @@ class Told:
         """Forget all but the title (RIS)."""
         self._modes.clear()
         self.keypad = False
+        self.keys.reset()
         self.shape = 0

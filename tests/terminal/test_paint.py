@@ -49,6 +49,7 @@ def state(screen):
         "charsets": (grid.g0_charset, grid.g1_charset, grid.charset),
         "tabs": grid.tabstops,
         "told": (grid.told.modes, grid.told.keypad, grid.told.shape, grid.told.title),
+        "keys": (grid.told.keys.stacks, grid.told.keys.level),
         "held": screen.held,
     }
 
@@ -112,6 +113,7 @@ def test_frames_show_the_part_with_the_cursor_and_say_only_what_changed(dirt, st
     assert window.cursor_visible
     told = window.grid.told
     assert (told.modes, told.keypad, told.shape) == ((), False, 0)
+    assert (told.keys.stacks, told.keys.level) == (((0,), ()), 0)
 
 
 def assert_told_alike(one, other):
@@ -122,20 +124,35 @@ def assert_told_alike(one, other):
             -1:
         ]
     assert (one.keypad, one.shape, one.title) == (other.keypad, other.shape, other.title)
+    assert (one.keys.flags, one.keys.level) == (other.keys.flags, other.keys.level)
 
 
 def test_leaving_undoes_what_a_snapshot_did():
     screen = screen_of(
         b"shell$ \x1b[?1049h\x1b[?1000;1006;2004;1h\x1b=\x1b[4 q\x1b[?25l\x1b[2;4r\x1b[31m\x1b(0"
+        b"\x1b[>5u\x1b[>4;2m"
     )
     window = screen_of(b"")
     window.feed(snapshot(screen))
     window.feed(LEAVE)
     found, new = state(window), state(screen_of(b""))
-    for what in "rows", "main", "pen", "margins", "mode", "told", "tabs":
+    for what in "rows", "main", "pen", "margins", "mode", "told", "keys", "tabs":
         if what != "rows":
             assert found[what] == new[what], what
     assert window.text() == "shell$"
+
+
+def test_a_window_tells_of_keys_as_the_program_has_asked_for():
+    one = screen_of(b"\x1b[>1u\x1b[>3u\x1b[?1049h\x1b[=4u\x1b[>2u\x1b[>4;1m")
+    other = screen_of(b"\x1b[>7u\x1b[?1049h\x1b[>31u\x1b[>4;2m")
+    other.feed(snapshot(one))
+    assert other.grid.told.keys.stacks == ((0, 1, 3), (4, 2))
+    assert other.grid.told.keys.level == 1
+    painted, frames = screen_of(), Frames(20, 5)
+    for said, found in ((b"", (2, 1)), (b"\x1b[<9u", (0, 1)), (b"\x1b[?1049l\x1b[>4m", (3, 0))):
+        one.feed(said)
+        painted.feed(frames.frame(one))
+        assert (painted.grid.told.keys.flags, painted.grid.told.keys.level) == found
 
 
 def test_rows_are_text_with_colours_that_end_in_default_ones():

@@ -50,6 +50,15 @@ TOLD = [
     *(b"\x1b[?1h", b"\x1b[?1l", b"\x1b=", b"\x1b>", b"\x1b[?2004h", b"\x1b[?1000h", b"\x1b[?1006h"),
     *(b"\x1b[?1002;1015h", b"\x1b[?1003l", b"\x1b[?25l", b"\x1b[?25h", b"\x1b[?12h", b"\x1b[?5h"),
     *(b"\x1b[5 q", b"\x1b[ q", b"\x1b]2;a title\a", b"\x1b]0;another\x1b\\", b"\x1b[!p"),
+    *(
+        b"\x1b[>1u",
+        b"\x1b[>15u",
+        b"\x1b[<u",
+        b"\x1b[<2u",
+        b"\x1b[=5;2u",
+        b"\x1b[=1;3u",
+        b"\x1b[>4;2m",
+    ),
 ]
 MOVES = [
     *(b"\x1b[H", b"\x1b[3;4H", b"\x1b[99;99H", b"\x1b[A", b"\x1b[9B", b"\x1b[C", b"\x1b[3D"),
@@ -373,6 +382,35 @@ def test_what_viewers_are_told_is_noted():
     assert screen_of(b"\x1b[?1000;1002h\x1b[?1000l").grid.told.modes == ()
     assert len(screen_of(b"\x1b]2;" + b"x" * 5000 + b"\a").title) == 256
     assert screen_of(b"\x1b]2;cut short\x18\x1b]2;so\n").title == ""
+
+
+def test_how_keys_are_told_is_noted_for_each_screen():
+    for stream, flags in {
+        b"": 0,
+        b"\x1b[>1u": 1,
+        b"\x1b[>1u\x1b[>31u": 31,
+        b"\x1b[>1u\x1b[>31u\x1b[<u": 1,
+        b"\x1b[>1u\x1b[>31u\x1b[<9u": 0,
+        b"\x1b[=3u\x1b[=4;2u": 7,
+        b"\x1b[=7u\x1b[=2;3u": 5,
+        b"\x1b[=7u\x1b[=2;1u": 2,
+        b"\x1b[>u": 0,
+        b"\x1b[>1u\x1b[?1049h": 0,
+        b"\x1b[>1u\x1b[?1049h\x1b[>2u": 2,
+        b"\x1b[>1u\x1b[?1049h\x1b[>2u\x1b[?1049l": 1,
+        b"\x1b[>1u\x1bc": 0,
+        b"\x1b[?u\x1b[>9999999999u": 9999999999 & 31,
+        b"".join(b"\x1b[>%du" % n for n in range(1, 12)) + b"\x1b[<7u": 4,
+        b"".join(b"\x1b[>%du" % n for n in range(1, 12)) + b"\x1b[<8u": 0,
+    }.items():
+        assert screen_of(stream).grid.told.keys.flags == flags, stream
+    for stream, level in {
+        b"\x1b[>4;2m": 2,
+        b"\x1b[>4;2m\x1b[>4m": 0,
+        b"\x1b[>4;2m\x1b[?1049h": 2,
+        b"\x1b[>1;2m\x1b[>4;9m": 0,
+    }.items():
+        assert screen_of(stream).grid.told.keys.level == level, stream
 
 
 def test_half_of_a_wide_character_is_a_blank():

@@ -87,13 +87,16 @@ async def test_what_is_too_much_is_skipped_but_not_the_modes_in_it():
         assert await stream.view.text() == "main"
         much = b"x" * 100 + b"\r\n"
         much *= PATIENCE // len(much)
-        stream.put(b"\x1b[?1049h\x1b[?2004h\x1b[5 q\x1b]2;it\a" + much + b"\x1b[?1h", later=later)
+        stream.put(
+            b"\x1b[?1049h\x1b[?2004h\x1b[5 q\x1b[>7u\x1b]2;it\a" + much + b"\x1b[?1h", later=later
+        )
         stream.put(much, later=later)
         stream.put(b"\x1b[2J\x1b[Hnow", later=later)
         screen = await stream.view.shown()
         assert screen.text() == "now"
         assert screen.grid.told.modes == (2004, 1)
         assert (screen.grid.told.shape, screen.title) == (5, "it")
+        assert screen.grid.told.keys.flags == 7
         stream.put(b"\x1b[?1049l")
         assert await stream.view.text() == "main"
 
