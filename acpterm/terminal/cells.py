@@ -1,4 +1,4 @@
-"""The cells of a screen: drawing, erasing, scrolling. Imports pyte.
+"""The cells of a screen: drawing and erasing; rows scroll in `scrolling`. Imports pyte.
 
 Rules:
 
@@ -14,18 +14,15 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pyte
 from pyte import modes
 from pyte.charsets import LAT1_MAP
-from pyte.screens import Margins, StaticDefaultDict
+from pyte.screens import StaticDefaultDict
 from wcwidth import wcwidth
 
 from acpterm.terminal.style import BLANK, PLAIN, Cell, Pen, pen_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: More than any script needs.
 MARKS_MAX = 8
@@ -165,7 +162,7 @@ class Cells(pyte.Screen):
     def next_line(self) -> None:
         """Go to the beginning of the next line (NEL)."""
         self.carriage_return()
-        self.index()
+        self.index()  # as `scrolling` has it
 
     # -- Inserting and erasing in a row
 
@@ -203,7 +200,7 @@ class Cells(pyte.Screen):
         """Erase from the cursor on, up to it, or the whole line (EL 0 to 2)."""
         x, y = self.cursor.x, self.cursor.y
         if how == 2 or (how == 0 and x == 0):
-            self._erase_row(y)
+            self.erase_row(y)
         elif how == 0:
             self._erase(self.buffer[y], x, self.columns)
         elif how == 1:
@@ -221,13 +218,14 @@ class Cells(pyte.Screen):
         else:
             row.update(dict.fromkeys(range(start, end), blank))
 
-    def _erase_row(self, y: int) -> None:
+    def erase_row(self, y: int) -> None:
+        """Erase a whole row."""
         if (blank := self.pen.blank) is BLANK:
             self.buffer.pop(y, None)
         else:
             self.buffer[y] = StaticDefaultDict(blank)
 
-    # -- Erasing and scrolling rows
+    # -- Erasing rows
 
     def erase_in_display(self, how: int = 0, *_args: object, **_kwargs: object) -> None:
         """Erase from the cursor on, up to it, or all (ED 0 to 2); 3 is for what scrolled off."""
@@ -237,7 +235,7 @@ class Cells(pyte.Screen):
             return
         if self.pen.blank is not BLANK:
             for row in rows:
-                self._erase_row(row)
+                self.erase_row(row)
         elif len(rows) == self.lines:
             self.buffer.clear()
         else:
@@ -245,64 +243,3 @@ class Cells(pyte.Screen):
                 del self.buffer[row]
         if how < 2:
             self.erase_in_line(how)
-
-    def index(self) -> None:
-        """Go down a line; at the bottom margin the region scrolls up (IND)."""
-        top, bottom = self.margins or Margins(0, self.lines - 1)
-        if self.cursor.y != bottom:
-            self.cursor_down()
-            return
-        buffer = self.buffer
-        buffer.pop(top, None)
-        for y in range(top, bottom):
-            if (row := buffer.pop(y + 1, None)) or (row is not None and row.default is not BLANK):
-                buffer[y] = row
-        if self.pen.blank is not BLANK:
-            self._erase_row(bottom)
-
-    def reverse_index(self) -> None:
-        """Go up a line; at the top margin the region scrolls down (RI)."""
-        if self.cursor.y == (self.margins.top if self.margins else 0):
-            self.scroll_down(1)
-        else:
-            self.cursor_up()
-
-    def scroll_up(self, count: int) -> None:
-        """Scroll the region up by `count` lines (SU)."""
-        self._at_margin(Cells.delete_lines, count)
-
-    def scroll_down(self, count: int) -> None:
-        """Scroll the region down by `count` lines (SD)."""
-        self._at_margin(Cells.insert_lines, count)
-
-    def _at_margin(self, what: Callable[[Cells, int], None], count: int) -> None:
-        x, y = self.cursor.x, self.cursor.y
-        self.cursor.y = self.margins.top if self.margins else 0
-        what(self, count)
-        self.cursor.x, self.cursor.y = x, y
-
-    def insert_lines(self, count: int | None = None) -> None:
-        """Insert `count` lines at the cursor; those from there on go down (IL)."""
-        self._shift(count or 1, down=True)
-
-    def delete_lines(self, count: int | None = None) -> None:
-        """Delete `count` lines at the cursor; those below come up (DL)."""
-        self._shift(count or 1, down=False)
-
-    def _shift(self, count: int, *, down: bool) -> None:
-        top, bottom = self.margins or Margins(0, self.lines - 1)
-        first = self.cursor.y
-        if not top <= first <= bottom:
-            return
-        span = range(bottom, first - 1, -1) if down else range(first, bottom + 1)
-        for y in span:
-            source = y - count if down else y + count
-            if first <= source <= bottom:
-                row = self.buffer.pop(source, None)
-                if row is None:
-                    self.buffer.pop(y, None)
-                else:
-                    self.buffer[y] = row
-            else:
-                self._erase_row(y)
-        self.carriage_return()

@@ -24,6 +24,7 @@ from pyte import modes
 
 from acpterm.terminal.controls import SEQUENCE_MAX
 from acpterm.terminal.grid import Grid
+from acpterm.terminal.hyperlink import link_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,7 @@ _PARAMETERS = re.compile(r"(\??)([0-9;]*)")
 # How keys are told: kitty's protocol, modifyOtherKeys.
 _KEYS = re.compile(r"[<=>][0-9;]{0,32}")
 _RENDITION = re.compile(r"[0-9;:]*")
+_LINK = re.compile(r"0*8;(.*)", re.DOTALL)
 _TITLE = re.compile(r"0*[02];(.*)", re.DOTALL)
 # What stays in force however much is printed behind it; and what ends or begins such a thing.
 _LASTING = re.compile(
@@ -172,6 +174,7 @@ class Emulator:
                 else:
                     self._control_sequence(token["csi"], token["final"])
         self.grid.restyle("")
+        self.grid.lead("")
         self._escape("(B")
         self._escape(")0")
         self._control("\x0f")
@@ -204,6 +207,8 @@ class Emulator:
         """Do an operating system command (OSC)."""
         if title := _TITLE.fullmatch(command):
             self.grid.told.set_title(title[1])
+        elif link := _LINK.fullmatch(command):
+            self.grid.lead(link_of(link[1]))
 
     def _controls_in(self, sequence: str) -> str:
         """Do the controls inside `sequence`, as a VT does; return it without them."""

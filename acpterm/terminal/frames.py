@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Nothing in force but the alternate screen; lines do not wrap, so the last column is one as others.
 _BEGIN: Final = (
-    f"\x1b\\\x1b[?1049h{NO_LEVEL}{NO_FLAGS}\x1b[r"
+    f"\x1b\\\x1b]8;;\x1b\\\x1b[?1049h{NO_LEVEL}{NO_FLAGS}\x1b[r"
     f"\x1b[?6l\x1b[?7l\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m\x1b[2J{MODES_OFF}"
 )
 
@@ -77,7 +77,7 @@ class Frames:
             y = self._top + at
             row_cells = grid.cells_of(y) if y < grid.lines else []
             cells = trimmed(clipped(row_cells, self._left, self._cols))
-            row = row_of(cells)
+            row = row_of(cells, links=True)
             if row != shown[at]:
                 shown[at] = row
                 # Behind the last column there is nothing to erase.

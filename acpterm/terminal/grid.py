@@ -19,8 +19,9 @@ from pyte import modes
 from pyte.charsets import LAT1_MAP, VT100_MAP
 from pyte.screens import Cursor, Margins
 
-from acpterm.terminal.cells import Cells, Rows, blank_rows
-from acpterm.terminal.style import BLANK, PLAIN, Cell, Pen, pen_of, restyle
+from acpterm.terminal.cells import Rows, blank_rows
+from acpterm.terminal.scrolling import Scrolling
+from acpterm.terminal.style import BLANK, PLAIN, Cell, Pen, lead, pen_of, restyle
 from acpterm.terminal.told import Told
 
 
@@ -40,7 +41,7 @@ class Saved(NamedTuple):
 NOTHING_SAVED = Saved(0, 0, pen_of(PLAIN), LAT1_MAP, VT100_MAP, 0, frozenset({modes.DECAWM}))
 
 
-class Grid(Cells):
+class Grid(Scrolling):
     """The main and the alternate screen, and the cursor."""
 
     told: Told
@@ -75,14 +76,16 @@ class Grid(Cells):
         kept = frozenset(self.mode & {modes.DECOM, modes.DECAWM})
         x, y = self.cursor.x, self.cursor.y
         charsets = self.g0_charset, self.g1_charset, self.charset
-        self.saved = Saved(x, y, self.pen, *charsets, kept)
+        # As in VTE, a link is neither saved nor restored.
+        pen = pen_of(lead(self.pen.style, ""))
+        self.saved = Saved(x, y, pen, *charsets, kept)
 
     def restore_cursor(self) -> None:
         """Put the cursor where it was saved, or at home (DECRC)."""
         saved = self.saved
         self._take_charsets(saved)
         self.mode = (self.mode - {modes.DECOM, modes.DECAWM}) | saved.modes
-        self.pen = saved.pen
+        self.pen = pen_of(lead(saved.pen.style, self.pen.style.link))
         self.cursor.x = min(saved.x, self.columns)
         top, bottom = self._bounds()
         self.cursor.y = min(max(saved.y, top), bottom)
@@ -144,11 +147,15 @@ class Grid(Cells):
                     del row[x]
         return clipped
 
-    # -- The pen and the charsets
+    # -- The pen
 
     def restyle(self, parameters: str) -> None:
         """Set the attributes of what is drawn next (SGR)."""
         self.pen = pen_of(restyle(self.pen.style, parameters))
+
+    def lead(self, link: str) -> None:
+        """Have what is drawn next lead somewhere, or nowhere (OSC 8; see `hyperlink`)."""
+        self.pen = pen_of(lead(self.pen.style, link))
 
     # -- Moving
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from acpterm.terminal.frames import Frames
+from acpterm.terminal.hyperlink import linked
 from acpterm.terminal.key_reports import NO_FLAGS, NO_LEVEL, levelled, pushed
 from acpterm.terminal.picture import MODES_OFF, row_of, rows
 from acpterm.terminal.style import BLANK, sgr
@@ -86,6 +87,7 @@ def snapshot(screen: Screen) -> bytes:
     parts += _charsets(grid.g0_charset, grid.g1_charset, grid.charset)
     parts += [
         sgr(grid.pen.style),
+        linked(grid.pen.style.link) if grid.pen.style.link else "",
         "" if DECAWM in grid.mode else "\x1b[?7l",
         "\x1b[4h" if IRM in grid.mode else "",
         "\x1b[20h" if LNM in grid.mode else "",
@@ -102,7 +104,7 @@ def _is_new(saved: Saved) -> bool:
 def _painted(grid: Grid, buffer: Rows) -> Iterable[str]:
     yield "\x1b[2J"
     for y in range(grid.lines):
-        if row := row_of(grid.cells_of(y, buffer)):
+        if row := row_of(grid.cells_of(y, buffer), links=True):
             yield f"\x1b[{y + 1}H{row}"
 
 
@@ -137,7 +139,9 @@ def _cursor(grid: Grid, buffer: Rows, x: int, y: int, top: int) -> Iterable[str]
     wraps = x >= grid.columns
     # In the middle of a wide character nothing can be drawn up to the cursor.
     if wraps or (before >= 0 and cells[x].data and cells[before].data == grid.last):
-        yield f"\x1b[{y - top + 1};{before + 1}H{sgr(cells[before].style)}{cells[before].data}"
+        data, style = cells[before]
+        begin, end = (linked(style.link), linked("")) if style.link else ("", "")
+        yield f"\x1b[{y - top + 1};{before + 1}H{sgr(style)}{begin}{data}{end}"
     else:
         yield f"\x1b[{y - top + 1};{x + 1}H"
 

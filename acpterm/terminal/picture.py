@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from acpterm.terminal.hyperlink import linked
 from acpterm.terminal.style import BLANK, PLAIN, Cell, sgr
 from acpterm.terminal.told import MODES
 
@@ -45,15 +46,23 @@ def trimmed(cells: Sequence[Cell]) -> Sequence[Cell]:
     return cells[:end]
 
 
-def row_of(cells: Sequence[Cell]) -> str:
-    """Give cells as text with SGR sequences, without default blanks at the end."""
+def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
+    """Give cells as text with SGR sequences, without default blanks at the end.
+
+    `links`: with hyperlinks, too.
+    """
     parts: list[str] = []
     style = PLAIN
     for cell in trimmed(cells):
         if cell.style is not style and cell.style != style:
+            if links and cell.style.link != style.link:
+                parts.append(linked(cell.style.link))
+            if cell.style[:4] != style[:4]:
+                parts.append(sgr(cell.style))
             style = cell.style
-            parts.append(sgr(style))
         parts.append(cell.data)
-    if style != PLAIN:
+    if style[:4] != PLAIN[:4]:
         parts.append("\x1b[m")
+    if links and style.link:
+        parts.append(linked(""))
     return "".join(parts)

@@ -84,6 +84,8 @@ class Style(NamedTuple):
     line: int = DEFAULT
     """The colour of the underline."""
     flags: int = 0
+    link: str = ""
+    """Where it leads to (see `hyperlink`). SGR says nothing of that."""
 
 
 class Cell(NamedTuple):
@@ -122,14 +124,23 @@ def pen_of(style: Style) -> Pen:
     return Pen(style)
 
 
+def lead(style: Style, link: str) -> Style:
+    """Give `style` with another link."""
+    return style if style.link == link else Style(*style[:4], link)
+
+
 def restyle(style: Style, parameters: str) -> Style:
-    """Give what `style` is after SGR with these parameters: digits, semicolons and colons."""
-    # A cache of long strings would be large.
-    return (_restyle_known if len(parameters) < 48 else _restyle)(style, parameters)
+    """Give what `style` is after SGR with these parameters: digits, semicolons and colons.
+
+    Its link stays.
+    """
+    # A cache of long strings would be large, or of links.
+    known = _restyle_known if len(parameters) < 48 else _restyle
+    return lead(known(lead(style, ""), parameters), style.link)
 
 
 def _restyle(style: Style, parameters: str) -> Style:
-    values = list(style)
+    values = list(style[:4])
     items = iter(parameters.split(";")[:_PARAMETERS_MAX])
     for item in items:
         head, *sub = item.split(":")
@@ -148,8 +159,9 @@ def _restyle(style: Style, parameters: str) -> Style:
             which, colour = _COLOURS[code]
             values[which] = colour
         elif code == 0:
-            values = list(PLAIN)
-    return Style(*values)
+            values = list(PLAIN[:4])
+    fg, bg, line, flags = values
+    return Style(fg, bg, line, flags)
 
 
 _restyle_known = lru_cache(maxsize=1024)(_restyle)
@@ -185,10 +197,13 @@ def _number(digits: str) -> int:
     return int(digits or "0") if len(digits) < 5 else 9999
 
 
-@lru_cache(maxsize=1024)
 def sgr(style: Style) -> str:
     """Give the SGR sequence that sets `style`, whatever was set before."""
-    fg, bg, line, flags = style
+    return _sgr(style.fg, style.bg, style.line, style.flags)
+
+
+@lru_cache(maxsize=1024)
+def _sgr(fg: int, bg: int, line: int, flags: int) -> str:
     codes = [str(code) for flag, code in _SHOWN if flags & flag]
     if kind := flags >> _KIND:
         codes.append("4" if kind == 1 else f"4:{kind}")

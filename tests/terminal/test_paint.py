@@ -166,6 +166,13 @@ def test_rows_are_text_with_colours_that_end_in_default_ones():
     ]
 
 
+def test_links_are_painted_but_are_no_part_of_the_rows():
+    link = b"\x1b]8;;http://a\x1b\\"
+    one = screen_of(b"a" + link + b"b\x1b[31mc\x1b]8;;\x1b\\d\r\n" + link)
+    assert snapshot(one).count(link) == Frames(20, 5).frame(one).count(link) + 1 == 2
+    assert rows(one)[0] == "ab\x1b[0;31mcd\x1b[m"
+
+
 def test_a_program_that_leaves_the_alternate_screen_shows_the_main_one_with_its_cursor():
     screen = screen_of(b"$ vi\r\n\x1b[32m", b"\x1b[?1049h\x1b[2J\x1b[3;3Htext")
     window = screen_of(b"")

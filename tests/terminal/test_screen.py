@@ -50,6 +50,7 @@ TOLD = [
     *(b"\x1b[?1h", b"\x1b[?1l", b"\x1b=", b"\x1b>", b"\x1b[?2004h", b"\x1b[?1000h", b"\x1b[?1006h"),
     *(b"\x1b[?1002;1015h", b"\x1b[?1003l", b"\x1b[?25l", b"\x1b[?25h", b"\x1b[?12h", b"\x1b[?5h"),
     *(b"\x1b[5 q", b"\x1b[ q", b"\x1b]2;a title\a", b"\x1b]0;another\x1b\\", b"\x1b[!p"),
+    *(b"\x1b]8;;http://a\a", b"\x1b]8;id=1;http://b\x1b\\", b"\x1b]8;;\a"),
     *(
         b"\x1b[>1u",
         b"\x1b[>15u",
@@ -411,6 +412,27 @@ def test_how_keys_are_told_is_noted_for_each_screen():
         b"\x1b[>1;2m\x1b[>4;9m": 0,
     }.items():
         assert screen_of(stream).grid.told.keys.level == level, stream
+
+
+def test_a_link_goes_with_what_it_covers():
+    def links(data):
+        return [cell.style.link for cell in screen_of(data).grid.cells_of(0)]
+
+    begun = b"a\x1b]8;id=x;http://a/?b;c\x1b\\b"
+    link = "id=x;http://a/?b;c"
+    assert links(begun + b"\x1b[1;31mc\x1b[md\x1b]8;;\ae") == ["", link, link, link, ""]
+    # Neither saved nor restored, and no part of what is erased.
+    assert links(b"\x1b7" + begun + b"\x1b8\x1b[2Cc") == ["", link, link]
+    assert links(begun + b"\x1b7\x1b]8;;\a\x1b8c") == ["", link, ""]
+    assert links(begun + b"\x1b[2K\x1b[44m\x1b[K\rc")[:2] == [link, ""]
+    assert links(begun + b"\x1b[!pc") == ["", link, ""]
+    assert links(begun + b"\x1bcc") == [""]
+
+
+@pytest.mark.parametrize("said", ["http://日", "x" * 3000, "http://a b", ""])
+def test_what_is_no_link_is_none(said):
+    (cell,) = screen_of(f"\x1b]8;;{said}\x1b\\c".encode()).grid.cells_of(0)[-1:]
+    assert cell.style.link == ""
 
 
 def test_half_of_a_wide_character_is_a_blank():
