@@ -3,7 +3,8 @@
 A later source wins, setting by setting. The file is `$XDG_CONFIG_HOME/acpterm/config.toml`, or the
 one that `ACPTERM_CONFIG` or `--config` names, which then has to exist. The environment's names are
 `ACPTERM_` and the setting's in capitals. A value that does not fit is an error that names the
-setting, the value and where it came from; an unknown setting in the file is one too.
+setting, the value and where it came from; an unknown setting in the file is one too. The
+environment has only text, which is read as what it stands for: elsewhere `"5"` is no number.
 
 `docs/settings.md` is generated from the Struct below: its types, defaults and the `title` beside
 each.
@@ -13,11 +14,13 @@ import os
 import sys
 import tomllib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import platformdirs
 from msgspec import Meta
+
+from acpterm import keys
 
 ENV_PREFIX = "ACPTERM_"
 KIB = 1024
@@ -218,12 +221,10 @@ def load(
 ) -> Settings:
     """Put the settings together. `flags` that are None were not given. Raises `ConfigError`."""
     environ = os.environ if environ is None else environ
-    values: dict[str, Any] = {}
-    sources: dict[str, str] = {}
+    given: dict[str, _Given] = {}
 
-    def add(more: Mapping[str, Any], source: str) -> None:
-        values.update(more)
-        sources.update(dict.fromkeys(more, source))
+    def add(more: Mapping[str, Any], source: str, *, is_text: bool = False) -> None:
+        given.update({name: _Given(value, source, is_text) for name, value in more.items()})
 
     named = file or environ.get(f"{ENV_PREFIX}CONFIG")
     path = named or default_file()
@@ -232,9 +233,18 @@ def load(
     for name in Settings.__struct_fields__:
         variable = ENV_PREFIX + name.upper()
         if variable in environ:
-            add({name: environ[variable]}, f"the environment's {variable}")
+            add({name: environ[variable]}, f"the environment's {variable}", is_text=True)
     add({name: value for name, value in (flags or {}).items() if value is not None}, "the flags")
-    return _convert(values, sources)
+    return Settings(**{name: _convert(name, one) for name, one in given.items()})
+
+
+class _Given(NamedTuple):
+    """A setting as it was given."""
+
+    value: Any
+    source: str
+    is_text: bool
+    """Whether it is text, whatever it stands for: `"5"`, `"true"`, `"0.5"`."""
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -249,20 +259,27 @@ def _read(path: str) -> dict[str, Any]:
 
 # Settings that are paths, and mean the same wherever a command is run.
 _ABSOLUTE = ("record_dir",)
+# Settings that are keys, by their names.
+_KEYS = ("detach_key",)
 
 
-def _convert(values: dict[str, Any], sources: dict[str, str]) -> Settings:
-    for name in values:
-        if name not in Settings.__struct_fields__:
-            known = ", ".join(Settings.__struct_fields__)
-            raise ConfigError(f"{sources[name]}: there is no setting {name!r}; there are {known}")
-    for name, value in values.items():
-        # The environment's values are strings: `strict=False` reads "5", "true" and "0.5".
+def _convert(name: str, given: _Given) -> Any:
+    """Give the value of a setting, if there is one of that name and it fits."""
+    value, source, is_text = given
+    if name not in Settings.__struct_fields__:
+        known = ", ".join(Settings.__struct_fields__)
+        raise ConfigError(f"{source}: there is no setting {name!r}; there are {known}")
+    wrong = f"{source}: {name} = {value!r}"
+    try:
+        settings = msgspec.convert({name: value}, Settings, strict=not is_text)
+    except msgspec.ValidationError as error:
+        what = str(error).partition(" - at")[0]
+        raise ConfigError(f"{wrong}: {what}") from error
+    if name in _ABSOLUTE and not os.path.isabs(value):
+        raise ConfigError(f"{wrong}: is not an absolute path")
+    if name in _KEYS:
         try:
-            msgspec.convert({name: value}, Settings, strict=False)
-        except msgspec.ValidationError as error:
-            what = str(error).partition(" - at")[0]
-            raise ConfigError(f"{sources[name]}: {name} = {value!r}: {what}") from error
-        if name in _ABSOLUTE and not os.path.isabs(value):
-            raise ConfigError(f"{sources[name]}: {name} = {value!r}: is not an absolute path")
-    return msgspec.convert(values, Settings, strict=False)
+            keys.sequence(value)
+        except ValueError as error:
+            raise ConfigError(f"{wrong}: {error}") from error
+    return getattr(settings, name)

@@ -53,7 +53,7 @@ the command that asks it. `acpterm shutdown` ends it; the next command starts an
 
 A setting that does not exist in the file, or a value that does not fit, is an error; the message
 says which, and where it came from. Sizes are in bytes, times in seconds. In the environment a
-boolean is `true` or `false`.
+boolean is `true` or `false`; in the file numbers and booleans stand without quotes.
 
 | setting | values | default | meaning |
 | --- | --- | --- | --- |

@@ -14,7 +14,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("acpterm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from tests.support.depth import examples
+
+settings.register_profile(
+    "acpterm",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("acpterm")
 
 NO_SKIPS = os.environ.get("ACPTERM_NO_SKIPS", "0") not in ("", "0")

@@ -67,6 +67,7 @@ def test_the_file_is_the_named_one_the_flag_first(file, tmp_path):
         ("ACPTERM_SOCKET", "/run/x", "socket", "/run/x"),
         ("ACPTERM_SHELL", "/bin/dash", "shell", "/bin/dash"),
         ("ACPTERM_TRACKING", "subreaper", "tracking", "subreaper"),
+        ("ACPTERM_DETACH_KEY", "C-b d", "detach_key", "C-b d"),
     ],
 )
 def test_the_environments_strings_are_read_as_what_they_stand_for(variable, value, name, expected):
@@ -95,6 +96,8 @@ def test_what_else_is_in_the_environment_is_ignored():
         ("log_level", "loud", "Invalid enum value 'loud'"),
         ("tracking", "none", "Invalid enum value 'none'"),
         ("spawner", "", "Invalid enum value ''"),
+        ("detach_key", "C-5", "a terminal has no key 'C-5': Ctrl goes with letters"),
+        ("detach_key", " ", "no key is named"),
     ],
 )
 def test_a_bad_value_is_named_with_its_source(name, value, says):
@@ -111,6 +114,11 @@ def test_a_bad_value_is_named_with_its_source(name, value, says):
         ("cols = 0\n", "cols = 0: Expected `int` >= 1"),
         ("cols = []\n", "cols = []: Expected `int`, got `array`"),
         ("kill_grace = nan\n", "kill_grace = nan: "),
+        ('cols = "80"\n', "cols = '80': Expected `int`, got `str`"),
+        ('idle_exit = "600"\n', "idle_exit = '600': Expected `float`, got `str`"),
+        ('pidfds = "true"\n', "pidfds = 'true': Expected `bool`, got `str`"),
+        ('detach_key = "C-Enter"\n', "detach_key = 'C-Enter': a terminal has no key 'C-Enter'"),
+        ('detach_key = "C-b Nothing"\n', "detach_key = 'C-b Nothing': there is no key 'Nothing'"),
         ("shell = 7\n", "shell = 7: Expected `str`, got `int`"),
         ("columns = 1\n", "there is no setting 'columns'; there are socket, user_socket"),
         ("[table]\nx = 1\n", "there is no setting 'table'"),
@@ -126,6 +134,12 @@ def test_what_is_wrong_in_the_file_is_named_with_the_file(file, text, says):
         load(environ={})
     assert str(caught.value).startswith(f"{path}: ")
     assert says in str(caught.value)
+
+
+def test_a_whole_number_will_do_where_the_file_may_have_a_fraction(file):
+    file("kill_grace = 1\nidle_exit = 0.5\n")
+    settings = load(environ={})
+    assert (settings.kill_grace, settings.idle_exit) == (1.0, 0.5)
 
 
 def test_a_bad_flag_is_named():

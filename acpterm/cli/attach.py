@@ -47,12 +47,8 @@ def command(terminal: str, *, read_only: bool, config: str | None, socket: str |
 
 
 def detaching_keys(config: str | None, socket: str | None) -> Detaching:
-    """Give the keys that leave a terminal, or fail with what is wrong with the setting."""
-    keys = settings(config, socket=socket).detach_key
-    try:
-        return Detaching(keys)
-    except ValueError as error:
-        fail(f"the setting detach_key is {keys!r}: {error}")
+    """Give the keys that leave a terminal, or fail with what is wrong with the settings."""
+    return Detaching(settings(config, socket=socket).detach_key)
 
 
 def tell(said: str) -> None:

@@ -36,7 +36,8 @@ def command(
 
     An asciicast has all that is kept, with its times: asciinema and acpterm replay play it. If the
     terminal was recorded (the setting record), it is the recording that is written, if that has
-    more. Text is that of acpterm logs; html and svg show what the screen shows now.
+    more, as it is: lines of it that cannot be read are told of. Text is that of acpterm logs; html
+    and svg show what the screen shows now.
 
     FILE is for you alone, and takes the place of one of that name only when it is whole.
 
@@ -45,28 +46,32 @@ def command(
     try:
         # What is made is whole before the first byte of it is written.
         with tempfile.TemporaryFile() as made:
-            lost = ask(config, socket, lambda front: _make(front, terminal, form, made))
-            if lost:
-                click.echo(missing(lost), err=True)
+            said = ask(config, socket, lambda front: _make(front, terminal, form, made))
+            if said:
+                click.echo(said, err=True)
             write_to(output, made)
     except OSError as error:
         fail(f"{output}: {error.strerror}")
 
 
-async def _make(front: Front, terminal: str, form: str, file: BinaryIO) -> int:
-    """Write it to `file`: how many bytes are missing at its beginning, where that is to be said."""
+async def _make(front: Front, terminal: str, form: str, file: BinaryIO) -> str | None:
+    """Write it to `file`: what is to be said of what it lacks, if anything."""
     if form == "asciicast":
-        await write_cast(front, terminal, file)
-        return 0
+        left_out = await write_cast(front, terminal, file)
+        if left_out.number:
+            return f"acpterm: {left_out.said('of the recording cannot be read')}"
+        return None
     if form == "text":
-        return await _text(front, terminal, file)
+        lost = await _text(front, terminal, file)
+        return missing(lost) if lost else None
     screen = await front.about("screen", terminal, ScreenResponse)
     info = await front.about("get", terminal, TerminalInfo)
     file.write(picture.drawn(screen, info.command, as_page=form == "html").encode())
-    return 0
+    return None
 
 
 async def _text(front: Front, terminal: str, file: BinaryIO) -> int:
+    """Write its text: how many bytes are missing at the beginning."""
     missing_first, last = 0, ""
     async with following_text(front, terminal, stay=False) as text:
         async for over, line, lost in text:

@@ -4,10 +4,10 @@ import math
 import os
 import stat
 import sys
-from typing import Any
 
 import click
 
+from acpterm.cli.parts.numbers import Finite
 from acpterm.cli.parts.options import BeforeAgent, common, hosted, run, settings
 from acpterm.client.prompt.conversation import Place
 from acpterm.client.prompt.permissions import Rule
@@ -18,22 +18,7 @@ from acpterm.jsonrpc import can_be_said
 from acpterm.pty.trees import TrackingError
 
 _FOLDER = click.Path(exists=True, file_okay=False)
-
-
-class _Seconds(click.FloatRange):
-    """More than none; and a number, which click's own need not be."""
-
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Read it."""
-        seconds: float = super().convert(value, param, ctx)
-        if math.isnan(seconds):
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
-        return seconds
+_SECONDS = Finite(min=0, min_open=True)
 
 
 @click.command("prompt", cls=BeforeAgent)
@@ -52,10 +37,10 @@ class _Seconds(click.FloatRange):
 )
 @click.option("--resume", metavar="ID", help="Go on with a session that was.")
 @click.option("--auth", metavar="ID", help="Have the agent log in, in one of the ways it offers.")
-@click.option("--timeout", type=_Seconds(), help="Seconds for all of it.")
+@click.option("--timeout", type=_SECONDS, help="Seconds for all of it.")
 @click.option(
     "--start-timeout",
-    type=_Seconds(),
+    type=_SECONDS,
     default=60,
     show_default=True,
     help="Seconds until the agent has a session.",

@@ -40,10 +40,10 @@ def command(
     A FILE that exists is played, also when a terminal has that name; a terminal's id is hardly ever
     a file. With a / in it, it is a file. What is played steers this window as the program did then;
     afterwards the window is as before, but for what was printed. Where stdout is no terminal, all
-    of it is printed at once.
+    of it is printed at once. Lines that cannot be read are left out, which is said at the end.
 
-    Exit status: 0; 1 if there is no such terminal or the recording cannot be read; 130 after
-    Ctrl-C.
+    Exit status: 0; 1 if there is no such terminal or the recording, or all in it, cannot be read;
+    130 after Ctrl-C.
     """
     with tempfile.TemporaryFile() as made:
         file: BinaryIO = made
@@ -59,11 +59,23 @@ def command(
                 fail(f"{what}: {error}")
             if not os.isatty(1):
                 run(print_all, cast, expected=(OSError,))
-                return
-            limit = math.inf if idle_limit is None else idle_limit
-            ended = run(_play, cast, speed, limit, expected=(OSError,))
+                ended = None
+            else:
+                limit = math.inf if idle_limit is None else idle_limit
+                ended = run(_play, cast, speed, limit, expected=(OSError,))
     if ended is not None:
         raise SystemExit(128 + ended)
+    _tell(what, cast.left_out)
+
+
+def _tell(what: str, left_out: replay.LeftOut) -> None:
+    """Say which lines were left out; fail if nothing else was there."""
+    if not left_out.number:
+        return
+    said = f"{what}: {left_out.said('left out')}"
+    if not left_out.kept:
+        fail(said)
+    click.echo(f"acpterm: {said}", err=True)
 
 
 async def _play(cast: replay.Cast, speed: float, idle_limit: float) -> int | None:

@@ -9,8 +9,8 @@ from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.options import at_daemon, fail
 from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
-from acpterm.client.person.keys import key_bytes
 from acpterm.client.person.typing import Key, Step, Text, type_steps
+from acpterm.keys import key_bytes
 
 _KEY = ("-k", "--key")
 

@@ -9,10 +9,7 @@ from typing import Final, cast
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acpterm.acp.members import items, members, text
 from acpterm.jsonrpc import Id
-
-__all__ = ["NOTHING", "Envelope", "is_true", "items", "members", "peek", "text"]
 
 
 class Envelope(Struct, frozen=True):

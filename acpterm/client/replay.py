@@ -1,8 +1,8 @@
 """Asciicasts, read and played: what a terminal showed, with the times it took.
 
-A cast is a file from anywhere. It is read leniently: a line that is no event is skipped, only the
-first one, the header, has to be right. Version 2 is read, and 3, whose times count from the event
-before. (docs.asciinema.org/manual/asciicast)
+A cast is a file from anywhere. It is read leniently: a line that is no event is left out, and
+counted; only the first one, the header, has to be right. Version 2 is read, and 3, whose times
+count from the event before, and which has comments. (docs.asciinema.org/manual/asciicast)
 
 What is played are a program's own bytes, escape sequences and all: whoever plays them on a terminal
 sends it `LEAVE` afterwards, however that ended, as a program that was cut short has left it in any
@@ -22,6 +22,8 @@ from acpterm.terminal.text import text_of
 OUTPUT: Final = "o"
 # The longest line that is read, in bytes; what is longer is no event of ours.
 _LINE: Final = 16 * 1024 * 1024
+# What stands for a line that is longer: no line of a file is.
+_TOO_LONG: Final = b""
 # What a terminal is sent when it was played on.
 LEAVE: Final = paint.LEAVE
 
@@ -40,6 +42,27 @@ class Event(NamedTuple):
     data: str
 
 
+class LeftOut:
+    """The lines that could not be read, of those that have been gone through."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.kept = 0
+        """How many events were read beside them."""
+        self._first = ""
+
+    def add(self, line: int, why: str) -> None:
+        """Count one more: the line of that number, from 1 on, which `why`, as in `is no JSON`."""
+        self.number += 1
+        self._first = self._first or f"line {line}, which {why}"
+
+    def said(self, what: str) -> str:
+        """Say how many lines `what`, as in `left out`, and what is wrong with the first."""
+        if self.number == 1:
+            return f"1 line {what}: it is {self._first}"
+        return f"{self.number} lines {what}: the first is {self._first}"
+
+
 class Cast(NamedTuple):
     """A cast: what its header says, and its events, which can be gone through once."""
 
@@ -49,16 +72,19 @@ class Cast(NamedTuple):
     timestamp: float | None
     """When it was recorded, in seconds since 1970; None where that is not said."""
     events: Iterator[Event]
+    left_out: LeftOut
+    """What the events are without, as far as they have been gone through."""
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Give the lines of a file, but those that are too long to be any of a cast."""
+    """Give the lines of a file; an empty one for each that is too long to be any of a cast."""
     while line := file.readline(_LINE):
         if line.endswith(b"\n") or len(line) < _LINE:
             yield line
         else:
             while (rest := file.readline(_LINE)) and not rest.endswith(b"\n"):
                 pass
+            yield _TOO_LONG
 
 
 def read(lines: Iterable[bytes]) -> Cast:
@@ -81,12 +107,14 @@ def read(lines: Iterable[bytes]) -> Cast:
         raise CastError(f"the asciicast's version is {version!r}: only 2 and 3 can be played")
     cols, rows = _size(header, version)
     title, timestamp = header.get("title"), header.get("timestamp")
+    left_out = LeftOut()
     return Cast(
         cols=cols,
         rows=rows,
         title=title if isinstance(title, str) else "",
         timestamp=float(timestamp) if _is_number(timestamp) else None,
-        events=_events(rest, relative=version == 3),
+        events=_events(rest, left_out, relative=version == 3),
+        left_out=left_out,
     )
 
 
@@ -105,19 +133,41 @@ def _size(header: dict[str, Any], version: int) -> tuple[int, int]:
     return where[names[0]], where[names[1]]
 
 
-def _events(lines: Iterable[bytes], *, relative: bool) -> Iterator[Event]:
+def _events(lines: Iterable[bytes], left_out: LeftOut, *, relative: bool) -> Iterator[Event]:
     last = 0.0
-    for line in lines:
+    for number, line in enumerate(lines, start=2):
+        if line.isspace() or (relative and line.startswith(b"#")):
+            continue
         try:
-            found = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            event = _event(line)
+        except _BadLineError as error:
+            left_out.add(number, str(error))
             continue
-        if not isinstance(found, list) or len(found) < 3 or not _is_number(found[0]):
-            continue
-        time, code, data = found[:3]
-        if isinstance(code, str) and isinstance(data, str):
-            last = max(last, last + time if relative else float(time))
-            yield Event(last, code, data)
+        left_out.kept += 1
+        last = max(last, last + event.time if relative else event.time)
+        yield event._replace(time=last)
+
+
+class _BadLineError(Exception):
+    """A line is no event; the message says why, as in `is no JSON`."""
+
+
+def _event(line: bytes) -> Event:
+    """Read an event, with its time as it stands there."""
+    if line == _TOO_LONG:
+        raise _BadLineError(f"has {_LINE} bytes or more")
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _BadLineError(f"is no JSON: {error}") from error
+    if not isinstance(found, list) or len(found) < 3:
+        raise _BadLineError("is no array of a time, a code and data")
+    time, code, data = found[:3]
+    if not _is_number(time):
+        raise _BadLineError("does not begin with a time in seconds")
+    if not isinstance(code, str) or not isinstance(data, str):
+        raise _BadLineError("has a code or data that is no string")
+    return Event(float(time), code, data)
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -17,9 +17,9 @@ from msgspec import Raw, UnsetType
 
 from acpterm.acp import TerminalRequest
 from acpterm.acp.extensions import OWN
+from acpterm.acp.members import items, members, text
 from acpterm.acp.notes import End
 from acpterm.client.endpoint import Answer, Endpoint
-from acpterm.client.envelope import items, members, text
 from acpterm.client.follower import Follower
 from acpterm.client.update import Key
 from acpterm.host.agents.session_methods import EXTENSIONS

@@ -22,7 +22,6 @@ import os
 import signal
 import termios
 import time
-from collections.abc import Collection
 from typing import Final
 
 import ptyprocess
@@ -179,11 +178,9 @@ class Master:
         """Whether what is typed is shown: not so while a password is asked for."""
         return bool(self._process.getecho())
 
-    def waits_for_input(
-        self, quiet: float = 0.0, pids: Collection[int] | None = None
-    ) -> bool | None:
+    def waits_for_input(self, quiet: float = 0.0) -> bool | None:
         """Whether the program is blocked until something is typed; see `waiting`."""
-        return None if self.closed else waiting.waits_for_input(self.fd, quiet, pids)
+        return None if self.closed else waiting.waits_for_input(self.fd, quiet)
 
     def signal_foreground(self, number: signal.Signals | int) -> bool:
         """Signal the terminal's foreground process group, as a key does; whether there is one."""

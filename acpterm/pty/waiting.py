@@ -21,7 +21,7 @@ import stat
 import struct
 import termios
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from acpterm.pty import syscalls
@@ -48,9 +48,7 @@ _GONE: Final = (FileNotFoundError, ProcessLookupError)
 _REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
-def waits_for_input(
-    master: int, quiet: float = 0.0, pids: Collection[int] | None = None
-) -> bool | None:
+def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
     """Whether the terminal whose master side is the descriptor `master` waits for input now.
 
     None where that cannot be known: on other systems than Linux, on machines whose system calls
@@ -62,9 +60,8 @@ def waits_for_input(
     timeout below 4 seconds counts as waiting only after twice that in silence, and at least one
     second: it woke, and had nothing to say.
 
-    `pids` are all processes of the terminal, where the caller knows them. Without, those of the
-    foreground group are found as descendants of its leader or the session's, and one whose parent
-    has ended is overlooked.
+    The processes of the foreground group are found as descendants of its leader or the session's:
+    one whose parent has ended is overlooked.
 
     A program that may not be looked at, as sudo may not, waits when it sleeps and the terminal
     takes lines and does not echo: that is how passwords are asked for.
@@ -76,12 +73,8 @@ def waits_for_input(
         if group <= 0:
             return False
         terminal = _Terminal(master, quiet)
-        if pids is None:
-            (session,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGSID, bytes(4)))
-            processes = _descendants(group, session)
-        else:
-            processes = filter(None, map(_find, pids))
-        return _look(processes, group, terminal)
+        (session,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGSID, bytes(4)))
+        return _look(_descendants(group, session), group, terminal)
     except (OSError, termios.error):
         return None
 

@@ -12,6 +12,7 @@ from acpterm.client.person.names import short_ids
 from tests.support.commands import run, shim, surroundings
 from tests.support.hosts import ACPTERM, agent_at, daemon
 from tests.support.person import person_at
+from tests.support.starting import start
 from tests.support.tmux import needs_tmux, tmux_server
 
 
@@ -28,16 +29,11 @@ async def path(tmp_path):
 def completed(path: str, *words: str, **env: str) -> list[str]:
     """Have the last of these words completed, as the shell's function does it."""
     more = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
-    done = subprocess.run(
-        ACPTERM,
-        env=surroundings(path, **more, _ACPTERM_COMPLETE="bash_complete", **env),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+    env = surroundings(path, **more, _ACPTERM_COMPLETE="bash_complete", **env)
+    with start([], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, b"")
+    return [line.partition(",")[2] for line in out.decode().splitlines() if line]
 
 
 async def test_a_terminal_is_completed_to_its_name_or_its_id(path):

@@ -3,11 +3,13 @@
 import json
 import os
 
+import msgspec
 import pytest
 import trio
 
 from acpterm.client.person.doctor import looking, places, system
 from acpterm.client.person.doctor.finding import ok
+from acpterm.config import Settings
 from tests.support.commands import run
 from tests.support.hosts import daemon
 
@@ -66,6 +68,51 @@ async def test_a_folder_that_others_can_write_to_is_a_problem(tmp_path):
     status, found = await looked(str(folder / "agent.sock"))
     assert status == 1
     assert "can be written to by others (mode 777)" in found["sockets"]["found"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "wrong"),
+    [
+        (0o700, None),
+        (0o711, None),
+        (0o755, "can be read by others (mode 755)"),
+        (0o730, "can be written to by others (mode 730): nothing is recorded"),
+    ],
+)
+def test_the_folder_of_recordings_is_to_be_the_users_alone(tmp_path, mode, wrong):
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    folder.chmod(mode)
+    chosen = Settings(record=True, record_dir=str(folder))
+    found = places.recordings(chosen)
+    if wrong is None:
+        assert found == ok("state", f"recordings are kept in {folder}")
+    else:
+        assert found.state == "problem"
+        assert found.found == f"{folder}, where recordings are kept, {wrong}"
+        assert found.advice == f"chmod 700 {folder}, or choose another record_dir"
+    # What is not to be recorded need not be kept from anybody.
+    assert places.recordings(msgspec.structs.replace(chosen, record=False)).state == "ok"
+
+
+def test_the_folder_of_recordings_may_be_anothers_or_still_to_be_made(tmp_path, monkeypatch):
+    chosen = Settings(record=True, record_dir=str(tmp_path / "none"))
+    assert places.recordings(chosen).state == "ok"
+    chosen = Settings(record=True, record_dir=str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    found = places.recordings(chosen)
+    assert f"is not yours (uid {os.getuid()}): nothing is recorded" in found.found
+    assert found.advice == "choose another record_dir"
+
+
+async def test_the_default_folder_of_recordings_is_looked_at(tmp_path):
+    folder = tmp_path / "acpterm" / "recordings"
+    folder.mkdir(parents=True, mode=0o755)
+    folder.chmod(0o755)
+    env = {"ACPTERM_RECORD": "true", "XDG_STATE_HOME": str(tmp_path)}
+    status, found = await looked(str(tmp_path / "agent.sock"), **env)
+    assert status == 0
+    assert found["state"]["advice"] == f"chmod 700 {folder}, or choose another record_dir"
 
 
 async def test_programs_that_are_missing_broken_or_slow(tmp_path):

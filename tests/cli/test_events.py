@@ -53,11 +53,23 @@ async def test_everything_that_happens_is_a_line(tmp_path, path):
     assert [line[1:] for line in found] == [
         ["connected", "-", "-", found[0][4]],
         ["created", short, "agent", who, "exit 3 # \\x1b[31mred"],
-        ["exited", short, "agent", who, "exited 3 after 0s"],
+        ["exited", short, "agent", who, "exited with 3 after 0s"],
         ["tool_call", "-", "-", who, "Run\\x1b]0;it\\x07 [completed]"],
         ["released", short, "agent", who, "exit 3 # \\x1b[31mred", "(by agent)"],
         ["disconnected", "-", "-", "ro\\x1bbot"],
     ]
+
+
+async def test_at_whose_hand_a_program_ended_is_said(tmp_path, path):
+    async with running(tmp_path, path, "events") as events:
+        await listening(events, path)
+        async with agent_at(path) as agent:
+            one = await agent.create("sleep 1000")
+            await agent.kill(one)
+            await agent.wait(one)
+            await poll(lambda: "exited" in events.out or None)
+    (line,) = [line.rstrip("\n") for line in events.lines if "  exited" in line]
+    assert re.search(r"  ended by SIGTERM after \d+s  \(by agent\)$", line)
 
 
 async def test_json_is_what_the_daemon_tells(tmp_path, path):

@@ -101,6 +101,15 @@ async def test_a_recording_is_taken_if_it_has_more(tmp_path):
         done = await run(path, "export", terminal)
         assert done.out == file.read_text()
         assert shown(done.out).startswith("first\r\n")
+        assert done.err == ""
+        # It is written as it is, whatever has become of it.
+        with file.open("a") as more:
+            more.write("cut")
+        number = len(file.read_text().splitlines())
+        done = await run(path, "export", terminal)
+        assert done.out == file.read_text()
+        said = f"1 line of the recording cannot be read: it is line {number}, which is no JSON: "
+        assert done.err.startswith(f"acpterm: {said}")
         # What was kept is not all of it, and is something.
         file.unlink()
         done = await run(path, "export", terminal)

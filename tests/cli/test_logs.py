@@ -1,6 +1,7 @@
 """`acpterm logs`: the text that agents read, followed; what is missing is said."""
 
 import itertools
+import socket
 import subprocess
 
 import pytest
@@ -158,6 +159,18 @@ async def test_nobody_who_reads_is_no_error_even_while_nothing_comes(path):
                 capture_stderr=True,
             )
         assert (done.stdout, done.stderr) == (b"1\n", b"")
+
+
+async def test_nobody_who_reads_a_socket_is_no_error_either(path, tmp_path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo begun; sleep 1000")
+        ours, theirs = socket.socketpair()
+        async with running(tmp_path, path, "logs", "-f", terminal, stdout=theirs) as logs:
+            theirs.close()
+            with ours:
+                assert await trio.to_thread.run_sync(ours.recv, 100) == b"begun\n"
+                assert logs.process.poll() is None
+            assert await logs.wait() == 0
 
 
 async def test_ctrl_c_ends_following(path, tmp_path):

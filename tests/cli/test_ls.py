@@ -62,7 +62,7 @@ async def test_a_terminal_has_a_row(path):
             found = await listed()
     assert [row[:2] for row in found] == [[theirs[5:13], "-"], [ours[5:13], "build"]]
     assert found[0][2:7] == ["running", "agent", "robot", "session-1", "120x40"]
-    assert found[1][2:7] == ["exited 3", "user", "-", "-", "90x30"]
+    assert found[1][2:7] == ["exited with 3", "user", "-", "-", "90x30"]
     assert [row[-1] for row in found] == ["sleep 1000 # theirs", "exit 3"]
     assert re.fullmatch(r"\d+s", found[0][7])
     assert found[1][8] == "-"
@@ -84,7 +84,7 @@ async def test_the_states(path):
         assert [row[0] for row in rows(with_all)] == [
             one[5:13] for one in (busy, prompt, killed, shown)
         ]
-        assert states(with_all) == ["running", "waits for input", "killed by SIGTERM", "released"]
+        assert states(with_all) == ["running", "waits for input", "ended by SIGTERM", "released"]
         assert states((await run(path, "ls")).out) == states(with_all)[:3]
 
 
@@ -162,28 +162,28 @@ def tmux(tmp_path):
 @needs_tmux
 async def test_on_a_terminal_it_fits_and_has_colours(tmux, path):
     await made(path, "exit 3; " + "x" * 300, name="bad")
-    await poll_state(path, "exited 3")
+    await poll_state(path, "exited with 3")
     env = surroundings(path)
-    for columns, words in ((80, ["exited 3", "user", "x…"]), (40, ["exited 3", "…"])):
+    for columns, words in ((80, ["exited with 3", "user", "x…"]), (40, ["exited with 3", "…"])):
         pane = tmux.pane(then_said([*ACPTERM, "ls"]), size=(columns, 10), env=env)
         pane.until("ended 0")
         header, row, _ = pane.text.splitlines()
         assert header.startswith("ID ")
         assert [word for word in words if word not in row] == []
-        assert "\x1b[31mexited 3" in "\n".join(pane.screen(colours=True))
+        assert "\x1b[31mexited with 3" in "\n".join(pane.screen(colours=True))
 
 
 @needs_tmux
 @pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 async def test_there_are_no_colours_where_nobody_wants_them(tmux, path, more):
     await made(path, "exit 3")
-    await poll_state(path, "exited 3")
+    await poll_state(path, "exited with 3")
     env = surroundings(path)
     # tmux sets a TERM of its own.
     words = ["env", *(f"{name}={value}" for name, value in more.items()), *ACPTERM, "ls"]
     pane = tmux.pane(then_said(words), env=env)
     pane.until("ended 0")
-    assert "exited 3" in pane.text
+    assert "exited with 3" in pane.text
     # rich's bold is no colour, and NO_COLOR is of colours.
     shown = "\n".join(pane.screen(colours=True))
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]", shown)
@@ -200,7 +200,7 @@ async def test_a_watched_screen_follows_what_happens(tmux, path, key):
     assert "mine" in pane.text
     async with person_at(user(path)) as person:
         await person.about("kill", identifier)
-    pane.until("killed by")
+    pane.until("ended by")
     pane.resize(50, 6)
     pane.until(lambda: "OWNER" not in pane.text and "COMMAND" in pane.text)
     pane.type("xyz")

@@ -93,6 +93,26 @@ async def test_a_window_that_is_too_small_is_told_of(path, tmp_path):
         await window.release(seen)
 
 
+async def test_lines_that_cannot_be_read_are_told_of_at_the_end(path, tmp_path):
+    file = cast(tmp_path / "a.cast", [0, "o", "one"], "no event", [0, "o", "two"], 5)
+    said = "2 lines left out: the first is line 3, which is no array of a time, a code and data"
+    done = await run(path, "replay", file)
+    assert done == (0, "onetwo", f"acpterm: {file}: {said}\n")
+    async with agent_here() as window:
+        seen = await window_with(window, path, file, cols=200)
+        assert (await window.wait(seen))["exitCode"] == 0
+        output = (await window.output(seen))["output"]
+        assert output.endswith(f"{LEAVE.decode()}\r\r\nacpterm: {file}: {said}\r\n")
+        await window.release(seen)
+
+
+async def test_a_recording_of_which_nothing_can_be_read_is_an_error(path, tmp_path):
+    file = cast(tmp_path / "a.cast", [0])
+    said = "1 line left out: it is line 2, which is no array of a time, a code and data"
+    assert await run(path, "replay", file) == (1, "", f"acpterm: {file}: {said}\n")
+    assert await run(path, "replay", cast(tmp_path / "b.cast")) == (0, "", "")
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [

@@ -5,9 +5,9 @@ import hashlib
 import pytest
 import trio
 
-from acpterm.client.person.keys import KNOWN, depends, key_bytes
-from tests.support.commands import run, running, surroundings
-from tests.support.hosts import ACPTERM, agent_at, daemon, poll
+from acpterm.keys import KNOWN, depends, key_bytes
+from tests.support.commands import ended, run, running, surroundings
+from tests.support.hosts import agent_at, daemon, poll
 
 RAW = "stty raw -echo; echo ready; head -c {} | od -An -tx1 -v | tr -d ' \\n'"
 
@@ -82,11 +82,8 @@ async def test_bytes_that_are_no_text_are_typed_as_they_are(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(RAW.format(3))
         await agent.until_output(terminal, "ready")
-        await trio.run_process(
-            [*ACPTERM, "send", terminal, "-"],
-            stdin=b"\xff\x00\x80",
-            env=surroundings(path),
-        )
+        done = await ended(["send", terminal, "-"], b"\xff\x00\x80", env=surroundings(path))
+        assert done.status == 0
         await agent.until_output(terminal, "ff0080")
 
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from acpterm.acp.members import members
 from acpterm.acp.notes import End
 from acpterm.client import update
-from acpterm.client.envelope import members, peek
+from acpterm.client.envelope import peek
 from acpterm.client.proxy import as_text
 from acpterm.client.proxy.as_text import AsText
 from acpterm.client.proxy.display import Display

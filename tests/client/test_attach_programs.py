@@ -79,10 +79,10 @@ class Both:
         for pane in self.panes:
             pane.until(text)
 
-    def asks_again(self):
-        """Wait until a shell has its prompt back after Ctrl-C."""
+    def asks_again(self, after="^C"):
+        """Wait until a shell has its prompt back below what came last, as after Ctrl-C."""
         for pane in self.panes:
-            pane.until(lambda pane=pane: pane.text.endswith("^C\n$"))
+            pane.until(lambda pane=pane: pane.text.endswith(f"{after}\n$"))
 
     def alike(self):
         """Wait until both show the same, with the same colours, cursor and modes."""
@@ -134,20 +134,28 @@ def test_a_shell_edits_completes_and_remembers(desk):
 def test_jobs_are_stopped_continued_and_ended(desk):
     both = Both(desk, *BASH)
     both.until("$")
-    both.line("sleep 1000")
+    # Each says that it runs: what is typed before that would be the shell's.
+    both.line("sh -c 'trap \"echo back\" CONT; echo begun; while :; do sleep 0.1; done'")
+    both.until("\nbegun")
     both.keys("C-z")
     both.until("Stopped")
     both.line("fg")
+    both.until("\nback")
     both.keys("C-c")
     both.asks_again()
-    both.line("while :; do :; done")
+    both.line("echo round; while :; do :; done")
+    both.until("\nround")
     both.keys("C-c")
     both.asks_again()
     both.line("echo $?")
-    both.until("130")
+    both.asks_again("\n130")
     both.line("cat")
+    both.line("twice")
+    both.until("twice\ntwice")
     both.keys("C-d")
+    both.asks_again("twice")
     both.line("echo $?")
+    both.asks_again("\n0")
     both.alike()
 
 

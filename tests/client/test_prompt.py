@@ -5,13 +5,12 @@ import json
 import os
 import re
 import stat
-import subprocess
 
 import pytest
-import trio
 
+from tests.support.commands import ended
 from tests.support.editor import create, embed, of, say, shown, tool_call, tool_update
-from tests.support.hosts import ACPTERM, poll
+from tests.support.hosts import poll
 from tests.support.prompts import (
     GIVEN_UP,
     SELECTED,
@@ -738,14 +737,6 @@ async def test_all_that_it_sends_in_a_busy_turn_is_valid(tmp_path):
     ],
 )
 async def test_a_wrong_command_line_says_what_is_wrong(tmp_path, words, said):
-    done = await trio.run_process(
-        [*ACPTERM, "prompt", *words],
-        cwd=tmp_path,
-        env=clean(tmp_path),
-        stdin=subprocess.DEVNULL,
-        capture_stdout=True,
-        capture_stderr=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert said in done.stderr.decode()
+    done = await ended(["prompt", *words], cwd=tmp_path, env=clean(tmp_path))
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err

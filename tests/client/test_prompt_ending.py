@@ -433,7 +433,7 @@ async def test_what_is_lost_for_want_of_room_is_an_error_also_when_the_turn_has_
 
 
 @pytest.mark.parametrize("option", ["--timeout", "--start-timeout"])
-@pytest.mark.parametrize("value", ["nan", "0", "-1", "x"])
+@pytest.mark.parametrize("value", ["nan", "inf", "0", "-1", "x"])
 async def test_a_time_that_is_none_is_a_wrong_command_line(tmp_path, option, value):
     status, run = await prompted(tmp_path, say("hi"), options=[option, value])
     assert status == 2

@@ -88,8 +88,31 @@ def test_bad_lines_are_skipped():
         b'[2, "o", "c"]\n',
         b'[4, "o", "cut',
     ]
+    found = read(lines)
     # Time does not go back.
-    assert list(read(lines).events) == [Event(1, "o", "a"), Event(3, "o", "b"), Event(3, "o", "c")]
+    assert list(found.events) == [Event(1, "o", "a"), Event(3, "o", "b"), Event(3, "o", "c")]
+    # A line without anything is nothing that could be missed.
+    assert (found.left_out.kept, found.left_out.number) == (3, 13)
+    said = found.left_out.said("left out")
+    assert said.startswith("13 lines left out: the first is line 4, which is no JSON: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'[4, "o", "cut', "is no JSON: Input data was truncated"),
+        (b'{"a": 1}\n', "is no array of a time, a code and data"),
+        (b"[1]\n", "is no array of a time, a code and data"),
+        (b'["1", "o", "x"]\n', "does not begin with a time in seconds"),
+        (b'[2, "o", null]\n', "has a code or data that is no string"),
+        (b"", "has 16777216 bytes or more"),
+        (b"# a comment\n", "is no JSON: JSON is malformed: invalid character (byte 0)"),
+    ],
+)
+def test_it_is_said_what_is_wrong_with_the_first_line_left_out(line, why):
+    found = read([HEADER, b'[0, "o", "a"]\n', line])
+    assert len(list(found.events)) == 1
+    assert found.left_out.said("left out") == f"1 line left out: it is line 3, which {why}"
 
 
 def test_in_version_3_times_count_from_the_event_before():
@@ -99,13 +122,14 @@ def test_in_version_3_times_count_from_the_event_before():
     )
     assert (found.cols, found.rows) == (90, 30)
     assert list(found.events) == [Event(1.5, "o", "a"), Event(2, "x", "0"), Event(2, "o", "b")]
+    assert found.left_out.number == 0
 
 
-def test_lines_that_are_too_long_for_a_cast_are_left_out(monkeypatch):
+def test_lines_that_are_too_long_for_a_cast_are_empty(monkeypatch):
     monkeypatch.setattr(replay, "_LINE", 100)
     long = b"x" * 99 + b"\n"
     file = io.BytesIO(HEADER + b"y" * 1000 + b"\n" + long + b"z" * 100 + b"\n[]\nend")
-    assert list(lines_of(file)) == [HEADER, long, b"[]\n", b"end"]
+    assert list(lines_of(file)) == [HEADER, b"", long, b"", b"[]\n", b"end"]
 
 
 async def test_output_comes_when_it_came(autojump_clock):

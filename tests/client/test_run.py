@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.desk import DETACH, Desk, daemon_in
 from tests.support.hosts import ACPTERM
+from tests.support.starting import start
 from tests.support.tmux import needs_tmux, tmux_server
 
 OURS = " ".join(ACPTERM)
@@ -29,8 +30,8 @@ def desk(daemon, tmp_path):
 
 def started(daemon, *words, **more):
     """Start `acpterm run` with pipes."""
-    return subprocess.Popen(
-        [*ACPTERM, "run", *words],
+    return start(
+        ["run", *words],
         env={**daemon.env, **more.pop("env", {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -75,7 +76,7 @@ def test_a_bad_key_is_said_before_anything_runs(desk, tmp_path):
     env = {"ACPTERM_DETACH_KEY": "C-Enter"}
     pane = desk.acpterm("run", "touch", str(tmp_path / "ran"), env=env)
     assert pane.ended() == 1
-    assert "the setting detach_key is 'C-Enter'" in pane.text
+    assert "detach_key = 'C-Enter'" in pane.text
     assert not (tmp_path / "ran").exists()
 
 

@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acpterm.acp.members import members
 from acpterm.acp.notes import End
 from acpterm.client import update
-from acpterm.client.envelope import members, peek
+from acpterm.client.envelope import peek
 from acpterm.client.proxy.as_terminals import AsTerminals
 from acpterm.client.proxy.as_text import AsText
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.showing import showing_for
 from acpterm.config import Settings
+from tests.support.depth import examples
 
 ids = st.sampled_from(["t", "u", "X", ""])
 junk = st.sampled_from([None, 1, -1.5, True, "x", "\u0000", [], {}, [None], {"x": 1}, "4pg=", "!"])
@@ -78,7 +80,7 @@ def as_text(*, editor_has_terminals):
 
 
 @pytest.mark.parametrize("way", ["text", "text beside terminals", "terminals"])
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(steps)
 def test_nothing_that_an_agent_says_is_an_error(way, steps):
     if way == "terminals":

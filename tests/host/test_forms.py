@@ -15,6 +15,7 @@ from acpterm.host.people.forms import MetaForm, V2Form
 from acpterm.host.people.patches import patch
 from acpterm.jsonrpc import encode_notification
 from tests.acp.validate import validate_sent
+from tests.support.depth import examples
 from tests.support.front_ends import validate_v2
 
 INFO = Info("t", "/p", "make")
@@ -104,7 +105,7 @@ CALLS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     members=CALLS, first=st.booleans(), number=st.integers(0, 2), cwd=st.sampled_from([None, "/w"])
 )
@@ -227,7 +228,7 @@ LINES = st.lists(st.sampled_from(["a", "b", "", " c"]), max_size=8)
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git reads patches")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(old=st.none() | LINES, new=LINES, ends=st.tuples(st.booleans(), st.booleans()))
 def test_git_makes_the_new_of_the_old(tmp_path_factory, old, new, ends):
     folder = tmp_path_factory.mktemp("patch")

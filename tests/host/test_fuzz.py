@@ -28,8 +28,9 @@ from acpterm.config import Settings
 from acpterm.host.asker import own
 from acpterm.host.host import open_host
 from tests.acp.validate import validate_sent
+from tests.support.depth import THOROUGH
 
-MESSAGES = int(os.environ.get("ACPTERM_FUZZ_MESSAGES", "20000"))
+MESSAGES = int(os.environ.get("ACPTERM_FUZZ_MESSAGES", "20000" if THOROUGH else "5000"))
 SEED = int(os.environ.get("ACPTERM_FUZZ_SEED", str(random.SystemRandom().randrange(2**32))))
 BATCH = 50
 PROGRAMS = ("true", "echo", "cat", "sleep")

@@ -216,13 +216,13 @@ async def test_what_the_ring_dropped_before_it_was_written_is_told_of(folder, mo
         assert not is_in(folder, fd) or go.wait(10)
         return write(fd, data)
 
-    monkeypatch.setattr(recording.os, "write", slow)
+    monkeypatch.setattr(os, "write", slow)
     async with recordings(folder) as running:
         terminal = await running.create("seq 10000", ring_size=1000)
         # A disk that hangs holds up nobody.
         with trio.fail_after(10):
             await terminal.wait_exited()
-        monkeypatch.setattr(recording.os, "write", write)
+        monkeypatch.setattr(os, "write", write)
         go.set()
         await running.ended(terminal)
     _, events = read(only(folder))
@@ -247,7 +247,7 @@ async def test_a_full_disk_ends_one_recording_with_one_line_and_no_half_line(fol
             return write(fd, data[: len(data) // 2 + 3])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(recording.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     with structlog.testing.capture_logs() as logs:
         async with recordings(folder) as running:
             terminal = await running.create("echo one; read x; echo two")
@@ -299,7 +299,7 @@ async def test_cancelled_while_the_disk_hangs_it_ends_in_time_and_in_order(folde
             terminal = await running.create("echo one; read x")
             path = await poll(lambda: next(iter(folder.glob("*")), None))
             await poll(lambda: b"one\\r\\n" in path.read_bytes())
-            monkeypatch.setattr(recording.os, "write", slow)
+            monkeypatch.setattr(os, "write", slow)
             terminal.keyboard.type(b"two\n")
             await terminal.wait_exited()
             running.nursery.cancel_scope.cancel()
@@ -322,7 +322,8 @@ def closed(path):
         return True
 
 
-# It takes its time before it turns the echo off: what is typed a moment before that is not recorded.
+# It takes its time before it turns the echo off: what is typed a moment before that is not
+# recorded.
 QUESTION = """
 printf 'name: '; read name; sleep 0.5; stty -echo; printf 'password: '; read word; stty echo
 printf 'again: '; read again; echo "$name $again"

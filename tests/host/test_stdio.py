@@ -17,6 +17,7 @@ from acpterm.host.stdio import StdioStream
 from tests.support.agent import connected
 from tests.support.hosts import ACPTERM, agent_on_stdio, alive, environment, listens, poll
 from tests.support.signals import blocked_or_ignored
+from tests.support.starting import start
 
 
 def line(method, id_=1, **params) -> bytes:
@@ -51,11 +52,13 @@ def whose(request):
 
 @contextmanager
 def hosted(tmp_path, redirections="", *arguments, **more):
-    """Run `acpterm stdio` behind a shell's redirections; kill it at the end if it still runs."""
-    command = ["/bin/sh", "-c", f'exec "$@" {redirections}', "sh", *ACPTERM, "stdio", *arguments]
+    """Run `acpterm stdio`, behind a shell's redirections; kill it at the end if it still runs."""
+    words = ["stdio", *arguments]
+    command = ["/bin/sh", "-c", f'exec "$@" {redirections}', "sh", *ACPTERM, *words]
     log = tmp_path / "stderr"
     with log.open("ab") as stderr:
-        running = subprocess.Popen(command, env=environment(), **{"stderr": stderr, **more})
+        how = {"env": environment(), "stderr": stderr, **more}
+        running = subprocess.Popen(command, **how) if redirections else start(words, **how)
     try:
         yield running
     finally:

@@ -19,6 +19,7 @@ from acpterm.host.people.shown import STEP, Shown
 from acpterm.host.people.subscriber import Subscriber
 from acpterm.host.roster import Agent
 from acpterm.jsonrpc import RpcError, encode_notification
+from tests.support.depth import examples
 from tests.support.front_ends import FRONT_ENDS
 from tests.support.hosts import agent_at, agent_of, daemon, environment, host_here, poll
 from tests.support.person import person_at, person_of
@@ -340,7 +341,7 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("room", [0, 256 * 1024], ids=["merged", "as it came"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(steps=STEPS)
 def test_whatever_happens_all_come_to_see_the_same(form, room, steps, monkeypatch_module):
     monkeypatch_module.setattr("acpterm.host.people.untold.MOST", room)

@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from acpterm.config import Settings, default_socket, user_socket
+from tests.support import starting
 from tests.support.hosts import ACPTERM, agent_at, alive, environment, listens, poll
 from tests.support.person import person_at
 
@@ -225,6 +226,11 @@ def start(command, env, tmp_path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, env=env, stderr=stderr)
 
 
+def served(path, env, tmp_path) -> subprocess.Popen[bytes]:
+    with (tmp_path / "stderr").open("ab") as stderr:
+        return starting.start(["serve", "--socket", path], env=env, stderr=stderr)
+
+
 def running_as(pid: int) -> bytes:
     """What a process was started as: the program, and its arguments after a space."""
     line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -256,7 +262,7 @@ async def test_the_manager_is_told_of_readiness_and_of_the_end(tmp_path, kind):
     name = f"{tmp_path}/notify" if kind == "path" else f"\0acpterm-test-{os.getpid()}-{id(path)}"
     env = environment(NOTIFY_SOCKET=name.replace("\0", "@"), XDG_RUNTIME_DIR=str(tmp_path))
     with manager(name) as sock:
-        running = start([*ACPTERM, "serve", "--socket", path], env, tmp_path)
+        running = served(path, env, tmp_path)
         try:
             assert await poll(lambda: told(sock)) == b"READY=1"
             # At that moment already, not some time after it.
@@ -281,7 +287,7 @@ async def test_the_manager_is_told_of_readiness_and_of_the_end(tmp_path, kind):
 async def test_a_manager_that_does_not_listen_is_no_trouble(tmp_path, address):
     path = str(tmp_path / "run" / "agent.sock")
     env = environment(NOTIFY_SOCKET=address, XDG_RUNTIME_DIR=str(tmp_path))
-    running = start([*ACPTERM, "serve", "--socket", path], env, tmp_path)
+    running = served(path, env, tmp_path)
     try:
         await poll(lambda: listens(path))
         running.terminate()
@@ -298,7 +304,7 @@ async def test_a_manager_that_reads_nothing_holds_nobody_up(tmp_path):
     with manager(name), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as filler:
         filler.setblocking(False)
         fill(filler, name)
-        running = start([*ACPTERM, "serve", "--socket", path], env, tmp_path)
+        running = served(path, env, tmp_path)
         try:
             await poll(lambda: listens(path))
             running.terminate()

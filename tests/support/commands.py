@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import trio
 
-from tests.support.hosts import ACPTERM, environment, poll
+from tests.support.hosts import environment, poll
+from tests.support.starting import start
 
 
 class Done(NamedTuple):
@@ -38,17 +39,23 @@ def surroundings(path: str, **more: str) -> dict[str, str]:
 
 async def run(path: str, *words: str, **env: str) -> Done:
     """Run `acpterm` to its end, with nothing on stdin."""
-    done = await trio.run_process(
-        [*ACPTERM, *words],
-        env=surroundings(path, **env),
-        stdin=subprocess.DEVNULL,
-        capture_stdout=True,
-        capture_stderr=True,
-        check=False,
-    )
-    out, err = done.stdout.decode(), done.stderr.decode()
-    assert "Traceback" not in err, err
-    return Done(done.returncode, out, err)
+    return await ended(list(words), env=surroundings(path, **env))
+
+
+async def ended(words: list[str], stdin: bytes = b"", **how: Any) -> Done:
+    """Run `acpterm` to its end, with `stdin`."""
+    source = subprocess.PIPE if stdin else subprocess.DEVNULL
+    pipes = {"stdin": source, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = start(words, **pipes, **how)
+    said = stdin or None
+    try:
+        out, err = await trio.to_thread.run_sync(process.communicate, said, abandon_on_cancel=True)
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(process.wait)
+    assert b"Traceback" not in err, err
+    return Done(process.returncode, out.decode(), err.decode())
 
 
 class Running:
@@ -87,8 +94,8 @@ async def running(tmp_path: Path, path: str, *words: str, **more: Any) -> AsyncI
     folder = tmp_path / f"command-{os.urandom(4).hex()}"
     folder.mkdir()
     with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-        process = subprocess.Popen(
-            [*ACPTERM, *words],
+        process = start(
+            list(words),
             **{
                 "env": surroundings(path),
                 "stdin": subprocess.DEVNULL,

@@ -15,9 +15,11 @@ import trio
 from acpterm.config import Settings
 from acpterm.host.asker import own
 from acpterm.host.host import Host, open_host
+from tests.support import starting
 from tests.support.agent import Agent, connected
+from tests.support.starting import start
 
-ACPTERM = [sys.executable, "-m", "acpterm"]
+ACPTERM = starting.ACPTERM
 
 
 @asynccontextmanager
@@ -76,8 +78,8 @@ async def process(
     """Run `acpterm` with arguments; kill it at the end if it still runs."""
     log = tmp_path / f"stderr-{os.urandom(4).hex()}"
     with log.open("wb") as stderr:
-        popen = subprocess.Popen(
-            [*ACPTERM, *arguments],
+        popen = start(
+            list(arguments),
             stderr=stderr,
             env=environment(XDG_CONFIG_HOME=str(tmp_path / "none")) if env is None else env,
             **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **more},

@@ -19,6 +19,7 @@ from tests.acp.validate import validate_sent
 from tests.support.agent import Agent
 from tests.support.editor import AGENT, SCRIPTED
 from tests.support.hosts import ACPTERM, agent_here, environment, poll
+from tests.support.starting import start as start_acpterm
 
 TO_AGENT = "client->agent"
 
@@ -149,8 +150,8 @@ async def prompting(
     said = json.dumps(steps) if text == "" else text
     options = ["--log", str(log.path), *options]
     with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-        process = subprocess.Popen(
-            command(said, options, agent),
+        process = start_acpterm(
+            command(said, options, agent)[len(ACPTERM) :],
             **{
                 "cwd": tmp_path,
                 "env": clean(tmp_path),

@@ -11,6 +11,7 @@ from acpterm.terminal.controls import SEQUENCE_MAX
 from acpterm.terminal.output import Output
 from acpterm.terminal.ring import Ring
 from acpterm.terminal.text import TextView, fresh_start
+from tests.support.depth import examples
 from tests.terminal.test_text_model import gentle, streams
 
 
@@ -18,7 +19,7 @@ def put(out, data, *, later):
     out.put(memoryview(data), later=later)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.tuples(streams | gentle, st.booleans(), st.booleans()), max_size=12),
     st.integers(0, 60),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from acpterm.terminal.paint import LEAVE, Frames, rows, snapshot
 from acpterm.terminal.screen import Screen
 from acpterm.terminal.style import BLANK
+from tests.support.depth import examples
 from tests.terminal.test_screen import COLOURS, MOVES, SEQUENCES, TEXT, TOLD
 
 MORE = [b"\x1b[3;5r", b"\x1b[?1004h", b"\x1b[?47h", b"\x1b[?1048h", b"\x1b[?1048l"]
@@ -61,7 +62,7 @@ def screen_of(*chunks, cols=20, rows=5):
     return screen
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(STREAM, STREAM, STREAM)
 def test_a_snapshot_brings_any_screen_into_the_same_state(before, dirt, after):
     one = screen_of(before, cols=9, rows=6)
@@ -81,7 +82,7 @@ def test_a_snapshot_brings_any_screen_into_the_same_state(before, dirt, after):
         assert state(other) == state(copy)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(STREAM, st.lists(STREAM, min_size=1, max_size=4), st.integers(1, 14), st.integers(1, 8))
 def test_frames_show_the_part_with_the_cursor_and_say_only_what_changed(dirt, steps, cols, lines):
     screen = Screen(9, 6)

@@ -21,6 +21,7 @@ from acpterm.terminal.style import (
     Style,
     sgr,
 )
+from tests.support.depth import examples
 
 SEQUENCES = [
     *(b"\x1b[>4m", b"\x1b[>4;2m", b"\x1b[?4m", b"\x1b[?1;2c", b"\x1b[>c", b"\x1b[=c", b"\x1b[c"),
@@ -452,7 +453,7 @@ def test_pyte_is_not_imported_before_there_is_a_screen():
     assert run.stdout == b"False\n"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(
         st.sampled_from(SEQUENCES)

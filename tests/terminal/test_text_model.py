@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from acpterm.terminal import line, text
 from acpterm.terminal.controls import Controls
 from acpterm.terminal.text import SLICE_MIN, TextView, resync, text_of
+from tests.support.depth import examples
 from tests.terminal.models import TextModel, render
 
 TEXT = [b"a", b"bc", b" ", b"K", b"m", b"0", b"12", b";", b"hello world", b"x" * 30, b"y\r\n"]
@@ -82,25 +83,25 @@ def check(data, cuts, limit, polls, width):
         assert (view.text(), view.truncated) == model.ask()
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(streams | gentle, cuts, st.integers(0, 120), st.integers(0, 511))
 def test_the_text_is_that_of_the_model(data, cuts, limit, polls):
     check(data, cuts, limit, polls, 16384)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(streams | gentle, cuts, st.integers(0, 200), st.integers(0, 511), st.integers(1, 12))
 def test_the_text_is_that_of_the_model_when_lines_are_short(data, cuts, limit, polls, width):
     check(data, cuts, limit, polls, width)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(long_streams, cuts, st.integers(0, 40_000))
 def test_the_text_is_that_of_the_model_when_sequences_are_long(data, cuts, limit):
     check(data, cuts, limit, 0, 16384)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(streams, cuts, st.integers(0, 120))
 def test_neither_text_nor_truncated_depend_on_the_chunks(data, cuts, limit):
     whole, cut = TextView(limit), TextView(limit)
@@ -113,7 +114,7 @@ def test_neither_text_nor_truncated_depend_on_the_chunks(data, cuts, limit):
 # -- Slices
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(streams | gentle, st.booleans())
 def test_a_slice_is_the_text_of_what_it_counts(data, final):
     text, used = text_of(data, final=final)
@@ -121,7 +122,7 @@ def test_a_slice_is_the_text_of_what_it_counts(data, final):
     assert text == "".join(render(data[:used], final=True))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(unmoved, st.integers(1, 30))
 def test_a_reader_that_follows_slice_by_slice_reads_it_all(data, step):
     read, position, end = "", 0, 0

@@ -7,7 +7,7 @@ import click
 
 
 class Finite(click.FloatRange):
-    """A number, which click's own need not be: it takes `nan`."""
+    """A number, which click's own need not be: it takes `nan` and `inf`."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

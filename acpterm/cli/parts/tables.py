@@ -84,7 +84,12 @@ def _needs(rows: Sequence[Row], name: str, columns: int | None) -> int:
     return widest if columns is None else min(widest, _MOST.get(name, widest))
 
 
-_STYLES: Final = {WAITS: "bold yellow", "running": "green", "exited 0": "dim", "released": "dim"}
+_STYLES: Final = {
+    WAITS: "bold yellow",
+    "running": "green",
+    "exited with 0": "dim",
+    "released": "dim",
+}
 
 
 def _cell(name: str, value: str) -> Text:

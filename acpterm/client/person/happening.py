@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from acpterm.acp.person import EventNotification
-from acpterm.client.person.listing import duration, ended, line
+from acpterm.client.person.listing import duration, line
+from acpterm.client.person.words import ended
 from acpterm.client.plain import in_a_line
 
 # Hexadecimal digits of an id: who is to be told of it later is not known yet.
@@ -78,9 +79,7 @@ def _what(event: EventNotification) -> str:
     if event.event == "exited" and terminal.exit_status is not None:
         status = terminal.exit_status
         words = f"{ended(status)} after {duration(status.wall_ms / 1000)}"
-        if status.ended_by != "exited":
-            words += f", ended by {line(status.ended_by)}"
-        return words
+        return words if status.ended_by == "exited" else f"{words}  (by {line(status.ended_by)})"
     if event.event in ("attached", "detached"):
         return f"{terminal.attached} attached"
     if event.event == "resized":

@@ -7,7 +7,8 @@ import math
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from acpterm.acp.person import ExitOf, TerminalInfo
+from acpterm.acp.person import TerminalInfo
+from acpterm.client.person.words import ended
 from acpterm.client.plain import in_a_line
 
 WAITS: Final = "waits for input"
@@ -72,13 +73,6 @@ def state(terminal: TerminalInfo) -> str:
     if terminal.state == "running" and terminal.waiting_for_input:
         return WAITS
     return terminal.state
-
-
-def ended(status: ExitOf) -> str:
-    """Say how a program ended."""
-    if status.signal is not None:
-        return f"killed by {line(status.signal)}"
-    return f"exited {status.exit_code}"
 
 
 def ago(moment: int | None, now: float) -> str:

@@ -9,9 +9,9 @@ import trio
 from acpterm.acp import WriteResponse
 from acpterm.acp.person import PersonWriteRequest, ScreenResponse
 from acpterm.client.person.front import Front
-from acpterm.client.person.keys import depends, key_bytes
 from acpterm.client.person.reading.stdout import note
 from acpterm.host import stdio
+from acpterm.keys import depends, key_bytes
 
 # Bytes in one request, which is answered when the terminal has taken them.
 STEP: Final = 32 * 1024

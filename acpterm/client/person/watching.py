@@ -4,10 +4,7 @@ What watches ends with Ctrl-C, which is how one ends it and no failure; with ano
 killed by that; or when nobody reads stdout any more, as before `head`.
 """
 
-import os
-import select
 import signal
-import stat
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -20,6 +17,7 @@ from msgspec.json import decode
 from acpterm.acp import Empty
 from acpterm.acp.person import EventNotification, EventsRequest
 from acpterm.client.person.front import Front
+from acpterm.client.person.reading.stdout import while_read
 from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
 
 _SIGNALS: Final = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
@@ -50,36 +48,13 @@ async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
                 status = 0 if number == signal.SIGINT else 128 + number
                 nursery.cancel_scope.cancel()
 
-    async def watch_reader() -> None:
-        await unread(1)
-        nursery.cancel_scope.cancel()
-
     started = trio.Event()
-    async with trio.open_nursery() as nursery:
+    async with while_read(), trio.open_nursery() as nursery:
         nursery.start_soon(watch_signals)
-        nursery.start_soon(watch_reader)
         await started.wait()
-        try:
-            await work()
-        except* BrokenPipeError:
-            pass
+        await work()
         nursery.cancel_scope.cancel()
     return status
-
-
-async def unread(fd: int) -> None:
-    """Wait until nobody is left to read what is written to a pipe; for ever, if it is none."""
-    mode = os.fstat(fd).st_mode
-    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-        await trio.sleep_forever()
-    poll = select.poll()
-    poll.register(fd, 0)
-    while not any(happened & (select.POLLERR | select.POLLHUP) for _, happened in poll.poll(0)):
-        # An end that is gone is told to whoever waits for anything; a socket may have input too.
-        if stat.S_ISFIFO(mode):
-            await trio.lowlevel.wait_readable(fd)
-        else:
-            await trio.sleep(1)
 
 
 async def follow(front: Front, take: Callable[[EventNotification, Raw], Awaitable[object]]) -> None:

@@ -1,8 +1,9 @@
-"""How a terminal is called, and how its end is said, in messages to the person."""
+"""How a terminal is called in messages to the person, and how its end is said everywhere."""
 
 import signal
 
 from acpterm.acp.person import ExitOf, TerminalInfo
+from acpterm.client.plain import in_a_line
 
 
 def title(info: TerminalInfo) -> str:
@@ -10,12 +11,10 @@ def title(info: TerminalInfo) -> str:
     return info.name or info.terminal_id.removeprefix("term_")[:8]
 
 
-def ended(status: ExitOf | None) -> str:
-    """Say how a program ended, as `exited with 3`; None is for one that runs."""
-    if status is None:
-        return "runs"
+def ended(status: ExitOf) -> str:
+    """Say how a program ended, as `exited with 3`; it is safe to print."""
     if status.signal is not None:
-        return f"was ended by {status.signal}"
+        return f"ended by {in_a_line(status.signal)}"
     return f"exited with {status.exit_code}"
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Raw, UnsetType
 
 from acpterm.acp import Content, Diff, Terminal, ToolCall, ToolCallContent, ToolCallUpdate
-from acpterm.client.envelope import items, members, text
+from acpterm.acp.members import items, members, text
 from acpterm.client.plain import in_a_line, visible
 
 MOST: Final = 1000

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Raw, UnsetType
 
 from acpterm.acp import OtherUpdate, SessionNotification, ToolCall, ToolCallUpdate, read_update
+from acpterm.acp.members import items, members, text
 from acpterm.acp.notes import V2_KINDS, End, Exit, Info, Note, Output, in_meta, in_v2
-from acpterm.client.envelope import items, members, text
 from acpterm.client.prompt.calls import Calls
 from acpterm.client.prompt.printing import Printer
 from acpterm.client.update import Key, read

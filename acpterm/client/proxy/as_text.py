@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from msgspec import Raw
 
+from acpterm.acp.members import items, members, text
 from acpterm.acp.notes import V2_KINDS, End, Exit, Info, Note, Output, in_meta, in_v2
-from acpterm.client.envelope import items, members, text
 from acpterm.client.proxy.display import Display
 from acpterm.client.update import Key, Update, terminal_in, tool_call_update
 

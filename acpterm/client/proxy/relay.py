@@ -21,10 +21,11 @@ from typing import Any, Final
 import trio
 from msgspec import UNSET, Raw, UnsetType
 
+from acpterm.acp.members import members, text
 from acpterm.acp.notes import End
 from acpterm.client import update
 from acpterm.client.endpoint import Answer, Endpoint
-from acpterm.client.envelope import NOTHING, Envelope, members, peek, text
+from acpterm.client.envelope import NOTHING, Envelope, peek
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.lines import Lines

@@ -16,7 +16,7 @@ import re
 from itertools import product
 from typing import Final
 
-from acpterm.client.person.keys import key_bytes
+from acpterm.keys import key_bytes, sequence
 
 _CONTROL: Final = re.compile(r"C-(.)", re.DOTALL)
 # What begins other keys, and is a key: Escape, Alt with [ and with O.
@@ -32,9 +32,7 @@ class Detaching:
     """Looks for the keys named by `keys`, with spaces between. Raises `ValueError` for bad ones."""
 
     def __init__(self, keys: str) -> None:
-        names = keys.split()
-        if not names:
-            raise ValueError("no key is named")
+        names = sequence(keys)
         self.keys: Final = " ".join(names)
         self._steps: Final = [_spellings(name) for name in names]
         self._held: list[bytes] = []

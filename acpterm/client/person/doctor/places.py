@@ -28,6 +28,7 @@ from acpterm.jsonrpc import RpcError
 _LONGEST: Final = 108
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
 def settings_file(config: str | None, socket: str | None) -> tuple[Settings, Finding]:
@@ -89,8 +90,10 @@ def _wrong_folder(folder: str) -> str | None:
 
 
 def recordings(chosen: Settings) -> Finding:
-    """Whether recordings have a folder."""
+    """Whether recordings have a folder; if there are to be any, one that is this user's alone."""
     folder = chosen.record_dir or default_record_dir()
+    if chosen.record and (found := _loose_folder(folder)):
+        return found
     where = folder
     while not os.path.lexists(where) and where != os.path.dirname(where):
         where = os.path.dirname(where)
@@ -98,8 +101,27 @@ def recordings(chosen: Settings) -> Finding:
         return ok(
             "state", f"recordings are{'' if chosen.record else ' not'} kept in {line(folder)}"
         )
-    found = f"nothing can be written to {line(where)}, where recordings would be"
-    return problem("state", found, "see to its permissions, or choose another record_dir")
+    what = f"nothing can be written to {line(where)}, where recordings would be"
+    return problem("state", what, "see to its permissions, or choose another record_dir")
+
+
+def _loose_folder(folder: str) -> Finding | None:
+    """Find that the folder of recordings is others' as well; one that is not there will not be."""
+    if not os.path.isdir(folder):
+        return None
+    there = os.stat(folder)
+    found, advice = f"{line(folder)}, where recordings are kept,", "choose another record_dir"
+    if there.st_uid != os.geteuid():
+        found += f" is not yours (uid {there.st_uid}): nothing is recorded"
+        return problem("state", found, advice)
+    mode = f"mode {stat.S_IMODE(there.st_mode):o}"
+    if there.st_mode & _WRITE:
+        found += f" can be written to by others ({mode}): nothing is recorded"
+    elif there.st_mode & _READ:
+        found += f" can be read by others ({mode})"
+    else:
+        return None
+    return problem("state", found, f"chmod 700 {line(folder)}, or {advice}")
 
 
 async def daemon(chosen: Settings, config: str | None) -> Finding:

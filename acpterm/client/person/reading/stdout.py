@@ -1,6 +1,7 @@
-"""Stdout, for what a terminal has printed: nobody who reads it any more is no error."""
+"""Stdout, for what is printed for as long as somebody reads it: nobody who does is no error."""
 
 import os
+import select
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -39,11 +40,23 @@ async def while_read() -> AsyncIterator[None]:
 
 
 async def _watch(scope: trio.CancelScope) -> None:
-    """Cancel when the other end of a pipe is closed: that makes it, to the kernel, readable."""
-    try:
-        if not stat.S_ISFIFO(os.fstat(STDOUT).st_mode):
-            return
-        await trio.lowlevel.wait_readable(STDOUT)
-    except OSError:  # not on every system
-        return
+    await _unread(STDOUT)
     scope.cancel()
+
+
+async def _unread(fd: int) -> None:
+    """Wait until nobody is left to read what is written to a pipe; for ever, if it is none."""
+    with suppress(OSError):  # there is no stdout, or no way to wait for that on this system
+        mode = os.fstat(fd).st_mode
+        poll = select.poll()
+        poll.register(fd, 0)
+        while stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            if any(happened & (select.POLLERR | select.POLLHUP) for _, happened in poll.poll(0)):
+                return
+            # That the other end is gone is told to whoever waits for anything. A socket may have
+            # input too.
+            if stat.S_ISFIFO(mode):
+                await trio.lowlevel.wait_readable(fd)
+            else:
+                await trio.sleep(1)
+    await trio.sleep_forever()

@@ -13,32 +13,37 @@ from acpterm.acp import Empty
 from acpterm.acp.person import ExportedNotification, ExportRequest, TerminalInfo
 from acpterm.client import replay
 from acpterm.client.person.front import Front
+from acpterm.client.replay import LeftOut
 
 _told: Final = msgspec.json.Decoder(ExportedNotification)
 
 
-async def write_cast(front: Front, terminal: str, file: BinaryIO) -> None:
+async def write_cast(front: Front, terminal: str, file: BinaryIO) -> LeftOut:
     """Write the more complete of the two to `file`. Raises `RpcError`, `OSError`.
 
     `file` is empty, and can be read. The one that shows more is the more complete; of equals, what
-    was kept. To be run where the daemon runs.
+    was kept. It is written as it is; which of its lines cannot be read is returned. To be run where
+    the daemon runs.
     """
     info = await front.about("get", terminal, TerminalInfo)
     await _export(front, info.terminal_id, file.write)
     if info.recording is None:
-        return
-    await trio.to_thread.run_sync(_take_better, file, info.recording)
+        return LeftOut()
+    return await trio.to_thread.run_sync(_take_better, file, info.recording)
 
 
-def _take_better(file: BinaryIO, path: str) -> None:
-    """Have `file` be as the recording, if that shows more."""
+def _take_better(file: BinaryIO, path: str) -> LeftOut:
+    """Have `file` be as the recording, if that shows more: what of it cannot be read."""
     # There may be none: the disk was full, or it has been removed.
     with contextlib.suppress(FileNotFoundError, PermissionError), open(path, "rb") as recording:
-        if _shown(recording) > _shown(file):
+        shown, left_out = _shown(recording)
+        if shown > _shown(file)[0]:
             recording.seek(0)
             file.seek(0)
             file.truncate()
             shutil.copyfileobj(recording, file)
+            return left_out
+    return LeftOut()
 
 
 async def _export(front: Front, terminal: str, write: Callable[[bytes], object]) -> None:
@@ -61,11 +66,12 @@ async def _export(front: Front, terminal: str, write: Callable[[bytes], object])
         raise failed[0]
 
 
-def _shown(file: BinaryIO) -> int:
-    """Count the characters of output in a cast; -1 if it is none."""
+def _shown(file: BinaryIO) -> tuple[int, LeftOut]:
+    """Count the characters of output in a cast, -1 if it is none; and what cannot be read."""
     file.seek(0)
     try:
         cast = replay.read(replay.lines_of(file))
     except replay.CastError:
-        return -1
-    return sum(len(event.data) for event in cast.events if event.code == replay.OUTPUT)
+        return -1, LeftOut()
+    shown = sum(len(event.data) for event in cast.events if event.code == replay.OUTPUT)
+    return shown, cast.left_out

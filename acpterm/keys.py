@@ -51,6 +51,19 @@ KNOWN: Final = (
 )
 
 
+def sequence(names: str) -> list[str]:
+    """Give the names of keys after each other, which have spaces between: `C-b d`.
+
+    Raises `ValueError` if there is none, or one that no key has.
+    """
+    found = names.split()
+    if not found:
+        raise ValueError("no key is named")
+    for name in found:
+        key_bytes(name)
+    return found
+
+
 def depends(name: str) -> bool:
     """Whether the bytes of a key depend on the mode of the cursor keys."""
     return _MODIFIED.sub(r"\2", name, count=1).lower() in _CURSOR

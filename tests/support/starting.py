@@ -1,0 +1,125 @@
+"""How tests start `acpterm` as a process: quickly, from one that has imported it (`ready`).
+
+What is to be thorough (`depth`) starts each with a Python of its own instead; so is started what
+wishes for more than `Started` knows of, and what runs in a locale of its own.
+"""
+
+import atexit
+import inspect
+import marshal
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from tests.support.depth import THOROUGH
+
+ACPTERM = [sys.executable, "-m", "acpterm"]
+_KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "start_new_session"}
+_ANSWER = struct.Struct("<ii")
+AFRESH = THOROUGH or sys.platform != "linux"
+
+
+def start(words: list[str], **how: Any) -> "subprocess.Popen[bytes]":
+    """Start `acpterm` with words; `how` is as for `subprocess.Popen`."""
+    key = _locale(how.get("env") or os.environ)
+    if AFRESH or how.keys() - _KNOWN or key not in _LOCALES:
+        return subprocess.Popen([*ACPTERM, *words], **how)
+    return Started(words, **how)
+
+
+def _locale(env: Any) -> tuple[tuple[str, str], ...]:
+    """Give what Python looks at when it starts, and not again."""
+    names = [name for name in env if name in ("LC_ALL", "LC_CTYPE", "LANG", "TZ")]
+    return tuple(sorted((name, env[name]) for name in (*names, *_pythons(env))))
+
+
+def _pythons(env: Any) -> list[str]:
+    return [name for name in env if name.startswith(("PYTHON", "LD_"))]
+
+
+_LOCALES = {_locale(os.environ), _locale({**os.environ, "LC_ALL": "C.UTF-8"})}
+
+
+class _Ready:
+    """A process that is ready, for one locale."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        ours, theirs = socket.socketpair()
+        self._channel = ours
+        self._lock = threading.Lock()
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    str(Path(__file__).with_name("ready.py")),
+                    str(theirs.fileno()),
+                    marshal.dumps(sorted(env)).hex(),
+                ],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        self._channel.close()
+        self._process.wait()
+
+    def child(self, asked: dict[str, Any], fds: list[int]) -> int:
+        """Have it make a child: its pid."""
+        request = marshal.dumps(asked)
+        with self._lock:
+            head = len(request).to_bytes(4, "little")
+            socket.send_fds(self._channel, [head], fds)
+            self._channel.sendall(request)
+            answer = self._channel.recv(_ANSWER.size, socket.MSG_WAITALL)
+        pid, error = _ANSWER.unpack(answer)
+        if error:
+            raise OSError(error, os.strerror(error))
+        return int(pid)
+
+
+_ready: dict[tuple[tuple[str, str], ...], _Ready] = {}
+_lock = threading.Lock()
+
+
+class Started(subprocess.Popen[bytes]):
+    """A process of `acpterm` that was made by one that is ready."""
+
+    def __init__(self, words: list[str], *, start_new_session: bool = False, **how: Any) -> None:
+        self._session = start_new_session
+        super().__init__([*ACPTERM, *words], **how)
+
+    def _execute_child(self, *arguments: Any) -> None:
+        """Do what `Popen` does here, by way of a process that is ready."""
+        takes = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
+        given = takes.bind(self, *arguments).arguments
+        env = dict(os.environ if given["env"] is None else given["env"])
+        key = _locale(env)
+        with _lock:
+            if key not in _ready:
+                _ready[key] = _Ready(env)
+        asked = {
+            "words": [os.fsdecode(word) for word in given["args"][len(ACPTERM) :]],
+            "env": env,
+            "cwd": os.fspath(given["cwd"] or os.getcwd()),
+            "umask": _umask(),
+            "session": self._session,
+        }
+        ends = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        fds = [standard if end == -1 else end for standard, end in enumerate(ends)]
+        self.pid = _ready[key].child(asked, fds)
+        self._child_created = True
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]
+
+
+def _umask() -> int:
+    status = Path("/proc/thread-self/status").read_text()
+    return int(status.split("Umask:")[1].split()[0], 8)
