@@ -6,6 +6,7 @@ import pytest
 
 from acpterm import __version__
 from tests.support.hosts import ACPTERM, environment
+from tests.support.starting import start
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -80,17 +81,21 @@ def test_no_command_is_answered_with_help():
 # Settings
 
 
-def refused(done) -> str:
-    """Check that settings were refused in one clear line: that."""
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("acpterm: ")
-    assert len(done.stderr.splitlines()) == 1
-    return done.stderr
+def refused(*arguments: str, **env: str) -> str:
+    """Run `acpterm`, and check that settings are refused in one clear line: that."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start([*arguments], env=environment(**env), **pipes) as process:
+        out, err = process.communicate(timeout=30)
+    said = err.decode()
+    assert (process.returncode, out) == (1, b"")
+    assert said.startswith("acpterm: ")
+    assert len(said.splitlines()) == 1
+    return said
 
 
 @pytest.mark.parametrize("command", ["serve", "stdio"])
 def test_a_bad_value_of_the_environment_is_named(command):
-    said = refused(run(command, ACPTERM_COLS="wide"))
+    said = refused(command, ACPTERM_COLS="wide")
     assert "the environment's ACPTERM_COLS: cols = 'wide': Expected `int`, got `str`" in said
 
 
@@ -101,17 +106,17 @@ def test_a_bad_value_in_the_file_is_named_with_the_file(tmp_path, command, how):
     file.parent.mkdir()
     file.write_text("rows = 0\n")
     if how == "flag":
-        done = run(command, "--config", str(file))
+        said = refused(command, "--config", str(file))
     elif how == "environment":
-        done = run(command, ACPTERM_CONFIG=str(file))
+        said = refused(command, ACPTERM_CONFIG=str(file))
     else:
-        done = run(command, XDG_CONFIG_HOME=str(tmp_path))
-    assert f"{file}: rows = 0: Expected `int` >= 1" in refused(done)
+        said = refused(command, XDG_CONFIG_HOME=str(tmp_path))
+    assert f"{file}: rows = 0: Expected `int` >= 1" in said
 
 
 def test_a_file_that_is_named_and_not_there_is_an_error(tmp_path):
     file = str(tmp_path / "none.toml")
-    said = refused(run("serve", "--config", file))
+    said = refused("serve", "--config", file)
     assert said == f"acpterm: {file}: cannot be read: No such file or directory\n"
 
 

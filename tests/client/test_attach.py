@@ -325,8 +325,10 @@ def test_a_window_that_does_not_read_holds_up_nobody(desk):
     name = desk.daemon.make(*BASH)
     stopped, other = desk.attach(name), desk.attach(name)
     other.until("$")
-    other.line("yes")
-    other.until("\ny\ny")
+    # In long lines, of which tmux has less to do.
+    line = "y" * 70
+    other.line(f"yes {line}")
+    other.until(f"\n{line}\ny")
     os.kill(stopped.pid, signal.SIGSTOP)
     before = desk.daemon.about(name)["position"]
     memory = desk.daemon.memory()

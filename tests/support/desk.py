@@ -36,6 +36,8 @@ class Daemon:
             XDG_CONFIG_HOME=str(folder / "none"),
             LC_ALL="C.UTF-8",
             PS1="$ ",
+            # A shell that waits for a line takes no notice of SIGTERM.
+            ACPTERM_KILL_GRACE="0.3",
             **settings,
         )
         for name in "PROMPT_COMMAND", "COLUMNS", "LINES":

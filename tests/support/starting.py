@@ -34,12 +34,9 @@ def start(words: list[str], **how: Any) -> "subprocess.Popen[bytes]":
 
 def _locale(env: Any) -> tuple[tuple[str, str], ...]:
     """Give what Python looks at when it starts, and not again."""
-    names = [name for name in env if name in ("LC_ALL", "LC_CTYPE", "LANG", "TZ")]
-    return tuple(sorted((name, env[name]) for name in (*names, *_pythons(env))))
-
-
-def _pythons(env: Any) -> list[str]:
-    return [name for name in env if name.startswith(("PYTHON", "LD_"))]
+    found = next((env[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
+    names = sorted(name for name in env if name == "TZ" or name.startswith(("PYTHON", "LD_")))
+    return ("", found), *((name, env[name]) for name in names)
 
 
 _LOCALES = {_locale(os.environ), _locale({**os.environ, "LC_ALL": "C.UTF-8"})}

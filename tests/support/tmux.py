@@ -155,7 +155,8 @@ class Pane:
             found = what in self.text if isinstance(what, str) else what()
             if found or time.monotonic() > end:
                 break
-            time.sleep(0.01)
+            # Each look is a program, and some for the server to do.
+            time.sleep(0.025)
         if not found:
             shown = f"{self.text}\ncursor {self.cursor}, modes {self.modes}, status {self.status}"
             pytest.fail(f"{what!r} did not come in {seconds} s; there is:\n{shown}", pytrace=True)
