@@ -10,6 +10,9 @@ KIMI := kimi-cli==1.16.0
 FAST_AGENT := fast-agent-mcp==0.10.46
 ACPX := tests/interop/acpx
 
+# Some thousand starts of Python: what it has compiled once is to be kept.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test test-all interop check format docs bench fuzz clean
 
 help: ## what there is to make
@@ -38,8 +41,8 @@ demo: $(VENV)/.demo ## an agent and its terminals live, and an editor that gets 
 test: $(VENV)/.check ## the tests, on three workers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not every_way and not interop'
 
-test-all: $(VENV)/.check ## those too that need Node, or show the same in a way that is the second choice
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+test-all: $(VENV)/.check ## those too that need Node or show the same in a second way; all as deep as they can
+	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # A release that is pinned here takes the place of the one before. Its packages need a few minutes.
 .venv-kimi/.python .venv-fast-agent/.python:

@@ -11,6 +11,7 @@ import contextlib
 import gc
 import math
 import resource
+import select
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -35,6 +36,13 @@ class Sockets(NamedTuple):
     users: list[trio.SocketListener]
     agent_path: str
     user_path: str
+
+    def in_line(self) -> bool:
+        """Whether somebody has connected who was not accepted yet."""
+        look = select.poll()
+        for listener in (*self.agents, *self.users):
+            look.register(listener.socket.fileno(), select.POLLIN)
+        return bool(look.poll(0))
 
 
 async def serve(
@@ -69,7 +77,7 @@ async def serve(
             nursery.start_soon(_accept, accepting, host, sockets)
             ready()
             if patience < math.inf:
-                nursery.start_soon(_end_when_idle, host, patience, told)
+                nursery.start_soon(_end_when_idle, host, sockets, patience, told)
             await told.wait()
             ending()
             accepting.cancel()
@@ -77,13 +85,18 @@ async def serve(
             nursery.cancel_scope.cancel()
 
 
-async def _end_when_idle(host: Host, patience: float, told: trio.Event) -> None:
+async def _end_when_idle(host: Host, sockets: Sockets, patience: float, told: trio.Event) -> None:
     while True:
         while host.is_needed():
             await host.wait_changed()
         with trio.move_on_after(patience):
             while not host.is_needed():
                 await host.wait_changed()
+            continue
+        # Whoever is accepted at this moment is one of the host's connections two turns later.
+        for _ in range(2):
+            await trio.lowlevel.checkpoint()
+        if host.is_needed() or sockets.in_line():
             continue
         _log.info("ending: nobody was connected, and there was no terminal", seconds=patience)
         told.set()

@@ -31,7 +31,7 @@ class Place:
         self.env = environment(
             XDG_CONFIG_HOME=str(folder / "none"),
             ACPTERM_SOCKET=str(self.socket),
-            ACPTERM_IDLE_EXIT="0.4",
+            ACPTERM_IDLE_EXIT="0.7",
         )
 
     @property
@@ -127,7 +127,7 @@ async def test_the_daemon_is_started_serves_and_ends_when_nobody_needs_it(place)
         assert alive(daemon)
         assert daemon != running.pid
         # It stays for as long as somebody is connected, though nothing is said.
-        await trio.sleep(0.8)
+        await trio.sleep(1.2)
         assert (await agent.run("echo still"))[0] == "still\n"
         await agent.stream.aclose()
         assert await running.wait() == 0

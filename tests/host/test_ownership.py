@@ -266,6 +266,7 @@ async def test_a_prompt_is_told_from_a_slow_program():
 async def test_what_waits_for_input_is_an_event():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         _, token = await person.open("events")
+        await poll(lambda: host.shared.bus.heard)
         terminal = await agent.create("printf 'name? '; read x; exec sleep 60")
 
         def told():

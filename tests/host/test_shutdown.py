@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from acpterm.host.daemon import Sockets, _end_when_idle
 from tests.support.hosts import (
     agent_at,
     agent_of,
@@ -252,6 +253,25 @@ async def test_one_that_was_started_when_needed_ends_when_nobody_was_connected_f
         assert await process.wait() == 0
         assert "nobody was connected" in process.logged()
         assert not listens(path)
+
+
+async def test_one_that_nobody_needs_stays_for_who_has_connected_and_was_not_accepted_yet(tmp_path):
+    path = str(tmp_path / "socket")
+    async with host_here() as host, trio.open_nursery() as nursery:
+        with trio.socket.socket(socket.AF_UNIX) as sock:
+            await sock.bind(path)
+            sock.listen()
+            listener = trio.SocketListener(sock)
+            told = trio.Event()
+            async with await trio.open_unix_socket(path):
+                sockets = Sockets([listener], [], path, "")
+                nursery.start_soon(_end_when_idle, host, sockets, 0.02, told)
+                with trio.move_on_after(0.3):
+                    await told.wait()
+                assert not told.is_set()
+                async with await listener.accept():
+                    with trio.fail_after(5):
+                        await told.wait()
 
 
 async def test_any_other_stays(tmp_path):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -339,10 +339,20 @@ STEPS = st.lists(
 )
 
 
+# A call is told as it is by now, which shows another terminal than what waited.
+SHOWN_BEHIND = [
+    ("tell", "a", {"terminals": ["x"]}),
+    ("turns", 8),
+    ("tell", "a", {"terminals": ["z"], "_meta": {"terminal_info": {"terminal_id": "z"}}}),
+    ("tell", "a", {"terminals": ["y"], "_meta": {"terminal_info": {"terminal_id": "y"}}}),
+]
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("room", [0, 256 * 1024], ids=["merged", "as it came"])
 @settings(max_examples=examples(50), deadline=None)
 @given(steps=STEPS)
+@example(steps=SHOWN_BEHIND)
 def test_whatever_happens_all_come_to_see_the_same(form, room, steps, monkeypatch_module):
     monkeypatch_module.setattr("acpterm.host.people.untold.MOST", room)
     trio.run(same_for_all, form, steps, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -37,7 +37,7 @@ from acpterm.host.agents.tool_calls import MOST
 from acpterm.host.people.forms import Form, Update
 from acpterm.host.people.person import Person
 from acpterm.host.people.shown import STEP, Shown
-from acpterm.host.people.sources import Ours, Remains, source_of
+from acpterm.host.people.sources import Ours, Remains, Source, source_of
 from acpterm.host.people.untold import Untold, known_of
 
 # Bytes of output of one terminal, in messages one after the other.
@@ -173,15 +173,11 @@ class Subscriber:
         known = self._session.tool_calls.get(call)
         in_it = known.terminals if known else []
         content = fields.get("content")
-        shows = in_it if content is None else _terminals_in(content)
-        new = [
-            (shown, shown.source)
-            for terminal in dict.fromkeys(shows)
-            if (shown := self._shown.get(terminal)) and shown.call is None and shown.source
-        ]
+        new = self._new_in(in_it if content is None else _terminals_in(content))
         first = call not in self._told
         if new and not first and known and self._form.needs_whole_call:
-            fields = known_of(known)
+            # As it is by now: what waits of it may show others.
+            fields, new = known_of(known), self._new_in(in_it)
             self._untold.take(call)
         self._note_told(call)
         for shown, source in new:
@@ -201,6 +197,14 @@ class Subscriber:
                 await self._tell_up_to_now(shown)
             await self._person.room()
             self._say(self._form.call(call, {"status": status}, (), first=False))
+
+    def _new_in(self, terminals: Iterable[str]) -> list[tuple[Shown, Source]]:
+        """Give those that no call that was told shows, with what they are read from."""
+        return [
+            (shown, shown.source)
+            for terminal in dict.fromkeys(terminals)
+            if (shown := self._shown.get(terminal)) and shown.call is None and shown.source
+        ]
 
     def _untold_in(self, terminals: Iterable[str]) -> list[Shown]:
         found = [shown for terminal in terminals if (shown := self._shown.get(terminal))]
