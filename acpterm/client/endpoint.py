@@ -76,7 +76,8 @@ class Endpoint:
         self.cancelled: Callable[[Id], None] = lambda _: None
         """Called with the id of each request in progress that is no longer wanted."""
         self.rubbish: Callable[[RpcError], None] | None = None
-        """Called for each line that is no message, which is then not answered."""
+        """Called for each line that is no message, which is then not answered; without it, the
+        first such line is the end: whoever waits could wait for ever."""
         self.fate: Callable[[], Awaitable[str]] | None = None
         """Awaited when the stream has ended: says why, for whoever waits for an answer."""
         self.ready: Callable[[Event], Awaitable[None]] = _at_once
@@ -190,6 +191,8 @@ class Endpoint:
             for event in self._peer.receive_data(data):
                 await self.ready(event)
                 self._take(event)
+                if self._closed is not None:
+                    return
                 await self.pace()
             await self._outbox.room()
 
@@ -206,11 +209,11 @@ class Endpoint:
                 self.told(event)
             case CancelReceived(id_):
                 self.cancelled(id_)
-            case Refused(reply, wrong):
+            case Refused(_, wrong):
                 if self.rubbish is not None:
                     self.rubbish(wrong)
-                elif reply is not None:
-                    self._outbox.put(reply)
+                else:
+                    self.close(f"{self.whom} said what is no message: {wrong.message}")
             case _:
                 pass  # an answer that nobody waits for any more
 

@@ -29,7 +29,7 @@ async def reach(settings: Settings, config: str | None) -> Endpoint:
     """Connect to the daemon, which is started if it has to be. Raises `DaemonError`."""
     stream = await connect(settings, config)
     whom = f"the daemon at {agent_socket(settings)}"
-    return Endpoint(stream, whom, settings.max_message_bytes)
+    return Endpoint(stream, whom)
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ async def open_link(
         if daemon is None:
             host = await stack.enter_async_context(open_host(settings, asker, trees))
             ours, theirs = trio.socket.socketpair()
-            link = Endpoint(trio.SocketStream(ours), "the host", settings.max_message_bytes)
+            link = Endpoint(trio.SocketStream(ours), "the host")
         else:
             host, theirs, link = None, None, daemon
         nursery = await stack.enter_async_context(trio.open_nursery())

@@ -25,6 +25,8 @@ class Attention:
     def __init__(self, roster: Roster, told: Callable[[str, Entry, str | None], None]) -> None:
         self._roster = roster
         self._told = told
+        # Who is told looks once more: that is not told in the middle of it, but the next time.
+        self._telling: Entry | None = None
 
     def look(self, entry: Entry) -> bool | None:
         """Whether a terminal waits for input; None where nobody can know. Takes some 100 µs."""
@@ -35,12 +37,16 @@ class Attention:
             waits = False
         else:
             waits = terminal.waits_for_input()
-        if waits != entry.waiting:
+        if waits != entry.waiting and self._telling is not entry:
             before, entry.waiting = entry.waiting, waits
-            if waits:
-                self._told("waiting", entry, None)
-            elif before and terminal.exit is None:
-                self._told("resumed", entry, None)
+            self._telling = entry
+            try:
+                if waits:
+                    self._told("waiting", entry, None)
+                elif before and terminal.exit is None:
+                    self._told("resumed", entry, None)
+            finally:
+                self._telling = None
         return waits
 
     async def run(self, heard: Callable[[], bool]) -> None:

@@ -22,6 +22,8 @@ _WORD = re.compile(r"[\w@%+:,./-]+")
 _PATH = re.compile(r"/[^\n]*")
 _SHELL = re.compile(r"(|ba|da|k|z)sh")
 _LINE = re.compile(r"-[a-z]*c")
+# Characters of a command that are remembered, to be shown.
+MOST = 4096
 
 
 def words(
@@ -38,6 +40,16 @@ def words(
     if shell is None and (_WORD.fullmatch(command) or _PATH.fullmatch(command)):
         return [command], text
     return text, None
+
+
+def summary(command: str, args: Sequence[str] | None) -> str:
+    """Give a command as `in_a_line` does, but at most `MOST` characters of it.
+
+    For lists and titles: whatever an agent asks for, each of them stays small.
+    """
+    words = None if args is None else [word[: MOST + 1] for word in args[: MOST + 1]]
+    line = in_a_line(command[: MOST + 1], words)
+    return line if len(line) <= MOST else f"{line[: MOST - 1]}…"
 
 
 def in_a_line(command: str, args: Sequence[str] | None) -> str:

@@ -14,7 +14,7 @@ import resource
 import select
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 import trio
@@ -25,6 +25,9 @@ from acpterm.host import logs
 from acpterm.host.ending import hear, told_to_end
 from acpterm.host.host import Host, open_host
 from acpterm.host.shared import Place
+
+FIRST: Final = 10.0
+"""Seconds that one which ends by itself waits for the first connection, if not for longer."""
 
 _log = structlog.get_logger("acpterm.daemon")
 
@@ -86,6 +89,10 @@ async def serve(
 
 
 async def _end_when_idle(host: Host, sockets: Sockets, patience: float, told: trio.Event) -> None:
+    # Whoever has started it is yet to connect.
+    with trio.move_on_after(FIRST):
+        while not host.is_needed():
+            await host.wait_changed()
     while True:
         while host.is_needed():
             await host.wait_changed()

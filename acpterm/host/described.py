@@ -1,10 +1,17 @@
 """A terminal as the person is told of it."""
 
+import os
+from typing import Final
+
 from acpterm.acp.person import ExitOf, TerminalInfo
 from acpterm.host.attention import Attention
 from acpterm.host.roster import Entry
 from acpterm.host.windows import Windows
 from acpterm.terminal.status import ExitStatus
+
+# Of the tool calls that show a terminal, the newest are named, and none by a longer id.
+_CALLS: Final = 64
+_CALL_ID: Final = 512
 
 
 def describe(entry: Entry, windows: Windows, attention: Attention) -> TerminalInfo:
@@ -20,9 +27,10 @@ def describe(entry: Entry, windows: Windows, attention: Attention) -> TerminalIn
         agent=session.agent.name if session else None,
         connection=session.agent.connection if session else None,
         session_id=session.id if session else None,
-        tool_calls=entry.tool_calls,
+        tool_calls=[call for call in entry.tool_calls[-_CALLS:] if len(call) <= _CALL_ID],
         command=entry.command,
-        cwd=entry.cwd,
+        # Not every folder's name is UTF-8.
+        cwd=os.fsencode(entry.cwd).decode(errors="replace"),
         pid=terminal.pid,
         cols=terminal.cols,
         rows=terminal.rows,

@@ -11,9 +11,9 @@ default (`record`). Rules:
 - Input, if that is wanted, is noted when it is typed, and only if the terminal's echo shows it.
 
 Who owns what: the nursery given to `Recorder.start` owns a task, which owns the file. The task ends
-when the terminal is gone and all it printed is in the file; or when the file is full, or given up.
-When it is cancelled it writes what there is by then, within `FAREWELL` seconds: so a host that ends
-cancels that nursery when its terminals are gone.
+when nothing more can come from the terminal and all it printed is in the file; or when the file is
+full, or given up. When it is cancelled it writes what there is by then, within `FAREWELL` seconds:
+so a host that ends cancels that nursery when its terminals are gone.
 """
 
 import contextlib
@@ -129,10 +129,10 @@ class _Recording:
                 self._terminal.keyboard.listeners.remove(self.typed)
 
     async def _follow(self) -> None:
-        """Write what comes, until the terminal is gone or the file is full."""
+        """Write what comes, until nothing more can or the file is full."""
         while True:
-            gone = self._terminal.gone
-            if not await self._write() or gone:
+            over = self._terminal.silent
+            if not await self._write() or over:
                 return
             if not self._news():
                 await self._terminal.wait_news()
@@ -143,7 +143,7 @@ class _Recording:
     def _news(self) -> int:
         """Tell how many bytes there are to write, or `BATCH`, if that should not be put off."""
         terminal = self._terminal
-        if terminal.gone or (terminal.exit is not None and not self._told):
+        if terminal.silent or (terminal.exit is not None and not self._told):
             return BATCH
         return terminal.timeline.end - self.walk.position
 

@@ -53,7 +53,7 @@ _TITLE = re.compile(r"0*[02];(.*)", re.DOTALL)
 # What stays in force however much is printed behind it; and what ends or begins such a thing.
 _LASTING = re.compile(
     r"\x1b(?:\[(?P<csi>[0-9;?! ]*)(?P<final>[hlrqp])|"
-    r"\[(?P<keys>[<=>][0-9;]{0,32})(?P<end>[um])|(?P<escape>[=>c])|"
+    r"\[(?P<keys>[<=>][0-9;]{0,32})(?P<end>[umn])|(?P<escape>[=>c])|"
     r"\](?P<osc>0*[02];[^\a\x18\x1a\x1b\n\v\f]{0,1024})(?=[\a\x1b]))"
 )
 

@@ -20,6 +20,7 @@ from pyte.charsets import LAT1_MAP, VT100_MAP
 from pyte.screens import Cursor, Margins
 
 from acpterm.terminal.cells import Rows, blank_rows
+from acpterm.terminal.hyperlink import Room
 from acpterm.terminal.scrolling import Scrolling
 from acpterm.terminal.style import BLANK, PLAIN, Cell, Pen, lead, pen_of, restyle
 from acpterm.terminal.told import Told
@@ -51,6 +52,7 @@ class Grid(Scrolling):
 
     def __init__(self, columns: int, lines: int) -> None:
         self.told = Told()
+        self._room = Room()
         super().__init__(columns, lines)
 
     # -- Resetting, saving, switching
@@ -155,7 +157,14 @@ class Grid(Scrolling):
 
     def lead(self, link: str) -> None:
         """Have what is drawn next lead somewhere, or nowhere (OSC 8; see `hyperlink`)."""
+        if link and not self._room.take(link, self._links_held):
+            link = ""
         self.pen = pen_of(lead(self.pen.style, link))
+
+    def _links_held(self) -> int:
+        shown = [self.buffer, *([self.main[0]] if self.main else [])]
+        cells = (cell for rows in shown for row in rows.values() for cell in row.values())
+        return sum(map(len, {cell.style.link for cell in cells}))
 
     # -- Moving
 

@@ -54,8 +54,9 @@ class KeyReports:
         marker, *numbers = parameters[0], *(int(n or 0) for n in parameters[1:].split(";"))
         if final == "u":
             self._flag(marker, numbers[0], numbers[1] if len(numbers) > 1 else 0)
-        elif (marker, final, numbers[0]) == (">", "m", 4):
-            level = numbers[1] if len(numbers) > 1 else 0
+        elif marker == ">" and final in "mn" and numbers[0] in (0, 4):
+            # Without a level, or a number at all, and with the other final, it is off.
+            level = numbers[1] if final == "m" and len(numbers) > 1 else 0
             self.level = level if level in _LEVELS else 0
 
     def _flag(self, marker: str, number: int, how: int) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from acpterm.terminal.frames import Frames
 from acpterm.terminal.hyperlink import linked
 from acpterm.terminal.key_reports import NO_FLAGS, NO_LEVEL, levelled, pushed
-from acpterm.terminal.picture import MODES_OFF, row_of, rows
+from acpterm.terminal.picture import MODES_OFF, row_of, rows, trimmed
 from acpterm.terminal.style import BLANK, sgr
 from acpterm.terminal.told import DECAWM, DECOM, DECTCEM, IRM, LNM
 
@@ -102,10 +102,11 @@ def _is_new(saved: Saved) -> bool:
 
 
 def _painted(grid: Grid, buffer: Rows) -> Iterable[str]:
-    yield "\x1b[2J"
+    # Row by row: some terminals keep a screen that is erased at once in their history.
     for y in range(grid.lines):
-        if row := row_of(grid.cells_of(y, buffer), links=True):
-            yield f"\x1b[{y + 1}H{row}"
+        cells = trimmed(grid.cells_of(y, buffer))
+        rest = "\x1b[K" if len(cells) < grid.columns else ""
+        yield f"\x1b[{y + 1}H{row_of(cells, links=True)}{rest}"
 
 
 def _tab_stops(stops: set[int]) -> Iterable[str]:

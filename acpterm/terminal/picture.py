@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from acpterm.terminal.hyperlink import linked
+from acpterm.terminal.hyperlink import linked, row_room
 from acpterm.terminal.style import BLANK, PLAIN, Cell, sgr
 from acpterm.terminal.told import MODES
 
@@ -49,20 +49,22 @@ def trimmed(cells: Sequence[Cell]) -> Sequence[Cell]:
 def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
     """Give cells as text with SGR sequences, without default blanks at the end.
 
-    `links`: with hyperlinks, too.
+    `links`: with hyperlinks, too, as long as there is room for them.
     """
     parts: list[str] = []
-    style = PLAIN
+    style, link, room = PLAIN, "", row_room(len(cells))
     for cell in trimmed(cells):
         if cell.style is not style and cell.style != style:
-            if links and cell.style.link != style.link:
-                parts.append(linked(cell.style.link))
+            if links and cell.style.link != link:
+                room -= len(cell.style.link)
+                link = cell.style.link if room >= 0 else ""
+                parts.append(linked(link))
             if cell.style[:4] != style[:4]:
                 parts.append(sgr(cell.style))
             style = cell.style
         parts.append(cell.data)
     if style[:4] != PLAIN[:4]:
         parts.append("\x1b[m")
-    if links and style.link:
+    if link:
         parts.append(linked(""))
     return "".join(parts)

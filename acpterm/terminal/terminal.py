@@ -108,6 +108,11 @@ class Terminal:
     # What may be asked of it
 
     @property
+    def silent(self) -> bool:
+        """Whether nothing more can come: the program has ended, and its PTY is closed."""
+        return self.exit is not None and self._child.master.closed
+
+    @property
     def gone(self) -> bool:
         """Whether its processes and descriptors are."""
         return self._gone.is_set()
@@ -247,6 +252,7 @@ class Terminal:
     async def _read(self, floods: Floods) -> None:
         await self.reader.run(floods)
         self.keyboard.close()
+        self._news.unpark_all()
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._nursery is None:

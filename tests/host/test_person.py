@@ -1,10 +1,16 @@
 """The person's methods where things come in an unlucky order, or to somebody who does not read."""
 
+import base64
+import os
+
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from acpterm.acp.person import AttachRequest
+from acpterm.host.attention import Attention
 from acpterm.host.events import MOST, UPDATE
+from acpterm.host.people.attaching import attach
 from acpterm.host.people.person import Person
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import agent_of, host_here, poll
@@ -105,6 +111,83 @@ async def test_what_begins_when_the_person_has_left_ends_at_once():
         closing = pytest.raises(RpcError, match="connection is closing")
         with trio.fail_after(2), closing, person.present():
             await trio.sleep_forever()
+
+
+async def test_no_window_is_opened_for_a_person_who_has_left(monkeypatch):
+    async with host_here() as host, person_of(host) as other:
+        made = await other.request("terminal/create", {"command": "sleep 60"})
+        entry = host.shared.roster.find(made["terminalId"])
+        person = Person(host.asker, host.shared, lambda: ())
+        person.leave()
+        opened = []
+        monkeypatch.setattr(host.shared.windows, "open", lambda *one: opened.append(one))
+        params = AttachRequest(entry.id, token="t", cols=33, rows=10)
+        with pytest.raises(RpcError, match="connection is closing"):
+            await attach(person, entry, params)
+        assert opened == []
+
+
+async def test_a_window_that_only_looks_outlives_a_size_that_cannot_be_shown():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        terminal = await agent.create("while read line; do echo seen $line; done", cols=40, rows=10)
+        id_, token = await person.open(
+            "terminal/attach", terminalId=terminal, cols=40, rows=10, readOnly=True
+        )
+        await person.until(lambda: person.by_token[token])
+        for size in ((10_000, 10_000), (30, 10)):
+            params = {**agent.of(terminal), "cols": size[0], "rows": size[1]}
+            await agent.request("_acpterm/terminal/resize", params)
+            await wait_all_tasks_blocked(0.1)
+        await agent.type(terminal, "it\n")
+
+        def shown():
+            parts = [told["params"]["data"] for told in person.by_token[token]]
+            return b"".join(map(base64.b64decode, parts))
+
+        await person.until(lambda: b"seen it" in shown())
+        assert not person.answered(id_)
+
+
+async def test_what_an_agent_says_of_its_terminals_makes_no_list_long():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        await agent.create("true", args=["x" * 3_000_000])
+        await agent.create("true", args=["y"] * 30_000)
+        await agent.create("echo " + "z" * 50_000)
+        for info in await person.list():
+            assert len(info["command"]) == 4096
+            assert info["command"].endswith("…")
+        with pytest.raises(RpcError, match="at most 4096"):
+            await agent.request("terminal/create", {"sessionId": "s" * 5000, "command": "true"})
+
+
+async def test_a_folder_whose_name_is_not_utf_8_is_told_of_as_far_as_it_can_be(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/odd\xff"
+    os.mkdir(folder)
+    async with host_here() as host, person_of(host) as person:
+        host.asker = host.asker._replace(cwd=os.fsdecode(folder))
+        async with person_of(host) as other:
+            made = await other.request("terminal/create", {"command": "true"})
+            assert made["cwd"] == f"{tmp_path}/odd\ufffd"
+            assert [info["cwd"] for info in await person.list()] == [made["cwd"]]
+
+
+async def test_what_waits_is_told_of_in_the_order_in_which_it_was_seen():
+    async with host_here() as host, person_of(host) as person:
+        made = await person.request("terminal/create", {"command": "sleep 60"})
+        entry = host.shared.roster.find(made["terminalId"])
+        answers, told = iter([True, False, True, True]), []
+
+        def listen(event, entry, by):
+            # As whoever describes it does.
+            attention.look(entry)
+            told.append(event)
+
+        attention = Attention(host.shared.roster, listen)
+        entry.terminal.waits_for_input = lambda: next(answers)
+        entry.terminal.timeline.last = None
+        for _ in range(2):
+            attention.look(entry)
+        assert (told, entry.waiting) == (["waiting"], True)
 
 
 async def test_nobody_who_has_left_holds_up_a_program():

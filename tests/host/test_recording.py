@@ -194,6 +194,18 @@ async def test_those_being_written_are_not_removed(folder):
     assert len(list(folder.iterdir())) == 1
 
 
+async def test_it_is_whole_when_nothing_more_can_come_though_the_terminal_is_still_held(folder):
+    async with recordings(folder, record_files=2) as running:
+        held = [await running.create(f"echo {number}") for number in range(4)]
+        for terminal in held:
+            await terminal.wait_exited()
+        await poll(lambda: not running.nursery.child_tasks)
+        for terminal in held:
+            assert not terminal.gone
+        await running.create("echo last")
+        await poll(lambda: len(list(folder.glob("*"))) == 2)
+
+
 async def test_at_its_size_it_ends_with_a_marker_and_the_terminal_goes_on(folder):
     async with recordings(folder, record_bytes=64 * 1024) as running:
         terminal = await running.create("seq 100000; read x; echo on")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from acpterm.host.daemon import Sockets, _end_when_idle
 from tests.support.hosts import (
@@ -255,7 +256,22 @@ async def test_one_that_was_started_when_needed_ends_when_nobody_was_connected_f
         assert not listens(path)
 
 
-async def test_one_that_nobody_needs_stays_for_who_has_connected_and_was_not_accepted_yet(tmp_path):
+async def test_one_that_was_started_when_needed_waits_for_the_first_to_connect():
+    async with host_here() as host, trio.open_nursery() as nursery:
+        told = trio.Event()
+        nursery.start_soon(_end_when_idle, host, Sockets([], [], "", ""), 0, told)
+        await wait_all_tasks_blocked(0.05)
+        assert not told.is_set()
+        async with agent_of(host) as agent:
+            await agent.run("echo here")
+        with trio.fail_after(5):
+            await told.wait()
+
+
+async def test_one_that_nobody_needs_stays_for_who_has_connected_and_was_not_accepted_yet(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("acpterm.host.daemon.FIRST", 0)
     path = str(tmp_path / "socket")
     async with host_here() as host, trio.open_nursery() as nursery:
         with trio.socket.socket(socket.AF_UNIX) as sock:

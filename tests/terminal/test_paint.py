@@ -1,5 +1,7 @@
 """Paintings of a screen: what they say brings another one into the same state."""
 
+import re
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -167,11 +169,24 @@ def test_rows_are_text_with_colours_that_end_in_default_ones():
     ]
 
 
+def test_a_snapshot_erases_no_screen_at_once():
+    # Some terminals would keep what it showed in their history.
+    one = screen_of(b"a\x1b[?1049hb")
+    assert not re.search(rb"\x1b\[[0-3]?J", snapshot(one))
+
+
 def test_links_are_painted_but_are_no_part_of_the_rows():
     link = b"\x1b]8;;http://a\x1b\\"
     one = screen_of(b"a" + link + b"b\x1b[31mc\x1b]8;;\x1b\\d\r\n" + link)
     assert snapshot(one).count(link) == Frames(20, 5).frame(one).count(link) + 1 == 2
     assert rows(one)[0] == "ab\x1b[0;31mcd\x1b[m"
+
+
+def test_a_row_of_many_long_links_is_painted_with_some_of_them():
+    long = [b"\x1b]8;;http://%d/%b\x1b\\x" % (n % 2, b"l" * 2000) for n in range(200)]
+    one = screen_of(b"".join(long), cols=100, rows=5)
+    assert len(snapshot(one)) < 20_000
+    assert snapshot(one).count(b"http://0") == 2
 
 
 def test_a_program_that_leaves_the_alternate_screen_shows_the_main_one_with_its_cursor():

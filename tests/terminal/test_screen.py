@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acpterm.terminal.hyperlink import LINKS_MAX
 from acpterm.terminal.screen import Screen
 from acpterm.terminal.style import (
     BLANK,
@@ -411,6 +412,9 @@ def test_how_keys_are_told_is_noted_for_each_screen():
         b"\x1b[>4;2m\x1b[>4m": 0,
         b"\x1b[>4;2m\x1b[?1049h": 2,
         b"\x1b[>1;2m\x1b[>4;9m": 0,
+        b"\x1b[>4;2m\x1b[>m": 0,
+        b"\x1b[>4;2m\x1b[>4n": 0,
+        b"\x1b[>4;2m\x1b[>1m": 2,
     }.items():
         assert screen_of(stream).grid.told.keys.level == level, stream
 
@@ -428,6 +432,23 @@ def test_a_link_goes_with_what_it_covers():
     assert links(begun + b"\x1b[2K\x1b[44m\x1b[K\rc")[:2] == [link, ""]
     assert links(begun + b"\x1b[!pc") == ["", link, ""]
     assert links(begun + b"\x1bcc") == [""]
+
+
+def test_links_are_bounded_and_come_back_when_there_is_room_again():
+    def link(number):
+        return b"\x1b]8;;http://%d/%b\x1b\\x" % (number, b"l" * 2000)
+
+    screen = screen_of(*map(link, range(1000)), cols=40, rows=30)
+
+    def held():
+        cells = [cell for y in range(30) for cell in screen.grid.cells_of(y)]
+        return sum(map(len, {cell.style.link for cell in cells}))
+
+    assert LINKS_MAX // 4 < held() <= LINKS_MAX
+    screen.feed(b"\x1b[2J")
+    assert held() == 0
+    screen.feed(b"".join(map(link, range(1000))))
+    assert LINKS_MAX // 4 < held() <= LINKS_MAX
 
 
 @pytest.mark.parametrize("said", ["http://日", "x" * 3000, "http://a b", ""])

@@ -89,7 +89,7 @@ async def open_front(
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))
     if stream is None:
         raise NotRunningError(f"no daemon listens at {path}: there are no terminals")
-    endpoint = Endpoint(stream, f"the daemon at {path}", settings.max_message_bytes)
+    endpoint = Endpoint(stream, f"the daemon at {path}")
     front = Front(endpoint, settings)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)

@@ -18,11 +18,12 @@ from acpterm.host.checks import Folders
 from acpterm.host.creation import Order
 from acpterm.host.roster import Agent, Entry
 from acpterm.host.shared import Shared
-from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
 SESSIONS: Final = 10_000
+_SESSION_ID: Final = 4096
 
 Room: TypeAlias = Callable[[], Awaitable[None]]
 Say: TypeAlias = Callable[[str, object], None]
@@ -49,7 +50,15 @@ class Caller:
         self.pool.floods.asked()
 
     def session(self, identifier: str) -> Session:
-        """Give the session of that name; a new one, at its first use."""
+        """Give the session of that name; a new one, at its first use.
+
+        Raises `RpcError` (-32602) for a name that is longer than any is.
+        """
+        if len(identifier) > _SESSION_ID:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"the sessionId has {len(identifier)} characters: at most {_SESSION_ID}",
+            )
         return self.sessions.get(identifier) or Session(identifier, self.agent)
 
     def own(self, session: Session) -> None:

@@ -25,7 +25,7 @@ from acpterm.acp import (
 from acpterm.acp.extensions import OWN
 from acpterm.host.agents.caller import Caller
 from acpterm.host.checks import seconds
-from acpterm.host.command import in_a_line
+from acpterm.host.command import summary
 from acpterm.host.creation import Order
 from acpterm.host.exit_status import exit_code, exit_meta, exit_status
 from acpterm.host.roster import Entry
@@ -76,7 +76,7 @@ def create(
         if session.cancelled != turn:
             caller.pool.release(terminal, EndedBy.AGENT)
             raise _cancelled()
-        caller.add(session, terminal, order, in_a_line(params.command, params.args))
+        caller.add(session, terminal, order, summary(params.command, params.args))
         return CreateTerminalResponse(terminal.id)
 
     return start()

@@ -26,6 +26,7 @@ from acpterm.host.people.person import Person
 from acpterm.host.roster import Entry
 from acpterm.host.screens import shown
 from acpterm.host.windows import Window
+from acpterm.jsonrpc import RpcError
 from acpterm.terminal.paint import Frames, snapshot
 from acpterm.terminal.screen import Screen
 
@@ -70,10 +71,16 @@ class _Attached:
             await self._person.room()
             ended = self._ended()
             seen = terminal.ring.end
-            if self._person.shared.windows.is_direct(self._entry, self._window):
-                more = await self._direct()
-            else:
-                more = await self._paint()
+            try:
+                if self._person.shared.windows.is_direct(self._entry, self._window):
+                    more = await self._direct()
+                else:
+                    more = await self._paint()
+            except RpcError:
+                if not self._size[0]:
+                    raise
+                # It was made larger than can be shown: what was shown last stays until it is not.
+                more = False
             if more:
                 continue
             if ended:

@@ -92,17 +92,17 @@ class Person:
     @contextmanager
     def present(self) -> Iterator[None]:
         """Have the block cancelled when the person leaves: `RpcError` then."""
+        if self._gone:
+            # Asked in time, by a request whose task had no turn before.
+            raise _closing()
         with trio.CancelScope() as scope:
-            if self._gone:
-                # Asked in time, by a request whose task had no turn before.
-                scope.cancel()
             self._going.add(scope)
             try:
                 yield
             finally:
                 self._going.discard(scope)
         if scope.cancelled_caught:
-            raise RpcError(REQUEST_CANCELLED, "cancelled: the connection is closing")
+            raise _closing()
 
     def window(self, token: str) -> tuple[Entry, Window]:
         """Give the attached window of a token, and its terminal. Raises `RpcError` (-32602)."""
@@ -110,3 +110,7 @@ class Person:
         if shown is None:
             raise RpcError(INVALID_PARAMS, f"no window is attached by the token {quoted(token)}")
         return shown
+
+
+def _closing() -> RpcError:
+    return RpcError(REQUEST_CANCELLED, "cancelled: the connection is closing")

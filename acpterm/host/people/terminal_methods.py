@@ -28,7 +28,7 @@ from acpterm.acp.person import (
 )
 from acpterm.host import acts, asciicast
 from acpterm.host.agents.terminal_methods import answer_when_ended
-from acpterm.host.command import in_a_line
+from acpterm.host.command import summary
 from acpterm.host.creation import Order
 from acpterm.host.described import exit_of
 from acpterm.host.people.attaching import attach as attach_window
@@ -80,7 +80,7 @@ async def create(person: Person, params: PersonCreateRequest) -> TerminalInfo:
         terminal = await order.start(shared.pool)
         if params.hold:
             person.hold(terminal, 0)
-        command = in_a_line(params.command, params.args)
+        command = summary(params.command, params.args)
         entry = Entry(terminal, command=command, cwd=order.cwd, name=params.name)
         shared.add(entry, order.env)
     return shared.describe(entry)
