@@ -1,5 +1,6 @@
 """How `acpterm prompt` ends: early or late, by whom, with which status, and what it leaves."""
 
+import errno
 import json
 import os
 import signal
@@ -8,6 +9,8 @@ import subprocess
 import pytest
 import trio
 
+from acpterm.client.prompt.outcome import Outcome
+from acpterm.host.outbox import Outbox
 from tests.support.editor import create, embed, of, say, tool_call
 from tests.support.hosts import alive, poll
 from tests.support.prompts import (
@@ -430,6 +433,28 @@ async def test_what_is_lost_for_want_of_room_is_an_error_also_when_the_turn_has_
             assert "No space left on device" in run.err
     finally:
         os.close(full)
+
+
+class FullDisk(trio.abc.SendStream):
+    """Where nothing can be written."""
+
+    async def send_all(self, _):
+        raise trio.BrokenResourceError from OSError(errno.ENOSPC, "No space left on device")
+
+    async def wait_send_all_might_not_block(self):
+        pass
+
+    async def aclose(self):
+        pass
+
+
+async def test_a_turn_that_ends_when_nothing_can_be_printed_any_more_has_failed():
+    outcome = Outcome(lambda _: None)
+    outbox = Outbox(FullDisk(), 1000)
+    outbox.put(b"hi")
+    await outcome.write(outbox, trio.Event())
+    outcome.turn_ended("end_turn")
+    assert (outcome.status, outcome.stop_reason) == (1, "end_turn")
 
 
 @pytest.mark.parametrize("option", ["--timeout", "--start-timeout"])

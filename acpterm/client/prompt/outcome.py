@@ -43,7 +43,8 @@ class Outcome:
     def turn_ended(self, reason: str) -> None:
         """Take the turn's end. Who ended it before decides on the status."""
         self.stop_reason = reason
-        if self.status == FAILED:
+        # All may be over since nothing can be printed.
+        if self.status == FAILED and not self.scope.cancel_called:
             self.status = _STATUS.get(reason, FAILED)
             if reason == "cancelled":
                 self.error = "the agent says that the turn was cancelled"
