@@ -122,7 +122,7 @@ def _open_folder(path: str) -> int:
     if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         os.close(folder)
         what = f"uid {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}): run chmod 700 {path}"
-        raise PermissionError(f"{path} is not for this user alone ({what}, or set record_dir")
+        raise PermissionError(f"{path} can be written to by others, or is theirs ({what}, or set record_dir")
     return folder
 
 

@@ -1,31 +1,22 @@
-"""The cells of a screen: drawing and erasing; rows scroll in `scrolling`. Imports pyte.
+"""The cells of a screen, as they are kept and erased. Imports pyte.
 
 Rules:
 
 - A wide character takes two cells, the second empty; when one half goes, the other is blank.
-- A character has at most MARKS_MAX combining marks.
 - What is erased has the background colour of the pen, as in xterm. A row that was never written to
   is not there; one erased as a whole has no cells, but a default.
-- No control function takes much longer than the screen has rows, or a row has columns: those that
-  touch every cell (DECALN, ED) do so by the row, and REP stays within the width.
+- To erase takes no longer than the screen has rows, or a row has columns.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections import defaultdict
 from typing import TypeAlias
 
 import pyte
-from pyte import modes
-from pyte.charsets import LAT1_MAP
 from pyte.screens import StaticDefaultDict
-from wcwidth import wcwidth
 
 from acpterm.terminal.style import BLANK, PLAIN, Cell, Pen, pen_of
-
-#: More than any script needs.
-MARKS_MAX = 8
 
 Row: TypeAlias = StaticDefaultDict[int, Cell]
 Rows: TypeAlias = dict[int, Row]
@@ -37,7 +28,7 @@ def blank_rows() -> Rows:
 
 
 class Cells(pyte.Screen):
-    """One screen's cells, with the pen that writes on them."""
+    """One screen's cells, and the pen that writes on them."""
 
     # pyte's own cells are of another type, which nothing here makes.
     buffer: Rows  # type: ignore[assignment]
@@ -45,7 +36,7 @@ class Cells(pyte.Screen):
     #: The last character drawn.
     last: str
     #: Whether there may be wide characters: without, nobody has to look for halves.
-    _wide: bool
+    has_wide: bool
 
     def reset(self) -> None:
         """Be as new (RIS)."""
@@ -53,7 +44,7 @@ class Cells(pyte.Screen):
         self.buffer = blank_rows()
         self.pen = pen_of(PLAIN)
         self.last = ""
-        self._wide = False
+        self.has_wide = False
 
     def rows_shown(self) -> list[str]:
         """Return the text of each row, as wide as its last cell written to."""
@@ -71,100 +62,12 @@ class Cells(pyte.Screen):
         end = self.columns if full else min(self.columns, max(row, default=-1) + 1)
         return [row[x] for x in range(end)]
 
-    # -- Drawing
-
-    def draw(self, data: str) -> None:
-        """Write printing characters at the cursor."""
-        charset = self.g1_charset if self.charset else self.g0_charset
-        if charset is not LAT1_MAP:
-            data = data.translate(charset)
-        if data.isascii() and modes.IRM not in self.mode and modes.DECAWM in self.mode:
-            self._draw_ascii(data)
-        else:
-            for char in data:
-                self._draw_char(char)
-        self.last = data[-1:]
-
-    def repeat(self, count: int) -> None:
-        """Draw the last character again, `count` times, at most a row of them (REP).
-
-        Once, when characters are inserted: each moves the rest of the row.
-        """
-        most = 1 if modes.IRM in self.mode else self.columns
-        self.draw(self.last * min(max(1, count), most))
-
-    def alignment_display(self) -> None:
-        """Fill the screen with E (DECALN)."""
-        cells = dict.fromkeys(range(self.columns), pen_of(PLAIN)["E"])
-        for y in range(self.lines):
-            # A new row's first update is a copy of the whole table at once.
-            row = self.buffer[y] = StaticDefaultDict(BLANK)
-            row.update(cells)
-
-    def _draw_ascii(self, data: str) -> None:
-        cell_of, columns, length = self.pen.__getitem__, self.columns, len(data)
-        at = 0
-        while at < length:
-            x = self.cursor.x
-            if x >= columns:
-                self.next_line()
-                x = 0
-            run = data[at : at + columns - x] if at or length > columns - x else data
-            end = x + len(run)
-            row = self.buffer[self.cursor.y]
-            if self._wide:
-                self._split(row, x, end)
-            row.update(zip(range(x, end), map(cell_of, run), strict=True))
-            self.cursor.x = end
-            at += len(run)
-
-    def _draw_char(self, char: str) -> None:
-        width = wcwidth(char)
-        if width < 1:
-            if unicodedata.combining(char):
-                self._draw_mark(char)
-            return
-        if self.cursor.x + width > self.columns:
-            if modes.DECAWM in self.mode:
-                self.next_line()
-            else:
-                self.cursor.x = max(0, self.columns - width)
-        if modes.IRM in self.mode:
-            self.insert_characters(width)
-        row, x = self.buffer[self.cursor.y], self.cursor.x
-        end = min(x + width, self.columns)
-        if self._wide:
-            self._split(row, x, end)
-        row[x] = self.pen[char]
-        if width == 2:
-            self._wide = True
-            if end == x + 1:
-                # The screen has one column.
-                row[x] = self.pen[" "]
-            else:
-                row[x + 1] = self.pen.stub
-        self.cursor.x = end
-
-    def _draw_mark(self, mark: str) -> None:
-        row, x = self.buffer[self.cursor.y], self.cursor.x - 1
-        if x > 0 and not row[x].data:
-            x -= 1
-        if x >= 0 and len(row[x].data) <= MARKS_MAX:
-            row[x] = Cell(unicodedata.normalize("NFC", row[x].data + mark), row[x].style)
-
-    def _split(self, row: Row, start: int, end: int) -> None:
+    def split_halves(self, row: Row, start: int, end: int) -> None:
         """Blank the halves that wide characters leave when the cells in between go."""
         if start < self.columns and start and not row[start].data:
             row[start - 1] = Cell(" ", row[start - 1].style)
         if end < self.columns and not row[end].data:
             row[end] = Cell(" ", row[end].style)
-
-    def next_line(self) -> None:
-        """Go to the beginning of the next line (NEL)."""
-        self.carriage_return()
-        self.index()  # as `scrolling` has it
-
-    # -- Inserting and erasing in a row
 
     def insert_characters(self, count: int | None = None) -> None:
         """Insert `count` blanks at the cursor; the rest of the row goes right (ICH)."""
@@ -172,9 +75,9 @@ class Cells(pyte.Screen):
         if x >= columns:
             return
         count = min(count or 1, columns - x)
-        if self._wide:
-            self._split(row, x, x)
-            self._split(row, columns - count, columns - count)
+        if self.has_wide:
+            self.split_halves(row, x, x)
+            self.split_halves(row, columns - count, columns - count)
         moved = [row[at] for at in range(x, columns - count)]
         row.update(zip(range(x + count, columns), moved, strict=True))
         row.update(dict.fromkeys(range(x, x + count), self.pen.blank))
@@ -185,8 +88,8 @@ class Cells(pyte.Screen):
         if x >= columns:
             return
         count = min(count or 1, columns - x)
-        if self._wide:
-            self._split(row, x, x + count)
+        if self.has_wide:
+            self.split_halves(row, x, x + count)
         moved = [row[at] for at in range(x + count, columns)]
         row.update(zip(range(x, columns - count), moved, strict=True))
         self._erase(row, columns - count, columns)
@@ -209,8 +112,8 @@ class Cells(pyte.Screen):
     def _erase(self, row: Row, start: int, end: int) -> None:
         if start >= end:
             return
-        if self._wide:
-            self._split(row, start, end)
+        if self.has_wide:
+            self.split_halves(row, start, end)
         blank = self.pen.blank
         if end == self.columns and blank is row.default:
             for x in [x for x in row if x >= start]:
@@ -224,8 +127,6 @@ class Cells(pyte.Screen):
             self.buffer.pop(y, None)
         else:
             self.buffer[y] = StaticDefaultDict(blank)
-
-    # -- Erasing rows
 
     def erase_in_display(self, how: int = 0, *_args: object, **_kwargs: object) -> None:
         """Erase from the cursor on, up to it, or all (ED 0 to 2); 3 is for what scrolled off."""

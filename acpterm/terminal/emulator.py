@@ -159,8 +159,8 @@ class Emulator:
     def skip(self, text: str) -> None:
         """Do only what stays in force, of `text` that is too much to be drawn. Never raises.
 
-        That is modes, the alternate screen, the region and the title; a sequence cut at the
-        beginning or the end is lost, and attributes and charsets are as on a new screen.
+        That is modes, how keys are told, the alternate screen, the region and the title; a sequence
+        cut at the beginning or the end is lost, and attributes and charsets are as on a new screen.
         """
         self._held = ""
         for token in _LASTING.finditer(text):

@@ -20,8 +20,8 @@ from pyte.charsets import LAT1_MAP, VT100_MAP
 from pyte.screens import Cursor, Margins
 
 from acpterm.terminal.cells import Rows, blank_rows
+from acpterm.terminal.drawing import Drawing
 from acpterm.terminal.hyperlink import Room
-from acpterm.terminal.scrolling import Scrolling
 from acpterm.terminal.style import BLANK, PLAIN, Cell, Pen, lead, pen_of, restyle
 from acpterm.terminal.told import Told
 
@@ -42,7 +42,7 @@ class Saved(NamedTuple):
 NOTHING_SAVED = Saved(0, 0, pen_of(PLAIN), LAT1_MAP, VT100_MAP, 0, frozenset({modes.DECAWM}))
 
 
-class Grid(Scrolling):
+class Grid(Drawing):
     """The main and the alternate screen, and the cursor."""
 
     told: Told

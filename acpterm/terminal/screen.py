@@ -84,8 +84,8 @@ class Screen:
     def skip(self, data: bytes) -> None:
         """Show what the terminal printed next, when it is too much: only what stays in force.
 
-        Such are modes, the alternate screen, the scrolling region and the title. Some nanoseconds
-        a byte.
+        Such are modes, how keys are told, the alternate screen, the scrolling region and the title.
+        Some nanoseconds a byte.
         """
         self._utf8.finish()
         text = data.decode(errors="replace") if b"\x1b" in data else ""
