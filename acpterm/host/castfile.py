@@ -1,4 +1,4 @@
-"""The file of one recording: in a folder that is this user's alone, bounded, of whole lines.
+"""The file of one recording: in a folder that nobody else can write to, bounded, of whole lines.
 
 Rules:
 
@@ -121,8 +121,10 @@ def _open_folder(path: str) -> int:
     found = os.fstat(folder)
     if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         os.close(folder)
-        what = f"uid {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}): run chmod 700 {path}"
-        raise PermissionError(f"{path} can be written to by others, or is theirs ({what}, or set record_dir")
+        raise PermissionError(
+            f"{path} is somebody else's, or others can write to it (uid {found.st_uid}, mode "
+            f"{stat.S_IMODE(found.st_mode):o}): run chmod 700 {path}, or set record_dir"
+        )
     return folder
 
 
