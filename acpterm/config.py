@@ -13,7 +13,7 @@ each.
 import os
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -31,28 +31,42 @@ class ConfigError(Exception):
     """A setting that cannot be used; the message says which, its value and its source."""
 
 
+def _absolute(path: str) -> None:
+    """Refuse a path that means another place wherever a command is run; raises `ValueError`."""
+    if not os.path.isabs(path):
+        raise ValueError("is not an absolute path")
+
+
+# A setting's `extra`: a `check` of its value besides, whose `ValueError` says what is wrong.
+_PATH = {"check": _absolute}
+_KEYS = {"check": keys.sequence}
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Every setting there is."""
 
     socket: Annotated[
         str | None,
         Meta(
-            title="Where the daemon listens for agents; by default `agent.sock` in `acpterm` "
-            "under the user's runtime directory, or in `/tmp/acpterm-UID` where there is none."
+            title="Where the daemon listens for agents, an absolute path; by default `agent.sock` "
+            "in `acpterm` in the user's runtime directory, or in `/tmp/acpterm-UID` without one.",
+            extra=_PATH,
         ),
     ] = None
     user_socket: Annotated[
         str | None,
         Meta(
-            title="Where the daemon listens for the person's commands; by default beside `socket`: "
-            "`user.sock` for `agent.sock`, else the same name with `.user` at its end."
+            title="Where the daemon listens for the person's commands, an absolute path; by "
+            "default beside `socket`: `user.sock` for `agent.sock`, else its name and `.user`.",
+            extra=_PATH,
         ),
     ] = None
     detach_key: Annotated[
         str,
         Meta(
             title="The key that leaves an attached terminal, or several after each other: `C-\\`, "
-            "`C-b d`. Keys are as in `acpterm send --key`."
+            "`C-b d`. Keys are as in `acpterm send --key`.",
+            extra=_KEYS,
         ),
     ] = "C-\\"
     log_level: Annotated[
@@ -88,8 +102,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     shell: Annotated[
         str,
         Meta(
-            pattern="^/",
             title="The POSIX shell that is given shell text, with `-c`: an absolute path.",
+            extra=_PATH,
         ),
     ] = "/bin/sh"
     signal_exit_code: Annotated[
@@ -159,6 +173,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Meta(
             title="The folder of the recordings, an absolute path that only this user can write "
             "to; by default `recordings` in `acpterm` under the user's state directory.",
+            extra=_PATH,
         ),
     ] = None
     record_bytes: Annotated[
@@ -234,7 +249,8 @@ def load(
         variable = ENV_PREFIX + name.upper()
         if variable in environ:
             add({name: environ[variable]}, f"the environment's {variable}", is_text=True)
-    add({name: value for name, value in (flags or {}).items() if value is not None}, "the flags")
+    here = {name: _from_here(name, value) for name, value in (flags or {}).items()}
+    add({name: value for name, value in here.items() if value is not None}, "the flags")
     return Settings(**{name: _convert(name, one) for name, one in given.items()})
 
 
@@ -257,10 +273,14 @@ def _read(path: str) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 
 
-# Settings that are paths, and mean the same wherever a command is run.
-_ABSOLUTE = ("record_dir",)
-# Settings that are keys, by their names.
-_KEYS = ("detach_key",)
+def _check(name: str) -> Callable[[str], object] | None:
+    """Give what a setting's value has to pass besides, if anything."""
+    return (Settings.__annotations__[name].__metadata__[0].extra or {}).get("check")
+
+
+def _from_here(name: str, value: Any) -> Any:
+    """Give a flag's value; a path, which may be relative, as it is from the current folder."""
+    return os.path.abspath(value) if value and _check(name) is _absolute else value
 
 
 def _convert(name: str, given: _Given) -> Any:
@@ -269,17 +289,11 @@ def _convert(name: str, given: _Given) -> Any:
     if name not in Settings.__struct_fields__:
         known = ", ".join(Settings.__struct_fields__)
         raise ConfigError(f"{source}: there is no setting {name!r}; there are {known}")
-    wrong = f"{source}: {name} = {value!r}"
     try:
         settings = msgspec.convert({name: value}, Settings, strict=not is_text)
-    except msgspec.ValidationError as error:
+        if check := _check(name):
+            check(value)
+    except (msgspec.ValidationError, ValueError) as error:
         what = str(error).partition(" - at")[0]
-        raise ConfigError(f"{wrong}: {what}") from error
-    if name in _ABSOLUTE and not os.path.isabs(value):
-        raise ConfigError(f"{wrong}: is not an absolute path")
-    if name in _KEYS:
-        try:
-            keys.sequence(value)
-        except ValueError as error:
-            raise ConfigError(f"{wrong}: {error}") from error
+        raise ConfigError(f"{source}: {name} = {value!r}: {what}") from error
     return getattr(settings, name)

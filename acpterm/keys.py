@@ -40,8 +40,9 @@ _ALIASES: Final = {
 }
 # Ctrl with what is neither a letter nor one of @ [ \ ] ^ _ .
 _CONTROLS: Final = {" ": 0, "?": 0x7F, "/": 0x1F}
-_SHIFT, _ALT, _CTRL = 1, 2, 4
-_MODIFIERS: Final = {"S": _SHIFT, "M": _ALT, "C": _CTRL}
+#: What modifiers add up to.
+SHIFT, ALT, CTRL = 1, 2, 4
+_MODIFIERS: Final = {"S": SHIFT, "M": ALT, "C": CTRL}
 _MODIFIED: Final = re.compile(r"((?:[CMS]-)*)(.+)", re.IGNORECASE | re.DOTALL)
 
 KNOWN: Final = (
@@ -69,10 +70,10 @@ def depends(name: str) -> bool:
     return _MODIFIED.sub(r"\2", name, count=1).lower() in _CURSOR
 
 
-def key_bytes(name: str, *, application: bool = False) -> bytes:
-    """Give the bytes of a key; `application`: what the program has set for the cursor keys.
+def parts(name: str) -> tuple[int, str]:
+    """Give the modifiers of a key, added up, and the key: its only name in lower case, as `escape`.
 
-    Raises `ValueError`, with what there is, for a name that no key has.
+    A character stays as it is. Raises `ValueError`, with what there is, for what is no name.
     """
     found = _MODIFIED.fullmatch(name)
     if found is None:
@@ -80,8 +81,18 @@ def key_bytes(name: str, *, application: bool = False) -> bytes:
     modifiers = 0
     for letter in found[1].upper().replace("-", ""):
         modifiers |= _MODIFIERS[letter]
+    if len(found[2]) == 1:
+        return modifiers, found[2]
     lower = found[2].lower()
-    plain = _ALIASES.get(lower, lower)
+    return modifiers, _ALIASES.get(lower, lower)
+
+
+def key_bytes(name: str, *, application: bool = False) -> bytes:
+    """Give the bytes of a key; `application`: what the program has set for the cursor keys.
+
+    Raises `ValueError`, with what there is, for a name that no key has.
+    """
+    modifiers, plain = parts(name)
     if plain in _CURSOR:
         return _lettered(_CURSOR[plain], modifiers, ss3=application)
     if plain in _LETTERS:
@@ -91,8 +102,8 @@ def key_bytes(name: str, *, application: bool = False) -> bytes:
         return f"\x1b[{_NUMBERS[plain]}{parameter}~".encode()
     if plain in _SIMPLE:
         return _simple(name, plain, modifiers)
-    if len(found[2]) == 1:
-        return _character(name, found[2], modifiers)
+    if len(plain) == 1:
+        return _character(name, plain, modifiers)
     raise _unknown(name)
 
 
@@ -104,21 +115,21 @@ def _lettered(letter: str, modifiers: int, *, ss3: bool) -> bytes:
 
 def _simple(name: str, plain: str, modifiers: int) -> bytes:
     keys = _SIMPLE[plain]
-    if modifiers & _CTRL:
+    if modifiers & CTRL:
         control = {"space": b"\0", "bspace": b"\b"}
         if plain not in control:
             raise ValueError(f"a terminal has no key {name!r}: Ctrl changes nothing of {plain}")
         keys = control[plain]
-    if modifiers & _SHIFT and plain == "tab":
+    if modifiers & SHIFT and plain == "tab":
         keys = _SIMPLE["btab"]
-    return _ESC + keys if modifiers & _ALT else keys
+    return _ESC + keys if modifiers & ALT else keys
 
 
 def _character(name: str, char: str, modifiers: int) -> bytes:
-    if modifiers & _SHIFT:
+    if modifiers & SHIFT:
         char = char.upper()
     keys = char.encode(errors="surrogateescape")
-    if modifiers & _CTRL:
+    if modifiers & CTRL:
         code = _CONTROLS.get(char)
         if code is None and char.isascii() and "@" <= char.upper() <= "_":
             code = ord(char.upper()) & 0x1F
@@ -127,7 +138,7 @@ def _character(name: str, char: str, modifiers: int) -> bytes:
                 f"a terminal has no key {name!r}: Ctrl goes with letters and @[\\]^_?/"
             )
         keys = bytes((code,))
-    return _ESC + keys if modifiers & _ALT else keys
+    return _ESC + keys if modifiers & ALT else keys
 
 
 def _unknown(name: str) -> ValueError:

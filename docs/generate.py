@@ -72,7 +72,9 @@ is on these pages, and so does `man acpterm`, where acpterm was installed with p
 {groups}
 
 A terminal is named by its id, the beginning of its id if no other begins so, its `--name`, or
-`@last`, the one that was made last. Shells complete it: see [completion](commands/completion.md).
+`@last`, the one that was made last. A name may be used again when its terminal has ended: it means
+the one that still runs, or else the newest. Shells complete it: see
+[completion](commands/completion.md).
 """
 
 GROUPS = {

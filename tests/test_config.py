@@ -98,6 +98,10 @@ def test_what_else_is_in_the_environment_is_ignored():
         ("spawner", "", "Invalid enum value ''"),
         ("detach_key", "C-5", "a terminal has no key 'C-5': Ctrl goes with letters"),
         ("detach_key", " ", "no key is named"),
+        ("socket", "agent.sock", "is not an absolute path"),
+        ("user_socket", "./user.sock", "is not an absolute path"),
+        ("record_dir", "~/recordings", "is not an absolute path"),
+        ("shell", "bash", "is not an absolute path"),
     ],
 )
 def test_a_bad_value_is_named_with_its_source(name, value, says):
@@ -119,6 +123,7 @@ def test_a_bad_value_is_named_with_its_source(name, value, says):
         ('pidfds = "true"\n', "pidfds = 'true': Expected `bool`, got `str`"),
         ('detach_key = "C-Enter"\n', "detach_key = 'C-Enter': a terminal has no key 'C-Enter'"),
         ('detach_key = "C-b Nothing"\n', "detach_key = 'C-b Nothing': there is no key 'Nothing'"),
+        ('socket = "agent.sock"\n', "socket = 'agent.sock': is not an absolute path"),
         ("shell = 7\n", "shell = 7: Expected `str`, got `int`"),
         ("columns = 1\n", "there is no setting 'columns'; there are socket, user_socket"),
         ("[table]\nx = 1\n", "there is no setting 'table'"),
@@ -145,6 +150,12 @@ def test_a_whole_number_will_do_where_the_file_may_have_a_fraction(file):
 def test_a_bad_flag_is_named():
     with pytest.raises(ConfigError, match="the flags: cols = 0: "):
         load(environ={}, flags={"cols": 0})
+
+
+def test_a_path_that_a_flag_names_is_one_from_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert load(environ={}, flags={"socket": "run/a.sock"}).socket == f"{tmp_path}/run/a.sock"
+    assert load(environ={}, flags={"socket": "/run/a.sock"}).socket == "/run/a.sock"
 
 
 def test_a_value_that_a_later_source_replaces_is_not_looked_at(file):

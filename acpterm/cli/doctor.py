@@ -3,10 +3,9 @@
 import textwrap
 
 import click
-import msgspec
 
 from acpterm.cli.parts.options import at_daemon, run
-from acpterm.cli.parts.printing import coloured, is_terminal, say_once, window
+from acpterm.cli.parts.printing import coloured, is_terminal, json_text, say_once, window
 from acpterm.client.person.doctor import Finding, examine
 from acpterm.host import logs
 
@@ -23,14 +22,14 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     """Say what this machine offers to terminals, what is missing, and how to get that.
 
     Each line begins with ok, missing (terminals do without it) or problem (somebody should see to
-    it). Nothing is changed, no daemon is started, and it takes three seconds at most. A terminal is
-    made on trial, and removed.
+    it). Nothing is changed, no daemon is started, and it takes three seconds at most. A terminal
+    and folders are made on trial, and removed.
 
     Exit status: 0 there can be terminals, 1 something makes them impossible.
     """
     logs.configure("error", "text")
     found = run(examine, config, socket, expected=())
-    say_once(msgspec.json.encode(found).decode() if as_json else _text(found))
+    say_once(json_text(found) if as_json else _text(found))
     if any(finding.fatal for finding in found):
         raise SystemExit(1)
 

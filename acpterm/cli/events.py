@@ -7,7 +7,7 @@ from msgspec import Raw
 from acpterm.acp.person import EventNotification
 from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.options import at_daemon
-from acpterm.cli.parts.printing import coloured, is_terminal, say, window
+from acpterm.cli.parts.printing import coloured, is_terminal, json_text, say, window
 from acpterm.client.person.front import Front
 from acpterm.client.person.happening import Happened, happened
 from acpterm.client.person.watching import follow, until_ended
@@ -33,7 +33,7 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
 
     async def take(event: EventNotification, params: Raw) -> None:
         if as_json:
-            text = bytes(params).decode()
+            text = json_text(params)
         else:
             text = _line(happened(event), colours=colours)
             if event.lost:

@@ -37,8 +37,9 @@ def command(
 
     That is text, without escape sequences; what was written over is not in it, so a progress bar is
     one line. A line that is not over is printed at the end, but followed (-f) in a window it is
-    seen as it grows. Where something is gone it says so on stderr: much is kept, not all of it; and
-    if it cannot be printed as fast as it comes, some of it is left out.
+    seen as it grows; one that is longer than the window cannot be taken back from it, and is
+    printed again if it was written over. Where something is gone it says so on stderr: much is
+    kept, not all of it; and if it cannot be printed as fast as it comes, some of it is left out.
 
     Exit status: 0, however the program ended; 1 if there is no such terminal; 130 after Ctrl-C.
     """

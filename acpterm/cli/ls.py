@@ -4,13 +4,13 @@ import time
 from functools import partial
 
 import click
-import msgspec
 import trio
 
 from acpterm.acp.person import TerminalInfo
 from acpterm.cli.parts.asking import ask, ask_running
 from acpterm.cli.parts.options import at_daemon
-from acpterm.cli.parts.printing import is_terminal, say, say_once
+from acpterm.cli.parts.printing import is_terminal, json_text, say, say_once
+from acpterm.cli.parts.quitting import has_keyboard, quiet_keys, until_quit
 from acpterm.client.person.front import Front
 from acpterm.client.person.listing import Row, row
 from acpterm.client.person.names import short_ids
@@ -44,11 +44,7 @@ def command(
     if watched:
         raise SystemExit(ask(config, socket, partial(_watch, everything, as_json), start=True))
     found = ask_running(config, socket, partial(terminals, everything=everything)) or []
-    say_once(_json(found) if as_json else _text(found))
-
-
-def _json(found: list[TerminalInfo]) -> str:
-    return msgspec.json.encode(found).decode()
+    say_once(json_text(found) if as_json else _text(found))
 
 
 def _rows(found: list[TerminalInfo]) -> list[Row]:
@@ -72,9 +68,13 @@ async def _watch(everything: bool, as_json: bool, front: Front) -> int:
 
     async def show(found: list[TerminalInfo]) -> None:
         nonlocal said
-        now = _json(found) if as_json else f"{_text(found)}\n"
+        now = json_text(found) if as_json else f"{_text(found)}\n"
         if now != said:
             said = now
             await trio.to_thread.run_sync(say, now, abandon_on_cancel=True)
 
-    return await until_ended(partial(look_again, front, show, everything=everything))
+    look = partial(look_again, front, show, everything=everything)
+    if not has_keyboard():
+        return await until_ended(look)
+    with quiet_keys():
+        return await until_ended(partial(until_quit, look))

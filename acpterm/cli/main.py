@@ -11,7 +11,7 @@ import signal
 import sys
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, ZshComplete, add_completion_class
 
 from acpterm import __version__
 from acpterm.client.leaves import leaf
@@ -50,6 +50,17 @@ _MIND_STDOUT = (["serve"], ["stdio"], ["proxy"], ["prompt"])
 
 SHORT = {name: line for name, (_, line) in _COMMANDS.items()}
 """What each command does, in a line."""
+
+
+@add_completion_class
+class _Zsh(ZshComplete):
+    """Zsh, which takes a backslash out of a description, and has two for one."""
+
+    def format_completion(self, item: CompletionItem) -> str:
+        described = CompletionItem(
+            item.value, item.type, item.help and item.help.replace("\\", r"\\")
+        )
+        return super().format_completion(described)
 
 
 class _LazyGroup(click.Group):

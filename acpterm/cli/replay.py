@@ -65,15 +65,15 @@ def command(
                 ended = run(_play, cast, speed, limit, expected=(OSError,))
     if ended is not None:
         raise SystemExit(128 + ended)
-    _tell(what, cast.left_out)
+    _tell(what, cast.report)
 
 
-def _tell(what: str, left_out: replay.LeftOut) -> None:
+def _tell(what: str, report: replay.Report) -> None:
     """Say which lines were left out; fail if nothing else was there."""
-    if not left_out.number:
+    if not report.unread:
         return
-    said = f"{what}: {left_out.said('left out')}"
-    if not left_out.kept:
+    said = f"{what}: {report.said('left out')}"
+    if not report.events:
         fail(said)
     click.echo(f"acpterm: {said}", err=True)
 

@@ -8,6 +8,7 @@ from acpterm.acp.person import AttachResponse, ExitOf, PersonCreateRequest, Term
 from acpterm.cli.attach import detaching_keys, tell
 from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.options import at_daemon, fail
+from acpterm.cli.parts.printing import say
 from acpterm.client.person.attach.attached import attach
 from acpterm.client.person.attach.tty import Tty
 from acpterm.client.person.attach.unattended import follow
@@ -41,7 +42,8 @@ def command(
     acpterm attach comes back to it, and acpterm rm forgets it.
 
     Where stdin or stdout is no terminal, all that it prints is printed, and nothing is typed. The
-    program ends then when nobody reads that any more, or this command is told to end.
+    program ends then when nobody reads that any more, or this command is told to end; if it is
+    killed (SIGKILL), the program is left to the daemon, and runs on.
 
     Exit status: that of COMMAND, 128 + n when the signal n ended it; 0 when it was left running.
     """
@@ -77,7 +79,7 @@ def command(
             fail(f"terminal {title(info)} was removed")
         how = how.exit_status
     if detached:
-        click.echo(info.name or info.terminal_id)
+        say(info.name or info.terminal_id)
     elif how is None:
         tell(f"[left running: acpterm attach {title(info)} comes back to it]")
     else:

@@ -8,7 +8,7 @@ import msgspec
 from acpterm.acp.person import ScreenResponse, TerminalInfo
 from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.options import at_daemon, fail
-from acpterm.cli.parts.printing import coloured, say_once
+from acpterm.cli.parts.printing import coloured, json_text, say_once
 from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
 from acpterm.client.person.recording import picture
@@ -44,10 +44,10 @@ def command(
         try:
             write_to(svg, io.BytesIO(drawn.encode()))
         except OSError as error:
-            fail(f"{svg}: {error.strerror}")
+            fail(f"{'stdout' if svg == '-' else svg}: {error.strerror}")
     elif as_json:
         text = [picture.plain(row) for row in screen.rows]
-        say_once(msgspec.json.encode({**msgspec.to_builtins(screen), "text": text}).decode())
+        say_once(json_text({**msgspec.to_builtins(screen), "text": text}))
     else:
         rows = screen.rows if coloured() else [picture.plain(row) for row in screen.rows]
         while rows and not rows[-1]:

@@ -1,6 +1,7 @@
 """`acpterm send`: typing into a terminal."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import click
@@ -120,6 +121,10 @@ def command(
         steps = [*steps, Key("Enter")]
     if not steps:
         fail("say what to type: TEXT, - for stdin, --key or --enter", 2)
+
+    # Another file has its number then.
+    if sys.stdin is None and Text(None) in steps:
+        fail("stdin is closed: there is nothing to type from it")
 
     async def type_it(front: Front) -> None:
         await type_steps(front, terminal, steps, paste=paste)

@@ -1,12 +1,11 @@
 """`acpterm status`: says how the daemon is."""
 
 import click
-import msgspec
 
 from acpterm.acp.person import StatusResponse
 from acpterm.cli.parts.asking import ask_running
 from acpterm.cli.parts.options import at_daemon
-from acpterm.cli.parts.printing import say_once
+from acpterm.cli.parts.printing import json_text, say_once
 from acpterm.client.person.front import Front
 from acpterm.client.person.listing import duration, line, memory
 
@@ -26,7 +25,7 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     if found is None:
         say_once("null" if as_json else "not running")
         raise SystemExit(1)
-    say_once(msgspec.json.encode(found).decode() if as_json else _text(found))
+    say_once(json_text(found) if as_json else _text(found))
 
 
 async def _ask(front: Front) -> StatusResponse:

@@ -13,6 +13,7 @@ from acpterm.acp.person import TerminalInfo
 from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.numbers import Finite
 from acpterm.cli.parts.options import at_daemon, fail
+from acpterm.cli.parts.printing import say
 from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
 from acpterm.client.person.reading.matching import Matching
@@ -103,6 +104,6 @@ async def _printed(front: Front, terminal: str, pattern: re.Pattern[str]) -> tup
                 matching.forget()
             found = matching.find(over, line)
             if found is not None:
-                click.echo(found)
+                say(found)
                 return 0, ""
     return 1, f"terminal {terminal} has ended and has not printed {pattern.pattern!r}"

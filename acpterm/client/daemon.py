@@ -11,6 +11,7 @@ both connect to the first.
 
 import contextlib
 import os
+import stat
 import subprocess
 import sys
 from typing import Final
@@ -21,6 +22,8 @@ from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
 from acpterm.host.listener import BUSY, ListenError, peer_of, private_folder
 from acpterm.pty.processes import identity
 
+LONGEST: Final = 107
+"""Bytes that a socket's path may have (unix(7))."""
 # Seconds that a daemon has to come up.
 PATIENCE: Final = 10.0
 _LOOK: Final = 0.02
@@ -28,12 +31,18 @@ _LOOK: Final = 0.02
 _ANOTHER: Final = 1.0
 # What is meant for this process and not for its daemon.
 _NOT_PASSED_ON: Final = ("LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "NOTIFY_SOCKET")
+# What an agent may do instead.
+_EMBEDDED: Final = ", or use --embedded, which needs none"
 # Of what it said: the end.
 _SAID: Final = 2000
 
 
 class DaemonError(Exception):
     """There is no daemon, and none could be started; the message says why."""
+
+
+class PlaceError(DaemonError):
+    """No daemon can listen where it would have to."""
 
 
 async def connect(
@@ -48,6 +57,7 @@ async def connect(
     path = user_socket(settings) if user else agent_socket(settings)
     with contextlib.suppress(OSError):
         return await _open(path)
+    _check_places(settings, "" if user else _EMBEDDED)
     why, said = "it takes no connections", "it was woken by a connection of ours"
     async with contextlib.AsyncExitStack() as stack:
         with trio.move_on_after(PATIENCE):
@@ -114,11 +124,31 @@ async def _open(path: str) -> trio.SocketStream:
 
 
 async def connect_running(settings: Settings) -> trio.SocketStream | None:
-    """Connect the user to the daemon if it is running; None if it is not."""
+    """Connect the user to the daemon if it is running; None if it is not.
+
+    Raises `DaemonError` if none can run there.
+    """
     try:
         return await _open(user_socket(settings))
     except OSError:
+        _check_places(settings)
         return None
+
+
+def _check_places(settings: Settings, otherwise: str = "") -> None:
+    """Raise `PlaceError` if no daemon can listen where it would be; says what to do `otherwise`."""
+    for path in (agent_socket(settings), user_socket(settings)):
+        if (size := len(os.fsencode(path))) > LONGEST:
+            raise PlaceError(
+                f"{path} has {size} bytes, and a socket's path at most {LONGEST}: choose a shorter "
+                f"one with --socket{otherwise}"
+            )
+        with contextlib.suppress(OSError):
+            if not stat.S_ISSOCK(os.stat(path).st_mode):
+                raise PlaceError(
+                    f"{path} is there and is no socket: remove it, or choose another --socket"
+                    f"{otherwise}"
+                )
 
 
 def _start(settings: Settings, config: str | None) -> str:

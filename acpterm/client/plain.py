@@ -15,12 +15,31 @@ _SEQUENCE: Final = re.compile(
 )
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
 # All other control characters, those that change the direction of text, and half characters.
-_STEERING: Final = (
-    r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_C0: Final = r"\x00-\x08\x0b-\x1f"
+_TURNING: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_CONTROL: Final = re.compile(f"[{_C0}{_TURNING}]")
+# And what is not seen: Unicode's category Cf, and all that it calls Default_Ignorable, as are the
+# fillers of Hangul, variation selectors and tags.
+_UNSEEN: Final = (
+    r"\xad\u034f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    r"\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    r"\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U000e0000-\U000e0fff"
 )
-_CONTROL: Final = re.compile(f"[{_STEERING}]")
-# And what is not seen, or is seen as an end of line.
-_UNSEEN: Final = re.compile(f"[\\t\\n\\u200b\\u2060-\\u2065\\ufeff{_STEERING}]")
+# What joins two emoji to one (ZWJ), and what has a character be a picture (U+FE0F), does not hide:
+# it is seen that the picture is another one. So it stays where it does that: once behind an emoji,
+# and a ZWJ before the next one. Alone, or several after each other, they could carry any message
+# past the reader; so could tags, which are escaped in flags, too.
+_EMOJI: Final = (
+    r"[\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a-\u23fa\u24c2\u25aa-\u25fe"
+    r"\u2600-\u27bf\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
+)
+_HIDDEN: Final = re.compile(
+    rf"(?P<stays>(?<={_EMOJI})(?:\ufe0f(?:\u200d(?={_EMOJI}))?|\u200d(?={_EMOJI}))"
+    r"|(?<=[#*0-9])\ufe0f(?=\u20e3))"
+    rf"|[\t\n{_C0}{_TURNING}{_UNSEEN}]"
+)
+_HIDDEN_IN_JSON: Final = re.compile(f"[{_TURNING}{_UNSEEN}]")
 
 
 def plain(text: str) -> str:
@@ -29,8 +48,25 @@ def plain(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Give text with each control character shown as an escape: nothing in it is hidden."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    """Give text with what is not seen, and what steers, shown as escapes: nothing in it is hidden.
+
+    A tab and the end of a line are escapes, too.
+    """
+    return _HIDDEN.sub(_visible, text)
+
+
+def _visible(found: re.Match[str]) -> str:
+    return found["stays"] or found[0].encode("unicode_escape").decode()
+
+
+def plain_json(text: str) -> str:
+    """Give JSON that has the same value, with what `visible` escapes escaped in JSON's way."""
+    return _HIDDEN_IN_JSON.sub(_escaped_in_json, text)
+
+
+def _escaped_in_json(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def in_a_line(text: str, most: int = 200) -> str:

@@ -20,6 +20,7 @@ from acpterm.terminal import paint
 from acpterm.terminal.text import text_of
 
 OUTPUT: Final = "o"
+INPUT: Final = "i"
 # The longest line that is read, in bytes; what is longer is no event of ours.
 _LINE: Final = 16 * 1024 * 1024
 # What stands for a line that is longer: no line of a file is.
@@ -42,25 +43,29 @@ class Event(NamedTuple):
     data: str
 
 
-class LeftOut:
-    """The lines that could not be read, of those that have been gone through."""
+class Report:
+    """How well a cast could be read: complete only when its events have been gone through."""
 
     def __init__(self) -> None:
-        self.number = 0
-        self.kept = 0
-        """How many events were read beside them."""
+        self.events = 0
+        """How many events were read."""
+        self.unread = 0
+        """How many lines could not be."""
         self._first = ""
 
-    def add(self, line: int, why: str) -> None:
+    def add_unread(self, line: int, why: str) -> None:
         """Count one more: the line of that number, from 1 on, which `why`, as in `is no JSON`."""
-        self.number += 1
+        self.unread += 1
         self._first = self._first or f"line {line}, which {why}"
 
     def said(self, what: str) -> str:
-        """Say how many lines `what`, as in `left out`, and what is wrong with the first."""
-        if self.number == 1:
+        """Say how many lines `what`, as in `left out`, and what is wrong with the first.
+
+        To be asked only if there are any.
+        """
+        if self.unread == 1:
             return f"1 line {what}: it is {self._first}"
-        return f"{self.number} lines {what}: the first is {self._first}"
+        return f"{self.unread} lines {what}: the first is {self._first}"
 
 
 class Cast(NamedTuple):
@@ -71,9 +76,11 @@ class Cast(NamedTuple):
     title: str
     timestamp: float | None
     """When it was recorded, in seconds since 1970; None where that is not said."""
+    has_env: bool
+    """Whether it says something of the program's environment."""
     events: Iterator[Event]
-    left_out: LeftOut
-    """What the events are without, as far as they have been gone through."""
+    report: Report
+    """What became of the lines, as far as the events have been gone through."""
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
@@ -107,14 +114,15 @@ def read(lines: Iterable[bytes]) -> Cast:
         raise CastError(f"the asciicast's version is {version!r}: only 2 and 3 can be played")
     cols, rows = _size(header, version)
     title, timestamp = header.get("title"), header.get("timestamp")
-    left_out = LeftOut()
+    report = Report()
     return Cast(
         cols=cols,
         rows=rows,
         title=title if isinstance(title, str) else "",
         timestamp=float(timestamp) if _is_number(timestamp) else None,
-        events=_events(rest, left_out, relative=version == 3),
-        left_out=left_out,
+        has_env=bool(header.get("env")),
+        events=_events(rest, report, relative=version == 3),
+        report=report,
     )
 
 
@@ -133,7 +141,7 @@ def _size(header: dict[str, Any], version: int) -> tuple[int, int]:
     return where[names[0]], where[names[1]]
 
 
-def _events(lines: Iterable[bytes], left_out: LeftOut, *, relative: bool) -> Iterator[Event]:
+def _events(lines: Iterable[bytes], report: Report, *, relative: bool) -> Iterator[Event]:
     last = 0.0
     for number, line in enumerate(lines, start=2):
         if line.isspace() or (relative and line.startswith(b"#")):
@@ -141,9 +149,9 @@ def _events(lines: Iterable[bytes], left_out: LeftOut, *, relative: bool) -> Ite
         try:
             event = _event(line)
         except _BadLineError as error:
-            left_out.add(number, str(error))
+            report.add_unread(number, str(error))
             continue
-        left_out.kept += 1
+        report.events += 1
         last = max(last, last + event.time if relative else event.time)
         yield event._replace(time=last)
 

@@ -1,5 +1,6 @@
 """`acpterm doctor`: what it looks at, and that it never fails to say what it found."""
 
+import errno
 import json
 import os
 
@@ -103,6 +104,53 @@ def test_the_folder_of_recordings_may_be_anothers_or_still_to_be_made(tmp_path, 
     found = places.recordings(chosen)
     assert f"is not yours (uid {os.getuid()}): nothing is recorded" in found.found
     assert found.advice == "choose another record_dir"
+
+
+@pytest.mark.parametrize("record", [True, False])
+@pytest.mark.parametrize(
+    ("folder", "wrong"),
+    [("/proc/x", "it cannot be made"), ("/proc", "nothing can be written to it")],
+)
+def test_a_folder_that_no_recording_can_be_made_in_is_a_problem(folder, wrong, record):
+    found = places.recordings(Settings(record=record, record_dir=folder))
+    assert found.state == "problem"
+    why = os.strerror(errno.EACCES if os.geteuid() else errno.ENOENT)
+    assert found.found == f"nothing can be recorded in {folder}: {wrong}: {why}"
+
+
+async def test_sockets_in_a_folder_that_cannot_be_made_are_a_problem():
+    status, found = await looked("/proc/x/agent.sock")
+    assert status == 1
+    assert found["sockets"]["found"].startswith("/proc/x cannot be made: ")
+
+
+def test_what_is_made_on_trial_is_removed(tmp_path):
+    places.recordings(Settings(record_dir=str(tmp_path / "none" / "recordings")))
+    places.recordings(Settings(record_dir=str(tmp_path)))
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (None, "no shell text can be run: {}: No such file or directory"),
+        ("#!/none/sh\n", "no shell text can be run: {}: No such file or directory"),
+        ("#!/bin/sh\necho 'what is -c?'\n", "{} does not do exit 7: what is -c?"),
+    ],
+)
+async def test_a_shell_that_cannot_be_used_is_a_problem_of_its_own(tmp_path, code, said):
+    shell = tmp_path / "shell"
+    if code is not None:
+        shell.write_text(code)
+        shell.chmod(0o755)
+    _, before = await looked(str(tmp_path / "agent.sock"))
+    assert before["shell"] == msgspec.to_builtins(ok("shell", "/bin/sh"))
+    status, found = await looked(str(tmp_path / "agent.sock"), ACPTERM_SHELL=str(shell))
+    assert status == 0
+    assert (found["shell"]["state"], found["shell"]["found"]) == ("problem", said.format(shell))
+    # What needs a shell has another.
+    for name in ("a terminal", "input prompts"):
+        assert found[name] == before[name]
 
 
 async def test_the_default_folder_of_recordings_is_looked_at(tmp_path):

@@ -76,7 +76,7 @@ async def test_json_is_what_the_daemon_tells(tmp_path, path):
     async with running(tmp_path, path, "events", "--json") as events:
         before = await listening(events, path)
         async with agent_at(path) as agent:
-            one = await agent.create("echo 'a\n\u2028b'")
+            one = await agent.create("echo 'a\n\u2028b\x9b31m\u202e'")
             await agent.wait(one)
         await poll(lambda: "disconnected" in events.out or None)
     found = [json.loads(line) for line in events.lines[before:]]
@@ -88,6 +88,9 @@ async def test_json_is_what_the_daemon_tells(tmp_path, path):
         "disconnected",
     ]
     assert found[1]["terminal"]["terminalId"] == one
+    # As it is, and without anything that steers the window that it is printed in.
+    assert found[1]["terminal"]["command"] == "echo 'a\n\u2028b\x9b31m\u202e'"
+    assert not {"\u2028", "\x9b", "\u202e"} & set(events.out)
     assert found[1]["sessionId"] == "session-1"
 
 

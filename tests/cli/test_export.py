@@ -79,6 +79,16 @@ async def test_text_is_that_of_logs(path):
         assert await run(path, "export", terminal, "--format", "text") == (0, "done\nhalf\n", "")
 
 
+async def test_it_is_said_that_text_is_without_its_beginning(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("seq 500000; echo last")
+        await agent.wait(terminal)
+        done = await run(path, "export", terminal, "--format", "text")
+        assert (done.status, done.err) == (0, "acpterm: the beginning is missing\n")
+        assert not done.out.startswith("1\n")
+        assert done.out.endswith("500000\nlast\n")
+
+
 async def test_the_screen_is_a_page_or_a_picture(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(SLOW)
@@ -117,6 +127,27 @@ async def test_a_recording_is_taken_if_it_has_more(tmp_path):
         assert shown(done.out).endswith("last\r\n")
 
 
+@pytest.mark.parametrize("record_input", ["true", "false"])
+async def test_of_two_that_show_as_much_the_recording_is_taken_for_what_else_it_tells(
+    tmp_path, record_input
+):
+    folder = tmp_path / "recordings"
+    env = {**surroundings(str(tmp_path / "run" / "agent.sock"))}
+    env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(folder)}
+    env |= {"ACPTERM_RECORD_INPUT": record_input}
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        terminal = await agent.create("echo ready; read x; echo got $x")
+        await agent.until_output(terminal, "ready")
+        await agent.type(terminal, "hi\n")
+        await agent.wait(terminal)
+        (file,) = await poll(lambda: list(folder.glob("*.cast")) or None)
+        await poll(lambda: "exited with 0" in file.read_text())
+        done = await run(path, "export", terminal)
+        assert (done.out, done.err) == (file.read_text(), "")
+        assert ('"i","hi' in done.out) == (record_input == "true")
+        assert json.loads(done.out.splitlines()[0])["env"]["TERM"]
+
+
 async def test_nobody_who_reads_is_no_error(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("seq 100000")
@@ -129,3 +160,30 @@ async def test_nobody_who_reads_is_no_error(path):
             capture_stderr=True,
         )
         assert (done.stdout, done.stderr) == (b'{"version"', b"")
+
+
+@pytest.mark.parametrize(
+    ("line", "printed"),
+    [
+        ("{export} -o /dev/stdout | cat", "one\n"),
+        ("{export} -o >(cat); wait $!", "one\n"),
+        ("{export} -o /dev/null && echo written", "written\n"),
+        ("{screen} --svg /dev/stdout | head -c 4", "<svg"),
+    ],
+)
+async def test_a_pipe_or_a_device_is_written_to_as_it_is(path, line, printed):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo one")
+        await agent.wait(terminal)
+        acpterm = f'"{ACPTERM[0]}" -m acpterm'
+        line = line.format(
+            export=f"{acpterm} export --format text {terminal}",
+            screen=f"{acpterm} screen {terminal}",
+        )
+        done = await trio.run_process(
+            ["bash", "-c", f"set -o pipefail; {line}"],
+            env=surroundings(path),
+            capture_stdout=True,
+            capture_stderr=True,
+        )
+        assert (done.stdout.decode(), done.stderr) == (printed, b"")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import pytest
 
@@ -110,6 +111,17 @@ async def test_what_a_command_has_in_it_does_nothing(path):
     assert "\\u202eevil [bold]x[/bold] \U0001f600 日本\\n\\r\\tnext" in out
 
 
+async def test_json_does_nothing_either_to_the_window_that_it_is_printed_in(path):
+    command = "sleep 1000 # \x7f\x9b31m\x9d0;owned\x9c\u202eevil\U000e0041"
+    await made(path, command)
+    status, out, err = await run(path, "ls", "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)[0]["command"] == command
+    assert r"\u007f\u009b31m\u009d0;owned\u009c\u202eevil\udb40\udc41" in out
+    assert out.isascii()
+    assert "\x7f" not in out
+
+
 async def test_a_stdout_of_another_encoding_is_no_error(path):
     await made(path, "sleep 1000 # ä日")
     status, out, _ = await run(path, "ls", PYTHONIOENCODING="ascii")
@@ -213,6 +225,37 @@ async def test_a_watched_screen_follows_what_happens(tmux, path, key):
     pane.until("ended 0")
     assert pane.of("alternate_on", "cursor_flag") == ["0", "1"]
     assert pane.text == "ended 0"
+
+
+@needs_tmux
+@pytest.mark.parametrize("key", ["C-c", "q"])
+@pytest.mark.parametrize("words", [["TERM=dumb"], ["TERM=dumb", "--json"]])
+async def test_what_is_printed_again_and_again_ends_like_that_too(tmux, path, words, key):
+    term, *more = words
+    pane = tmux.pane(
+        then_said(["env", term, *ACPTERM, "ls", "--watch", *more]),
+        env=surroundings(path),
+        size=(100, 20),
+    )
+    pane.until("[]" if more else "COMMAND")
+    pane.type("xyz")
+    await made(path, "exit 0", name="mine")
+    pane.until("mine")
+    assert "xyz" not in pane.text
+    pane.keys(key)
+    pane.until("ended 0")
+
+
+@needs_tmux
+async def test_a_job_behind_leaves_the_keys_to_whoever_is_before_it(tmux, path):
+    pane = tmux.pane(["bash", "--norc", "--noprofile", "-m"], env=surroundings(path))
+    pane.line(f"{shlex.join(ACPTERM)} ls --watch --json &")
+    pane.until("[]")
+    # One that had set the keys up would have been stopped for that.
+    pane.line("jobs; kill %1; wait; echo over")
+    pane.until("\nover")
+    assert "Running" in pane.text
+    assert "Stopped" not in pane.text
 
 
 async def poll_state(path: str, state: str) -> None:

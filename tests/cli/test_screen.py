@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from acpterm.acp.person import ScreenResponse
 from acpterm.client.person.recording import picture
 from tests.support.commands import run, surroundings
 from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon
@@ -31,6 +32,15 @@ async def test_it_is_text_where_nobody_looks(path):
         assert found["rows"][1] == "\x1b[0;31mred\x1b[m 漢|"
         assert (found["cols"], found["lines"], found["cursor"]) == (120, 40, [9, 2])
         assert found["title"] == "a title"
+
+
+async def test_what_is_not_seen_is_an_escape_in_json(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create(r"printf '\033]2;a\343\205\244b\007hi'; read x")
+        await agent.until_output(terminal, "hi")
+        out = (await run(path, "screen", terminal, "--json")).out
+        assert json.loads(out)["title"] == "a\u3164b"
+        assert "\u3164" not in out
 
 
 @pytest.mark.parametrize(("no_color", "shown"), [("", "\x1b[0;31mred\x1b[m"), ("1", "red 漢|")])
@@ -115,6 +125,30 @@ def test_every_character_is_in_its_cell(row, pieces):
 )
 def test_looks(sgr, says):
     assert says in picture.svg([f"\x1b[{sgr}mx\x1b[m"], 10, "t")
+
+
+@pytest.mark.parametrize("as_page", [False, True])
+def test_what_no_xml_may_have_in_it_is_a_replacement_character(as_page):
+    row = "a\ufffeb\uffff漢\x1b[0;31m\ufffe\x1b[m"
+    screen = ScreenResponse(
+        rows=[row],
+        cols=20,
+        lines=1,
+        cursor=(0, 0),
+        cursor_visible=True,
+        application_cursor=False,
+        bracketed_paste=False,
+        title=None,
+        position=0,
+    )
+    drawn = picture.drawn(screen, "echo \ufffe\uffff", as_page=as_page)
+    assert not {"\ufffe", "\uffff"} & set(drawn)
+    assert "<title>echo \ufffd\ufffd</title>" in drawn
+    if as_page:
+        assert "a\ufffdb\ufffd<i>漢</i>" in drawn
+    else:
+        group = ET.fromstring(drawn)[-1]
+        assert "".join(group.itertext()).replace("\n", "") == "a\ufffdb\ufffd漢\ufffd"
 
 
 def test_a_page_needs_nothing_else():

@@ -7,7 +7,7 @@ import trio
 
 from acpterm.keys import KNOWN, depends, key_bytes
 from tests.support.commands import ended, run, running, surroundings
-from tests.support.hosts import agent_at, daemon, poll
+from tests.support.hosts import ACPTERM, agent_at, daemon, poll
 
 RAW = "stty raw -echo; echo ready; head -c {} | od -An -tx1 -v | tr -d ' \\n'"
 
@@ -116,6 +116,18 @@ async def test_what_cannot_be_typed_is_an_error(path, words, status, said):
     done = await run(path, "send", *words)
     assert (done.status, done.out) == (status, "")
     assert said in done.err
+
+
+async def test_a_stdin_that_is_closed_or_cannot_be_read_is_said_to_be_so(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("sleep 1000")
+        for opened, said in (("<&-", "stdin is closed"), ("0>/dev/null", "stdin: Bad file")):
+            line = f'"{ACPTERM[0]}" -m acpterm send {terminal} - {opened}'
+            done = await trio.run_process(
+                ["sh", "-c", line], env=surroundings(path), capture_stderr=True, check=False
+            )
+            assert done.returncode == 1
+            assert done.stderr.decode().startswith(f"acpterm: {said}")
 
 
 async def test_one_that_has_ended_takes_nothing(path):

@@ -98,6 +98,31 @@ async def test_one_that_cannot_be_started_is_an_error_that_says_why(path):
     assert "/proc/none" in done.err
 
 
+LOOKS = [["ls"], ["status"], ["shutdown"], ["screen", "web"], ["run", "-d", "--", "true"]]
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
+async def test_a_path_with_something_that_is_no_socket_is_an_error(tmp_path, words):
+    file = tmp_path / "file"
+    file.touch()
+    for path, users in ((file, tmp_path / "user.sock"), (tmp_path / "agent.sock", file)):
+        done = await run(str(path), *words, ACPTERM_USER_SOCKET=str(users))
+        said = f"{file} is there and is no socket: remove it, or choose another --socket"
+        assert done == (1, "", f"acpterm: {said}\n")
+    assert file.read_bytes() == b""
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
+async def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path, words):
+    path = str(tmp_path / ("x" * (103 - len(os.fsencode(tmp_path)))))
+    # It would do for the agents' socket.
+    assert len(path) == 104
+    done = await run(path, *words)
+    said = f"{path}.user has 109 bytes, and a socket's path at most 107"
+    assert done == (1, "", f"acpterm: {said}: choose a shorter one with --socket\n")
+    assert os.listdir(tmp_path) == []
+
+
 async def test_the_persons_socket_can_be_somewhere_else(tmp_path, path):
     env = {"ACPTERM_USER_SOCKET": str(tmp_path / "mine" / "here.sock")}
     assert (await run(path, "run", "-d", "--name", "web", "--", "sleep", "60", **env)).status == 0

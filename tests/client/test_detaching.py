@@ -1,5 +1,6 @@
 """The keys that leave an attached terminal, and how its window is printed to."""
 
+import itertools
 import os
 import pty
 import re
@@ -8,9 +9,12 @@ import termios
 import pytest
 import trio
 import trio.testing
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from acpterm.client.person.attach.detaching import Detaching
 from acpterm.client.person.attach.tty import HIGH, PIECE, Printer, Tty
+from acpterm.keys import key_bytes
 
 PASTE = b"\x1b[200~%s\x1b[201~"
 
@@ -39,13 +43,44 @@ def fed(keys, *typed):
         ("F12", b"\x1b[24~"),
         ("M-x", b"\x1bx"),
         ("ä", "ä".encode()),
+        # In lower case, with locks, with other sub-fields, and of other kinds.
+        ("c-b", b"\x1b[98;5u"),
+        ("c-B", b"\x1b[98;197u"),
+        ("M-x", b"\x1b[120;3u"),
+        ("M-x", b"\x1b[27;3;120~"),
+        ("M-X", b"\x1b[120;4u"),
+        ("C-S-b", b"\x1b[98:66;6u"),
+        ("C-b", b"\x1b[1080::98;5u"),
+        ("C-b", b"\x1b[98;5:1;u"),
+        ("D", b"\x1b[100;2u"),
+        ("D", b"\x1b[27;2;68~"),
+        ("C-_", b"\x1b[45:95;6u"),
+        ("C-_", b"\x1b[27;6;95~"),
+        ("?", b"\x1b[47;2;63u"),
+        ("Escape", b"\x1b[27u"),
+        ("Enter", b"\x1b[13;129u"),
+        ("BTab", b"\x1b[9;2u"),
+        ("C-Space", b"\x1b[32;5u"),
+        ("F12", b"\x1b[24;129~"),
+        ("F12", b"\x1b[24;1:1~"),
+        ("F3", b"\x1b[13~"),
+        ("C-Up", b"\x1b[1;69A"),
+        ("Up", b"\x1b[A"),
+        ("Up", b"\x1bOA"),
+        # All keys as escapes, with modifiers as keys; and with what is let go and held down.
+        ("C-b d", b"\x1b[98;5u\x1b[100u"),
+        ("C-b d", b"\x1b[98;5u\x1b[57442;1:3u\x1b[100;1:1u"),
+        ("C-b d", b"\x1b[98;5:1u\x1b[98;5:2u\x1b[98;5:3ud"),
+        ("C-b C-d", b"\x1b[98;5u\x1b[57442;5u\x1b[100;5u"),
+        ("C-b F12", b"\x1b[98;5u\x1b[98;1:3u\x1b[24~"),
+        ("C-a C-a", b"\x1b[97;5:1u\x1b[97;5:3u\x1b[97;5:1u"),
     ],
 )
 def test_the_key_leaves_however_it_is_said_and_split(keys, typed):
     assert fed(keys, b"before" + typed + b"after") == (b"before", True)
     for at in range(1, len(typed)):
-        # Escape, and Alt with [, are keys by themselves: they do not wait for more.
-        if typed[:at] not in (b"\x1b", b"\x1b["):
+        # Escape, and Alt with [ and O, are keys by themselves: they do not wait for more.
+        if not typed[:at].endswith((b"\x1b", b"\x1b[", b"\x1bO")):
             assert fed(keys, b"ab" + typed[:at], typed[at:] + b"cd") == (b"ab", True), at
 
 
@@ -66,10 +101,32 @@ def test_the_key_leaves_however_it_is_said_and_split(keys, typed):
         ("C-\\", [PASTE % b"in \x1c here"]),
         ("C-\\", [b"\x1b[20", b"0~in \x1c", b" here \x1b[2", b"01~"]),
         ("C-\\", ["日本".encode(), bytes(range(1, 28)) + b"x"]),
+        # Let go, held down, with more modifiers, another key at the place of one, no character.
+        ("C-b", [b"\x1b[98;5:3u\x1b[98;5:2u"]),
+        ("C-b", [b"\x1b[98;6u\x1b[98:66;6u\x1b[98;7u\x1b[98;13u\x1b[27;6;98~"]),
+        ("C-c", [b"\x1b[106::99;5u"]),
+        ("d", [b"\x1b[100;5u\x1b[68;2u\x1b[9999999u\x1b[u\x1b[;;u\x1b[:~\x1b[55296u"]),
+        ("5", [b"\x1b[98;5u\x1b[53;1:3u"]),
+        ("F12", [b"\x1b[24;1:3~\x1b[23~"]),
+        ("F3", [b"\x1b[1;129R"]),
+        ("C-b d", [b"\x1b[98;5u\x1b[98;5:3u", b"x"]),
+        ("C-b d", [b"\x1b[98;5u\x1b[98;5:3u\x1b[99u", b"d"]),
+        ("C-b d", [b"\x1b[98;5u\x1b[100;1:3u\x1b[100;1:2u\x1b[57441;2u\x1b[120u"]),
+        ("C-b", [b"\x1b[" + b"1" * 200, b"u"]),
     ],
 )
 def test_all_else_is_passed_on(keys, typed):
     assert fed(keys, *typed) == (b"".join(typed), False)
+
+
+@pytest.mark.parametrize("keys", ["Escape", "M-[", "M-O"])
+def test_a_key_that_begins_others_leaves_only_by_itself(keys):
+    alone = key_bytes(keys)
+    assert fed(keys, b"ab", alone) == (b"ab", True)
+    for other in (b"\x1b[D", b"\x1bOD", b"\x1b[3~", b"\x1bx"):
+        assert fed(keys, b"ab" + other, other) == (b"ab" + other + other, False)
+    # With what was typed before it, too.
+    assert fed(keys, b"ab" + alone) == (b"ab", True)
 
 
 def test_a_key_is_passed_on_as_soon_as_it_is_no_beginning():
@@ -82,6 +139,56 @@ def test_a_key_is_passed_on_as_soon_as_it_is_no_beginning():
 
 def test_the_key_leaves_after_a_paste():
     assert fed("C-\\", PASTE % b"\x1c" + b"\x1c") == (PASTE % b"\x1c", True)
+
+
+PIECES = [
+    *(b"\x1b", b"[", b"\x1b[", b"\x1b[9", b"\x02", b"\x03", b"x", "é".encode(), b"\x1b[A", b";5u"),
+    *(b"\x1b[98;5u", b"\x1b[98;5:1u", b"\x1b[98;5:3u", b"\x1b[98;5:2u", b"\x1b[27;5;98~"),
+    *(b"\x1b[1080::98;5u", b"\x1b[99;5u", b"\x1b[57442;5u", b"\x1b[120u", b"\x1b[24;1:3~"),
+    *(b"\x1b[200~", b"\x1b[201~", b"\x1b[20"),
+]
+
+
+@given(
+    st.lists(st.sampled_from(PIECES) | st.binary(max_size=5)).map(b"".join),
+    st.lists(st.integers(0, 200)),
+    st.sampled_from(["C-b d", "c-b C-c d", "C-b C-b d", "Escape d", "C-b M-d"]),
+)
+def test_what_does_not_leave_is_passed_on_as_it_was_typed_however_it_is_cut(typed, cuts, keys):
+    # None of what ends these keys is in it, in any way to say it.
+    typed = typed.replace(b"d", b"D").replace(b"100", b"101").replace(b"\x1b[68;", b"\x1b[69;")
+    assume(b"100" not in typed)
+    cuts = sorted(cut for cut in cuts if cut < len(typed))
+    parts = [typed[a:b] for a, b in itertools.pairwise([0, *cuts, len(typed)])]
+    # The last one shows that nothing is meant by what came before.
+    assert fed(keys, *parts, b"x") == (typed + b"x", False)
+
+
+@given(st.data(), st.sampled_from(["C-b d", "c-b C-c d"]))
+def test_keys_leave_however_what_is_reported_of_them_is_cut(data, keys):
+    ways = {
+        "C-b": [b"\x02", b"\x1b[98;5u", b"\x1b[27;5;98~", b"\x1b[1080::98;133:1u"],
+        "C-c": [b"\x03", b"\x1b[99;5u", b"\x1b[27;5;99~"],
+        "d": [b"d", b"\x1b[100u", b"\x1b[100;1:1;100u"],
+    }
+    minor = st.lists(st.sampled_from([b"\x1b[98;5:3u", b"\x1b[57442;1:3u", b"\x1b[99;5:2u"]))
+    typed = b""
+    for key in keys.replace("c-b", "C-b").split():
+        typed += data.draw(st.sampled_from(ways[key])) + b"".join(data.draw(minor))
+    end = max(typed.rfind(way) + len(way) for way in ways["d"] if way in typed)
+    typed = typed[:end]
+    # Escape, and Alt with [, are keys by themselves: they do not wait for more.
+    cuts = [at for at in range(1, end) if not typed[:at].endswith((b"\x1b", b"\x1b["))]
+    cuts = sorted(data.draw(st.sets(st.sampled_from(cuts)))) if cuts else []
+    parts = [typed[a:b] for a, b in itertools.pairwise([0, *cuts, end])]
+    assert fed(keys, *parts) == (b"", True)
+
+
+@pytest.mark.parametrize("name", [*(f"F{n}" for n in range(1, 13)), "Up", "Home", "PgDn", "IC"])
+@pytest.mark.parametrize("modifiers", ["", "C-", "S-", "M-C-"])
+def test_keys_that_are_sequences_leave(modifiers, name):
+    keys = modifiers + name
+    assert fed(keys, b"a" + key_bytes(keys) + b"b") == (b"a", True)
 
 
 @pytest.mark.parametrize("keys", ["", "  ", "C-Enter", "nosuchkey", "C-b nosuchkey", "C-ä"])

@@ -1,5 +1,6 @@
 """Text made safe to print: what is left of control sequences, and what is left besides."""
 
+import ast
 import re
 import unicodedata
 
@@ -129,3 +130,38 @@ def test_what_a_person_is_asked_hides_nothing():
     assert visible("echo \x1b]0;x; rm -rf ~ #\x07 hi") == "echo \\x1b]0;x; rm -rf ~ #\\x07 hi"
     assert visible("make # all\nrm\u202e\u200b") == "make # all\\nrm\\u202e\\u200b"
     assert visible("👩\u200d👩 é→") == "👩\u200d👩 é→"
+
+
+def test_nothing_that_is_not_seen_is_left_as_it_is():
+    hidden = "\u115f\u1160\u3164\uffa0\u034f\u17b4\u180b\ufe00\ufe0f\U000e0041\U000e0100"
+    unseen = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in ("Cf", "Cc", "Cs")]
+    for char in (*unseen, *hidden):
+        code = ord(char)
+        said = visible(f"a{char}b")
+        assert said == said.encode("ascii", "replace").decode(), hex(code)
+        assert ast.literal_eval(f"'{said}'") == f"a{char}b"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rm\u200c\u200d -rf", "rm\\u200c\\u200d -rf"),
+        ("so\u00adft", "so\\xadft"),
+        ("x\U000e0041\U000e007f", "x\\U000e0041\\U000e007f"),
+        # What makes a picture of characters that are seen stays, once; a message in it does not.
+        (
+            "❤\ufe0f\u200d🔥 🏳\ufe0f\u200d🌈 1\ufe0f\u20e3",
+            "❤\ufe0f\u200d🔥 🏳\ufe0f\u200d🌈 1\ufe0f\u20e3",
+        ),
+        ("👩🏽\u200d🚀", "👩🏽\u200d🚀"),
+        ("👩\u200d", "👩\\u200d"),
+        ("👩\u200dx", "👩\\u200dx"),
+        ("x\u200d👩", "x\\u200d👩"),
+        ("👩\u200d\u200d👩", "👩\\u200d\\u200d👩"),
+        ("❤\ufe0f\ufe0f", "❤\ufe0f\\ufe0f"),
+        ("1\ufe0f x\ufe0f", "1\\ufe0f x\\ufe0f"),
+        ("🏴\U000e0067\U000e007f", "🏴\\U000e0067\\U000e007f"),
+    ],
+)
+def test_what_joins_emoji_stays_where_it_does_so(text, shown):
+    assert visible(text) == in_a_line(text) == shown

@@ -53,6 +53,18 @@ def test_each_event_says_what_it_is(paper):
     ]
 
 
+def test_nothing_steers_the_window_that_it_is_printed_in():
+    out = []
+    printer = PrintJson(out.append)
+    printer.update(Raw('{"a": "\x7f\x9b2J\u202e👩\U000e0041"}'.encode()))
+    printer.output("t", "\x9b31m".encode(), 0)
+    update, output = (json.loads(line) for line in out)
+    assert update["update"] == {"a": "\x7f\x9b2J\u202e👩\U000e0041"}
+    assert output["data"] == "\x9b31m"
+    assert rb'{"a": "\u007f\u009b2J\u202e' + "👩".encode() + rb'\udb40\udc41"}' in out[0]
+    assert rb'"\u009b31m"' in out[1]
+
+
 def test_an_update_is_as_the_agent_sent_it_on_one_line(paper):
     paper.printer.update(Raw(b'{"a" : 1.50,\n  "_x":{"b":[null, "\\u00e9\\n"]}\n}'))
     assert paper.lines == [

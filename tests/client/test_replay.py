@@ -92,8 +92,8 @@ def test_bad_lines_are_skipped():
     # Time does not go back.
     assert list(found.events) == [Event(1, "o", "a"), Event(3, "o", "b"), Event(3, "o", "c")]
     # A line without anything is nothing that could be missed.
-    assert (found.left_out.kept, found.left_out.number) == (3, 13)
-    said = found.left_out.said("left out")
+    assert (found.report.events, found.report.unread) == (3, 13)
+    said = found.report.said("left out")
     assert said.startswith("13 lines left out: the first is line 4, which is no JSON: ")
 
 
@@ -112,7 +112,7 @@ def test_bad_lines_are_skipped():
 def test_it_is_said_what_is_wrong_with_the_first_line_left_out(line, why):
     found = read([HEADER, b'[0, "o", "a"]\n', line])
     assert len(list(found.events)) == 1
-    assert found.left_out.said("left out") == f"1 line left out: it is line 3, which {why}"
+    assert found.report.said("left out") == f"1 line left out: it is line 3, which {why}"
 
 
 def test_in_version_3_times_count_from_the_event_before():
@@ -122,7 +122,7 @@ def test_in_version_3_times_count_from_the_event_before():
     )
     assert (found.cols, found.rows) == (90, 30)
     assert list(found.events) == [Event(1.5, "o", "a"), Event(2, "x", "0"), Event(2, "o", "b")]
-    assert found.left_out.number == 0
+    assert found.report.unread == 0
 
 
 def test_lines_that_are_too_long_for_a_cast_are_empty(monkeypatch):

@@ -3,16 +3,21 @@
 import os
 import sys
 
+import msgspec
+
+from acpterm.client.person.reading.named import named
+from acpterm.client.plain import plain_json
+from acpterm.host.stdio import write_fully
+
 
 def say(text: str) -> None:
-    """Print a line, or lines, now; raises `BrokenPipeError` if nobody reads them.
+    """Print a line, or lines, now; raises `BrokenPipeError` if nobody reads them. It may block.
 
     What the encoding of stdout has no character for is shown as a question mark.
     """
     encoding = sys.stdout.encoding or "utf-8"
-    data = f"{text}\n".encode(encoding, errors="replace")
-    while data:
-        data = data[os.write(1, data) :]
+    with named("stdout"):
+        write_fully(1, f"{text}\n".encode(encoding, errors="replace"))
 
 
 def say_once(text: str) -> None:
@@ -21,6 +26,11 @@ def say_once(text: str) -> None:
         say(text)
     except BrokenPipeError:
         raise SystemExit(0) from None
+
+
+def json_text(value: object) -> str:
+    """Give a value as JSON in which nothing steers the window that it is printed in."""
+    return plain_json(msgspec.json.encode(value).decode())
 
 
 def coloured() -> bool:

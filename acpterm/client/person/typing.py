@@ -9,6 +9,7 @@ import trio
 from acpterm.acp import WriteResponse
 from acpterm.acp.person import PersonWriteRequest, ScreenResponse
 from acpterm.client.person.front import Front
+from acpterm.client.person.reading.named import named
 from acpterm.client.person.reading.stdout import note
 from acpterm.host import stdio
 from acpterm.keys import depends, key_bytes
@@ -71,7 +72,11 @@ async def _pieces(text: Text) -> AsyncIterator[bytes]:
     if text.data is not None:
         yield text.data
         return
-    while data := await trio.to_thread.run_sync(stdio.read_some, 0, STEP):
+    while True:
+        with named("stdin"):
+            data = await trio.to_thread.run_sync(stdio.read_some, 0, STEP)
+        if not data:
+            return
         yield data
 
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from acpterm.acp.notes import End
+from acpterm.client.plain import plain_json
 from acpterm.client.prompt.calls import Call
 
 _encoder: Final = msgspec.json.Encoder()
@@ -77,4 +78,5 @@ class PrintJson:
     def _event(self, name: str, **members: Any) -> None:
         # What the agent sent may be laid out over several lines.
         line = _encoder.encode({"event": name, **members}).replace(b"\n", b" ")
-        self._write(line + b"\n")
+        # And nothing that it sent steers the window that this is printed in.
+        self._write(plain_json(line.decode(errors="replace")).encode() + b"\n")

@@ -1,31 +1,43 @@
 """The keys that leave an attached terminal, found in what is typed.
 
 What is typed is passed on but for these keys. Of several after each other, those that came so far
-are held back until it shows that they are not meant: then they are passed on, too. A key pressed
-with Ctrl is known in the ways that terminals say it: as a control character, and, to a program that
-has asked for that, as `CSI u` (with Caps Lock and Num Lock on or off) or as `CSI 27`.
+are held back until it shows that they are not meant: then they are passed on, too. A key is known
+in the ways that terminals say it: by the bytes that xterm has for it, and by what is reported to a
+program that has asked for that (`reports`).
 
 Rules:
 
 - A key that is split over two reads is found. What may be the beginning of one is held back for
   that, unless it is a key by itself, as Escape is.
+- That a key is let go or held down, and a modifier by itself, may be reported between keys that
+  come after each other. It is held back with them, and is no other key.
 - What is pasted in brackets is text: no key in it leaves.
 """
 
 import re
-from itertools import product
+from enum import Enum, auto
 from typing import Final
 
+from acpterm.client.person.attach.reports import is_begun, named, report_in
 from acpterm.keys import key_bytes, sequence
 
-_CONTROL: Final = re.compile(r"C-(.)", re.DOTALL)
 # What begins other keys, and is a key: Escape, Alt with [ and with O.
 _KEYS: Final = (b"\x1b", b"\x1b[", b"\x1bO")
 _PASTE: Final = b"\x1b[200~"
 _PASTED: Final = b"\x1b[201~"
-# Ctrl, as `CSI u` says it: alone, with Caps Lock, with Num Lock, with both; and that it is pressed.
-_MODIFIERS: Final = (5, 5 + 64, 5 + 128, 5 + 64 + 128)
-_EVENTS: Final = ("", ":1")
+
+
+class _What(Enum):
+    """What something typed is."""
+
+    KEY = auto()
+    """The key that is looked for."""
+    MINOR = auto()
+    """Nothing that is pressed."""
+    BEGUN = auto()
+    """All that there is, and maybe the beginning of the key."""
+    PASTE = auto()
+    OTHER = auto()
 
 
 class Detaching:
@@ -34,7 +46,9 @@ class Detaching:
     def __init__(self, keys: str) -> None:
         names = sequence(keys)
         self.keys: Final = " ".join(names)
-        self._steps: Final = [_spellings(name) for name in names]
+        self._steps: Final = [_Step(name) for name in names]
+        # How many of the keys have come, and all that is held back since the first.
+        self._come = 0
         self._held: list[bytes] = []
         self._rest = b""
         self._pasting = False
@@ -47,37 +61,37 @@ class Detaching:
             if self._pasting:
                 typed = self._paste(typed, passed)
                 continue
-            step = self._steps[len(self._held)]
-            if found := next((keys for keys in step if typed.startswith(keys)), None):
-                self._held.append(found)
-                typed = typed[len(found) :]
-                if len(self._held) == len(self._steps):
-                    self._held.clear()
-                    return b"".join(passed), True
+            step = self._steps[self._come]
+            if not self._come and (at := step.may_begin(typed)):
+                passed.append(typed[:at])
+                typed = typed[at:]
                 continue
-            wanted = (*step, _PASTE)
-            if self._held:
-                if _is_begun(typed, wanted):
-                    self._rest = typed
-                    break
+            what, size = step.look(typed)
+            if what is _What.BEGUN:
+                self._rest = typed
+                break
+            if what is _What.KEY:
+                self._come += 1
+                if self._come == len(self._steps):
+                    self._forget()
+                    return b"".join(passed), True
+                self._held.append(typed[:size])
+            elif self._come and what is _What.MINOR:
+                self._held.append(typed[:size])
+            elif self._come:
                 # Not meant; what comes now may be the first of them again.
                 passed += self._held
-                self._held.clear()
+                self._forget()
                 continue
-            if typed.startswith(_PASTE):
-                self._pasting = True
-                passed.append(_PASTE)
-                typed = typed[len(_PASTE) :]
-                continue
-            at = min((at for keys in wanted if (at := typed.find(keys)) >= 0), default=-1)
-            if at < 0:
-                at = _begun_at(typed, wanted)
-                self._rest = typed[at:]
-                passed.append(typed[:at])
-                break
-            passed.append(typed[:at])
-            typed = typed[at:]
+            else:
+                self._pasting = what is _What.PASTE
+                passed.append(typed[:size])
+            typed = typed[size:]
         return b"".join(passed), False
+
+    def _forget(self) -> None:
+        self._come = 0
+        self._held.clear()
 
     def _paste(self, typed: bytes, passed: list[bytes]) -> bytes:
         """Pass on what is pasted; give what comes behind it."""
@@ -94,24 +108,34 @@ class Detaching:
         return b""
 
 
-def _spellings(name: str) -> tuple[bytes, ...]:
-    plain = key_bytes(name)
-    if control := _CONTROL.fullmatch(name):
-        code = ord(control[1].lower())
-        said = [f"\x1b[{code};{both[0]}{both[1]}u" for both in product(_MODIFIERS, _EVENTS)]
-        return (plain, *(keys.encode() for keys in (*said, f"\x1b[27;5;{code}~")))
-    return (plain,)
+class _Step:
+    """One of the keys."""
 
+    def __init__(self, name: str) -> None:
+        self._bytes: Final = key_bytes(name)
+        # A cursor key's depend on what the program has set.
+        self._ways: Final = {self._bytes, key_bytes(name, application=True)}
+        self._key: Final = named(name)
+        self._first: Final = re.compile(b"[\x1b%s]" % re.escape(self._bytes[:1]))
 
-def _is_begun(typed: bytes, wanted: tuple[bytes, ...]) -> bool:
-    """Whether this is the beginning of a key, and no key by itself."""
-    return typed not in _KEYS and any(keys.startswith(typed) for keys in wanted)
+    def may_begin(self, typed: bytes) -> int:
+        """Give where it may begin, at the earliest; the end of `typed` if nowhere."""
+        found = self._first.search(typed)
+        return found.start() if found else len(typed)
 
-
-def _begun_at(typed: bytes, wanted: tuple[bytes, ...]) -> int:
-    """Give where a key begins that is not whole; the end if none does."""
-    longest = max(map(len, wanted))
-    for at in range(max(0, len(typed) - longest + 1), len(typed)):
-        if _is_begun(typed[at:], wanted):
-            return at
-    return len(typed)
+    def look(self, typed: bytes) -> tuple[_What, int]:
+        """Say what `typed` begins with, and how many bytes that takes."""
+        if typed.startswith(_PASTE):
+            return _What.PASTE, len(_PASTE)
+        if report := report_in(typed):
+            pressed = _What.KEY if self._key in report.keys else _What.OTHER
+            return _What.MINOR if report.minor else pressed, report.size
+        if is_begun(typed):
+            return _What.BEGUN, len(typed)
+        for way in self._ways:
+            # One that begins others is it only where nothing follows.
+            if typed == way or (way not in _KEYS and typed.startswith(way)):
+                return _What.KEY, len(way)
+        if typed not in _KEYS and any(keys.startswith(typed) for keys in (*self._ways, _PASTE)):
+            return _What.BEGUN, len(typed)
+        return _What.OTHER, 1

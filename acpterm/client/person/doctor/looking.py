@@ -33,6 +33,7 @@ async def examine(config: str | None, socket: str | None) -> list[Finding]:
         "Python": system.python,
         "system": system.system,
         "a terminal": Waits(partial(trial.terminal, settings)),
+        "shell": Waits(partial(programs.shell, settings)),
         "pidfd": trial.pidfd,
         "control groups": Waits(trial.control_groups),
         "subreaper": trial.subreaper,

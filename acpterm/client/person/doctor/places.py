@@ -2,13 +2,14 @@
 
 import os
 import stat
+import tempfile
 from typing import Final
 
 import trio
 
 from acpterm import __version__
 from acpterm.acp.person import StatusResponse
-from acpterm.client.daemon import DaemonError
+from acpterm.client.daemon import LONGEST, DaemonError, PlaceError
 from acpterm.client.leaves import leaf
 from acpterm.client.person.doctor.finding import Finding, missing, ok, problem
 from acpterm.client.person.front import NotRunningError, open_front
@@ -24,8 +25,6 @@ from acpterm.config import (
 )
 from acpterm.jsonrpc import RpcError
 
-# What a socket's path may have, its end included (unix(7)).
-_LONGEST: Final = 108
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _READ: Final = stat.S_IRGRP | stat.S_IROTH
@@ -50,8 +49,8 @@ def sockets(chosen: Settings) -> Finding:
     name = "sockets"
     for path in (agent_socket(chosen), user_socket(chosen)):
         folder = os.path.dirname(path)
-        if len(os.fsencode(path)) >= _LONGEST:
-            found = f"{line(path)}: a socket's path has less than {_LONGEST} bytes"
+        if len(os.fsencode(path)) > LONGEST:
+            found = f"{line(path)}: a socket's path has {LONGEST} bytes at most"
             return problem(name, found, "choose a shorter one with --socket", fatal=True)
         if wrong := _wrong_folder(folder):
             advice = (
@@ -77,7 +76,8 @@ def _wrong_folder(folder: str) -> str | None:
     while not os.path.lexists(folder):
         parent = os.path.dirname(folder)
         if os.path.lexists(parent):
-            return None if os.access(parent, os.W_OK | os.X_OK) else "cannot be made"
+            why = _unwritable(parent)
+            return f"cannot be made: {why}" if why else None
         folder = parent
     if not os.path.isdir(folder):
         return "is no folder"
@@ -92,17 +92,26 @@ def _wrong_folder(folder: str) -> str | None:
 def recordings(chosen: Settings) -> Finding:
     """Whether recordings have a folder; if there are to be any, one that is this user's alone."""
     folder = chosen.record_dir or default_record_dir()
-    if chosen.record and (found := _loose_folder(folder)):
-        return found
     where = folder
     while not os.path.lexists(where) and where != os.path.dirname(where):
         where = os.path.dirname(where)
-    if os.path.isdir(where) and os.access(where, os.W_OK | os.X_OK):
-        return ok(
-            "state", f"recordings are{'' if chosen.record else ' not'} kept in {line(folder)}"
-        )
-    what = f"nothing can be written to {line(where)}, where recordings would be"
-    return problem("state", what, "see to its permissions, or choose another record_dir")
+    if why := _unwritable(where):
+        what = "nothing can be written to it" if where == folder else "it cannot be made"
+        found = f"nothing can be recorded in {line(folder)}: {what}: {why}"
+        return problem("state", found, "see to its permissions, or choose another record_dir")
+    if chosen.record and (loose := _loose_folder(folder)):
+        return loose
+    return ok("state", f"recordings are{'' if chosen.record else ' not'} kept in {line(folder)}")
+
+
+def _unwritable(folder: str) -> str | None:
+    """Say why nothing can be made in a folder that is there: a folder is made on trial."""
+    # Its mode does not say it all: root may write everywhere, but nobody makes a folder in /proc.
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".acpterm-doctor-", dir=folder))
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def _loose_folder(folder: str) -> Finding | None:
@@ -130,7 +139,7 @@ async def daemon(chosen: Settings, config: str | None) -> Finding:
     try:
         async with open_front(chosen, config, start=False) as front:
             status = await front.ask_plain("status", StatusResponse)
-    except NotRunningError:
+    except (NotRunningError, PlaceError):
         return ok(name, "not running; it is started when it is needed")
     except (DaemonError, RpcError, ExceptionGroup) as error:
         advice = "acpterm shutdown, or end it by its pid (acpterm.sock's .lock file has it)"

@@ -12,10 +12,13 @@ import trio
 from acpterm.client.person.doctor.finding import Finding, missing, ok, problem
 from acpterm.client.person.listing import line
 from acpterm.client.plain import in_a_line
+from acpterm.config import Settings
 
 # Seconds that a program has to answer.
 PATIENCE: Final = 2.0
 _TIMED_OUT: Final = 124
+# What a shell is told to exit with.
+_NUMBER: Final = 7
 # Characters of what it says of itself.
 _MOST: Final = 80
 
@@ -59,6 +62,21 @@ async def _version(name: str, command: Sequence[str], *, use: str, package: str)
         return ok(name, said.line or "there")
     how = f"{' '.join(command)} fails with {said.status}: {said.line}"
     return problem(name, how, f"see what {' '.join(command)} says; {use}")
+
+
+async def shell(settings: Settings) -> Finding:
+    """Whether the shell that is given shell text can be run, and takes it."""
+    path = settings.shell
+    advice = "choose a POSIX shell that is there: the setting shell"
+    try:
+        said = await run(path, "-c", f"exit {_NUMBER}")
+    except OSError as error:
+        found = f"no shell text can be run: {line(path)}: {error.strerror}"
+        return problem("shell", found, advice)
+    if said.status != _NUMBER:
+        how = said.line or f"status {said.status}"
+        return problem("shell", f"{line(path)} does not do exit {_NUMBER}: {how}", advice)
+    return ok("shell", line(path))
 
 
 async def bubblewrap() -> Finding:

@@ -29,6 +29,8 @@ from acpterm.terminal.terminal import Terminal
 _BEGINNING: Final = 10.0
 _PROMPT: Final = 1.0
 _LOOK: Final = 0.02
+# The setting's may be missing, which is looked at elsewhere.
+_SHELL: Final = "/bin/sh"
 _SAID: Final = "acpterm-doctor"
 _CGROUPS: Final = "control groups"
 _DELEGATE: Final = (
@@ -44,7 +46,7 @@ async def terminal(settings: Settings) -> list[Finding]:
             order = Order(
                 settings,
                 asker.own(),
-                command=settings.shell,
+                command=_SHELL,
                 args=["-c", f"printf {_SAID}; read x"],
                 env=[],
                 cwd="/",
@@ -65,7 +67,7 @@ async def terminal(settings: Settings) -> list[Finding]:
         advice = "see what is said of PTYs, processes and open files"
         return [problem("a terminal", what, advice, fatal=True)]
     if not said:
-        advice = f"look at what the shell does: {settings.shell}"
+        advice = f"look at what the shell does: {_SHELL}"
         return [problem("a terminal", "what its program prints does not come", advice, fatal=True)]
     return [ok("a terminal", found), _waiting(waits)]
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import trio
 
+from acpterm.client.person.reading.named import named
 from acpterm.host import stdio
 
 STDOUT: Final = 1
@@ -18,7 +19,8 @@ STDERR: Final = 2
 async def put(data: bytes) -> None:
     """Write to stdout. Raises `OSError`; within `while_read` that is dealt with if nobody reads."""
     if data:
-        await stdio.write_all(STDOUT, data)
+        with named("stdout"):
+            await stdio.write_all(STDOUT, data)
 
 
 async def note(text: str) -> None:
@@ -51,12 +53,11 @@ async def _unread(fd: int) -> None:
         poll = select.poll()
         poll.register(fd, 0)
         while stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-            if any(happened & (select.POLLERR | select.POLLHUP) for _, happened in poll.poll(0)):
-                return
             # That the other end is gone is told to whoever waits for anything. A socket may have
-            # input too.
+            # input too, and so may a pipe that is open for both: then it is looked at again later.
             if stat.S_ISFIFO(mode):
                 await trio.lowlevel.wait_readable(fd)
-            else:
-                await trio.sleep(1)
+            if any(happened & (select.POLLERR | select.POLLHUP) for _, happened in poll.poll(0)):
+                return
+            await trio.sleep(1)
     await trio.sleep_forever()

@@ -2,8 +2,9 @@
 
 import contextlib
 import shutil
+from collections import Counter
 from collections.abc import Callable
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 import trio
@@ -13,37 +14,38 @@ from acpterm.acp import Empty
 from acpterm.acp.person import ExportedNotification, ExportRequest, TerminalInfo
 from acpterm.client import replay
 from acpterm.client.person.front import Front
-from acpterm.client.replay import LeftOut
+from acpterm.client.replay import Report
 
 _told: Final = msgspec.json.Decoder(ExportedNotification)
 
 
-async def write_cast(front: Front, terminal: str, file: BinaryIO) -> LeftOut:
+async def write_cast(front: Front, terminal: str, file: BinaryIO) -> Report:
     """Write the more complete of the two to `file`. Raises `RpcError`, `OSError`.
 
-    `file` is empty, and can be read. The one that shows more is the more complete; of equals, what
-    was kept. It is written as it is; which of its lines cannot be read is returned. To be run where
-    the daemon runs.
+    `file` is empty, and can be read. The one that shows more is the more complete; of those that
+    show as much, the one that tells more besides: a recording may have what was typed. Of equals,
+    what was kept. It is written as it is; which of its lines cannot be read is returned. To be run
+    where the daemon runs.
     """
     info = await front.about("get", terminal, TerminalInfo)
     await _export(front, info.terminal_id, file.write)
     if info.recording is None:
-        return LeftOut()
+        return Report()
     return await trio.to_thread.run_sync(_take_better, file, info.recording)
 
 
-def _take_better(file: BinaryIO, path: str) -> LeftOut:
-    """Have `file` be as the recording, if that shows more: what of it cannot be read."""
+def _take_better(file: BinaryIO, path: str) -> Report:
+    """Have `file` be as the recording, if that has more: what of it cannot be read."""
     # There may be none: the disk was full, or it has been removed.
     with contextlib.suppress(FileNotFoundError, PermissionError), open(path, "rb") as recording:
-        shown, left_out = _shown(recording)
-        if shown > _shown(file)[0]:
+        more, report = _content(recording)
+        if more > _content(file)[0]:
             recording.seek(0)
             file.seek(0)
             file.truncate()
             shutil.copyfileobj(recording, file)
-            return left_out
-    return LeftOut()
+            return report
+    return Report()
 
 
 async def _export(front: Front, terminal: str, write: Callable[[bytes], object]) -> None:
@@ -66,12 +68,32 @@ async def _export(front: Front, terminal: str, write: Callable[[bytes], object])
         raise failed[0]
 
 
-def _shown(file: BinaryIO) -> tuple[int, LeftOut]:
-    """Count the characters of output in a cast, -1 if it is none; and what cannot be read."""
+class _Content(NamedTuple):
+    """How much there is in a cast, what counts most first."""
+
+    output: int = -1
+    """Characters; -1 if it is no cast."""
+    input: int = 0
+    others: int = 0
+    """Events: other sizes, and the end."""
+    has_env: bool = False
+
+
+def _content(file: BinaryIO) -> tuple[_Content, Report]:
+    """Tell how much there is in a cast, and what cannot be read of it."""
     file.seek(0)
     try:
         cast = replay.read(replay.lines_of(file))
     except replay.CastError:
-        return -1, LeftOut()
-    shown = sum(len(event.data) for event in cast.events if event.code == replay.OUTPUT)
-    return shown, cast.left_out
+        return _Content(), Report()
+    characters: Counter[str] = Counter()
+    others = 0
+    for event in cast.events:
+        if event.code in (replay.OUTPUT, replay.INPUT):
+            characters[event.code] += len(event.data)
+        else:
+            others += 1
+    found = _Content(
+        characters[replay.OUTPUT], characters[replay.INPUT], others, has_env=cast.has_env
+    )
+    return found, cast.report

@@ -4,27 +4,34 @@ import os
 import secrets
 import shutil
 import stat
-import sys
 from contextlib import suppress
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+from acpterm.client.person.reading.named import named
+from acpterm.host.stdio import write_fully
+
+# Bytes that are written at once.
+_PIECE: Final = 64 * 1024
 
 
 def write_to(path: str, made: BinaryIO) -> None:
     """Write all that is in `made` to a file that takes the place of `path`. Raises `OSError`.
 
-    `-` is stdout, where nobody who reads is no error. What is there and no regular file, such as a
-    pipe, is written to.
+    `-` is stdout. What is there and no regular file, such as a pipe or a device, is written to as
+    it is. Where that is a pipe, or stdout, nobody who reads is no error.
     """
     made.seek(0)
     if path == "-":
         _to_stdout(made)
         return
-    # A link stays one: what it leads to is replaced.
-    path = os.path.realpath(path)
+    # By the name that was given: /dev/stdout, or what a shell makes of >(…), is a link to a pipe
+    # that has no name.
     if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-        with open(path, "wb") as file:
+        with suppress(BrokenPipeError), open(path, "wb") as file:
             shutil.copyfileobj(made, file)
         return
+    # A link stays one: what it leads to is replaced.
+    path = os.path.realpath(path)
     temporary = f"{path}.{secrets.token_hex(4)}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -38,11 +45,6 @@ def write_to(path: str, made: BinaryIO) -> None:
 
 
 def _to_stdout(made: BinaryIO) -> None:
-    try:
-        shutil.copyfileobj(made, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        # What is left in the buffer would be an error once more at the end.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
+    with suppress(BrokenPipeError), named("stdout"):
+        while data := made.read(_PIECE):
+            write_fully(1, data)

@@ -52,6 +52,8 @@ _LEVELS: Final = (0, 95, 135, 175, 215, 255)
 # What every font has at the same width, and single characters.
 _PIECE: Final = re.compile(r"[ -~]+|[^ -~]")
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]*)m")
+# What no document in XML 1.0 may have in it, not even as a reference.
+_NO_XML: Final = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Run(NamedTuple):
@@ -104,7 +106,7 @@ def _parts(text: str) -> list[tuple[str, int]]:
 def svg(rows: Sequence[str], cols: int, title: str) -> str:
     """Draw a screen in a window with that title."""
     width, height = cols * WIDTH + 2 * _MARGIN, len(rows) * HEIGHT + 2 * _MARGIN + _BAR
-    shown = html.escape(title)
+    shown = _escaped(title)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}" xml:space="preserve">\n<title>{shown}</title>\n'
@@ -115,7 +117,7 @@ def svg(rows: Sequence[str], cols: int, title: str) -> str:
             for number, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
         )
         + f'\n<text x="{width / 2:g}" y="{_BAR / 2 + 8:g}" text-anchor="middle" fill="#a0a0a0">'
-        f"{html.escape(_short(title, max(8, cols - 20)))}</text>\n"
+        f"{_escaped(_short(title, max(8, cols - 20)))}</text>\n"
         f'<g transform="translate({_MARGIN} {_MARGIN + _BAR})">\n'
     ]
     for y, row in enumerate(rows):
@@ -141,7 +143,7 @@ def _glyphs(run: Run, y: int) -> str:
     style = run.style
     if style.flags & CONCEAL or (not run.text.strip() and not _decoration(style)):
         return ""
-    text = html.escape(run.text)
+    text = _escaped(run.text)
     looks = "".join(f' {name}="{value}"' for name, value in _svg_looks(style))
     return (
         f'<text x="{run.column * WIDTH:g}" y="{y * HEIGHT + 14}" '
@@ -166,7 +168,7 @@ def page(rows: Sequence[str], title: str) -> str:
     body = "\n".join("".join(map(_span, runs(row))) for row in rows)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>{html.escape(title)}</title>\n<style>\n"
+        f"<title>{_escaped(title)}</title>\n<style>\n"
         f"body {{ background: {_BACKGROUND}; color: {_FOREGROUND}; }}\n"
         f"pre {{ font: {_SIZE}px/1.25 {_FONTS}; }}\n"
         "pre i { display: inline-block; width: 2ch; font-style: inherit; }\n"
@@ -176,7 +178,7 @@ def page(rows: Sequence[str], title: str) -> str:
 
 def _span(run: Run) -> str:
     style = run.style
-    text = html.escape(run.text)
+    text = _escaped(run.text)
     if run.width == 2 and wcwidth(run.text[0]) == 2:
         text = f"<i>{text}</i>"
     ink, ground = _colours(style)
@@ -212,6 +214,11 @@ def _colour(number: int) -> str:
     number -= 16
     red, green, blue = _LEVELS[number // 36], _LEVELS[number // 6 % 6], _LEVELS[number % 6]
     return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+def _escaped(text: str) -> str:
+    """Give text as it stands in XML and HTML, with U+FFFD for what cannot."""
+    return html.escape(_NO_XML.sub("\ufffd", text))
 
 
 def _short(text: str, most: int) -> str:

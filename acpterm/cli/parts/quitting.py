@@ -1,0 +1,60 @@
+"""A q that ends what is watched: keys are read as they are typed, and not shown."""
+
+import contextlib
+import os
+import termios
+import tty
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+import trio
+
+_QUIT: Final = b"qQ"
+
+
+async def until_quit(work: Callable[[], Awaitable[object]]) -> None:
+    """Do work until it is done, or a q is typed; within `quiet_keys`."""
+    async with trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            await _quit()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(watch)
+        await work()
+        nursery.cancel_scope.cancel()
+
+
+async def _quit() -> None:
+    """Wait for a q; for ever, if there is no keyboard."""
+    while os.isatty(0):
+        await trio.lowlevel.wait_readable(0)
+        keys = os.read(0, 1024)
+        if not keys:
+            break
+        if any(key in _QUIT for key in keys):
+            return
+    await trio.sleep_forever()
+
+
+@contextlib.contextmanager
+def quiet_keys() -> Iterator[None]:
+    """Have keys come as they are typed and not be shown; Ctrl-C stays what it is."""
+    if not os.isatty(0):
+        yield
+        return
+    before = termios.tcgetattr(0)
+    tty.setcbreak(0)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
+def has_keyboard() -> bool:
+    """Whether what is typed where stdout is seen is for this command: not so for a job behind."""
+    try:
+        return os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
