@@ -16,6 +16,7 @@ from tests.support.hosts import (
     agent_here,
     agent_of,
     agent_on_stdio,
+    alive,
     daemon,
     environment,
     host_here,
@@ -229,7 +230,7 @@ async def test_a_host_that_ends_leaves_no_process_and_no_folder(tmp_path, settin
         assert len(found) >= len(LINES)
         process.terminate()
         assert await process.wait() == 0
-    await poll(lambda: not any(child.is_running() for child in found))
+    await poll(lambda: not any(alive(child.pid) for child in found))
     assert traces.folder is None or not os.path.exists(traces.folder)  # noqa: ASYNC240
 
 

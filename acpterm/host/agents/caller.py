@@ -18,7 +18,7 @@ from acpterm.host.checks import Folders
 from acpterm.host.creation import Order
 from acpterm.host.roster import Agent, Entry
 from acpterm.host.shared import Shared
-from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quoted
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
@@ -57,7 +57,8 @@ class Caller:
         if len(identifier) > _SESSION_ID:
             raise RpcError(
                 INVALID_PARAMS,
-                f"the sessionId has {len(identifier)} characters: at most {_SESSION_ID}",
+                f"sessionId {quoted(identifier)} has {len(identifier)} characters: it may have "
+                f"{_SESSION_ID} at most",
             )
         return self.sessions.get(identifier) or Session(identifier, self.agent)
 
