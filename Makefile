@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# The tests wait for programs as much as they work: three of them for two processors.
+# The tests wait for programs as much as they work: three at a time for two processors; four, where
+# most of their programs start quickly.
 WORKERS ?= 3
+test: WORKERS = 4
 # Real agents need Python 3.13, each in an environment of its own.
 PYTHON313 ?= python3.13
 KIMI := kimi-cli==1.16.0
@@ -38,10 +40,11 @@ demo: $(VENV)/.demo ## an agent and its terminals live, and an editor that gets 
 	$(BIN)/python docs/examples/demo.py
 	$(BIN)/python docs/examples/proxy_demo.py
 
-test: $(VENV)/.check ## the tests, on three workers
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not every_way and not interop'
+test: $(VENV)/.check ## the tests, but for long ones
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
+	  -m 'not long and not every_way and not interop'
 
-test-all: $(VENV)/.check ## those too that need Node or show the same in a second way; all as deep as they can
+test-all: $(VENV)/.check ## all tests, as deep as they can: also long ones, in second ways, with Node
 	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # A release that is pinned here takes the place of the one before. Its packages need a few minutes.

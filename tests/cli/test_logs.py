@@ -80,6 +80,7 @@ async def test_a_release_right_after_the_end_takes_nothing_away(path, tmp_path):
                 assert logs.lines[-1000:] == [f"{n}\n" for n in range(1, 1001)]
 
 
+@pytest.mark.long
 async def test_a_flood_is_not_fallen_behind_of_in_silence(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("read x; seq 3000000; echo the end")

@@ -321,6 +321,7 @@ def test_a_flood_is_ended_by_a_key(desk):
     assert took < 5
 
 
+@pytest.mark.long
 def test_a_window_that_does_not_read_holds_up_nobody(desk):
     name = desk.daemon.make(*BASH)
     stopped, other = desk.attach(name), desk.attach(name)

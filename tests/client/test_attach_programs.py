@@ -268,6 +268,7 @@ printf '\\e[?1000;1006;1;2004l\\e>\\e[?1049l'; stty sane; echo over; exec sleep 
 """
 
 
+@pytest.mark.long
 def test_what_a_program_set_long_ago_is_in_force(desk, tmp_path):
     """Its first output is long gone from what is kept."""
     file = tmp_path / "long"

@@ -337,6 +337,7 @@ async def fuzz(stream: trio.abc.Stream, fuzzer: Fuzzer, checker: Checker, first:
         pytest.fail("the connection was not closed")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_a_host_outlives_every_message(tmp_path):
     rng = random.Random(SEED)

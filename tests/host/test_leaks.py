@@ -124,6 +124,7 @@ async def run_many(agent, count):
         assert (output["output"], released) == (f"{number}\n", {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("tracking", "spawner", "pidfds"), WAYS)
 async def test_500_terminals_one_after_the_other_leave_nothing(
     tmp_path, settings, tracking, spawner, pidfds
@@ -164,6 +165,7 @@ LINES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("tracking", "spawner", "pidfds"), WAYS)
 async def test_50_at_once_that_are_killed_half_way_leave_nothing(
     tmp_path, settings, tracking, spawner, pidfds
@@ -197,6 +199,7 @@ async def test_50_at_once_that_are_killed_half_way_leave_nothing(
         await traces.until(before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
 async def test_connections_that_go_with_terminals_running_leave_nothing(
     tmp_path, settings, tracking

@@ -431,6 +431,7 @@ def final(reader):
 # Slow
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 async def test_one_who_does_not_read_costs_nothing_and_comes_to_see_what_is_left(form, monkeypatch):
     looks = []

@@ -10,6 +10,7 @@ from tests.pty.scenarios import SCENARIOS
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="subreapers are Linux's")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_a_tree_by_descent(name):
     with trio.fail_after(20):

@@ -165,6 +165,7 @@ def test_what_works_or_shows_does_not_wait(run, command):
     assert terminal.seen() == {False}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [needs("top"), needs("htop"), needs("watch", "date")])
 def test_what_shows_again_and_again_does_not_wait_however_long_one_looks(run, command):
     terminal = run(*command)

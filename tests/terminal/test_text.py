@@ -348,6 +348,7 @@ def test_the_cut_falls_inside_a_sequence_a_title_and_a_crlf():
         assert text(data * 3, limit=limit) == ("onetwo\n" * 3)[len("onetwo\n" * 3) - limit :]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "chunk", [b"\n", b"x" * 50 + b"\r\n", b"x" * 4093 + b"\r\n", b"x\n" * 40_000]
 )
