@@ -51,7 +51,7 @@ class Daemon:
                 stderr=log,
             )
         end = time.monotonic() + 10
-        while not listens(self.socket):
+        while not (listens(self.socket) and listens(str(folder / "user.sock"))):
             assert time.monotonic() < end
             assert self.process.poll() is None
             time.sleep(0.005)
