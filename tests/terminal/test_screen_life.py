@@ -80,6 +80,23 @@ async def test_a_cancelled_asker_leaves_the_screen_to_the_next_one():
     assert await stream.view.text() == "last"
 
 
+async def test_who_asks_during_a_flood_is_shown_some_of_it():
+    stream = Stream()
+    stream.put(b"main\r\n" * 4000)
+    answers = []
+
+    async def ask():
+        answers.append(await stream.view.text())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        for _ in range(5):
+            await trio.lowlevel.checkpoint()
+        assert 0 < stream.view.position < stream.ring.end
+        stream.put(b"y\r\n" * MIB)
+    assert answers == ["y\ny\ny\ny"]
+
+
 async def test_what_is_too_much_is_skipped_but_not_the_modes_in_it():
     for later in False, True:
         stream = Stream()
