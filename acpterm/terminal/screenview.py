@@ -78,8 +78,8 @@ class ScreenView:
         self._resizes = 0
         # Whether what comes next may begin within a sequence.
         self._cut = False
-        # Whether nothing was drawn since something was skipped.
-        self._stale = False
+        # Where what was drawn last ends: it may have been skipped from there.
+        self._drawn = 0
 
     @property
     def position(self) -> int:
@@ -110,8 +110,8 @@ class ScreenView:
             if target - self.position > REPLAY:
                 self._skip(source.ring, target - REPLAY)
             await self._draw(screen, target)
-            while self._stale and self.position < source.ring.end:
-                # It was skipped beyond the target: nothing that came last is drawn yet.
+            while self._drawn < target and self.position < source.ring.end:
+                # Beyond the target was skipped: what is drawn is all from before that.
                 await self._draw(screen, source.ring.end)
             check_screen(source.cols, source.rows)
             return screen
@@ -143,7 +143,7 @@ class ScreenView:
         if target > ring.end:
             screen.skip(bytes(data[: target - ring.end]))
             self._position = target
-            self._cut = self._stale = True
+            self._cut = True
 
     def _begin(self, ring: Ring, start: int) -> Screen:
         """Give the screen; made now, it begins at `start`, or where it is held."""
@@ -163,7 +163,7 @@ class ScreenView:
         if target > self.position:
             self._screen.skip(ring.read(self.position, target - self.position).data)
             self._position = target
-            self._cut = self._stale = True
+            self._cut = True
 
     async def _draw(self, screen: Screen, target: int) -> None:
         while True:
@@ -184,9 +184,8 @@ class ScreenView:
                 step = _STEP * _STEP_CELLS // max(_STEP_CELLS, screen.cols * screen.rows)
                 part = data[at : at + min(max(_STEP_LEAST, step), most)]
                 screen.feed(part)
-                self._stale = False
                 at += len(part)
-                self._position = reached = piece.position + at
+                self._position = self._drawn = reached = piece.position + at
                 await trio.lowlevel.checkpoint()
                 if self._position != reached:
                     # It was skipped meanwhile.
