@@ -9,7 +9,7 @@ from typing import Final
 
 _ESC: Final = b"\x1b"
 # Keys that are one sequence, whatever the modifiers; Alt puts an ESC before it.
-_SIMPLE: Final = {
+SIMPLE: Final = {
     "enter": b"\r",
     "tab": b"\t",
     "btab": b"\x1b[Z",
@@ -18,9 +18,9 @@ _SIMPLE: Final = {
     "bspace": b"\x7f",
 }
 # Keys that modifiers have a parameter for: CSI or SS3 and a letter, or CSI and a number.
-_CURSOR: Final = {"up": "A", "down": "B", "right": "C", "left": "D", "end": "F", "home": "H"}
-_LETTERS: Final = {"f1": "P", "f2": "Q", "f3": "R", "f4": "S"}
-_NUMBERS: Final = {
+CURSOR: Final = {"up": "A", "down": "B", "right": "C", "left": "D", "end": "F", "home": "H"}
+LETTERS: Final = {"f1": "P", "f2": "Q", "f3": "R", "f4": "S"}
+NUMBERS: Final = {
     "insert": 2,
     "delete": 3,
     "pageup": 5,
@@ -67,7 +67,7 @@ def sequence(names: str) -> list[str]:
 
 def depends(name: str) -> bool:
     """Whether the bytes of a key depend on the mode of the cursor keys."""
-    return _MODIFIED.sub(r"\2", name, count=1).lower() in _CURSOR
+    return _MODIFIED.sub(r"\2", name, count=1).lower() in CURSOR
 
 
 def parts(name: str) -> tuple[int, str]:
@@ -93,14 +93,14 @@ def key_bytes(name: str, *, application: bool = False) -> bytes:
     Raises `ValueError`, with what there is, for a name that no key has.
     """
     modifiers, plain = parts(name)
-    if plain in _CURSOR:
-        return _lettered(_CURSOR[plain], modifiers, ss3=application)
-    if plain in _LETTERS:
-        return _lettered(_LETTERS[plain], modifiers, ss3=True)
-    if plain in _NUMBERS:
+    if plain in CURSOR:
+        return _lettered(CURSOR[plain], modifiers, ss3=application)
+    if plain in LETTERS:
+        return _lettered(LETTERS[plain], modifiers, ss3=True)
+    if plain in NUMBERS:
         parameter = f";{1 + modifiers}" if modifiers else ""
-        return f"\x1b[{_NUMBERS[plain]}{parameter}~".encode()
-    if plain in _SIMPLE:
+        return f"\x1b[{NUMBERS[plain]}{parameter}~".encode()
+    if plain in SIMPLE:
         return _simple(name, plain, modifiers)
     if len(plain) == 1:
         return _character(name, plain, modifiers)
@@ -114,14 +114,14 @@ def _lettered(letter: str, modifiers: int, *, ss3: bool) -> bytes:
 
 
 def _simple(name: str, plain: str, modifiers: int) -> bytes:
-    keys = _SIMPLE[plain]
+    keys = SIMPLE[plain]
     if modifiers & CTRL:
         control = {"space": b"\0", "bspace": b"\b"}
         if plain not in control:
             raise ValueError(f"a terminal has no key {name!r}: Ctrl changes nothing of {plain}")
         keys = control[plain]
     if modifiers & SHIFT and plain == "tab":
-        keys = _SIMPLE["btab"]
+        keys = SIMPLE["btab"]
     return _ESC + keys if modifiers & ALT else keys
 
 

@@ -77,7 +77,7 @@ class KeyReports:
 
 def pushed(stack: tuple[int, ...]) -> str:
     """Say a stack to a terminal whose own has been emptied (`NO_FLAGS`)."""
-    first, *rest = stack or (0,)
+    first, *rest = stack
     return (flagged(first) if first else "") + "".join(f"\x1b[>{flags}u" for flags in rest)
 
 

@@ -105,7 +105,7 @@ def _serve(channel: socket.socket, noted: int) -> tuple[dict[str, Any], list[int
 def _stream(fd: int, like: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
     """Open a standard stream as Python does."""
     at_once = like.write_through and mode == "wb"
-    binary: Any = open(fd, mode, buffering=0 if at_once else -1, closefd=False)  # noqa: SIM115
+    binary: Any = open(fd, mode, buffering=0 if at_once else -1, closefd=False)  # noqa: SIM115  it stays open to the end
     getattr(binary, "raw", binary).name = like.name
     lines = like.name == "<stderr>" or (mode == "wb" and binary.isatty())
     text = io.TextIOWrapper(binary, like.encoding, like.errors, "\n" if mode == "wb" else None)
@@ -131,6 +131,7 @@ def _become(asked: dict[str, Any], fds: list[int]) -> None:
     os.environ.update({**ours, **asked["env"]})
     locale.setlocale(locale.LC_CTYPE, "")
     random.seed()
+    # To whoever checks types, the second name of each is a constant: here it is made anew.
     sys.stdin = sys.__stdin__ = _stream(0, sys.__stdin__, "rb")  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _stream(1, sys.__stdout__, "wb")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _stream(2, sys.__stderr__, "wb")  # type: ignore[misc]

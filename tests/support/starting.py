@@ -9,7 +9,6 @@ import inspect
 import marshal
 import os
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -17,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.depth import THOROUGH
+from tests.support.ready import ANSWER
 
 ACPTERM = [sys.executable, "-m", "acpterm"]
 _KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "start_new_session"}
-_ANSWER = struct.Struct("<ii")
 AFRESH = THOROUGH or sys.platform != "linux"
 
 
@@ -75,8 +74,8 @@ class _Ready:
             head = len(request).to_bytes(4, "little")
             socket.send_fds(self._channel, [head], fds)
             self._channel.sendall(request)
-            answer = self._channel.recv(_ANSWER.size, socket.MSG_WAITALL)
-        pid, error = _ANSWER.unpack(answer)
+            answer = self._channel.recv(ANSWER.size, socket.MSG_WAITALL)
+        pid, error = ANSWER.unpack(answer)
         if error:
             raise OSError(error, os.strerror(error))
         return int(pid)
@@ -95,6 +94,7 @@ class Started(subprocess.Popen[bytes]):
 
     def _execute_child(self, *arguments: Any) -> None:
         """Do what `Popen` does here, by way of a process that is ready."""
+        # Neither this method nor the one below is in the stubs.
         takes = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
         given = takes.bind(self, *arguments).arguments
         env = dict(os.environ if given["env"] is None else given["env"])
@@ -114,7 +114,7 @@ class Started(subprocess.Popen[bytes]):
         self.pid = _ready[key].child(asked, fds)
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-        self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]
+        self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]  # as above
 
 
 def _umask() -> int:

@@ -16,23 +16,20 @@ Rules:
 import re
 from typing import Final, NamedTuple
 
-from acpterm.keys import CTRL, SHIFT, parts
+from acpterm.keys import CTRL, CURSOR, LETTERS, NUMBERS, SHIFT, SIMPLE, parts
 
 # What a report may be as long as, in bytes between CSI and its end: text may be in it.
 _MOST: Final = 128
 _REPORT: Final = re.compile(rb"\x1b\[([0-9:;]{0,%d})([A-DFHPQSu~])" % _MOST)
 _BEGUN: Final = re.compile(rb"\x1b\[[0-9:;]{1,%d}" % _MOST)
-_CODES: Final = {9: "tab", 13: "enter", 27: "escape", 32: "space", 127: "bspace"}
-_LETTERS: Final = {"A": "up", "B": "down", "C": "right", "D": "left", "F": "end", "H": "home"} | {
-    "P": "f1",
-    "Q": "f2",
-    "S": "f4",
+_CODES: Final = {said[0]: name for name, said in SIMPLE.items() if len(said) == 1}
+# F3 is a number here: the end of its letter's report is that of a cursor's position.
+_LETTERS: Final = {letter: name for name, letter in (CURSOR | LETTERS).items() if letter != "R"}
+_NUMBERS: Final = {number: name for name, number in NUMBERS.items()} | {
+    7: "home",
+    8: "end",
+    **{11 + number: name for number, name in enumerate(LETTERS)},
 }
-_NUMBERS: Final = (
-    {2: "insert", 3: "delete", 5: "pageup", 6: "pagedown", 7: "home", 8: "end"}
-    | {11: "f1", 12: "f2", 13: "f3", 14: "f4", 15: "f5", 17: "f6", 18: "f7", 19: "f8"}
-    | {20: "f9", 21: "f10", 23: "f11", 24: "f12"}
-)
 # Of `CSI … ~`: the rest is a key with its character's code, in xterm's way.
 _OTHER: Final = 27
 # Shift, Alt, Ctrl, Super, Hyper and Meta; what is above are locks.

@@ -73,12 +73,10 @@ def sockets(chosen: Settings) -> Finding:
 
 def _wrong_folder(folder: str) -> str | None:
     """Say what is wrong with the folder of a socket; one that is not there can be made."""
-    while not os.path.lexists(folder):
-        parent = os.path.dirname(folder)
-        if os.path.lexists(parent):
-            why = _unwritable(parent)
-            return f"cannot be made: {why}" if why else None
-        folder = parent
+    there = _nearest(folder)
+    if there != folder:
+        why = _unwritable(there)
+        return f"cannot be made: {why}" if why else None
     if not os.path.isdir(folder):
         return "is no folder"
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -92,9 +90,7 @@ def _wrong_folder(folder: str) -> str | None:
 def recordings(chosen: Settings) -> Finding:
     """Whether recordings have a folder; if there are to be any, one that is this user's alone."""
     folder = chosen.record_dir or default_record_dir()
-    where = folder
-    while not os.path.lexists(where) and where != os.path.dirname(where):
-        where = os.path.dirname(where)
+    where = _nearest(folder)
     if why := _unwritable(where):
         what = "nothing can be written to it" if where == folder else "it cannot be made"
         found = f"nothing can be recorded in {line(folder)}: {what}: {why}"
@@ -102,6 +98,13 @@ def recordings(chosen: Settings) -> Finding:
     if chosen.record and (loose := _loose_folder(folder)):
         return loose
     return ok("state", f"recordings are{'' if chosen.record else ' not'} kept in {line(folder)}")
+
+
+def _nearest(folder: str) -> str:
+    """Give the folder, or the nearest above it that is there."""
+    while not os.path.lexists(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def _unwritable(folder: str) -> str | None:
