@@ -4,7 +4,6 @@ import os
 from typing import Final
 
 from acpterm.acp.person import ExitOf, TerminalInfo
-from acpterm.host.attention import Attention
 from acpterm.host.roster import Entry
 from acpterm.host.windows import Windows
 from acpterm.terminal.status import ExitStatus
@@ -14,8 +13,8 @@ _CALLS: Final = 64
 _CALL_ID: Final = 512
 
 
-def describe(entry: Entry, windows: Windows, attention: Attention) -> TerminalInfo:
-    """Say how a terminal is now. Looks whether it waits for input: takes some 100 µs."""
+def describe(entry: Entry, windows: Windows, *, waiting: bool | None) -> TerminalInfo:
+    """Say how a terminal is now; `waiting`: whether it waits for input (see `attention`)."""
     terminal, session = entry.terminal, entry.session
     last = terminal.timeline.last
     return TerminalInfo(
@@ -39,7 +38,7 @@ def describe(entry: Entry, windows: Windows, attention: Attention) -> TerminalIn
         exited_at=None if entry.exited is None else round(1000 * entry.exited),
         position=terminal.ring.end,
         attached=windows.count(entry),
-        waiting_for_input=attention.look(entry),
+        waiting_for_input=waiting,
         recording=entry.recording,
         exit_status=exit_of(terminal.exit),
     )

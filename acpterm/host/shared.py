@@ -66,10 +66,12 @@ class Shared:
             self.roster.exited(entry)
 
     def describe(self, entry: Entry) -> TerminalInfo:
-        """Say how a terminal is now, for the person."""
-        return describe(entry, self.windows, self.attention)
+        """Say how a terminal is now, for the person. Looks whether it waits: some 100 µs."""
+        return describe(entry, self.windows, waiting=self.attention.look(entry))
 
     def _tell(self, event: str, entry: Entry, by: str | None = None) -> None:
         if self.bus.heard:
-            # As it is now: who listens may come to it much later.
-            self.bus.publish(Happening(event, terminal=self.describe(entry), by=by))
+            # As it is now: who listens may come to it much later. Whether it waits is as it was
+            # seen last: to look now would be to tell of that first.
+            info = describe(entry, self.windows, waiting=entry.waiting)
+            self.bus.publish(Happening(event, terminal=info, by=by))

@@ -13,6 +13,7 @@ from acpterm.host.events import MOST, UPDATE
 from acpterm.host.people.attaching import attach
 from acpterm.host.people.person import Person
 from acpterm.jsonrpc import RpcError
+from acpterm.terminal.terminal import Terminal
 from tests.support.hosts import agent_of, host_here, poll
 from tests.support.person import person_of
 
@@ -199,3 +200,18 @@ async def test_nobody_who_has_left_holds_up_a_program():
         person.leave()
         person.hold(entry.terminal, 0)
         assert (await other.about("wait", made["terminalId"]))["exitStatus"]["exitCode"] == 0
+
+
+async def test_that_one_waits_is_told_after_that_it_was_made(monkeypatch):
+    monkeypatch.setattr("acpterm.host.attention.QUIET", -1)
+    monkeypatch.setattr(Terminal, "waits_for_input", lambda _: True)
+    async with host_here() as host, person_of(host) as person:
+        _, token = await person.open("events")
+        await poll(lambda: host.shared.bus.heard)
+        await person.request("terminal/create", {"command": "sleep 60"})
+
+        def told():
+            return [one["params"]["event"] for one in person.by_token[token]]
+
+        await person.until(lambda: "waiting" in told())
+        assert told() == ["created", "waiting"]
