@@ -14,6 +14,8 @@ from acpterm.host.described import describe
 from acpterm.host.events import Bus, Happening
 from acpterm.host.recording import Recorder
 from acpterm.host.roster import Entry, Roster
+from acpterm.host.state.store import StateStore
+from acpterm.host.state.writer import StateWriter
 from acpterm.host.windows import Windows
 from acpterm.terminal.pool import Pool
 
@@ -35,7 +37,10 @@ class Place(NamedTuple):
 class Shared:
     """What all connections of one host share; the pool is run by whoever made it."""
 
-    def __init__(self, settings: Settings, pool: Pool, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, settings: Settings, pool: Pool, nursery: trio.Nursery, store: StateStore
+    ) -> None:
+        self.state: Final = StateWriter(store)
         self._nursery = nursery
         self._recorder = Recorder(settings) if settings.record else None
         self.place = Place()
@@ -53,15 +58,23 @@ class Shared:
     def add(self, entry: Entry, env: Mapping[str, str]) -> None:
         """Take a terminal that was just made; `env` is its program's environment."""
         if self._recorder is not None:
-            entry.recording = self._recorder.start(
+            path = self._recorder.start(
                 entry.terminal,
                 command=entry.command,
                 nursery=self._nursery,
                 env=env,
-                gave_up=partial(setattr, entry, "recording", None),
+                gave_up=partial(entry.set_recording, None),
             )
+            entry.set_recording(path)
         entry.terminal.when_exited = partial(self.roster.exited, entry)
         self.roster.add(entry)
+        if entry.terminal.exit is not None:
+            self.roster.exited(entry)
+
+    def restore(self, entry: Entry) -> None:
+        """Take a terminal over from the worker before."""
+        entry.terminal.when_exited = partial(self.roster.exited, entry)
+        self.roster.restore(entry)
         if entry.terminal.exit is not None:
             self.roster.exited(entry)
 

@@ -21,6 +21,8 @@ class EndedBy(enum.StrEnum):
     """It used more than it may."""
     DISCONNECT = "disconnect"
     """The connection that it belonged to went away, or the daemon was ended."""
+    LOST = "lost"
+    """Unknown: the process that waits for programs was killed, and the rest was ended."""
 
 
 class ExitStatus(NamedTuple):

@@ -47,6 +47,10 @@ class Person:
         """Learn that the person asks for something: they are not to wait for floods."""
         self.shared.pool.floods.asked()
 
+    def flush(self) -> None:
+        """Store what has changed: an answer that tells of it is about to be sent."""
+        self.shared.state.flush()
+
     def leave(self) -> None:
         """End what goes on, and what only begins after this: nobody is told of it any more."""
         self._gone = True
