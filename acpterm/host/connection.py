@@ -59,9 +59,6 @@ class Served(Protocol):
     say: Callable[[str, object], None]
     """Sends a notification."""
 
-    def asks(self) -> None:
-        """Learn that the peer asks for something."""
-
     def leave(self) -> None:
         """Learn that the peer is gone. Can be repeated."""
 
@@ -155,7 +152,6 @@ class Connection:
                 self._log.warning("an answer to nothing that was asked")
 
     def _request(self, request: RequestReceived, handlers: trio.Nursery) -> None:
-        self._served.asks()
         method = self._methods.requests.get(request.method)
         if method is None:
             self._fail(request, self._unknown(request.method))

@@ -231,6 +231,8 @@ class Roster:
 
         Can be repeated.
         """
+        if entry.released is None and entry.tool_calls:
+            entry.terminal.retained = True
         self._pool.release(entry.terminal, by)
         if entry.released is not None:
             return
@@ -253,6 +255,7 @@ class Roster:
         if entry.session is not None:
             with suppress(RpcError):
                 entry.session.release(entry.id)
+        self._pool.forget(entry.terminal)
         self._entries.pop(entry.id, None)
         self.changed()
 
@@ -291,6 +294,7 @@ class Roster:
             size -= held[gone]
             entry = over[gone]
             self._pool.release(entry.terminal, EndedBy.USER)
+            self._pool.forget(entry.terminal)
             self._entries.pop(entry.id, None)
             gone += 1
         return gone > 0

@@ -45,10 +45,6 @@ class Caller:
         self.say: Say = lambda *_: None
         self._gone = False
 
-    def asks(self) -> None:
-        """Learn that the agent asks for something: it is not to wait for floods."""
-        self.pool.floods.asked()
-
     def session(self, identifier: str) -> Session:
         """Give the session of that name; a new one, at its first use.
 
