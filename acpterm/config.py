@@ -117,13 +117,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Literal["auto", "cgroup", "subreaper"],
         Meta(title="How a terminal's processes are known: `auto` is cgroups where they work."),
     ] = "auto"
-    spawner: Annotated[
-        Literal["auto", "forkserver", "thread"],
-        Meta(title="How children are made: `auto` is the fork server where it works."),
-    ] = "auto"
-    pidfds: Annotated[
-        bool, Meta(title="Wait for children by pidfd where there is one; else by a thread each.")
-    ] = True
     keep_released: Annotated[
         int,
         Meta(

@@ -19,7 +19,6 @@ from acpterm.client.introduction import introduce
 from acpterm.config import Settings, agent_socket
 from acpterm.host.asker import Asker
 from acpterm.host.host import open_host
-from acpterm.pty.trees import Trees
 
 # Seconds that what is left at the end may take: the host's own end of the connection takes three.
 _FAREWELL: Final = 4.0
@@ -34,7 +33,7 @@ async def reach(settings: Settings, config: str | None) -> Endpoint:
 
 @asynccontextmanager
 async def open_link(
-    daemon: Endpoint | None, settings: Settings, asker: Asker, trees: Trees, agent: str
+    daemon: Endpoint | None, settings: Settings, asker: Asker, agent: str
 ) -> AsyncIterator[Endpoint]:
     """Talk to `daemon`, or to a host in this process if that is None, while the block lasts.
 
@@ -43,7 +42,7 @@ async def open_link(
     """
     async with AsyncExitStack() as stack:
         if daemon is None:
-            host = await stack.enter_async_context(open_host(settings, asker, trees))
+            host = await stack.enter_async_context(open_host(settings, asker))
             ours, theirs = trio.socket.socketpair()
             link = Endpoint(trio.SocketStream(ours), "the host")
         else:

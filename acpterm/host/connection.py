@@ -59,9 +59,6 @@ class Served(Protocol):
     say: Callable[[str, object], None]
     """Sends a notification."""
 
-    def asks(self) -> None:
-        """Learn that the peer asks for something."""
-
     def flush(self) -> None:
         """Store what has changed: an answer that tells of it is about to be sent."""
 
@@ -76,9 +73,6 @@ class _Nobody:
         self.settings: Final = settings
         self.room: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         self.say: Callable[[str, object], None] = lambda *_: None
-
-    def asks(self) -> None:
-        """Do nothing."""
 
     def flush(self) -> None:
         """Do nothing: nobody reads the answer."""
@@ -192,7 +186,6 @@ class Connection:
                 self._log.warning("an answer to nothing that was asked")
 
     def _request(self, request: RequestReceived, handlers: trio.Nursery) -> None:
-        self._served.asks()
         method = self._methods.requests.get(request.method)
         if method is None:
             self._fail(request, self._unknown(request.method))

@@ -29,6 +29,7 @@ from acpterm.host.people.person import Person
 from acpterm.host.people.refusing import refusing
 from acpterm.host.people.table import PERSON
 from acpterm.host.shared import Shared
+from acpterm.keeper.client import KeeperClient, embedded_keeper
 from acpterm.pty.trees import Trees, open_trees
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import FAREWELL
@@ -179,23 +180,18 @@ class Host:
 
 @asynccontextmanager
 async def open_host(
-    settings: Settings, asker: Asker, trees: Trees | None = None
+    settings: Settings, asker: Asker, keeper: KeeperClient | None = None
 ) -> AsyncIterator[Host]:
     """Run a host for as long as the block lasts; at its end everything in it is ended.
 
-    `asker`: whose environment, folder and limits a connection's terminals get by default. `trees`:
-    those of this process, where others than the host start programs too; else it has its own.
-    Raises `TrackingError`.
+    `asker`: whose environment, folder and limits a connection's terminals get by default. `keeper`
+    makes their programs; without one, a child of this process does. Raises `TrackingError`.
     """
     async with AsyncExitStack() as stack:
-        if trees is None:
-            trees = await stack.enter_async_context(open_trees(settings.tracking))
-        pool = Pool(
-            trees,
-            grace=settings.kill_grace,
-            spawner=settings.spawner,
-            pidfds=settings.pidfds,
-        )
+        if keeper is None:
+            keeper = await stack.enter_async_context(embedded_keeper())
+        trees = await stack.enter_async_context(open_trees(settings.tracking))
+        pool = Pool(keeper, trees, grace=settings.kill_grace)
         nursery = await stack.enter_async_context(trio.open_nursery())
         await nursery.start(pool.run)
         recording = await stack.enter_async_context(trio.open_nursery())

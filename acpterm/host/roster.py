@@ -342,14 +342,16 @@ class Roster:
             self._pool.release(entry.terminal, by)
             return
         entry.release(by)
-        self._pool.release(entry.terminal, by)
+        if entry.tool_calls:
+            entry.terminal.retained = True
+            self._pool.release(entry.terminal, by)
+        else:
+            self._forget(entry, by)
         self.told("released", entry, by.value)
         if entry.tool_calls:
             # What the agent read of it last would be held a second time, and not be counted.
             entry.terminal.text.forget()
             self._tidy()
-        else:
-            self._forget(entry)
         self.changed()
 
     def remove(self, entry: Entry) -> None:
@@ -357,11 +359,10 @@ class Roster:
         if entry.released is None:
             entry.release(EndedBy.USER)
             self.told("released", entry, EndedBy.USER.value)
-        self._pool.release(entry.terminal, EndedBy.USER)
         if entry.session is not None:
             with suppress(RpcError):
                 entry.session.release(entry.id)
-        self._forget(entry)
+        self._forget(entry, EndedBy.USER)
         self.changed()
 
     def promote(self, entry: Entry) -> None:
@@ -400,14 +401,14 @@ class Roster:
         ):
             size -= held[gone]
             entry = over[gone]
-            self._pool.release(entry.terminal, EndedBy.USER)
-            self._forget(entry)
+            self._forget(entry, EndedBy.USER)
             gone += 1
         return gone > 0
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: Entry, by: EndedBy) -> None:
         self._entries.pop(entry.id, None)
         entry.forget()
+        self._pool.release(entry.terminal, by)
         self._pool.forget(entry.terminal)
 
 

@@ -75,7 +75,7 @@ class Windows:
         window.cols, window.rows = cols, rows
         window.anew = True
         self._rule(entry, self._shown[entry.id])
-        entry.terminal.tell()
+        entry.terminal.notify()
 
     def resize(self, entry: Entry, cols: int, rows: int) -> None:
         """Give a terminal its own size: now, or when the windows that rule it have gone.
@@ -112,4 +112,4 @@ class Windows:
                 terminal.resize(cols, rows)
                 self._told("resized", entry, None)
         # Another may be the one that gets the program's own output now.
-        terminal.tell()
+        terminal.notify()

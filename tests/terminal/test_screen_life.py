@@ -5,12 +5,12 @@ import sys
 from contextlib import asynccontextmanager
 
 import trio
-
-from acpterm.pty.program import Program
-from acpterm.pty.trees import open_trees
 from acpterm.terminal.follower import BEHIND
 from acpterm.terminal.fullscreen import FullScreen
 from acpterm.terminal.output import PATIENCE, Output
+
+from acpterm.pty.program import Program
+from acpterm.pty.trees import open_trees
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.screen import Screen
 from acpterm.terminal.screenview import REPLAY, ScreenView

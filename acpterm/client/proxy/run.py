@@ -148,7 +148,7 @@ class _Session:
             link = None
             if ours:
                 opening = open_link(
-                    daemon, settings, asker, trees, in_a_line(wishes.command[0], wishes.command[1:])
+                    daemon, settings, asker, in_a_line(wishes.command[0], wishes.command[1:])
                 )
                 link = await stack.enter_async_context(opening)
             grace = settings.kill_grace

@@ -77,10 +77,6 @@ class Caller:
         self._key: Final = connection_key(connection)
         self._numbers = itertools.count()
 
-    def asks(self) -> None:
-        """Learn that the agent asks for something: it is not to wait for floods."""
-        self.pool.floods.asked()
-
     def flush(self) -> None:
         """Store what has changed: an answer that tells of it is about to be sent."""
         self.shared.state.flush()

@@ -111,6 +111,7 @@ def output(
     session = caller.session(params.session_id)
     terminal = session.get(params.terminal_id)
     entry = session.entries[terminal.id]
+    terminal.catch_up()
     if terminal.view == "screen":
         return _screen_output(caller, entry)
     if terminal.view == "raw":

@@ -87,7 +87,7 @@ class _Attached:
                 return
             # All of it as it is now: to paint takes a while.
             if terminal.ring.end == seen and not self._stale() and not self._ended():
-                await terminal.wait_news()
+                await terminal.wait_changed()
             if self._position is None:
                 await trio.sleep(FRAME)
 

@@ -106,6 +106,7 @@ def output(person: Person, params: NamedRequest) -> Coroutine[Any, Any, OutputRe
 async def _output(person: Person, entry: Entry) -> OutputResponse:
     await person.room()
     terminal, view = entry.terminal, entry.terminal.text
+    terminal.catch_up()
     text, truncated = view.text(), view.truncated
     if entry.released is not None:
         # As when it was released: it is not to be held twice.
