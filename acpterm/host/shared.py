@@ -1,6 +1,5 @@
 """What all connections of one host share."""
 
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
@@ -14,9 +13,12 @@ from acpterm.host.described import describe
 from acpterm.host.events import Bus, Happening
 from acpterm.host.recording import Recorder
 from acpterm.host.roster import Entry, Roster
-from acpterm.host.state.store import StateStore
+from acpterm.host.state.records import HostRecord
+from acpterm.host.state.store import HOST_KEY
 from acpterm.host.state.writer import StateWriter
 from acpterm.host.windows import Windows
+from acpterm.keeper.client import KeeperClient
+from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.pool import Pool
 
 
@@ -38,9 +40,17 @@ class Shared:
     """What all connections of one host share; the pool is run by whoever made it."""
 
     def __init__(
-        self, settings: Settings, pool: Pool, nursery: trio.Nursery, store: StateStore
+        self,
+        settings: Settings,
+        pool: Pool,
+        nursery: trio.Nursery,
+        keeper: KeeperClient,
+        record: HostRecord,
     ) -> None:
-        self.state: Final = StateWriter(store)
+        self.keeper: Final = keeper
+        self.state: Final = StateWriter(keeper)
+        self._record: Final = record
+        self.state.changed(HOST_KEY, record.encode)
         self._nursery = nursery
         self._recorder = Recorder(settings) if settings.record else None
         self.place = Place()
@@ -52,8 +62,18 @@ class Shared:
         self.roster: Final = Roster(pool, settings)
         self.windows: Final = Windows(self._tell)
         self.attention: Final = Attention(self.roster, self._tell)
-        self.began: Final = time.monotonic()
         self.roster.told = self._tell
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the daemon's first worker started."""
+        return boot_time() - self._record.started_at
+
+    def name_connection(self) -> str:
+        """Return the name of a new connection of an agent: none before had it."""
+        self._record.connections += 1
+        self.state.changed(HOST_KEY, self._record.encode)
+        return f"c{self._record.connections}"
 
     def add(self, entry: Entry, env: Mapping[str, str]) -> None:
         """Take a terminal that was just made; `env` is its program's environment."""

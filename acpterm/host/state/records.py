@@ -60,12 +60,23 @@ class Record(Struct, kw_only=True, omit_defaults=True):
             raise StateError(f"the record of a {cls.KIND} is damaged: {error}") from error
 
 
+class ContextRecord(Struct, kw_only=True, omit_defaults=True):
+    """The execution context of a connection: see `asker.Asker`. Text may be no UTF-8."""
+
+    env: dict[bytes, bytes]
+    cwd: bytes
+    umask: int
+    rlimits: list[tuple[int, int, int]]
+
+
 class HostRecord(Record):
     """The daemon as a whole."""
 
     KIND: ClassVar[str] = "daemon"
 
     started_at: float
+    context: ContextRecord | None = None
+    """The execution context that the daemon was started with."""
     connections: int = 0
     """How many connections of agents there have been: the number of the newest."""
 
@@ -78,15 +89,6 @@ class ListenRecord(Record):
     path: str
     inode: tuple[int, int] | None = None
     """Device and inode of the socket file to remove at the end; None for one handed over."""
-
-
-class ContextRecord(Struct, kw_only=True, omit_defaults=True):
-    """The execution context of a connection: see `asker.Asker`. Text may be no UTF-8."""
-
-    env: dict[bytes, bytes]
-    cwd: bytes
-    umask: int
-    rlimits: list[tuple[int, int, int]]
 
 
 class ConnectionRecord(Record):
