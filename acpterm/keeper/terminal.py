@@ -1,0 +1,333 @@
+"""One terminal in the keeper: a program, its PTY, and the ring that its output goes into.
+
+States of the child:
+
+    running --it has ended--> ended --drained--> exited
+       running --a debugger holds it--> ended, and looked at again every `TRACED_RETRY_S`
+
+A child that has *ended* is a zombie: its pid is still its own. Before it is reaped the PTY is read
+until it is empty, so that `exited` comes after everything that the child wrote. If other processes
+hold the PTY open, `DRAIN_BYTES` more are read at most. If the ring is full, the drain waits for
+room.
+
+States of the PTY:
+
+    polled <--> stalled (the ring is full)
+    polled <--> idle (no process has the slave open: looked at every `IDLE_RETRY_S`)
+    each --> shut (the child has exited and the PTY has hung up, or the worker closed it)
+
+Exited and shut is *closed*: the ring is unmapped, and what a successor needs is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+
+from acpterm.keeper import reading
+from acpterm.keeper.ring import (
+    ARMED,
+    CLOSED,
+    EXIT_AT,
+    EXIT_CPU,
+    EXIT_END,
+    EXIT_RSS,
+    EXITED,
+    EXITED_UNKNOWN,
+    HEAD,
+    STALLED,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from acpterm.keeper.loop import Loop
+    from acpterm.keeper.reading import Reader
+    from acpterm.keeper.ring import RingFile
+
+    # wait status (None: unknown), seconds of CPU, bytes of RSS, when reaped, end.
+    Exit: TypeAlias = tuple[int | None, float, int, float, int]
+
+TRACED_RETRY_S = 0.02
+IDLE_RETRY_S = 0.05
+DRAIN_BYTES = 256 * 1024
+_TURN_BYTES = 256 * 1024
+_SHARED_TURN_BYTES = 64 * 1024
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Terminals:
+    """All terminals by name, and what they have in common."""
+
+    def __init__(self, loop: Loop, reader: Reader) -> None:
+        self.loop = loop
+        self.reader = reader
+        self.by_name: dict[str, Terminal] = {}
+        self.by_pid: dict[int, Terminal] = {}
+        """Those whose child is not reaped."""
+        self.written: dict[Terminal, None] = {}
+        """Those that were written to, whose consumer may have armed since."""
+        self.stalled: dict[Terminal, None] = {}
+
+    def must_wake(self) -> bool:
+        """Disarm consumers that wait for what was written; return whether there was one.
+
+        A consumer that arms in this very moment is seen by the next call.
+        """
+        wake = False
+        for terminal in tuple(self.written):
+            ring = terminal.ring
+            if ring is not None and ring.header[ARMED]:
+                ring.header[ARMED] = 0
+                wake = True
+            elif terminal.checked:
+                del self.written[terminal]
+            terminal.checked = True
+        return wake
+
+    def look_for_room(self) -> None:
+        """Go on reading where there is room again."""
+        for terminal in tuple(self.stalled):
+            terminal.resume()
+
+
+class Terminal:
+    """One terminal. `exited` and `closed` are called once each, in this order."""
+
+    __slots__ = (
+        "_closed",
+        "_drain_left",
+        "_exited",
+        "_kept",
+        "_polled",
+        "checked",
+        "closed_end",
+        "ended",
+        "exit",
+        "forgotten",
+        "master",
+        "name",
+        "pid",
+        "pidfd",
+        "ring",
+        "ring_fd",
+        "started",
+    )
+
+    def __init__(
+        self,
+        terminals: Terminals,
+        name: str,
+        pid: int,
+        started: float,
+        master: int,
+        ring_fd: int,
+        ring: RingFile,
+        *,
+        pidfd: int | None,
+        exited: Callable[[Terminal, Exit], None],
+        closed: Callable[[Terminal, int], None],
+    ) -> None:
+        self._kept = terminals
+        self.name = name
+        self.pid = pid
+        self.started = started
+        self.master: int | None = master
+        self.ring_fd = ring_fd
+        self.ring: RingFile | None = ring
+        self.pidfd = pidfd
+        self._exited = exited
+        self._closed = closed
+        self.exit: Exit | None = None
+        self.closed_end: int | None = None
+        self.ended = False
+        self.forgotten = False
+        self.checked = False
+        self._polled = False
+        self._drain_left = DRAIN_BYTES
+        terminals.by_name[name] = self
+        terminals.by_pid[pid] = self
+        os.set_blocking(master, False)
+        self._poll()
+        if pidfd is not None:
+            terminals.loop.add_reader(pidfd, self.child_ended)
+
+    def descriptors(self) -> list[int] | None:
+        """Return what a worker gets: the ring and, while it is open, the master; None if forgotten.
+
+        In this order, since a master may be missing.
+        """
+        if self.forgotten:
+            return None
+        return [self.ring_fd] if self.master is None else [self.ring_fd, self.master]
+
+    def child_ended(self) -> None:
+        """Drain the PTY, then reap the child: it can be waited for. Can be repeated."""
+        if self.pidfd is not None:
+            self._kept.loop.remove_reader(self.pidfd)
+            os.close(self.pidfd)
+            self.pidfd = None
+        if not self.ended:
+            self.ended = True
+            self._drain()
+
+    def resume(self) -> None:
+        """Go on reading if there is room in the ring again."""
+        if self.ring is None or self.master is None:
+            self._kept.stalled.pop(self, None)
+        elif self.ring.room() > 0:
+            self._kept.stalled.pop(self, None)
+            self.ring.header[STALLED] = 0
+            if self.ended and self.exit is None:
+                self._drain()
+            else:
+                self._poll()
+
+    def close_master(self) -> None:
+        """Close the keeper's descriptor of the PTY. Can be repeated."""
+        if self.master is not None:
+            self._stop_polling()
+            self._kept.stalled.pop(self, None)
+            os.close(self.master)
+            self.master = None
+            if self.ended and self.exit is None:
+                self._reap()
+            self._close_if_over()
+
+    def forget(self) -> None:
+        """Release everything but the duty to reap the child."""
+        self.forgotten = True
+        self.close_master()
+        self._unmap()
+        os.close(self.ring_fd)
+        self.ring_fd = -1
+        self._kept.by_name.pop(self.name, None)
+
+    def _poll(self) -> None:
+        if self.master is not None and not self._polled:
+            self._polled = True
+            self._kept.loop.add_reader(self.master, self._readable)
+
+    def _stop_polling(self) -> None:
+        if self.master is not None and self._polled:
+            self._polled = False
+            self._kept.loop.remove_reader(self.master)
+
+    def _readable(self) -> None:
+        alone = self._kept.loop.batch_size == 1
+        after = self._read(
+            _TURN_BYTES if alone else _SHARED_TURN_BYTES,
+            reading.GATHER if alone else reading.PRESENT,
+        )
+        if after == reading.HUNG_UP:
+            self._hung_up()
+
+    def _read(self, bound: int, how: int) -> int:
+        """Read; stall if there is no room, and return what came after."""
+        assert self.master is not None and self.ring is not None  # noqa: S101, PT018  polled
+        head = self.ring.header[HEAD]
+        after = self._kept.reader.read(self.master, self.ring, bound, how)
+        if self.ring.header[HEAD] != head:
+            self.checked = False
+            self._kept.written[self] = None
+        if after == reading.NO_ROOM:
+            self.ring.header[STALLED] = 1
+            # The worker that made room before it could see this does not say so.
+            if self.ring.room() > 0:
+                self.ring.header[STALLED] = 0
+                return reading.BOUND
+            self._stop_polling()
+            self._kept.stalled[self] = None
+        return after
+
+    def _hung_up(self) -> None:
+        if self.exit is not None:
+            self.close_master()
+            return
+        # A hung-up PTY is ready all the time.
+        self._stop_polling()
+        if not self.ended:
+            self._kept.loop.call_later(IDLE_RETRY_S, self._look_again)
+
+    def _look_again(self) -> None:
+        if self.master is not None and not self.ended and self not in self._kept.stalled:
+            self._poll()
+
+    def _drain(self) -> None:
+        after = reading.HUNG_UP
+        while self.master is not None and self._drain_left > 0:
+            assert self.ring is not None  # noqa: S101  unmapped when closed
+            head = self.ring.header[HEAD]
+            after = self._read(self._drain_left, reading.PLAIN)
+            self._drain_left -= self.ring.header[HEAD] - head
+            if after == reading.NO_ROOM:
+                return
+            if after != reading.BOUND:
+                break
+        self._reap()
+        if self.exit is not None and after == reading.HUNG_UP:
+            self.close_master()
+        elif self.exit is not None:
+            self._poll()
+
+    def _reap(self) -> None:
+        """Take the status, and report it."""
+        pid = self.pid
+        if self.exit is not None:
+            return
+        try:
+            reaped, status, usage = os.wait4(pid, os.WNOHANG)
+        except ChildProcessError:
+            self._report(None, 0.0, 0)
+            return
+        if reaped:
+            self._report_usage(status, usage)
+        else:
+            # A pidfd is readable before a traced child's parent can have the status.
+            self._kept.loop.call_later(TRACED_RETRY_S, self._reap_later)
+
+    def _reap_later(self) -> None:
+        if self.exit is None:
+            self._reap()
+            if self.exit is not None and self.master is not None:
+                self._poll()
+
+    def _report_usage(self, status: int, usage: resource.struct_rusage) -> None:
+        self._report(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _RSS_UNIT)
+
+    def _report(self, status: int | None, cpu: float, max_rss: int) -> None:
+        self._kept.by_pid.pop(self.pid, None)
+        end = 0 if self.ring is None else self.ring.header[HEAD]
+        self.exit = status, cpu, max_rss, time.clock_gettime(_CLOCK), end
+        if self.ring is not None:
+            header = self.ring.header
+            header[EXIT_END] = end
+            header[EXIT_CPU] = int(cpu * 1e6)
+            header[EXIT_RSS] = max_rss
+            header[EXIT_AT] = int(self.exit[3] * 1e6)
+            header[EXITED] = EXITED_UNKNOWN if status is None else status + 1
+        if not self.forgotten:
+            self._exited(self, self.exit)
+        self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        if self.exit is not None and self.master is None and self.closed_end is None:
+            end = self.exit[4]
+            if self.ring is not None:
+                end = self.ring.header[HEAD]
+                self.ring.header[CLOSED] = end + 1
+            self.closed_end = end
+            if not self.forgotten:
+                self._closed(self, end)
+            self._unmap()
+
+    def _unmap(self) -> None:
+        ring, self.ring = self.ring, None
+        if ring is not None:
+            ring.close()
+            self._kept.written.pop(self, None)
