@@ -37,12 +37,12 @@ from acpterm.keeper.client import KeeperClient, embedded_keeper
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.trees import Handover, Trees
 from acpterm.terminal.pool import Pool
-from acpterm.terminal.terminal import FAREWELL
+from acpterm.terminal.terminal import DISCONNECT_GRACE_S
 
 # Seconds that the end takes at most, and that terminals have of them to go: the grace of each, and
 # a moment for SIGKILL.
 _END = 4.6
-_FAREWELL = FAREWELL + 0.5
+_FAREWELL = DISCONNECT_GRACE_S + 0.5
 
 # Bytes that may wait for a front end: what is shown is to be what is so now.
 HIGH: Final = 64 * 1024

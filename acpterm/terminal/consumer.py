@@ -77,9 +77,12 @@ class Consumer:
 
     def catch_up(self) -> bool:
         """Consume at most one slice now; return whether nothing is left."""
-        while self._ring.unread and self._step(SLICE_BYTES):
-            return False
-        return True
+        budget = SLICE_BYTES
+        while self._ring.unread and budget > 0:
+            before = self._ring.end
+            self._step(budget)
+            budget -= self._ring.end - before
+        return not self._ring.unread
 
     async def caught_up(self) -> None:
         """Wait until all that was written before this call has been consumed."""

@@ -121,7 +121,7 @@ class Pool:
         try:
             terminal = await self._keeper.spawn(
                 name,
-                tuple(program),
+                program,
                 cols=size[0],
                 rows=size[1],
                 ring_size=ring_size + WINDOW_BYTES,
@@ -142,8 +142,8 @@ class Pool:
 
         Its text and screen are made again from what the ring has retained.
         """
-        spawned = Spawned(found.name, found.pid, found.started, -1, found.ring, "adopted")
-        terminal = self._make(spawned, tree, spec, master=found.master, adopted=True)
+        spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
+        terminal = self._make(spawned, tree, spec, adopted=True)
         self._keeper.watch(found.name, terminal)
         self._supervise(terminal, spec.lifetime)
         if found.exit is not None:
@@ -181,19 +181,21 @@ class Pool:
             terminal.lost()
 
     def _start(self, tree: Tree, spec: TerminalSpec, spawned: Spawned) -> Terminal:
-        terminal = self._make(spawned, tree, spec, master=spawned.master, adopted=False)
+        terminal = self._make(spawned, tree, spec, adopted=False)
         tree.started(spawned.pid)
         self._supervise(terminal, spec.lifetime)
         if self._closing:
             self.release(terminal, EndedBy.DISCONNECT)
         return terminal
 
-    def _make(
-        self, spawned: Spawned, tree: Tree, spec: TerminalSpec, *, master: int | None, adopted: bool
-    ) -> Terminal:
+    def _make(self, spawned: Spawned, tree: Tree, spec: TerminalSpec, *, adopted: bool) -> Terminal:
         try:
             ring = SharedRing(
-                spawned.ring, spec.ring_size, on_room=self._keeper.kick, adopted=adopted
+                spawned.ring,
+                spec.ring_size,
+                arm=partial(self._keeper.arm, spawned.name),
+                on_room=self._keeper.kick,
+                adopted=adopted,
             )
         finally:
             os.close(spawned.ring)
@@ -201,7 +203,7 @@ class Pool:
             spawned.name,
             spawned.pid,
             keeper=self._keeper,
-            master=open_master(spawned.pid, master),
+            master=open_master(spawned.pid, spawned.master),
             ring=ring,
             tree=tree,
             turns=self._turns,

@@ -21,7 +21,7 @@ from acpterm.terminal.screen import Screen
 from acpterm.terminal.text import resync
 
 if TYPE_CHECKING:
-    from acpterm.terminal.ring import Ring
+    from acpterm.terminal.shared_ring import SharedRing as Ring
     from acpterm.terminal.timeline import Timeline
 
 REPLAY: Final = 256 * 1024

@@ -29,19 +29,37 @@ WINDOW_BYTES: Final = 1024 * 1024
 class SharedRing:
     """The consumer's side of one ring file.
 
-    `retained`: how many consumed bytes stay readable. `on_room` is called when the keeper, which
-    had run out of room, can go on. `adopted`: the file was filled under an earlier process.
+    `retained`: how many consumed bytes stay readable. `arm` is called with the header to ask the
+    keeper for a wake-up, `on_room` when the keeper, which had run out of room, can go on.
+    `adopted`: the file was filled under an earlier process.
     """
 
-    __slots__ = ("_data", "_file", "_header", "_holds", "_on_room", "_size", "end", "retained")
+    __slots__ = (
+        "_arm",
+        "_data",
+        "_file",
+        "_header",
+        "_holds",
+        "_on_room",
+        "_size",
+        "end",
+        "retained",
+    )
 
     def __init__(
-        self, fd: int, retained: int, *, on_room: Callable[[], None], adopted: bool = False
+        self,
+        fd: int,
+        retained: int,
+        *,
+        arm: Callable[[memoryview], None],
+        on_room: Callable[[], None],
+        adopted: bool = False,
     ) -> None:
         self._file: Final = layout.map_ring(fd)
         self._header: Final = self._file.header
         self._data: Final = self._file.data
         self._size: Final = self._file.capacity
+        self._arm = arm
         self._on_room = on_room
         self._holds: dict[object, int] = {}
         self.retained = retained
@@ -84,7 +102,7 @@ class SharedRing:
 
         False means that bytes came meanwhile: consume them instead of waiting.
         """
-        self._header[layout.ARMED] = 1
+        self._arm(self._header)
         return int(self._header[layout.HEAD]) == self.end
 
     @property

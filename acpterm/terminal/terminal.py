@@ -29,7 +29,7 @@ from typing import Final
 
 import trio
 
-from acpterm.keeper.client import ExitReport, KeeperClient
+from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
 from acpterm.pty.exit_status import decode_status
 from acpterm.pty.master import Master
 from acpterm.pty.tree import Tree, end
@@ -43,6 +43,8 @@ from acpterm.terminal.timeline import Timeline
 
 # The most seconds of grace for a program whose owner has gone.
 DISCONNECT_GRACE_S: Final = 2.0
+# What a shell gives for a status that it could not have; agents take it for a failure.
+UNKNOWN_CODE: Final = 255
 # Seconds that SIGKILL may take before the rest is given up and reported as unknown.
 _KILL_DEADLINE_S: Final = 5.0
 
@@ -255,7 +257,7 @@ class Terminal:
             self._consumer.catch_up()
             if self.exit is None:
                 # Waiting callers get an answer all the same.
-                self._set_exit(255, None, 0.0, 0)
+                self._set_exit(UNKNOWN_CODE, None, 0.0, 0)
             self._keeper.close_master(self.id)
             self._end_output()
             try:
@@ -281,8 +283,11 @@ class Terminal:
         if end >= self._closed_at:
             self._end_output()
         if report is not None and self.exit is None and end >= report.end:
-            code, signal = decode_status(report.status)
-            self._set_exit(code, signal, report.cpu, report.max_rss)
+            if report.status == UNKNOWN:
+                self._ended_by = EndedBy.LOST
+                self._set_exit(UNKNOWN_CODE, None, report.cpu, report.max_rss)
+            else:
+                self._set_exit(*decode_status(report.status), report.cpu, report.max_rss)
         self._changed.unpark_all()
 
     def _end_output(self) -> None:

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager
 
 import psutil
 import pytest
@@ -13,8 +12,8 @@ import structlog
 import structlog.testing
 import trio
 import trio.testing
-from acpterm.keeper.client import embedded_keeper
 
+from acpterm.keeper.client import embedded_keeper
 from acpterm.pty import linux
 from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.program import Program
@@ -24,6 +23,7 @@ from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
 from tests.support.hosts import alive, poll
 from tests.support.keepers import SlowKeeper
+from tests.support.pools import running_pool
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
@@ -36,22 +36,10 @@ def program(line, **more):
     return make
 
 
-@asynccontextmanager
-async def running(tracking="auto", **settings):
-    """Run a pool for as long as the block lasts."""
-    async with (
-        embedded_keeper() as keeper,
-        open_trees(tracking) as trees,
-        trio.open_nursery() as nursery,
-    ):
-        pool = Pool(keeper, trees, **settings)
-        await nursery.start(pool.run)
-        yield pool
-        nursery.cancel_scope.cancel()
-
-
 def descriptors():
-    return sorted(os.readlink(f"/proc/self/fd/{fd}") for fd in _open_fds())
+    """Return what is open, but for the output that terminals still have."""
+    found = (os.readlink(f"/proc/self/fd/{fd}") for fd in _open_fds())
+    return sorted(name for name in found if "acpterm-ring" not in name)
 
 
 def _open_fds():
@@ -69,7 +57,7 @@ async def pid_of(terminal):
 
 
 async def test_a_terminal_runs_its_program_and_remembers_what_it_wrote():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("stty size; echo $ACPTERM_TERMINAL_ID; exit 3"))
         status = await terminal.wait_exited()
         assert (status.code, status.signal, status.ended_by) == (3, None, EndedBy.EXITED)
@@ -79,18 +67,18 @@ async def test_a_terminal_runs_its_program_and_remembers_what_it_wrote():
 
 @pytest.mark.parametrize("line", ["echo last", "seq 400; echo last"])
 async def test_all_that_was_written_is_there_at_the_very_moment_of_the_exit(line):
-    async with running() as pool:
+    async with running_pool() as pool:
         for _ in range(10):
             terminal = await pool.create(program(line))
             # The loop is held up until output and end are both there to be seen, in either order.
-            while linux.read_stat(terminal._pid).zombie is False:
+            while (stat := linux.read_stat(terminal._pid)) and not stat.zombie:
                 time.sleep(0.002)  # noqa: ASYNC251  the reader is to find it all there
             await terminal.wait_exited()
             assert text(terminal).endswith("last\n")
 
 
 async def test_all_that_was_written_is_there_at_the_exit_though_another_floods():
-    async with running() as pool:
+    async with running_pool() as pool:
         flood = await pool.create(program("yes"))
         for _ in range(10):
             terminal = await pool.create(program("seq 600; sleep 0.002; echo last"))
@@ -100,7 +88,7 @@ async def test_all_that_was_written_is_there_at_the_exit_though_another_floods()
 
 
 async def test_size_limit_and_view_are_what_was_asked_for():
-    async with running() as pool:
+    async with running_pool() as pool:
         line = "stty size; seq 1000"
         terminal = await pool.create(
             program(line), size=(33, 7), limit=9, ring_size=100, view="raw"
@@ -113,7 +101,7 @@ async def test_size_limit_and_view_are_what_was_asked_for():
 
 
 async def test_ids_are_unguessable_and_never_used_twice():
-    async with running() as pool:
+    async with running_pool() as pool:
         found = [(await pool.create(program("true"))).id for _ in range(50)]
     assert len(set(found)) == 50
     # 128 bits, in hexadecimal.
@@ -125,14 +113,14 @@ async def test_nothing_is_created_before_the_pool_runs_or_after_it_has_run():
     async with embedded_keeper() as keeper, open_trees() as trees:
         with pytest.raises(ShutDownError):
             await Pool(keeper, trees).create(program("true"))
-    async with running() as pool:
+    async with running_pool() as pool:
         pass
     with pytest.raises(ShutDownError):
         await pool.create(program("true"))
 
 
 async def test_nothing_is_created_once_it_shuts_down_and_what_runs_is_ended():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("echo $$; exec sleep 60"))
         pid = await pid_of(terminal)
         await pool.shut_down(5)
@@ -145,7 +133,7 @@ async def test_nothing_is_created_once_it_shuts_down_and_what_runs_is_ended():
 
 
 async def test_shutting_down_waits_no_longer_than_it_may_for_those_that_will_not():
-    async with running(grace=2.0) as pool:
+    async with running_pool(grace=2.0) as pool:
         terminal = await pool.create(program("trap '' TERM; echo $$; while :; do sleep 0.02; done"))
         pid = await pid_of(terminal)
         started = trio.current_time()
@@ -158,7 +146,7 @@ async def test_shutting_down_waits_no_longer_than_it_may_for_those_that_will_not
 
 
 async def test_a_terminal_being_created_when_the_pool_shuts_down_is_ended(tmp_path):
-    async with running() as pool, trio.open_nursery() as nursery:
+    async with running_pool() as pool, trio.open_nursery() as nursery:
         pool._keeper = slow = SlowKeeper(pool._keeper)
         pid = tmp_path / "pid"
 
@@ -175,7 +163,7 @@ async def test_a_terminal_being_created_when_the_pool_shuts_down_is_ended(tmp_pa
 
 
 async def test_a_creation_that_is_cancelled_leaves_nothing():
-    async with running() as pool:
+    async with running_pool() as pool:
         first = await pool.create(program("true"))
         pool.release(first, EndedBy.AGENT)
         await first.wait_gone()
@@ -194,7 +182,7 @@ async def test_a_program_that_cannot_be_described_leaves_nothing():
     def make(identifier):
         raise ValueError(identifier)
 
-    async with running() as pool:
+    async with running_pool() as pool:
         first = await pool.create(program("true"))
         pool.release(first, EndedBy.AGENT)
         await first.wait_gone()
@@ -209,7 +197,7 @@ async def test_the_end_of_the_pool_ends_all_at_once_and_leaves_nothing():
     groups = Cgroups.find()
     if groups is not None:
         groups.close()
-    async with running(grace=30.0) as pool:
+    async with running_pool(grace=30.0) as pool:
         line = "trap '' TERM HUP; echo $$; while :; do sleep 0.02; done"
         terminals = [await pool.create(program(line)) for _ in range(5)]
         pids = [await pid_of(terminal) for terminal in terminals]
@@ -223,7 +211,7 @@ async def test_the_end_of_the_pool_ends_all_at_once_and_leaves_nothing():
 
 
 async def test_a_release_takes_the_terminal_from_the_books_and_what_it_wrote_stays():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("echo $$; exec sleep 60"))
         pid = await pid_of(terminal)
         for _ in range(2):
@@ -237,7 +225,7 @@ async def test_a_release_takes_the_terminal_from_the_books_and_what_it_wrote_sta
 
 
 async def test_a_lifetime_ends_the_program():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("exec sleep 60"), lifetime=0.05)
         status = await terminal.wait_exited()
         assert (status.signal, status.ended_by) == ("SIGTERM", EndedBy.TIMEOUT)
@@ -245,7 +233,7 @@ async def test_a_lifetime_ends_the_program():
 
 
 async def test_the_first_reason_is_the_one_that_is_told():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("exec sleep 60"))
         terminal.kill(EndedBy.USER)
         terminal.kill(EndedBy.AGENT)
@@ -259,7 +247,7 @@ async def test_a_terminal_that_fails_is_ended_at_once_and_costs_the_others_nothi
     async def fail(*_):
         raise RuntimeError("a bug")
 
-    async with running(tracking=tracking, grace=30.0) as pool:
+    async with running_pool(tracking=tracking, grace=30.0) as pool:
         other = await pool.create(program("read x; exit 3"))
         terminal = await pool.create(program("trap '' TERM; echo $$; while :; do sleep 0.02; done"))
         pid = await pid_of(terminal)
@@ -278,7 +266,7 @@ async def test_a_terminal_that_fails_is_ended_at_once_and_costs_the_others_nothi
 
 async def test_what_a_program_left_behind_ends_with_the_pool(tmp_path):
     left = tmp_path / "left"
-    async with running(grace=30.0) as pool:
+    async with running_pool(grace=30.0) as pool:
         left.write_text("trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done")
         line = "setsid sh left & while ! test -s pid; do sleep 0.01; done; exit 3"
         terminal = await pool.create(program(line, cwd=str(tmp_path)))
@@ -291,7 +279,7 @@ async def test_what_a_program_left_behind_ends_with_the_pool(tmp_path):
 
 
 async def test_news_is_what_comes_after_the_question():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("read x; echo $x; read x"))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(terminal.wait_changed)
@@ -302,7 +290,7 @@ async def test_news_is_what_comes_after_the_question():
 
 
 async def test_a_traced_program_holds_up_its_own_terminal_alone():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("exec sleep 60"))
         with tracing(terminal._pid):
             os.kill(terminal._pid, signal.SIGKILL)
@@ -315,7 +303,7 @@ async def test_a_traced_program_holds_up_its_own_terminal_alone():
 
 
 async def test_after_the_end_a_terminal_cannot_be_resized_or_signalled():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("true"))
         pool.release(terminal, EndedBy.AGENT)
         await terminal.wait_gone()
@@ -325,7 +313,7 @@ async def test_after_the_end_a_terminal_cannot_be_resized_or_signalled():
 
 
 async def test_a_terminal_that_wrote_nothing_holds_next_to_nothing():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("read x"), limit=16 * 2**20, ring_size=16 * 2**20)
         assert terminal.held == 0
 
@@ -375,8 +363,8 @@ async def test_orphans_are_reaped_by_a_pool_that_is_pid_1(tracking):
 
 
 async def test_two_pools_of_one_process_do_not_disturb_each_other():
-    async with running() as one:
-        async with running() as two:
+    async with running_pool() as one:
+        async with running_pool() as two:
             await (await two.create(program("true"))).wait_exited()
         terminal = await one.create(program("exit 3"))
         assert (await terminal.wait_exited()).code == 3
