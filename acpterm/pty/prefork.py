@@ -90,7 +90,10 @@ class Prefork:
                 self._works = False
             else:
                 try:
-                    return await blank.tell(make_program(blank.child.name), cols, rows)
+                    tree = blank.child.tree
+                    program = make_program(blank.child.name)
+                    program = program.marked(tree.environment, tree.rlimits)
+                    return await blank.tell(program, cols, rows)
                 except BaseException:
                     await blank.discard()
                     raise

@@ -24,6 +24,12 @@ class Program(NamedTuple):
     otherwise: Sequence[str] | None = None
     """What to be instead when there is no file of `argv`'s name: a shell, given a line."""
 
+    def marked(
+        self, environment: Mapping[str, str], rlimits: Sequence[tuple[int, int, int]]
+    ) -> "Program":
+        """Return the program with the variables and limits of its tree, over its own."""
+        return self._replace(env={**self.env, **environment}, rlimits=(*self.rlimits, *rlimits))
+
 
 def pack(program: Program) -> bytes:
     """Write what a blank reads."""

@@ -81,8 +81,8 @@ class ThreadSpawner:
     async def spawn(self, make_program: MakeProgram, cols: int, rows: int) -> Child:
         """See `Spawner`."""
         name = draw_name()
-        program = make_program(name)
         tree = self._new_tree(name)
+        program = make_program(name).marked(tree.environment, tree.rlimits)
         tree.begins()
         self._spawning += 1
         try:

@@ -63,7 +63,7 @@ class Pool:
             fallback = threads if spawner == "auto" else None
             self._prefork = Prefork(self._server, trees.new, fallback, pidfds=pidfds)
             self._spawner = self._prefork
-        trees.spare(self._children, self._spawner.unknown)
+        trees.exclude(self._children, self._spawner.unknown)
         self._nursery: trio.Nursery | None = None
         self._running: set[Terminal] = set()
         self._closing = False

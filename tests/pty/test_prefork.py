@@ -31,6 +31,8 @@ class Tree:
 
     cgroup = None
     join = None
+    environment = {}
+    rlimits = ()
 
     def __init__(self, name):
         self.name = name
