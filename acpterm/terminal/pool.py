@@ -54,6 +54,12 @@ class TerminalSpec(NamedTuple):
     """Seconds until its program is killed."""
     view: str = "text"
     """What its creator wants to see of it: `text`, `raw` or `screen`."""
+    created_time: float | None = None
+    """When it was created, in seconds since 1970; None for now."""
+    started_at: float | None = None
+    """The same on the boot clock."""
+    ended_by: EndedBy | None = None
+    """Who has begun to end it, under an earlier worker."""
 
 
 class ShutDownError(Exception):
@@ -115,8 +121,8 @@ class Pool:
         _check_spare()
         spec = TerminalSpec(size, limit, ring_size, lifetime, view)
         name = f"term_{secrets.token_hex(16)}"
-        program = make_program(name)
         tree = self._trees.new(name)
+        program = make_program(name).marked(tree.environment, tree.rlimits)
         tree.begins()
         try:
             terminal = await self._keeper.spawn(
@@ -182,7 +188,7 @@ class Pool:
 
     def _start(self, tree: Tree, spec: TerminalSpec, spawned: Spawned) -> Terminal:
         terminal = self._make(spawned, tree, spec, adopted=False)
-        tree.started(spawned.pid)
+        tree.started(spawned.pid, spawned.started)
         self._supervise(terminal, spec.lifetime)
         if self._closing:
             self.release(terminal, EndedBy.DISCONNECT)
@@ -210,6 +216,9 @@ class Pool:
             size=spec.size,
             limit=spec.limit,
             view=spec.view,
+            created_time=spec.created_time,
+            started_at=spec.started_at,
+            ended_by=spec.ended_by,
         )
         self.terminals[terminal.id] = terminal
         self._running.add(terminal)

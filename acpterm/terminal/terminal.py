@@ -32,6 +32,7 @@ import trio
 from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
 from acpterm.pty.exit_status import decode_status
 from acpterm.pty.master import Master
+from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tree import Tree, end
 from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
@@ -65,6 +66,9 @@ class Terminal:
         size: tuple[int, int],
         limit: int,
         view: str,
+        created_time: float | None = None,
+        started_at: float | None = None,
+        ended_by: EndedBy | None = None,
     ) -> None:
         self.id: Final = name
         self.limit: Final = limit
@@ -82,9 +86,11 @@ class Terminal:
         self._tree: Final = tree
         self._pid: Final = pid
         self._nursery: trio.Nursery | None = None
-        self._started = time.monotonic()
+        #: On the boot clock.
+        self._started_at: Final = boot_time() if started_at is None else started_at
+        self._started: Final = time.monotonic() - (boot_time() - self._started_at)
         #: When it was made, for display: seconds since 1970.
-        self.started: Final = time.time()
+        self.started: Final = time.time() if created_time is None else created_time
         self.timeline: Final = Timeline(self._started, kept=ring.retained, size=size)
         self._consumer: Final = Consumer(
             ring, self.text, self.timeline, turns, self._after_consuming
@@ -96,7 +102,7 @@ class Terminal:
         self._exited = trio.Event()
         self._ending = trio.Event()
         self._gone = trio.Event()
-        self._ended_by = EndedBy.EXITED
+        self._ended_by = ended_by or EndedBy.EXITED
         self._changed = trio.lowlevel.ParkingLot()
         self._lifetime = trio.CancelScope()
         self._unlimited = False
@@ -195,7 +201,7 @@ class Terminal:
     def exited(self, report: ExitReport) -> None:
         """Take the child's end: it is reaped, and its output ends at `report.end`."""
         self._report = report
-        self._tree.reaped()
+        self._tree.reaped(report.reaped_at)
         self._consumer.catch_up()
         self._consumer.wake()
         self._after_consuming()
@@ -302,7 +308,7 @@ class Terminal:
             code=code,
             signal=signal,
             ended_by=self._ended_by,
-            wall=time.monotonic() - self._started,
+            wall=(self._report.reaped_at if self._report else boot_time()) - self._started_at,
             cpu=cpu,
             max_rss=max_rss,
         )
