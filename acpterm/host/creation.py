@@ -90,15 +90,18 @@ class Order:
             is_users=True,
         )
 
-    async def start(self, pool: Pool, record: TerminalRecord, state: StateWriter) -> Terminal:
-        """Start it; `record` is stored with the spawn, behind all that has changed before.
+    async def start(
+        self, pool: Pool, record: TerminalRecord, state: StateWriter | None = None
+    ) -> Terminal:
+        """Start it; `record` is stored with the spawn, behind what has changed in `state` before.
 
         Raises `RpcError` (-32603) when the machine has nothing left for it, or the host is ending.
         """
 
         def encode(identifier: str) -> bytes:
             del identifier
-            state.flush()
+            if state is not None:
+                state.flush()
             return record.encode()
 
         end = record.lifetime_end

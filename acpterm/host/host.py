@@ -55,9 +55,7 @@ _log = structlog.get_logger("acpterm.host")
 class Host:
     """What all connections share. Made by `open_host`."""
 
-    def __init__(
-        self, shared: Shared, asker: Asker, trees: Trees, resumption: Resumption
-    ) -> None:
+    def __init__(self, shared: Shared, asker: Asker, trees: Trees, resumption: Resumption) -> None:
         self.settings: Final = shared.settings
         self.pool: Final = shared.pool
         self.shared: Final = shared
@@ -183,7 +181,6 @@ class Host:
             connection.close()
         while self._connections:
             await self.wait_changed()
-
 
     async def expire_absent(self) -> None:
         """Give the clients of the worker before time to connect again; then end what they had."""

@@ -23,8 +23,6 @@ class EndedBy(enum.StrEnum):
     """The keeper was lost, and its status with it: it was ended, and nobody knows how."""
     DISCONNECT = "disconnect"
     """The connection that it belonged to went away, or the daemon was ended."""
-    LOST = "lost"
-    """Unknown: the process that waits for programs was killed, and the rest was ended."""
 
 
 class ExitStatus(NamedTuple):

@@ -69,7 +69,7 @@ class ContextRecord(Struct, kw_only=True, omit_defaults=True):
     rlimits: list[tuple[int, int, int]]
 
 
-class HostRecord(Record):
+class HostRecord(Record, kw_only=True, omit_defaults=True):
     """The daemon as a whole."""
 
     KIND: ClassVar[str] = "daemon"
@@ -81,7 +81,7 @@ class HostRecord(Record):
     """How many connections of agents there have been: the number of the newest."""
 
 
-class ListenRecord(Record):
+class ListenRecord(Record, kw_only=True, omit_defaults=True):
     """A listening socket: the descriptors stored with it."""
 
     KIND: ClassVar[str] = "listening socket"
@@ -91,7 +91,7 @@ class ListenRecord(Record):
     """Device and inode of the socket file to remove at the end; None for one handed over."""
 
 
-class ConnectionRecord(Record):
+class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     """An agent's connection."""
 
     KIND: ClassVar[str] = "connection"
@@ -102,7 +102,7 @@ class ConnectionRecord(Record):
     """None for one that is too large for any program: the daemon's own is used then."""
 
 
-class SessionRecord(Record):
+class SessionRecord(Record, kw_only=True, omit_defaults=True):
     """A session of an agent's connection."""
 
     KIND: ClassVar[str] = "session"
@@ -114,7 +114,7 @@ class SessionRecord(Record):
     """The ids of terminals that were released, the newest ones, oldest first."""
 
 
-class ToolCallRecord(Record):
+class ToolCallRecord(Record, kw_only=True, omit_defaults=True):
     """A tool call of a session: its members as JSON."""
 
     KIND: ClassVar[str] = "tool call"
@@ -127,7 +127,7 @@ class ToolCallRecord(Record):
     terminals: list[str] = []
 
 
-class TerminalRecord(Record):
+class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """A terminal, from its spawn until it is forgotten."""
 
     KIND: ClassVar[str] = "terminal"
@@ -164,7 +164,6 @@ class TerminalRecord(Record):
     tool_calls: list[str] = []
     """The ids of the tool calls that showed it when it was released."""
     recording: str | None = None
-
 
 
 def pack_text(text: str) -> bytes:

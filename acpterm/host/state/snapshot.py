@@ -78,15 +78,15 @@ class Snapshot:
             return _put(self.terminals, name, _read(TerminalRecord, value))
         if kind == "c":
             connection = _read(ConnectionRecord, value)
-            return _put(
-                self.connections, name, connection and StoredConnection(connection, {})
-            )
+            made = None if connection is None else StoredConnection(connection, {})
+            return _put(self.connections, name, made)
         owner = self.connections.get(name)
         if owner is None:
             return False
         if kind == "s":
             session = _read(SessionRecord, value)
-            return _put(owner.sessions, int(numbers[0]), session and StoredSession(session, {}))
+            stored = None if session is None else StoredSession(session, {})
+            return _put(owner.sessions, int(numbers[0]), stored)
         its = owner.sessions.get(int(numbers[0]))
         if its is None:
             return False
