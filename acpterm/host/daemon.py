@@ -10,6 +10,7 @@ SIGINT, SIGHUP and SIGQUIT begin it; a second one does not hurry it.
 import contextlib
 import gc
 import math
+import os
 import resource
 import socket
 from collections.abc import Sequence
@@ -23,16 +24,18 @@ from acpterm.config import Settings
 from acpterm.host import asker as askers
 from acpterm.host import logs
 from acpterm.host.ending import hear, told_to_end
-from acpterm.host.host import Host, open_host
+from acpterm.host.host import Host, Supervision, open_host
 from acpterm.host.shared import Place
 from acpterm.host.sockets import Sockets, open_sockets
 from acpterm.host.state.snapshot import Snapshot
-from acpterm.keeper.client import KeeperClient, KeeperLostError
+from acpterm.keeper.client import KeeperClient
+from acpterm.pty import linux
 
 FIRST: Final = 10.0
 """Seconds that one which ends by itself waits for the first connection, if not for longer."""
 
 _ALIVE_PERIOD_S: Final = 1.0
+_FAILED: Final = 70
 
 _log = structlog.get_logger("acpterm.daemon")
 
@@ -55,26 +58,19 @@ async def serve(
     raise_open_files()
     hear()
     freeze()
+    linux.forbid_inspection()
     await keeper.connect()
     snapshot = Snapshot.read(keeper.entries)
     if snapshot.host is not None and snapshot.host.context is not None:
         asker = askers.from_record(snapshot.host.context)
-    await keeper.ready()
+    sockets = open_sockets(settings, handed, snapshot.listeners, keeper.entries, keeper.pid)
     ending = trio.Event()
-    lost: list[KeeperLostError] = []
-    async with trio.open_nursery() as nursery:
-        watched = trio.Event()
-
-        async def run_keeper() -> None:
-            try:
-                await keeper.run(on_terminate=ending.set)
-            except KeeperLostError as error:
-                lost.append(error)
-                watched.set()
-
-        nursery.start_soon(run_keeper)
-        with open_sockets(settings, keeper, handed, snapshot.listeners, keeper.pid) as sockets:
-            async with open_host(settings, asker, keeper, snapshot) as host:
+    supervision = Supervision(on_terminate=ending.set, on_failure=_die)
+    serves = False
+    try:
+        async with open_host(settings, asker, keeper, snapshot, supervision) as host:
+            serves = True
+            with supervision.guarding():
                 host.shared.place = Place(
                     agent_socket=sockets.agent_path,
                     user_socket=sockets.user_path,
@@ -82,27 +78,28 @@ async def serve(
                     tracking=host.tracking,
                     end=ending.set,
                 )
-                await _serve_until(ending, watched, host, sockets, patience, keeper)
-        keeper.end()
-        nursery.cancel_scope.cancel()
-    if lost:
-        raise lost[0]
+                sockets.store(keeper)
+                await _serve_until(ending, host, sockets, patience, keeper)
+    except BaseException:
+        # What the worker before has bound stays for the next one.
+        if not serves and not sockets.is_restored:
+            sockets.remove()
+        raise
+    sockets.remove()
+    if host.lost is not None:
+        raise host.lost
+    keeper.end()
+    _log.info("ended")
 
 
 async def _serve_until(
-    ending: trio.Event,
-    lost: trio.Event,
-    host: Host,
-    sockets: Sockets,
-    patience: float,
-    keeper: KeeperClient,
+    ending: trio.Event, host: Host, sockets: Sockets, patience: float, keeper: KeeperClient
 ) -> None:
     """Serve until the end is asked for, or the keeper is lost."""
     accepting = trio.CancelScope()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_accept, accepting, host, sockets)
         nursery.start_soon(_report_alive, keeper)
-        nursery.start_soon(_end_when_lost, lost, host, ending)
         if patience < math.inf:
             nursery.start_soon(_end_when_idle, host, sockets, patience, ending)
         _log.info("listening", socket=sockets.agent_path, pid=keeper.pid)
@@ -113,11 +110,10 @@ async def _serve_until(
         nursery.cancel_scope.cancel()
 
 
-async def _end_when_lost(lost: trio.Event, host: Host, ending: trio.Event) -> None:
-    await lost.wait()
-    _log.error("the keeper is lost: all terminals are ended")
-    await host.lose_keeper()
-    ending.set()
+def _die(error: BaseException) -> None:
+    """End this process at once: the next worker goes on with the programs, which unwinding ends."""
+    _log.critical("the worker failed, another one takes over", exc_info=error)
+    os._exit(_FAILED)
 
 
 async def _report_alive(keeper: KeeperClient) -> None:

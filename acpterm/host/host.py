@@ -9,7 +9,7 @@ import itertools
 import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Final
 
 import structlog
@@ -33,7 +33,7 @@ from acpterm.host.shared import Shared
 from acpterm.host.state.records import HostRecord
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import TREES_KEY
-from acpterm.keeper.client import KeeperClient, embedded_keeper
+from acpterm.keeper.client import KeeperClient, KeeperLostError, embedded_keeper
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.trees import Handover, Trees
 from acpterm.terminal.pool import Pool
@@ -52,6 +52,39 @@ _ROUND: Final = 60.0
 _log = structlog.get_logger("acpterm.host")
 
 
+class Supervision:
+    """How a host and the process that it is in end each other.
+
+    `on_terminate` is called when the keeper asks for the end, and when it is lost. `on_failure` is
+    called with what a task of the host has failed with, before all others are cancelled: a worker
+    of a daemon ends itself then, and leaves the programs to the next one. Without it errors are
+    raised as usual.
+    """
+
+    def __init__(
+        self,
+        on_terminate: Callable[[], None] = lambda: None,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.on_terminate: Final = on_terminate
+        self._on_failure: Final = on_failure
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Report what fails in the block."""
+        try:
+            yield
+        except Exception as error:
+            if self._on_failure is not None:
+                self._on_failure(error)
+            raise
+
+    async def run(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Run a task of the host."""
+        with self.guarding():
+            await work(*arguments)
+
+
 class Host:
     """What all connections share. Made by `open_host`."""
 
@@ -67,6 +100,8 @@ class Host:
         self._changed = trio.lowlevel.ParkingLot()
         self._ending = False
         self.end_by = math.inf
+        self.lost: KeeperLostError | None = None
+        """Set when the keeper is gone."""
         shared.roster.changed = self._note
 
     async def serve(self, stream: trio.abc.Stream, asker: Asker) -> None:
@@ -189,12 +224,22 @@ class Host:
         self.shared.windows.settle()
         self._note()
 
-    async def lose_keeper(self) -> None:
-        """End all that runs, whose exit status nobody can know, and answer those that wait."""
-        self.pool.lose_keeper()
-        with trio.move_on_after(_END):
-            for entry in self.shared.roster:
-                await entry.terminal.wait_exited()
+    async def run_keeper(self, on_terminate: Callable[[], None]) -> None:
+        """Receive what the keeper reports.
+
+        When it is lost, end all that runs, whose exit status nobody can know, and answer those that
+        wait.
+        """
+        try:
+            await self.shared.keeper.run(on_terminate=on_terminate)
+        except KeeperLostError as error:
+            _log.error("the keeper is lost: all terminals are ended")
+            self.lost = error
+            self.pool.lose_keeper()
+            with trio.move_on_after(_END):
+                for entry in self.shared.roster:
+                    await entry.terminal.wait_exited()
+            on_terminate()
 
 
 @asynccontextmanager
@@ -203,23 +248,28 @@ async def open_host(
     asker: Asker,
     keeper: KeeperClient | None = None,
     snapshot: Snapshot | None = None,
+    supervision: Supervision | None = None,
 ) -> AsyncIterator[Host]:
     """Run a host for as long as the block lasts; at its end everything in it is ended.
 
     `asker`: whose environment, folder and limits a connection's terminals get by default. `keeper`
-    makes their programs, and is run by its owner; without one, a child of this process does.
-    `snapshot`: what the worker before has left in the keeper's store. Raises `TrackingError`.
+    makes their programs; it is connected, and not ready yet. Without one, a child of this process
+    does. `snapshot`: what the worker before has left in the keeper's store. Raises `TrackingError`.
     """
     async with AsyncExitStack() as stack:
+        snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
+        is_embedded = keeper is None
         if keeper is None:
             keeper = await stack.enter_async_context(embedded_keeper())
-        snapshot = snapshot or Snapshot()
         trees = Trees(settings.tracking, parent=keeper.pid, inherited=_handover(keeper))
         stack.callback(trees.close)
+        if not is_embedded:
+            # From here on, and not before, this worker may change what the next one finds.
+            await keeper.ready()
         keeper.put(TREES_KEY, *trees.handover())
         pool = Pool(keeper, trees, grace=settings.kill_grace)
         nursery = await stack.enter_async_context(trio.open_nursery())
-        nursery.start_soon(trees.run)
+        nursery.start_soon(supervision.run, trees.run)
         await nursery.start(pool.run)
         recording = await stack.enter_async_context(trio.open_nursery())
         shared = Shared(settings, pool, recording, keeper, snapshot.host or _new_host(asker))
@@ -227,10 +277,13 @@ async def open_host(
         host = Host(shared, asker, trees, resumption)
         Restorer(shared, resumption, trees, asker, nursery).restore(snapshot, keeper.terminals)
         keeper.terminals.clear()
-        nursery.start_soon(shared.state.run)
-        nursery.start_soon(host.expire_absent)
-        nursery.start_soon(shared.attention.run, lambda: shared.bus.heard)
-        nursery.start_soon(_expire, shared)
+        keeper.entries.clear()
+        if not is_embedded:
+            nursery.start_soon(supervision.run, host.run_keeper, supervision.on_terminate)
+        nursery.start_soon(supervision.run, shared.state.run)
+        nursery.start_soon(supervision.run, host.expire_absent)
+        nursery.start_soon(supervision.run, shared.attention.run, lambda: shared.bus.heard)
+        nursery.start_soon(supervision.run, _expire, shared)
         try:
             yield host
         finally:

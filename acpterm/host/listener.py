@@ -17,7 +17,6 @@ import os
 import socket
 import stat
 import struct
-from types import TracebackType
 from typing import Final, Self
 
 import trio
@@ -55,7 +54,7 @@ def peer_of(stream: trio.SocketStream) -> Peer:
 
 
 class UnixListener:
-    """A bound, listening socket at `path`, as a context manager that removes it at the end.
+    """A bound, listening socket at `path`, until `close` removes it.
 
     `pid`: the daemon's, for those who find it locked.
     """
@@ -77,20 +76,14 @@ class UnixListener:
         """Return what a successor needs to remove it at the end: its inode, and the lock file."""
         return self._inode, self._lock
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Remove the socket, if it is still ours, and the lock. Can be repeated."""
         if self._inode is not None:
             with contextlib.suppress(OSError):
                 found = os.lstat(self.path)
                 if (found.st_dev, found.st_ino) == self._inode:
                     os.unlink(self.path)
+            self._inode = None
         if self._lock >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(f"{self.path}.lock")

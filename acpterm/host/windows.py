@@ -64,7 +64,7 @@ class Windows:
             self._restored.append(entry)
 
     def settle(self) -> None:
-        """Give restored terminals whose windows have not come back the size that they have without."""
+        """Give restored terminals whose windows have not come back their own size."""
         restored, self._restored = self._restored, []
         for entry in restored:
             shown = self._shown.get(entry.id)

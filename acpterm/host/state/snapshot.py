@@ -1,8 +1,8 @@
 """What the worker before has left in the store, read before anything is made of it.
 
 The rule: one record of a newer acpterm, and nothing is taken over (`StateVersionError`): this worker
-is not the one to serve. A record that is damaged, or of something whose own record is missing, costs
-only what it is about.
+is not the one to serve. A record that is damaged, or belongs to something without a record,
+costs only what it is about.
 """
 
 from collections.abc import Mapping
@@ -67,8 +67,7 @@ class Snapshot:
             if key == HOST_KEY:
                 found.host = _read(HostRecord, entry.value)
             elif key.startswith(LISTEN_PREFIX):
-                if record := _read(ListenRecord, entry.value):
-                    found.listeners[key] = record
+                _put(found.listeners, key, _read(ListenRecord, entry.value))
         return found
 
     def _add(self, kind: str, parts: list[str], value: bytes) -> bool:

@@ -6,7 +6,7 @@
 | --- | --- |
 | `host` | `HostRecord` |
 | `listen/agent`, `listen/user` | `ListenRecord`, with the listening sockets |
-| `lock/agent`, `lock/user` | the lock files of these sockets, held by their descriptors |
+| `lock`, `lock/user` | the lock files of these sockets, held by their descriptors |
 | `trees` | what `pty.trees` hands over to a successor |
 | `c/CONNECTION` | `ConnectionRecord` |
 | `s/CONNECTION/NUMBER` | `SessionRecord` |
@@ -47,7 +47,6 @@ class StateStore(Protocol):
 HOST_KEY: Final = "host"
 TREES_KEY: Final = "trees"
 LISTEN_PREFIX: Final = "listen/"
-LOCK_PREFIX: Final = "lock/"
 _CONNECTION: Final = "c/"
 _SESSION: Final = "s/"
 _TOOL_CALL: Final = "k/"
