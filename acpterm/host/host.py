@@ -190,7 +190,7 @@ async def open_host(
     async with AsyncExitStack() as stack:
         if keeper is None:
             keeper = await stack.enter_async_context(embedded_keeper())
-        trees = await stack.enter_async_context(open_trees(settings.tracking))
+        trees = await stack.enter_async_context(open_trees(settings.tracking, parent=keeper.pid))
         pool = Pool(keeper, trees, grace=settings.kill_grace)
         nursery = await stack.enter_async_context(trio.open_nursery())
         await nursery.start(pool.run)

@@ -18,3 +18,9 @@ class Program(NamedTuple):
     """Triples of resource, soft and hard limit, as for `resource.setrlimit`."""
     otherwise: Sequence[str] | None = None
     """What to be instead when there is no file of `argv`'s name: a shell, given a line."""
+
+    def marked(
+        self, environment: Mapping[str, str], rlimits: Sequence[tuple[int, int, int]]
+    ) -> "Program":
+        """Return the program with the variables and limits of its tree, over its own."""
+        return self._replace(env={**self.env, **environment}, rlimits=(*self.rlimits, *rlimits))

@@ -54,6 +54,12 @@ class TerminalSpec(NamedTuple):
     """Seconds until its program is killed."""
     view: str = "text"
     """What its creator wants to see of it: `text`, `raw` or `screen`."""
+    created_time: float | None = None
+    """When it was created, in seconds since 1970; None for now."""
+    started_at: float | None = None
+    """The same on the clock since boot (`pty.processes.now`); None for now."""
+    ended_by: EndedBy | None = None
+    """Who had begun to end its program when it is taken over, if anybody had."""
 
 
 class ShutDownError(Exception):
@@ -119,6 +125,7 @@ class Pool:
         tree = self._trees.new(name)
         tree.begins()
         try:
+            program = program.marked(tree.environment, tree.rlimits)
             terminal = await self._keeper.spawn(
                 name,
                 program,
@@ -182,7 +189,7 @@ class Pool:
 
     def _start(self, tree: Tree, spec: TerminalSpec, spawned: Spawned) -> Terminal:
         terminal = self._make(spawned, tree, spec, adopted=False)
-        tree.started(spawned.pid)
+        tree.started(spawned.pid, spawned.started)
         self._supervise(terminal, spec.lifetime)
         if self._closing:
             self.release(terminal, EndedBy.DISCONNECT)
@@ -210,7 +217,11 @@ class Pool:
             size=spec.size,
             limit=spec.limit,
             view=spec.view,
+            created_time=spec.created_time,
+            started_at=spec.started_at,
         )
+        if spec.ended_by is not None:
+            terminal.kill(spec.ended_by)
         self.terminals[terminal.id] = terminal
         self._running.add(terminal)
         return terminal

@@ -30,6 +30,7 @@ from typing import Final
 import trio
 
 from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
+from acpterm.pty import processes
 from acpterm.pty.exit_status import decode_status
 from acpterm.pty.master import Master
 from acpterm.pty.tree import Tree, end
@@ -65,6 +66,8 @@ class Terminal:
         size: tuple[int, int],
         limit: int,
         view: str,
+        created_time: float | None = None,
+        started_at: float | None = None,
     ) -> None:
         self.id: Final = name
         self.limit: Final = limit
@@ -82,10 +85,12 @@ class Terminal:
         self._tree: Final = tree
         self._pid: Final = pid
         self._nursery: trio.Nursery | None = None
-        self._started = time.monotonic()
-        #: When it was made, for display: seconds since 1970.
-        self.started: Final = time.time()
-        self.timeline: Final = Timeline(self._started, kept=ring.retained, size=size)
+        now = processes.now()
+        self._started_at: Final = now if started_at is None else started_at
+        #: When it was created, for display: seconds since 1970.
+        self.started: Final = time.time() if created_time is None else created_time
+        age = now - self._started_at
+        self.timeline: Final = Timeline(time.monotonic() - age, kept=ring.retained, size=size)
         self._consumer: Final = Consumer(
             ring, self.text, self.timeline, turns, self._after_consuming
         )
@@ -195,7 +200,7 @@ class Terminal:
     def exited(self, report: ExitReport) -> None:
         """Take the child's end: it is reaped, and its output ends at `report.end`."""
         self._report = report
-        self._tree.reaped()
+        self._tree.reaped(report.reaped_at)
         self._consumer.catch_up()
         self._consumer.wake()
         self._after_consuming()
@@ -302,7 +307,7 @@ class Terminal:
             code=code,
             signal=signal,
             ended_by=self._ended_by,
-            wall=time.monotonic() - self._started,
+            wall=(self._report.reaped_at if self._report else processes.now()) - self._started_at,
             cpu=cpu,
             max_rss=max_rss,
         )

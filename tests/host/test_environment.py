@@ -312,6 +312,7 @@ async def test_an_asker_can_send_what_the_system_does_not_tell(tmp_path):
         assert env["MINE"] == "yes"
         assert env.keys() == {
             "PATH", "MINE", "TERM", "PAGER", "GIT_PAGER", "ACPTERM_TERMINAL_ID",
+            "ACPTERM_DAEMON",
         }  # fmt: skip
 
 

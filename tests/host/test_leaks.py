@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from acpterm.pty.cgroup import Cgroups
-from acpterm.pty.processes import snapshot
+from acpterm.pty.processes import read_all
 from tests.support.hosts import (
     agent_at,
     agent_here,
@@ -53,7 +53,7 @@ class Traces:
         groups = []
         if self.folder is not None and os.path.isdir(self.folder):
             groups = [entry for entry in os.listdir(self.folder) if entry.startswith("term_")]
-        children = [process for process in snapshot() if process.ppid == self.process.pid]
+        children = [found for found in read_all() if found and found.ppid == self.process.pid]
         return {
             "descriptors": self.descriptors(),
             # Some idle ones are kept for a while; one for each terminal would be many more.

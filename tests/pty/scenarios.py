@@ -164,7 +164,7 @@ async def an_orphan_that_two_trees_may_own_ends_however_their_ends_interleave():
 @scenario
 async def many_who_look_at_once_share_what_they_see_and_see_what_was_there_before():
     looks = 0
-    real = processes.snapshot
+    real = processes.read_all
 
     def count():
         nonlocal looks
@@ -173,12 +173,12 @@ async def many_who_look_at_once_share_what_they_see_and_see_what_was_there_befor
 
     async def look():
         own = subprocess.Popen(["sleep", "60"])
-        found = await subreaper.look()
+        found = await subreaper.scan()
         assert own.pid in {process.pid for process in found}
         own.kill()
         own.wait()
 
-    processes.snapshot = count
+    processes.read_all = count
     subreaper = Subreaper()
     async with trio.open_nursery() as nursery:
         for _ in range(20):
@@ -192,7 +192,8 @@ async def one_seen_while_its_parent_lived_is_known_for_good():
     one, _two = new(subreaper, "one"), new(subreaper, "two")
     process = start(one, "env -i setsid sleep 60 & echo $!; read x; exit 0")
     (orphan,) = pids(process, 1)
-    assert not await one.empty()
+    # As a signal does, while the parent lives.
+    assert orphan in {member.pid for member in await one.members()}
     process.stdin.close()
     assert await reap(one, process) == 0
     await one.kill()
@@ -203,7 +204,7 @@ async def one_seen_while_its_parent_lived_is_known_for_good():
 async def children_that_are_no_trees_are_left_alone():
     subreaper = Subreaper()
     own = subprocess.Popen(["sleep", "60"])
-    subreaper.spare(lambda: [own.pid])
+    subreaper.exclude(lambda: [own.pid])
     tree = new(subreaper, "one")
     process = start(tree, "sleep 60")
     await tree.kill()
@@ -240,7 +241,7 @@ async def whoever_has_the_first_childs_pid_later_is_a_stranger():
     # A later session of the same id: as if the pid had come round.
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     tree._pid = stranger.pid
-    tree._subreaper.spare(lambda: [stranger.pid])
+    tree._subreaper.exclude(lambda: [stranger.pid])
     assert await tree.empty()
     await tree.kill()
     assert stranger.poll() is None
