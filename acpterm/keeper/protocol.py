@@ -100,10 +100,14 @@ class Message:
         self.cut = cut
         """Whether descriptors were lost, for want of room in this process's table."""
 
-    def close(self) -> None:
-        """Close the descriptors that nobody took."""
+    def take_fds(self) -> list[int]:
+        """Return the descriptors, which are the caller's then."""
         fds, self.fds = self.fds, []
-        for fd in fds:
+        return fds
+
+    def close(self) -> None:
+        """Close the descriptors that were not taken."""
+        for fd in self.take_fds():
             os.close(fd)
 
 
@@ -121,7 +125,7 @@ def pair() -> tuple[_socket.socket, _socket.socket]:
     return ends
 
 
-def encode(kind: str, *fields: object) -> bytes:
+def encode(kind: str, *fields: Any) -> bytes:
     """Return the datagram of a message."""
     return marshal.dumps((VERSION, kind, *fields), 2)
 
@@ -165,16 +169,30 @@ def receive(sock: _socket.socket) -> Message | None:
 
     Raises `BlockingIOError` when there is none just now, and `ProtocolError`.
     """
+    received = _receive(sock)
+    if received is None:
+        return None
+    data, fds, cut = received
+    try:
+        if data == _BIG:
+            data = _read_big(fds, cut=cut)
+        return _decode(data, fds, cut=cut)
+    except BaseException:
+        for fd in fds:
+            os.close(fd)
+        raise
+
+
+def _receive(sock: _socket.socket) -> tuple[bytes, list[int], bool] | None:
+    """Return a datagram, its descriptors, and whether some were lost."""
     space = _socket.CMSG_SPACE((DESCRIPTORS_MAX + 1) * _INT.size)
-    while True:
-        try:
-            data, passed, flags, _ = sock.recvmsg(DATAGRAM_BYTES, space, _CLOEXEC)
-        except ConnectionResetError:
-            if _is_datagram(sock):
-                return None
-            # The peer closed with messages unread. What it had sent itself is still there.
-            continue
-        break
+    try:
+        data, passed, flags, _ = sock.recvmsg(DATAGRAM_BYTES, space, _CLOEXEC)
+    except ConnectionResetError:
+        if _is_datagram(sock):
+            return None
+        # The peer closed with messages unread. What it had sent itself is still there.
+        data, passed, flags, _ = sock.recvmsg(DATAGRAM_BYTES, space, _CLOEXEC)
     if not data:
         return None
     fds: list[int] = []
@@ -185,15 +203,7 @@ def receive(sock: _socket.socket) -> Message | None:
     if not _CLOEXEC:
         for fd in fds:
             os.set_inheritable(fd, False)
-    cut = bool(flags & _socket.MSG_CTRUNC)
-    try:
-        if data == _BIG:
-            data = _read_big(fds, cut=cut)
-        return _decode(data, fds, cut=cut)
-    except BaseException:
-        for fd in fds:
-            os.close(fd)
-        raise
+    return data, fds, bool(flags & _socket.MSG_CTRUNC)
 
 
 def _is_datagram(sock: _socket.socket) -> bool:

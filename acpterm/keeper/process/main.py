@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # typeshed has none
 import _socket
+import contextlib
 import gc
 import os
 import resource
 import sys
 
-from acpterm.keeper import system
-from acpterm.keeper.loop import Loop
+from acpterm.keeper.process.loop import Loop
+from acpterm.keeper.programs import system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,20 +28,26 @@ if TYPE_CHECKING:
 def main(args: Sequence[str]) -> NoReturn:
     """Run a keeper and exit with its status."""
     sock = _socket.socket(fileno=int(args[1]))
-    _settle()
+    open_files = _settle()
     loop = Loop()
     if args[0] == "embedded":
-        from acpterm.keeper.embedded import Embedded  # noqa: PLC0415  only one of the two is needed
+        from acpterm.keeper.process.embedded import Embedded  # noqa: PLC0415  only one of the two is needed
 
         sys.exit(Embedded(loop, sock, parent=int(args[2])).run())
-    from acpterm.keeper.supervisor import Supervisor  # noqa: PLC0415  as above
+    from acpterm.keeper.process.supervisor import Supervisor  # noqa: PLC0415  as above
 
     command = list(args[args.index("--") + 1 :])
-    sys.exit(Supervisor(loop, sock, first_worker=int(args[2]), command=command).run())
+    supervisor = Supervisor(
+        loop, sock, first_worker=int(args[2]), command=command, open_files=open_files
+    )
+    sys.exit(supervisor.run())
 
 
-def _settle() -> None:
-    """Prepare this process: no signal ends it by surprise, and what it opens is not inherited."""
+def _settle() -> tuple[int, int]:
+    """Prepare this process: no signal ends it by surprise, and it may open all it can.
+
+    Return the limit of open files as it was before.
+    """
     _open_missing()
     for number in (_signal.SIGPIPE, _signal.SIGTTOU, _signal.SIGTTIN, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
@@ -49,13 +56,12 @@ def _settle() -> None:
     system.become_subreaper()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        try:
+        with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError):
-            pass  # what there is has to do
     # Nothing here makes cycles; a collection would only write to pages that children share.
     gc.disable()
     gc.freeze()
+    return soft, hard
 
 
 def _open_missing() -> None:

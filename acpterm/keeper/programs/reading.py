@@ -18,7 +18,7 @@ from acpterm.keeper.ring import CONSUMED, HEAD, RESERVED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from acpterm.keeper.loop import Loop
+    from acpterm.keeper.process.loop import Loop
     from acpterm.keeper.ring import RingFile
 
 # Ways to read.
@@ -27,8 +27,8 @@ PLAIN = 0
 way to know that everything was read that had been written before."""
 GATHER = 1
 """As late as possible, for speed. Once 1 KiB or more has come, a PTY found empty gets a little time
-to fill again: the processor is yielded, up to `YIELDS_MAX` times, or until one yield has taken long,
-or anything else is ready. `EMPTY` means that nothing came in that time."""
+to fill again: the processor is yielded, up to `_YIELDS_MAX` times, or until one yield has taken
+long, or anything else is ready. `EMPTY` means that nothing came in that time."""
 PRESENT = 2
 """What is there already. Never waits for the kernel's worker, which on a machine with more programs
 than processors may take milliseconds. `EMPTY` says little."""
@@ -64,41 +64,44 @@ class Reader:
 
     def read(self, master: int, ring: RingFile, bound: int, how: int) -> int:
         """Read at most `bound` bytes into the ring; return what came after them."""
-        header, data, capacity = ring.header, ring.data, ring.capacity
-        start = head = header[HEAD]
-        limit = header[CONSUMED] + capacity
-        end = min(head + min(bound, capacity), limit)
+        header = ring.header
+        head = header[HEAD]
+        limit = header[CONSUMED] + ring.capacity
+        end = min(head + min(bound, ring.capacity), limit)
         if end <= head:
             return NO_ROOM
-        deadline = _monotonic() + _GATHER_MAX_S if how == GATHER else 0.0
         header[RESERVED] = end
         try:
-            while head < end:
-                if how == GATHER and head - start >= _FLOOD_BYTES:
-                    if not self._more(master, deadline):
-                        return EMPTY
-                elif how == PRESENT and not self._waiting_bytes(master):
-                    return EMPTY
-                at, size = head % capacity, end - head
-                if at + size <= capacity:
-                    buffers = [data[at : at + size]]
-                else:
-                    buffers = [data[at:], data[: at + size - capacity]]
-                try:
-                    got = os.readv(master, buffers)
-                except BlockingIOError:
-                    return EMPTY
-                except OSError as error:
-                    if error.errno != errno.EIO:
-                        raise
-                    return HUNG_UP
-                if got == 0:  # how other systems than Linux say it
-                    return HUNG_UP
-                head += got
-                header[HEAD] = head
+            after = self._read(master, ring, end, how)
         finally:
-            header[RESERVED] = head
-        return NO_ROOM if head == limit else BOUND
+            header[RESERVED] = header[HEAD]
+        return NO_ROOM if header[HEAD] == limit else after
+
+    def _read(self, master: int, ring: RingFile, end: int, how: int) -> int:
+        header, data, capacity = ring.header, ring.data, ring.capacity
+        head = header[HEAD]
+        flood = head + _FLOOD_BYTES
+        deadline = _monotonic() + _GATHER_MAX_S if how == GATHER else 0.0
+        while head < end:
+            if how == GATHER and head >= flood and not self._more(master, deadline):
+                return EMPTY
+            if how == PRESENT and not self._waiting_bytes(master):
+                return EMPTY
+            at, stop = head % capacity, head % capacity + end - head
+            wrapped = [data[: stop - capacity]] if stop > capacity else []
+            try:
+                got = os.readv(master, [data[at:stop], *wrapped])
+            except BlockingIOError:
+                return EMPTY
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                got = 0
+            if got == 0:  # how other systems than Linux report a hang-up
+                return HUNG_UP
+            head += got
+            header[HEAD] = head
+        return BOUND
 
     def _waiting_bytes(self, master: int) -> int:
         try:

@@ -22,11 +22,10 @@ Exited and shut is *closed*: the ring is unmapped, and what a successor needs is
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import time
 
-from acpterm.keeper import reading
+from acpterm.keeper.programs import reading
 from acpterm.keeper.ring import (
     ARMED,
     CLOSED,
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from acpterm.keeper.loop import Loop
-    from acpterm.keeper.reading import Reader
+    from acpterm.keeper.process.loop import Loop
+    from acpterm.keeper.programs.reading import Reader
     from acpterm.keeper.ring import RingFile
 
     # wait status (None: unknown), seconds of CPU, bytes of RSS, when reaped, end.
@@ -62,11 +61,22 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Terminals:
-    """All terminals by name, and what they have in common."""
+    """All terminals by name, and what they have in common.
 
-    def __init__(self, loop: Loop, reader: Reader) -> None:
+    `exited` and `closed` are called once for each terminal that is not forgotten, in this order.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        reader: Reader,
+        exited: Callable[[Terminal, Exit], None],
+        closed: Callable[[Terminal, int], None],
+    ) -> None:
         self.loop = loop
         self.reader = reader
+        self.exited = exited
+        self.closed = closed
         self.by_name: dict[str, Terminal] = {}
         self.by_pid: dict[int, Terminal] = {}
         """Those whose child is not reaped."""
@@ -96,82 +106,74 @@ class Terminals:
             terminal.resume()
 
 
+class Child:
+    """The first process of a terminal."""
+
+    __slots__ = ("pid", "pidfd", "started")
+
+    def __init__(self, pid: int, started: float, pidfd: int | None) -> None:
+        self.pid = pid
+        self.started = started
+        self.pidfd = pidfd
+
+
 class Terminal:
-    """One terminal. `exited` and `closed` are called once each, in this order."""
+    """One terminal, which owns the descriptors. `ring` is None once it is unmapped."""
 
     __slots__ = (
-        "_closed",
+        "_all",
         "_drain_left",
-        "_exited",
-        "_kept",
+        "_forgotten",
         "_polled",
         "checked",
+        "child",
         "closed_end",
         "ended",
         "exit",
-        "forgotten",
         "master",
         "name",
-        "pid",
-        "pidfd",
         "ring",
         "ring_fd",
-        "started",
     )
 
     def __init__(
-        self,
-        terminals: Terminals,
-        name: str,
-        pid: int,
-        started: float,
-        master: int,
-        ring_fd: int,
-        ring: RingFile,
-        *,
-        pidfd: int | None,
-        exited: Callable[[Terminal, Exit], None],
-        closed: Callable[[Terminal, int], None],
+        self, terminals: Terminals, name: str, child: Child, master: int, ring: tuple[int, RingFile]
     ) -> None:
-        self._kept = terminals
+        self._all = terminals
         self.name = name
-        self.pid = pid
-        self.started = started
+        self.child = child
         self.master: int | None = master
-        self.ring_fd = ring_fd
-        self.ring: RingFile | None = ring
-        self.pidfd = pidfd
-        self._exited = exited
-        self._closed = closed
+        self.ring_fd = ring[0]
+        self.ring: RingFile | None = ring[1]
         self.exit: Exit | None = None
         self.closed_end: int | None = None
         self.ended = False
-        self.forgotten = False
         self.checked = False
+        self._forgotten = False
         self._polled = False
         self._drain_left = DRAIN_BYTES
         terminals.by_name[name] = self
-        terminals.by_pid[pid] = self
+        terminals.by_pid[child.pid] = self
         os.set_blocking(master, False)
         self._poll()
-        if pidfd is not None:
-            terminals.loop.add_reader(pidfd, self.child_ended)
+        if child.pidfd is not None:
+            terminals.loop.add_reader(child.pidfd, self.child_ended)
 
     def descriptors(self) -> list[int] | None:
         """Return what a worker gets: the ring and, while it is open, the master; None if forgotten.
 
         In this order, since a master may be missing.
         """
-        if self.forgotten:
+        if self._forgotten:
             return None
         return [self.ring_fd] if self.master is None else [self.ring_fd, self.master]
 
     def child_ended(self) -> None:
         """Drain the PTY, then reap the child: it can be waited for. Can be repeated."""
-        if self.pidfd is not None:
-            self._kept.loop.remove_reader(self.pidfd)
-            os.close(self.pidfd)
-            self.pidfd = None
+        pidfd, self.child.pidfd = self.child.pidfd, None
+        if pidfd is not None:
+            self._all.loop.remove_reader(pidfd)
+            os.close(pidfd)
         if not self.ended:
             self.ended = True
             self._drain()
@@ -179,9 +181,9 @@ class Terminal:
     def resume(self) -> None:
         """Go on reading if there is room in the ring again."""
         if self.ring is None or self.master is None:
-            self._kept.stalled.pop(self, None)
+            self._all.stalled.pop(self, None)
         elif self.ring.room() > 0:
-            self._kept.stalled.pop(self, None)
+            self._all.stalled.pop(self, None)
             self.ring.header[STALLED] = 0
             if self.ended and self.exit is None:
                 self._drain()
@@ -192,34 +194,35 @@ class Terminal:
         """Close the keeper's descriptor of the PTY. Can be repeated."""
         if self.master is not None:
             self._stop_polling()
-            self._kept.stalled.pop(self, None)
+            self._all.stalled.pop(self, None)
             os.close(self.master)
             self.master = None
             if self.ended and self.exit is None:
                 self._reap()
-            self._close_if_over()
+            else:
+                self._close_if_over()
 
     def forget(self) -> None:
         """Release everything but the duty to reap the child."""
-        self.forgotten = True
+        self._forgotten = True
         self.close_master()
         self._unmap()
         os.close(self.ring_fd)
         self.ring_fd = -1
-        self._kept.by_name.pop(self.name, None)
+        self._all.by_name.pop(self.name, None)
 
     def _poll(self) -> None:
         if self.master is not None and not self._polled:
             self._polled = True
-            self._kept.loop.add_reader(self.master, self._readable)
+            self._all.loop.add_reader(self.master, self._readable)
 
     def _stop_polling(self) -> None:
         if self.master is not None and self._polled:
             self._polled = False
-            self._kept.loop.remove_reader(self.master)
+            self._all.loop.remove_reader(self.master)
 
     def _readable(self) -> None:
-        alone = self._kept.loop.batch_size == 1
+        alone = self._all.loop.batch_size == 1
         after = self._read(
             _TURN_BYTES if alone else _SHARED_TURN_BYTES,
             reading.GATHER if alone else reading.PRESENT,
@@ -231,10 +234,10 @@ class Terminal:
         """Read; stall if there is no room, and return what came after."""
         assert self.master is not None and self.ring is not None  # noqa: S101, PT018  polled
         head = self.ring.header[HEAD]
-        after = self._kept.reader.read(self.master, self.ring, bound, how)
+        after = self._all.reader.read(self.master, self.ring, bound, how)
         if self.ring.header[HEAD] != head:
             self.checked = False
-            self._kept.written[self] = None
+            self._all.written[self] = None
         if after == reading.NO_ROOM:
             self.ring.header[STALLED] = 1
             # The worker that made room before it could see this does not say so.
@@ -242,7 +245,7 @@ class Terminal:
                 self.ring.header[STALLED] = 0
                 return reading.BOUND
             self._stop_polling()
-            self._kept.stalled[self] = None
+            self._all.stalled[self] = None
         return after
 
     def _hung_up(self) -> None:
@@ -252,56 +255,51 @@ class Terminal:
         # A hung-up PTY is ready all the time.
         self._stop_polling()
         if not self.ended:
-            self._kept.loop.call_later(IDLE_RETRY_S, self._look_again)
+            self._all.loop.call_later(IDLE_RETRY_S, self._look_again)
 
     def _look_again(self) -> None:
-        if self.master is not None and not self.ended and self not in self._kept.stalled:
+        if self.master is not None and not self.ended and self not in self._all.stalled:
             self._poll()
 
     def _drain(self) -> None:
-        after = reading.HUNG_UP
-        while self.master is not None and self._drain_left > 0:
-            assert self.ring is not None  # noqa: S101  unmapped when closed
+        """Read what the child wrote, then reap it; later, if there is no room for that."""
+        self._stop_polling()
+        after = reading.BOUND
+        while after == reading.BOUND and self.master is not None and self._drain_left > 0:
+            assert self.ring is not None  # noqa: S101  it is unmapped after the master is closed
             head = self.ring.header[HEAD]
             after = self._read(self._drain_left, reading.PLAIN)
             self._drain_left -= self.ring.header[HEAD] - head
-            if after == reading.NO_ROOM:
-                return
-            if after != reading.BOUND:
-                break
-        self._reap()
-        if self.exit is not None and after == reading.HUNG_UP:
-            self.close_master()
-        elif self.exit is not None:
-            self._poll()
+        if after != reading.NO_ROOM:
+            self._reap()
+            self._poll_if_exited()
 
     def _reap(self) -> None:
-        """Take the status, and report it."""
-        pid = self.pid
-        if self.exit is not None:
-            return
+        """Take the status of the child, which has ended, and report it."""
         try:
-            reaped, status, usage = os.wait4(pid, os.WNOHANG)
+            reaped, status, usage = os.wait4(self.child.pid, os.WNOHANG)
         except ChildProcessError:
             self._report(None, 0.0, 0)
             return
         if reaped:
-            self._report_usage(status, usage)
+            cpu = usage.ru_utime + usage.ru_stime
+            self._report(status, cpu, usage.ru_maxrss * _RSS_UNIT)
         else:
             # A pidfd is readable before a traced child's parent can have the status.
-            self._kept.loop.call_later(TRACED_RETRY_S, self._reap_later)
+            self._all.loop.call_later(TRACED_RETRY_S, self._reap_again)
 
-    def _reap_later(self) -> None:
+    def _reap_again(self) -> None:
         if self.exit is None:
             self._reap()
-            if self.exit is not None and self.master is not None:
-                self._poll()
+        self._poll_if_exited()
 
-    def _report_usage(self, status: int, usage: resource.struct_rusage) -> None:
-        self._report(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _RSS_UNIT)
+    def _poll_if_exited(self) -> None:
+        """Read what other processes write; a PTY that has hung up says so by that."""
+        if self.exit is not None and self not in self._all.stalled:
+            self._poll()
 
     def _report(self, status: int | None, cpu: float, max_rss: int) -> None:
-        self._kept.by_pid.pop(self.pid, None)
+        self._all.by_pid.pop(self.child.pid, None)
         end = 0 if self.ring is None else self.ring.header[HEAD]
         self.exit = status, cpu, max_rss, time.clock_gettime(_CLOCK), end
         if self.ring is not None:
@@ -311,8 +309,8 @@ class Terminal:
             header[EXIT_RSS] = max_rss
             header[EXIT_AT] = int(self.exit[3] * 1e6)
             header[EXITED] = EXITED_UNKNOWN if status is None else status + 1
-        if not self.forgotten:
-            self._exited(self, self.exit)
+        if not self._forgotten:
+            self._all.exited(self, self.exit)
         self._close_if_over()
 
     def _close_if_over(self) -> None:
@@ -322,12 +320,12 @@ class Terminal:
                 end = self.ring.header[HEAD]
                 self.ring.header[CLOSED] = end + 1
             self.closed_end = end
-            if not self.forgotten:
-                self._closed(self, end)
+            if not self._forgotten:
+                self._all.closed(self, end)
             self._unmap()
 
     def _unmap(self) -> None:
         ring, self.ring = self.ring, None
         if ring is not None:
             ring.close()
-            self._kept.written.pop(self, None)
+            self._all.written.pop(self, None)

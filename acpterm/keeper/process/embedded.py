@@ -5,16 +5,16 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # typeshed has none
 import os
 
-from acpterm.keeper import system
-from acpterm.keeper.ending import end_programs
-from acpterm.keeper.keeper import Keeper
-from acpterm.keeper.link import Link
+from acpterm.keeper.process.keeper import Keeper
+from acpterm.keeper.process.link import Link
+from acpterm.keeper.programs import system
+from acpterm.keeper.programs.ending import end_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
 
-    from acpterm.keeper.loop import Loop
+    from acpterm.keeper.process.loop import Loop
     from acpterm.keeper.protocol import Message
 
 _PARENT_CHECK_S = 1.0
@@ -26,9 +26,8 @@ class Embedded:
     def __init__(self, loop: Loop, sock: _socket.socket, *, parent: int) -> None:
         self._loop = loop
         self._parent = parent
-        self._keeper = Keeper(loop, self._receive, embedded=True)
-        self._link = Link(loop, sock, self._keeper.receive, self._lost)
-        self._keeper.link = self._link
+        self._keeper = Keeper(loop, embedded=True)
+        self._link = Link(loop, sock, self._receive, self._lost)
         for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT):
             _signal.signal(number, _signal.SIG_IGN)
         self._watch_parent()
@@ -36,7 +35,7 @@ class Embedded:
     def run(self) -> int:
         """Serve until the worker has gone; return the exit status."""
         self._loop.run(self._keeper.before_wait)
-        end_programs(self._keeper.terminals, spared=set())
+        end_programs(self._keeper.terminals)
         return 0
 
     def _watch_parent(self) -> None:
@@ -59,6 +58,8 @@ class Embedded:
             self._link.send("restart_failed", message.fields[0], reason)
         elif message.kind == "end":
             self._loop.stop()
+        else:
+            self._keeper.receive(message)
 
     def _lost(self, _reason: str) -> None:
         self._loop.stop()

@@ -25,22 +25,14 @@ import select
 import struct
 import termios
 
-from acpterm.keeper import child, system
+from acpterm.keeper.programs import child, system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import NoReturn, TypeAlias
+    from collections.abc import Sequence
+    from typing import NoReturn
 
-    # argv, environment, directory, umask, limits, argv to use when there is no such program
-    Program: TypeAlias = tuple[
-        Sequence[str],
-        Mapping[str, str],
-        str,
-        int,
-        Sequence[tuple[int, int, int]],
-        Sequence[str] | None,
-    ]
+    from acpterm.keeper.programs.child import Program
 
 SPARE_DESCRIPTORS = 32
 """Spawns are refused before the last ones are used: they are for the messages of the worker."""

@@ -6,7 +6,6 @@ terminal that was forgotten meanwhile is then left out, and nothing is duplicate
 
 from __future__ import annotations
 
-import _socket
 import collections
 import os
 
@@ -14,10 +13,11 @@ from acpterm.keeper import protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import _socket
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
-    from acpterm.keeper.loop import Loop
+    from acpterm.keeper.process.loop import Loop
 
     # None: what the message is about is gone, and the message goes with it.
     Descriptors: TypeAlias = Callable[[], Sequence[int] | None]

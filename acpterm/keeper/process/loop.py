@@ -64,7 +64,7 @@ class Loop:
         self._timers: list[tuple[float, int, Handler]] = []
         self._timer_count = 0
         self._running = True
-        self._signals: dict[int, Handler] = {}
+        self._signals: dict[int, list[Handler]] = {}
         self._signal_pipe: int | None = None
         self.batch_size = 0
         """How many descriptors were ready in this turn."""
@@ -106,21 +106,21 @@ class Loop:
         _heapq.heappush(self._timers, entry)
 
     def on_signal(self, number: int, handler: Handler) -> None:
-        """Call `handler` in a turn of the loop after the signal."""
+        """Call `handler`, after those of earlier calls, in a turn of the loop after the signal."""
         if self._signal_pipe is None:
             self._signal_pipe, write_end = os.pipe()
             os.set_blocking(self._signal_pipe, False)
             os.set_blocking(write_end, False)
             _signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
             self.add_reader(self._signal_pipe, self._read_signals)
-        self._signals[number] = handler
+        self._signals.setdefault(number, []).append(handler)
         _signal.signal(number, _ignore)
 
     def _read_signals(self) -> None:
         assert self._signal_pipe is not None  # noqa: S101  it is what was readable
         for number in set(os.read(self._signal_pipe, 4096)):
-            if number in self._signals:
-                self._signals[number]()
+            for handler in self._signals.get(number, ()):
+                handler()
 
     def others_ready(self, fd: int) -> bool:
         """Return whether anything but `fd` is ready just now."""

@@ -26,9 +26,13 @@ import termios
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import NoReturn
+    from typing import NoReturn, TypeAlias
 
-    from acpterm.pty.program import Program
+    # argv, environment, directory, umask, limits (resource, soft, hard), and the argv to use
+    # instead when there is no such program. As it came by marshal: lists and dicts.
+    Program: TypeAlias = tuple[
+        list[str], dict[str, str], str, int, list[tuple[int, int, int]], list[str] | None
+    ]
 
 NOT_FOUND = 127
 CANNOT_RUN = 126
@@ -38,10 +42,7 @@ _SHELL = "/bin/sh"
 
 
 def become(program: Program) -> NoReturn:
-    """Turn this process, whose 0, 1 and 2 are already the terminal, into `program`.
-
-    It may be any tuple of the same fields.
-    """
+    """Turn this process, whose 0, 1 and 2 are already the terminal, into `program`."""
     argv, env, cwd, umask, rlimits, otherwise = program
     try:
         os.umask(umask)
