@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from acpterm.terminal.screen import Screen
-from acpterm.terminal.style import BLANK
+from acpterm.terminal.vt.style import BLANK
 
 COLS, ROWS = 80, 24
 _CONF = """
