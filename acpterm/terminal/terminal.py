@@ -36,11 +36,12 @@ from acpterm.pty.master import Master
 from acpterm.pty.tree import Tree, end
 from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
-from acpterm.terminal.screenview import ScreenView
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text import TextView
 from acpterm.terminal.timeline import Timeline
+from acpterm.terminal.vt.broken import BrokenEmulator
+from acpterm.terminal.vt.emulator import Emulator
 
 # The most seconds of grace for a program whose owner has gone.
 DISCONNECT_GRACE_S: Final = 2.0
@@ -91,10 +92,14 @@ class Terminal:
         self.started: Final = time.time() if created_time is None else created_time
         age = now - self._started_at
         self.timeline: Final = Timeline(time.monotonic() - age, kept=ring.retained, size=size)
-        self._consumer: Final = Consumer(
-            ring, self.text, self.timeline, turns, self._after_consuming
+        self.emulator: Final = (
+            BrokenEmulator(*size)
+            if ring.has_emulator_mark
+            else Emulator(*size, self._reply, at_work=ring.emulator_mark)
         )
-        self.screen: Final = ScreenView(self)
+        self._consumer: Final = Consumer(
+            ring, self.text, self.emulator, self.timeline, turns, self._after_consuming
+        )
         self._report: ExitReport | None = None
         self._closed_at = math.inf
         self._output_ended = False
@@ -281,6 +286,11 @@ class Terminal:
             await self._exited.wait()
             return
         self.kill(EndedBy.TIMEOUT)
+
+    def _reply(self, data: bytes) -> None:
+        """Type what the emulator answers, unless an earlier process has answered it."""
+        if self.ring.claim_reply():
+            self.keyboard.reply(data)
 
     def _after_consuming(self) -> None:
         """Apply what the keeper has reported, if its place in the stream is reached."""
