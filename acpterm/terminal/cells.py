@@ -16,7 +16,7 @@ from typing import TypeAlias
 import pyte
 from pyte.screens import StaticDefaultDict
 
-from acpterm.terminal.vt.style import BLANK, PLAIN, Cell, Pen, pen_of
+from acpterm.terminal.style import BLANK, PLAIN, Cell, Pen, pen_of
 
 Row: TypeAlias = StaticDefaultDict[int, Cell]
 Rows: TypeAlias = dict[int, Row]

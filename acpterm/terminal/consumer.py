@@ -78,6 +78,10 @@ class Consumer:
         self._sizes: deque[tuple[int, int, int]] = deque()
         self._wake = trio.Event()
 
+    def close(self) -> None:
+        """Report nothing any more."""
+        self._on_change = _nothing
+
     def wake(self) -> None:
         """Look at the ring again."""
         self._wake.set()
@@ -136,3 +140,7 @@ class Consumer:
             _, cols, rows = self._sizes.popleft()
             self._emulator.resize(cols, rows)
             self._timeline.note_size(cols, rows, time.monotonic())
+
+
+def _nothing() -> None:
+    pass

@@ -17,7 +17,7 @@ from pyte.screens import StaticDefaultDict
 from wcwidth import wcwidth
 
 from acpterm.terminal.scrolling import Scrolling
-from acpterm.terminal.vt.style import BLANK, PLAIN, Cell, pen_of
+from acpterm.terminal.style import BLANK, PLAIN, Cell, pen_of
 
 #: More than any script needs.
 MARKS_MAX = 8

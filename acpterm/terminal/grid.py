@@ -22,7 +22,7 @@ from pyte.screens import Cursor, Margins
 from acpterm.terminal.cells import Rows, blank_rows
 from acpterm.terminal.drawing import Drawing
 from acpterm.terminal.hyperlink import Room
-from acpterm.terminal.vt.style import BLANK, PLAIN, Cell, Pen, lead, pen_of, restyle
+from acpterm.terminal.style import BLANK, PLAIN, Cell, Pen, lead, pen_of, restyle
 from acpterm.terminal.told import Told
 
 

@@ -21,7 +21,7 @@ from acpterm.terminal.frames import Frames
 from acpterm.terminal.hyperlink import linked
 from acpterm.terminal.key_reports import NO_FLAGS, NO_LEVEL, levelled, pushed
 from acpterm.terminal.picture import MODES_OFF, row_of, rows, trimmed
-from acpterm.terminal.vt.style import BLANK, sgr
+from acpterm.terminal.style import BLANK, sgr
 from acpterm.terminal.told import DECAWM, DECOM, DECTCEM, IRM, LNM
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from acpterm.terminal.hyperlink import linked, row_room
-from acpterm.terminal.vt.style import BLANK, PLAIN, Cell, sgr
+from acpterm.terminal.style import BLANK, PLAIN, Cell, sgr
 from acpterm.terminal.told import MODES
 
 if TYPE_CHECKING:

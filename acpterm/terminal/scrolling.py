@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyte.screens import Margins
 
 from acpterm.terminal.cells import Cells
-from acpterm.terminal.vt.style import BLANK
+from acpterm.terminal.style import BLANK
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,11 +36,11 @@ from acpterm.pty.master import Master
 from acpterm.pty.tree import Tree, end
 from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
+from acpterm.terminal.screenview import ScreenView
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text import TextView
 from acpterm.terminal.timeline import Timeline
-from acpterm.terminal.vt.broken import BrokenEmulator
 from acpterm.terminal.vt.emulator import Emulator
 
 # The most seconds of grace for a program whose owner has gone.
@@ -92,11 +92,10 @@ class Terminal:
         self.started: Final = time.time() if created_time is None else created_time
         age = now - self._started_at
         self.timeline: Final = Timeline(time.monotonic() - age, kept=ring.retained, size=size)
-        self.emulator: Final = (
-            BrokenEmulator(*size)
-            if ring.has_emulator_mark
-            else Emulator(*size, self._reply, at_work=ring.emulator_mark)
+        self.emulator: Final = Emulator(
+            *size, _Replies(ring, self.keyboard), at_work=ring.emulator_mark
         )
+        self.screen: Final = ScreenView(self)
         self._consumer: Final = Consumer(
             ring, self.text, self.emulator, self.timeline, turns, self._after_consuming
         )
@@ -275,6 +274,9 @@ class Terminal:
             finally:
                 self._gone.set()
                 self._changed.unpark_all()
+                # No cycle is left: the memory goes with the last reference.
+                self._consumer.close()
+                self._nursery = None
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._nursery is None:
@@ -286,11 +288,6 @@ class Terminal:
             await self._exited.wait()
             return
         self.kill(EndedBy.TIMEOUT)
-
-    def _reply(self, data: bytes) -> None:
-        """Type what the emulator answers, unless an earlier process has answered it."""
-        if self.ring.claim_reply():
-            self.keyboard.reply(data)
 
     def _after_consuming(self) -> None:
         """Apply what the keeper has reported, if its place in the stream is reached."""
@@ -323,7 +320,22 @@ class Terminal:
         )
         self._exited.set()
         self._changed.unpark_all()
-        self.when_exited()
+        when_exited, self.when_exited = self.when_exited, _nothing
+        when_exited()
+
+
+class _Replies:
+    """Types what the emulator answers, unless an earlier process has answered it."""
+
+    __slots__ = ("_keyboard", "_ring")
+
+    def __init__(self, ring: SharedRing, keyboard: Keyboard) -> None:
+        self._ring = ring
+        self._keyboard = keyboard
+
+    def __call__(self, data: bytes) -> None:
+        if self._ring.claim_reply():
+            self._keyboard.reply(data)
 
 
 def _nothing() -> None:
