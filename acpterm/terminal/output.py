@@ -7,14 +7,11 @@ as it came. Whoever asks, by `ring` or `text`, finds all of it taken in.
 
 import contextlib
 import mmap
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from acpterm.pty import linux
 from acpterm.terminal.ring import Ring
 from acpterm.terminal.text import TextView
-
-Losing: TypeAlias = Callable[[Ring, memoryview], None]
 
 PATIENCE: Final = 4 * 1024 * 1024
 # Bytes put off where that turned out to spare no work.
@@ -32,8 +29,6 @@ class Output:
         self._late = 0
         self._patience = PATIENCE
         self._flooded = False
-        self.when_losing: Losing | None = None
-        """Called before the ring is written to, with the ring and the data."""
 
     @property
     def end(self) -> int:
@@ -95,8 +90,6 @@ class Output:
             self._patience = PATIENCE if anew else _STEP
 
     def _write(self, data: memoryview) -> None:
-        if self.when_losing is not None:
-            self.when_losing(self._ring, data)
         self._ring.write(data)
 
     def settle(self) -> None:

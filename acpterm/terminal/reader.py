@@ -11,16 +11,16 @@ program may open `/dev/tty` again.
 
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import trio
 
 from acpterm.pty.master import After, How, Master
 from acpterm.terminal.floods import CALM, FLOOD, TURN, TURN_ALONE, Floods
-from acpterm.terminal.follower import Follower
 from acpterm.terminal.output import Output
 from acpterm.terminal.timeline import Timeline
+from acpterm.terminal.vt.emulator import Emulator
 
 DRAIN: Final = 256 * 1024
 REOPENED: Final = 0.05
@@ -35,7 +35,7 @@ _buffer = memoryview(_memory)
 class Reader:
     """Reads the PTY of the terminal `name`.
 
-    `start` starts a task beside it; `told` is called when something has come.
+    `told` is called when something has come.
     """
 
     def __init__(
@@ -44,17 +44,15 @@ class Reader:
         master: Master,
         output: Output,
         timeline: Timeline,
-        follower: Follower,
+        emulator: Emulator,
         *,
-        start: Callable[[Callable[[], Awaitable[None]]], None],
         told: Callable[[], None],
     ) -> None:
         self._name = name
         self._master = master
         self._output = output
         self._timeline = timeline
-        self._follower = follower
-        self._start = start
+        self._emulator = emulator
         self._told = told
         # Set when the child can be reaped: there is no more to come than is in the kernel.
         self._reapable: Final = trio.Event()
@@ -150,7 +148,5 @@ class Reader:
         if taken:
             self._timeline.note(taken, time.monotonic())
             self._output.put(_buffer[:taken], later=later)
-            # Once the child has ended there is no more to come than the ring can hold.
-            if self._follower.sees(_memory, taken) and not self._reapable.is_set():
-                self._start(self._follower.run)
+            self._emulator.feed(_buffer[:taken])
             self._told()

@@ -33,15 +33,14 @@ from acpterm.pty.reap import Exit, reap, wait_reapable
 from acpterm.pty.spawn import Child
 from acpterm.pty.tree import end
 from acpterm.terminal.floods import Floods
-from acpterm.terminal.follower import Follower
 from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.output import Output
 from acpterm.terminal.reader import Reader
 from acpterm.terminal.ring import Ring
-from acpterm.terminal.screenview import ScreenView
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text import TextView
 from acpterm.terminal.timeline import Timeline
+from acpterm.terminal.vt.emulator import Emulator
 
 # Seconds until a child that a debugger holds on to is looked at again.
 REAPED: Final = 0.02
@@ -90,14 +89,14 @@ class Terminal:
         self._gone = trio.Event()
         self._ended_by = EndedBy.EXITED
         self._news = trio.lowlevel.ParkingLot()
-        self._follower: Final = Follower(self, self._output)
+        #: What its window shows; see `caught_up`.
+        self.emulator: Final = Emulator(*size, self.keyboard.answer)
         self.reader: Final = Reader(
             self.id,
             child.master,
             self._output,
             self.timeline,
-            self._follower,
-            start=self._start,
+            self.emulator,
             told=self.tell,
         )
         self._lifetime = trio.CancelScope()
@@ -128,11 +127,6 @@ class Terminal:
         return self._output.ring
 
     @property
-    def screen(self) -> ScreenView:
-        """What its window shows: one for all who ask."""
-        return self._follower.view
-
-    @property
     def text(self) -> TextView:
         """What it has printed: the text."""
         return self._output.text
@@ -141,6 +135,10 @@ class Terminal:
     def held(self) -> int:
         """Bytes of output in memory, raw and text."""
         return self._output.held
+
+    async def caught_up(self) -> None:
+        """Have the emulator know all that was written so far, up to the ring's end."""
+        await trio.lowlevel.checkpoint()
 
     async def wait_exited(self) -> ExitStatus:
         """Wait for the program's end, and all it had written to be readable."""
@@ -183,6 +181,7 @@ class Terminal:
         self._child.master.resize(cols, rows)
         if (cols, rows) != (self.cols, self.rows):
             self.timeline.note_size(cols, rows, time.monotonic())
+            self.emulator.resize(cols, rows)
         self.cols, self.rows = cols, rows
         self._news.unpark_all()
 

@@ -30,7 +30,7 @@ MODES_OFF: Final = "".join(f"\x1b[?{number}l" for number in MODES)
 _ENDED: Final = "\x1b\\\x1b[?2026l\x1b]8;;\x1b\\"
 _NOTHING_IN_FORCE: Final = "\x1b[?6l\x1b[?7h\x1b(B\x1b)0\x1b*B\x1b+B\x0f\x1b[m"
 # Then the main screen, the whole of it, nothing in force.
-_NEUTRAL: Final = (
+NEUTRAL: Final = (
     f"{_ENDED}\x1b[?1049l{keys.NO_LEVEL}{keys.NO_FLAGS}\x1b[!p"
     f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_NOTHING_IN_FORCE}{MODES_OFF}"
 )
@@ -55,7 +55,7 @@ def snapshot(screen: Screen) -> bytes:
     It does not have the beginning of a sequence that is not complete yet (`Screen.held`). A title
     that the program never set is left as it is.
     """
-    parts = [_NEUTRAL, *_tab_stops(screen.tabs)]
+    parts = [NEUTRAL, *_tab_stops(screen.tabs)]
     main = screen.main
     if main is not None:
         parts += [keys.pushed(main.keys), *_painted(screen, main=True)]
