@@ -5,9 +5,8 @@ here, at most `MOST` bytes of it, and a task that `type` starts types it bit by 
 first comes first, whoever typed it. When the terminal closes or fails to take its input, what is
 left is dropped, and whoever waits for that is told; after a failure, what is typed later is typed.
 
-The terminal's own answers to queries (`reply`) take their turn in the same order. They are no
-input of a user or an agent: listeners do not get them. A program that does not read gets at most
-`REPLIES_BYTES_MAX` of them.
+The answers of the emulator to what the program asks its terminal go the same way, but no listener
+is told of them: nobody typed them. At most `ANSWERS_MAX` bytes of them wait; the rest is dropped.
 """
 
 import contextlib
@@ -25,10 +24,7 @@ from acpterm.pty.master import Master
 Listener = Callable[[bytes, bool], None]
 
 MOST: Final = 16 * 1024 * 1024
-# Bytes that may wait to be read by the program when an answer is added.
-REPLIES_BYTES_MAX: Final = 64 * 1024
-# Bytes typed in one go.
-_PIECE_BYTES: Final = 64 * 1024
+ANSWERS_MAX: Final = 64 * 1024
 # Of failures: nobody waits for input that was dropped so many failures ago.
 _REMEMBERED: Final = 100
 
@@ -46,11 +42,11 @@ class Keyboard:
         self._master = master
         self._start = start
         self._rest = bytearray()
-        # From where to where the answers to queries lie, of the bytes typed or waiting.
-        self._replies: deque[tuple[int, int]] = deque()
         # Bytes typed or dropped so far, and from where to where those were that were dropped.
         self._passed = 0
         self._dropped: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
+        # From where to where answers of the emulator are, of all that is typed.
+        self._answers: deque[tuple[int, int]] = deque()
         self._news = trio.lowlevel.ParkingLot()
         #: Who is told of what is typed, at once; a listener may neither wait nor fail.
         self.listeners: Final[list[Listener]] = []
@@ -65,6 +61,22 @@ class Keyboard:
             raise trio.ClosedResourceError
         if len(self._rest) + len(data) > MOST:
             raise InputFullError
+        return self._put(data)
+
+    def answer(self, data: bytes) -> None:
+        """Type an answer of the emulator, or drop it: too many wait, or the terminal fails."""
+        waiting = sum(end - max(begin, self._passed) for begin, end in self._answers)
+        if self._master.closed or waiting + len(data) > ANSWERS_MAX:
+            return
+        begin = self._passed + len(self._rest)
+        if self._answers and self._answers[-1][1] == begin:
+            self._answers[-1] = self._answers[-1][0], begin + len(data)
+        else:
+            self._answers.append((begin, begin + len(data)))
+        with contextlib.suppress(trio.ClosedResourceError, OSError):
+            self._put(data)
+
+    def _put(self, data: bytes) -> int:
         idle = not self._rest
         self._rest += data
         typed = self._passed + len(self._rest)
@@ -80,15 +92,6 @@ class Keyboard:
                 self._drop()
                 raise
         return typed
-
-    def reply(self, data: bytes) -> None:
-        """Type an answer of the terminal itself, or drop it where too much waits already."""
-        if self._master.closed or len(self._rest) + len(data) > REPLIES_BYTES_MAX:
-            return
-        begin = self._passed + len(self._rest)
-        self._replies.append((begin, begin + len(data)))
-        with contextlib.suppress(trio.ClosedResourceError, OSError):
-            self.type(data)
 
     async def wait(self, typed: int) -> None:
         """Wait until the terminal has taken all up to there. Cancelled, it is still typed.
@@ -114,7 +117,7 @@ class Keyboard:
             # One more: what is typed next, even if it is nothing, is not among what was dropped.
             self._passed = end + 1
             self._rest.clear()
-            self._replies.clear()
+        self._answers.clear()
         self._news.unpark_all()
 
     async def _type_rest(self) -> None:
@@ -126,29 +129,31 @@ class Keyboard:
             self._drop()
 
     def _type_some(self) -> None:
-        size, is_reply = self._next_piece()
-        piece = bytes(self._rest[:size])
-        shown = bool(self.listeners) and not is_reply and self._echoes()
+        piece = bytes(self._rest[:65536])
+        shown = bool(self.listeners) and self._echoes()
         taken = self._master.write(piece)
+        typed = self._typed(piece[:taken])
         del self._rest[:taken]
         self._passed += taken
         self._news.unpark_all()
-        if self.listeners and taken and not is_reply:
+        if self.listeners and typed:
             # Before and after: the program may turn the echo off at any time.
             shown = shown and self._echoes()
             for listener in list(self.listeners):
-                listener(piece[:taken], shown)
+                listener(typed, shown)
 
-    def _next_piece(self) -> tuple[int, bool]:
-        """Return how many bytes to type next, and whether they are an answer of the terminal."""
-        while self._replies and self._replies[0][1] <= self._passed:
-            self._replies.popleft()
-        if not self._replies:
-            return _PIECE_BYTES, False
-        begin, end = self._replies[0]
-        if begin > self._passed:
-            return min(_PIECE_BYTES, begin - self._passed), False
-        return end - self._passed, True
+    def _typed(self, piece: bytes) -> bytes:
+        """Return what was typed of what comes next, which is taken: all but answers."""
+        at, end = self._passed, self._passed + len(piece)
+        typed = []
+        while self._answers and self._answers[0][0] < end:
+            begin, stop = self._answers[0]
+            typed.append(piece[at - self._passed : max(at, begin) - self._passed])
+            at = min(stop, end)
+            if stop > end:
+                break
+            self._answers.popleft()
+        return b"".join([*typed, piece[at - self._passed :]])
 
     def _echoes(self) -> bool:
         try:

@@ -36,7 +36,6 @@ from acpterm.pty.master import Master
 from acpterm.pty.tree import Tree, end
 from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
-from acpterm.terminal.screenview import ScreenView
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text import TextView
@@ -95,7 +94,6 @@ class Terminal:
         self.emulator: Final = Emulator(
             *size, _Replies(ring, self.keyboard), at_work=ring.emulator_mark
         )
-        self.screen: Final = ScreenView(self)
         self._consumer: Final = Consumer(
             ring, self.text, self.emulator, self.timeline, turns, self._after_consuming
         )
@@ -335,7 +333,7 @@ class _Replies:
 
     def __call__(self, data: bytes) -> None:
         if self._ring.claim_reply():
-            self._keyboard.reply(data)
+            self._keyboard.answer(data)
 
 
 def _nothing() -> None:

@@ -93,6 +93,9 @@ class Saved(NamedTuple):
     charsets: Charsets
 
 
+NOTHING_SAVED: Final = Saved(0, 0, PLAIN, False, Charsets((0, 0, 0, 0), 0))
+
+
 class Page:
     """Rows of one screen, not decoded yet."""
 
@@ -149,7 +152,12 @@ class Page:
             decoded = text.decode("utf-16-le", "replace") if width else text.decode("latin-1")
             return [_cell(char, PLAIN) for char in decoded.replace("\0", " ")]
         words = struct.unpack_from(f"<{count}{'Q' if width == 3 else 'I'}", self._data, at)
-        return [self._decode(word, y, x) for x, word in enumerate(words)]
+        cells = [self._decode(word, y, x) for x, word in enumerate(words)]
+        for x, cell in enumerate(cells):
+            # A blank that is wide: two are the same to see, and can be painted.
+            if not cell.data and (not x or cells[x - 1].data == " "):
+                cells[x] = _cell(" ", cell.style)
+        return cells
 
     def _decode(self, word: int, y: int, x: int) -> Cell:
         kind, content = word & 3, word >> 2 & 0xFFFFFF
@@ -166,7 +174,7 @@ class Page:
         if width == _TAIL:
             return _cell("", style)
         char = chr(content) if content and content <= 0x10FFFF else " "
-        if kind == _GRAPHEME_KIND:
+        if kind == _GRAPHEME_KIND and not (char == " " and width == _WIDE):
             return Cell(char + self._graphemes.get((y, x), ""), style)
         return _cell(char, style)
 

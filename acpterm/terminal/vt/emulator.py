@@ -247,6 +247,15 @@ class Emulator:
         """Columns and rows."""
         return self._cols, self._rows
 
+    @property
+    def is_available(self) -> bool:
+        """Whether there is a library that emulates."""
+        try:
+            load()
+        except EmulatorMissingError:
+            return False
+        return True
+
     def feed(self, data: Data) -> None:
         """Emulate what the program wrote next; call `on_reply` with the answers, if any."""
         if not len(data) or self._is_closed:

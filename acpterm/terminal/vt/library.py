@@ -34,13 +34,21 @@ class Library(NamedTuple):
 
 
 @cache
-def load() -> Library:
-    """Return the library. Raises `EmulatorMissingError` where there is none."""
+def _load() -> Library | str:
+    """Return the library, or why there is none: a failed import is not tried again."""
     try:
         from pyghostty import ffi, lib  # noqa: PLC0415  loaded only when it is needed
     except (ImportError, OSError, AssertionError) as error:
-        raise EmulatorMissingError(f"{type(error).__name__}: {error}") from error
+        return f"{type(error).__name__}: {error}"
     return Library(ffi, lib)
+
+
+def load() -> Library:
+    """Return the library. Raises `EmulatorMissingError` where there is none."""
+    found = _load()
+    if isinstance(found, str):
+        raise EmulatorMissingError(found)
+    return found
 
 
 def is_installed() -> bool:

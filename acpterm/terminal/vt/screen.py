@@ -113,6 +113,11 @@ class Screen:
         return shape if _BLINKING in self._dump.modes else shape + 1
 
     @property
+    def is_default_cursor_blinking(self) -> bool:
+        """Whether the viewer's own cursor was asked to blink."""
+        return self._dump.is_default_cursor and _BLINKING in self._dump.modes
+
+    @property
     def pen(self) -> Style:
         """The style of what is drawn next."""
         return self._active.pen
@@ -172,8 +177,6 @@ class Screen:
     def modes(self) -> tuple[int, ...]:
         """The private modes, of `MODES`, that a viewer's terminal has to have set."""
         modes = [mode for mode in _MODES if mode in self._dump.modes]
-        if self._dump.is_default_cursor and _BLINKING in self._dump.modes:
-            modes.append(_BLINKING)
         modes += [mode for mode in (self._dump.mouse_event, self._dump.mouse_format) if mode]
         return tuple(modes)
 
