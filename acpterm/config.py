@@ -69,6 +69,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             extra=_KEYS,
         ),
     ] = "C-\\"
+    clipboard: Annotated[
+        bool,
+        Meta(
+            title="Whether a program may write to the clipboard of an attached window (OSC 52). "
+            "It can never read it.",
+        ),
+    ] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(title="The least important messages to log."),

@@ -73,7 +73,8 @@ async def _read(reader: Reader, terminal: Terminal, params: Read, view: str) -> 
         await reader.room()
         terminal.catch_up()
         if view == "screen":
-            text, position = (await shown(terminal)).text(), terminal.screen.position
+            screen, position = await shown(terminal)
+            text = screen.text()
             lost = 0 if params.since is None else max(0, terminal.ring.start - params.since)
             return _answer(reader, terminal, text, position, lost)
         most = min(params.max_bytes or MOST, MOST)

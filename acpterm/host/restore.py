@@ -115,7 +115,7 @@ class Restorer:
             return
         shared.restore(entry)
         shared.windows.restore(entry, own)
-        if record.killed_by is not None and terminal.exit is None:
+        if record.killed_by is not None:
             terminal.kill(EndedBy(record.killed_by))
         if caller is not None and record.session is not None and record.is_held:
             session = caller.session(record.session)

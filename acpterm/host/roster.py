@@ -136,8 +136,8 @@ class Entry:
         self.changed()
 
     def kill_requested(self, by: EndedBy) -> None:
-        """Note who ends the program, unless it has ended or is being ended already."""
-        if self.terminal.exit is None and self.record.killed_by is None:
+        """Note who ends the program, or what it has left, unless that was requested before."""
+        if self.record.killed_by is None:
             self.record.killed_by, self.record.killed_at = by.value, boot_time()
             self.changed()
 

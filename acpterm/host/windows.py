@@ -4,9 +4,8 @@ The smallest attached window rules: a terminal has the fewest columns and the fe
 windows that may type. When the last of them leaves, the terminal has again the size that its
 creator gave it. A window that only looks rules nothing.
 
-One window at most gets the program's own output while somebody may type in it: the one that has
-been there longest of those that have the terminal's size. What a program asks its terminal (where
-the cursor is, which colours there are) is then answered once. The others are shown pictures.
+Every window of the terminal's size gets the program's own output, without what a program asks its
+terminal: the emulator answers that. The others are shown pictures.
 """
 
 import contextlib
@@ -110,16 +109,6 @@ class Windows:
         entry.terminal.resize(cols, rows)
         self._told("resized", entry, None)
 
-    def is_direct(self, entry: Entry, window: Window) -> bool:
-        """Whether a window gets the program's own output, and not pictures of the screen."""
-        size = entry.terminal.cols, entry.terminal.rows
-        if window.size != size:
-            return False
-        if window.read_only:
-            return True
-        shown = self._shown[entry.id].windows
-        return next(w for w in shown if not w.read_only and w.size == size) is window
-
     def _rule(self, entry: Entry, shown: _Shown) -> None:
         ruling = [window for window in shown.windows if not window.read_only]
         cols, rows = shown.own
@@ -131,5 +120,4 @@ class Windows:
             with contextlib.suppress(trio.ClosedResourceError, OSError):
                 terminal.resize(cols, rows)
                 self._told("resized", entry, None)
-        # Another may be the one that gets the program's own output now.
         terminal.notify()

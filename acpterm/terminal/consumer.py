@@ -1,8 +1,15 @@
 """What takes a terminal's output from its ring: into the text, the emulator and the timeline.
 
-One consumer a terminal. It works in slices of at most `SLICE_BYTES`, some hundred microseconds,
-and gives way after each. All consumers take turns by one lock, so that between two slices every
-request that has come is served, however many programs flood.
+One consumer a terminal. It works in slices of at most `SLICE_BYTES` and about `SLICE_S`, and gives
+way after each. All consumers take turns by one lock, so that between two slices every request that
+has come is served, however many programs flood.
+
+The emulator answers what the program asks its terminal. An answer is sent once: how far the stream
+has been answered is in the ring's header before an answer is typed, so that a successor of this
+process, which consumes the retained output again, does not answer it again.
+
+While the emulator is fed, the header says so. A successor that finds this mark knows which output
+ended the process, and has that terminal go on without an emulator.
 
 States: *idle*, with the keeper asked for a wake-up (`SharedRing.arm`); *behind*, while there are
 bytes to consume. `catch_up` consumes what little there is at once, for a request that is not to
@@ -21,8 +28,10 @@ import trio
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.text import TextView
 from acpterm.terminal.timeline import Timeline
+from acpterm.terminal.vt.emulator import Emulator
 
 SLICE_BYTES: Final = 64 * 1024
+SLICE_S: Final = 0.0007
 
 
 class Turns:
@@ -41,6 +50,7 @@ class Consumer:
     """Consumes one ring. `on_change` is called after output was consumed or a size was applied."""
 
     __slots__ = (
+        "_emulator",
         "_on_change",
         "_ring",
         "_sizes",
@@ -54,17 +64,23 @@ class Consumer:
         self,
         ring: SharedRing,
         text: TextView,
+        emulator: Emulator,
         timeline: Timeline,
         turns: Turns,
         on_change: Callable[[], None],
     ) -> None:
         self._ring = ring
         self._text = text
+        self._emulator = emulator
         self._timeline = timeline
         self._turns = turns
         self._on_change = on_change
         self._sizes: deque[tuple[int, int, int]] = deque()
         self._wake = trio.Event()
+
+    def close(self) -> None:
+        """Report nothing any more."""
+        self._on_change = _nothing
 
     def wake(self) -> None:
         """Look at the ring again."""
@@ -111,9 +127,10 @@ class Consumer:
             max_bytes = min(max_bytes, max(0, self._sizes[0][0] - self._ring.end))
         data = self._ring.peek(max_bytes)
         if data:
-            self._timeline.note(len(data), time.monotonic())
-            self._text.feed(data)
-            self._ring.advance(len(data))
+            size = self._emulator.feed_for(memoryview(data), SLICE_S)
+            self._timeline.note(size, time.monotonic())
+            self._text.feed(data, size)
+            self._ring.advance(size)
         self._apply_sizes()
         self._on_change()
         return self._ring.unread > 0
@@ -121,4 +138,9 @@ class Consumer:
     def _apply_sizes(self) -> None:
         while self._sizes and self._sizes[0][0] <= self._ring.end:
             _, cols, rows = self._sizes.popleft()
+            self._emulator.resize(cols, rows)
             self._timeline.note_size(cols, rows, time.monotonic())
+
+
+def _nothing() -> None:
+    pass

@@ -57,9 +57,9 @@ class TerminalSpec(NamedTuple):
     created_time: float | None = None
     """When it was created, in seconds since 1970; None for now."""
     started_at: float | None = None
-    """The same on the boot clock."""
+    """The same on the clock since boot (`pty.processes.now`); None for now."""
     ended_by: EndedBy | None = None
-    """Who has begun to end it, under an earlier worker."""
+    """Who had begun to end its program when it is taken over, if anybody had."""
 
 
 class ShutDownError(Exception):
@@ -121,10 +121,11 @@ class Pool:
         _check_spare()
         spec = TerminalSpec(size, limit, ring_size, lifetime, view)
         name = f"term_{secrets.token_hex(16)}"
+        program = make_program(name)
         tree = self._trees.new(name)
-        program = make_program(name).marked(tree.environment, tree.rlimits)
         tree.begins()
         try:
+            program = program.marked(tree.environment, tree.rlimits)
             terminal = await self._keeper.spawn(
                 name,
                 program,
@@ -218,8 +219,9 @@ class Pool:
             view=spec.view,
             created_time=spec.created_time,
             started_at=spec.started_at,
-            ended_by=spec.ended_by,
         )
+        if spec.ended_by is not None:
+            terminal.kill(spec.ended_by)
         self.terminals[terminal.id] = terminal
         self._running.add(terminal)
         return terminal

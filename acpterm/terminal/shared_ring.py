@@ -26,6 +26,21 @@ from acpterm.terminal.ring import Slice
 WINDOW_BYTES: Final = 1024 * 1024
 
 
+class EmulatorMark:
+    """Marks a ring's header while the emulator is at work."""
+
+    __slots__ = ("_header",)
+
+    def __init__(self, header: memoryview) -> None:
+        self._header = header
+
+    def __enter__(self) -> None:
+        self._header[layout.EMULATOR] = self._header[layout.HEAD] + 1
+
+    def __exit__(self, *_: object) -> None:
+        self._header[layout.EMULATOR] = 0
+
+
 class SharedRing:
     """The consumer's side of one ring file.
 
@@ -41,8 +56,10 @@ class SharedRing:
         "_header",
         "_holds",
         "_on_room",
+        "_peeked",
         "_size",
         "end",
+        "replied_until",
         "retained",
     )
 
@@ -65,6 +82,9 @@ class SharedRing:
         self.retained = retained
         #: The position behind the last byte consumed.
         self.end = 0
+        self._peeked = 0
+        #: Queries before this position were answered by an earlier process.
+        self.replied_until = int(self._header[layout.REPLIED])
         if adopted:
             self.end = self._header[layout.CONSUMED]
 
@@ -89,8 +109,15 @@ class SharedRing:
         return int(self._header[layout.HEAD]) - self.end
 
     def peek(self, max_bytes: int) -> bytes:
-        """Return the next bytes to consume, at most `max_bytes`."""
-        return self._copy(self.end, min(max_bytes, self.unread))
+        """Return the next bytes to consume, at most `max_bytes`.
+
+        They do not cross the position up to which an earlier process has answered queries.
+        """
+        if self.end < self.replied_until:
+            max_bytes = min(max_bytes, self.replied_until - self.end)
+        data = self._copy(self.end, min(max_bytes, self.unread))
+        self._peeked = self.end + len(data)
+        return data
 
     def advance(self, count: int) -> None:
         """Consume `count` bytes, which have been written; release the oldest beyond `retained`."""
@@ -111,9 +138,24 @@ class SharedRing:
         return bool(self._header[layout.ARMED])
 
     @property
-    def header(self) -> memoryview:
-        """The header's fields; see `keeper.ring`."""
-        return self._header
+    def emulator_mark(self) -> EmulatorMark:
+        """A reusable context manager: the header says that the emulator is at work in the block."""
+        return EmulatorMark(self._header)
+
+    @property
+    def has_emulator_mark(self) -> bool:
+        """Whether a process ended while the emulator was at work on this output."""
+        return bool(self._header[layout.EMULATOR])
+
+    def claim_reply(self) -> bool:
+        """Return whether an answer to a query in what was peeked last is still to be sent.
+
+        It is recorded as sent. False for a query that an earlier process has answered.
+        """
+        if self.end < self.replied_until:
+            return False
+        self._header[layout.REPLIED] = self._peeked
+        return True
 
     def hold(self, reader: object, position: int) -> None:
         """Release nothing from `position` on until `reader` moves on or lets go."""

@@ -30,17 +30,17 @@ from typing import Final
 import trio
 
 from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
+from acpterm.pty import processes
 from acpterm.pty.exit_status import decode_status
 from acpterm.pty.master import Master
-from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tree import Tree, end
 from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
-from acpterm.terminal.screenview import ScreenView
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text import TextView
 from acpterm.terminal.timeline import Timeline
+from acpterm.terminal.vt.emulator import Emulator
 
 # The most seconds of grace for a program whose owner has gone.
 DISCONNECT_GRACE_S: Final = 2.0
@@ -68,7 +68,6 @@ class Terminal:
         view: str,
         created_time: float | None = None,
         started_at: float | None = None,
-        ended_by: EndedBy | None = None,
     ) -> None:
         self.id: Final = name
         self.limit: Final = limit
@@ -86,23 +85,25 @@ class Terminal:
         self._tree: Final = tree
         self._pid: Final = pid
         self._nursery: trio.Nursery | None = None
-        #: On the boot clock.
-        self._started_at: Final = boot_time() if started_at is None else started_at
-        self._started: Final = time.monotonic() - (boot_time() - self._started_at)
-        #: When it was made, for display: seconds since 1970.
+        now = processes.now()
+        self._started_at: Final = now if started_at is None else started_at
+        #: When it was created, for display: seconds since 1970.
         self.started: Final = time.time() if created_time is None else created_time
-        self.timeline: Final = Timeline(self._started, kept=ring.retained, size=size)
-        self._consumer: Final = Consumer(
-            ring, self.text, self.timeline, turns, self._after_consuming
+        age = now - self._started_at
+        self.timeline: Final = Timeline(time.monotonic() - age, kept=ring.retained, size=size)
+        self.emulator: Final = Emulator(
+            *size, _Replies(ring, self.keyboard), at_work=ring.emulator_mark
         )
-        self.screen: Final = ScreenView(self)
+        self._consumer: Final = Consumer(
+            ring, self.text, self.emulator, self.timeline, turns, self._after_consuming
+        )
         self._report: ExitReport | None = None
         self._closed_at = math.inf
         self._output_ended = False
         self._exited = trio.Event()
         self._ending = trio.Event()
         self._gone = trio.Event()
-        self._ended_by = ended_by or EndedBy.EXITED
+        self._ended_by = EndedBy.EXITED
         self._changed = trio.lowlevel.ParkingLot()
         self._lifetime = trio.CancelScope()
         self._unlimited = False
@@ -271,6 +272,9 @@ class Terminal:
             finally:
                 self._gone.set()
                 self._changed.unpark_all()
+                # No cycle is left: the memory goes with the last reference.
+                self._consumer.close()
+                self._nursery = None
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._nursery is None:
@@ -308,13 +312,28 @@ class Terminal:
             code=code,
             signal=signal,
             ended_by=self._ended_by,
-            wall=(self._report.reaped_at if self._report else boot_time()) - self._started_at,
+            wall=(self._report.reaped_at if self._report else processes.now()) - self._started_at,
             cpu=cpu,
             max_rss=max_rss,
         )
         self._exited.set()
         self._changed.unpark_all()
-        self.when_exited()
+        when_exited, self.when_exited = self.when_exited, _nothing
+        when_exited()
+
+
+class _Replies:
+    """Types what the emulator answers, unless an earlier process has answered it."""
+
+    __slots__ = ("_keyboard", "_ring")
+
+    def __init__(self, ring: SharedRing, keyboard: Keyboard) -> None:
+        self._ring = ring
+        self._keyboard = keyboard
+
+    def __call__(self, data: bytes) -> None:
+        if self._ring.claim_reply():
+            self._keyboard.answer(data)
 
 
 def _nothing() -> None:

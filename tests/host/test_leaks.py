@@ -191,7 +191,7 @@ async def test_50_at_once_that_are_killed_half_way_leave_nothing(tmp_path, setti
 async def test_connections_that_go_with_terminals_running_leave_nothing(
     tmp_path, settings, tracking
 ):
-    env = settings(tracking, "auto", True)
+    env = settings(tracking)
     async with daemon(tmp_path, env=env) as (process, path):
         traces = Traces(process.pid)
         async with agent_at(path) as agent:
@@ -209,7 +209,7 @@ async def test_connections_that_go_with_terminals_running_leave_nothing(
 
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
 async def test_a_host_that_ends_leaves_no_process_and_no_folder(tmp_path, settings, tracking):
-    env = settings(tracking, "auto", True)
+    env = settings(tracking)
     async with agent_on_stdio(tmp_path, env=env) as (process, agent):
         traces = Traces(process.pid)
         for line in LINES:

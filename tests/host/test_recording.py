@@ -286,7 +286,7 @@ async def test_cancelled_it_writes_what_there_is(folder):
         await poll(lambda: terminal.ring.end or None)
         path = await poll(lambda: next(iter(folder.glob("*")), None))
         await poll(lambda: b"one\\r\\n" in path.read_bytes())
-        await poll(lambda: terminal._news.statistics().tasks_waiting)
+        await poll(lambda: terminal._changed.statistics().tasks_waiting)
         # Not yet on the disk: the period has just begun.
         terminal.keyboard.type(b"typed")
         await poll(lambda: b"typed" in terminal.ring.read(0).data)

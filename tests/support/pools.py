@@ -14,7 +14,7 @@ async def running_pool(tracking="auto", **settings):
     """Run a pool for as long as the block lasts."""
     async with (
         embedded_keeper() as keeper,
-        open_trees(tracking) as trees,
+        open_trees(tracking, parent=keeper.pid) as trees,
         trio.open_nursery() as nursery,
     ):
         pool = Pool(keeper, trees, **settings)

@@ -7,8 +7,8 @@ import os
 import sys
 
 import trio
-from acpterm.keeper.client import embedded_keeper
 
+from acpterm.keeper.client import embedded_keeper
 from acpterm.pty import processes
 from acpterm.pty.program import Program
 from acpterm.pty.trees import open_trees
@@ -19,7 +19,7 @@ async def main(tracking):
     assert os.getpid() == 1
     async with (
         embedded_keeper() as keeper,
-        open_trees(tracking) as trees,
+        open_trees(tracking, parent=keeper.pid) as trees,
         trio.open_nursery() as nursery,
     ):
         pool = Pool(keeper, trees)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acpterm.terminal.hyperlink import LINKS_MAX
 from acpterm.terminal.screen import Screen
-from acpterm.terminal.style import (
+from acpterm.terminal.vt.style import (
     BLANK,
     BLINK,
     BOLD,

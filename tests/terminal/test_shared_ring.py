@@ -13,6 +13,7 @@ from acpterm.terminal.consumer import SLICE_BYTES, Consumer, Turns
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.text import TextView
 from acpterm.terminal.timeline import Timeline
+from acpterm.terminal.vt.emulator import Emulator
 
 
 class Writer:
@@ -145,7 +146,10 @@ class Consuming:
         self.text = TextView(limit)
         self.timeline = Timeline(0.0, kept=100, size=(80, 24))
         self.changes = 0
-        self.consumer = Consumer(self.ring, self.text, self.timeline, Turns(), self.count)
+        self.emulator = Emulator(80, 24)
+        self.consumer = Consumer(
+            self.ring, self.text, self.emulator, self.timeline, Turns(), self.count
+        )
 
     def count(self):
         self.changes += 1

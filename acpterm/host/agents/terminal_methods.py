@@ -122,7 +122,7 @@ def output(
 
 
 async def _screen_output(caller: Caller, entry: Entry) -> TerminalOutputResponse:
-    text = (await shown(entry.terminal)).text()
+    text = (await shown(entry.terminal)).screen.text()
     text, truncated = views.last(text, entry.terminal.limit)
     return _output(caller, entry, text, truncated=truncated)
 

@@ -19,7 +19,7 @@ from acpterm.jsonrpc import RpcError
 from acpterm.keeper.client import embedded_keeper
 from acpterm.pty import linux, syscalls
 from acpterm.pty.cgroup import Cgroups
-from acpterm.pty.trees import TrackingError, Trees
+from acpterm.pty.trees import TrackingError, Trees, open_trees
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
@@ -96,19 +96,19 @@ def _waiting(waits: bool | None) -> Finding:
 
 @asynccontextmanager
 async def _pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
-    trees = Trees(settings.tracking)
-    try:
-        async with embedded_keeper() as keeper, trio.open_nursery() as nursery:
-            pool = Pool(keeper, trees, grace=0.1)
-            await nursery.start(pool.run)
-            try:
-                yield pool, trees
-            finally:
-                with trio.CancelScope(shield=True):
-                    await pool.shut_down(1)
-                nursery.cancel_scope.cancel()
-    finally:
-        trees.close()
+    async with (
+        embedded_keeper() as keeper,
+        open_trees(settings.tracking, parent=keeper.pid) as trees,
+        trio.open_nursery() as nursery,
+    ):
+        pool = Pool(keeper, trees, grace=0.1)
+        await nursery.start(pool.run)
+        try:
+            yield pool, trees
+        finally:
+            with trio.CancelScope(shield=True):
+                await pool.shut_down(1)
+            nursery.cancel_scope.cancel()
 
 
 def pidfd() -> Finding:

@@ -1,12 +1,12 @@
-"""How a character looks: SGR in, and SGR out (ECMA-48 8.3.117, xterm, ISO 8613-6).
+"""Styles of characters: SGR parsed and encoded (ECMA-48 8.3.117, xterm, ISO 8613-6).
 
 Rules:
 
 - A colour is DEFAULT, a number of the palette (0 to 255), or RGB + 0xRRGGBB. The 16 colours are the
   first of the palette, however they were asked for.
-- Sub-parameters may follow colons (`38:2::r:g:b`, `4:3`); the old forms with semicolons are known
-  too. What is unknown or out of range is left out.
-- What is written out begins with a reset, so it means the same whatever came before.
+- Sub-parameters may follow colons (`38:2::r:g:b`, `4:3`); the old forms with semicolons are parsed
+  too. What is unknown or out of range is ignored.
+- Encoded sequences begin with a reset, so they mean the same whatever came before.
 """
 
 from __future__ import annotations
@@ -35,9 +35,6 @@ _UNDERLINES: Final = 7 << _KIND
 
 # More than any program says at once.
 _PARAMETERS_MAX: Final = 64
-# Cells that one pen remembers, beyond which each character costs a new one.
-_CELLS_MAX: Final = 256
-
 # What a code clears of the flags, and what it sets.
 _FLAGS: Final = {
     1: (0, BOLD),
@@ -85,7 +82,7 @@ class Style(NamedTuple):
     """The colour of the underline."""
     flags: int = 0
     link: str = ""
-    """Where it leads to (see `hyperlink`). SGR says nothing of that."""
+    """The hyperlink (OSC 8): its parameters and its address with a semicolon between, or empty."""
 
 
 class Cell(NamedTuple):
@@ -99,44 +96,19 @@ PLAIN: Final = Style()
 BLANK: Final = Cell(" ", PLAIN)
 
 
-class Pen(dict[str, Cell]):
-    """What a style makes of a character; the cells are shared."""
-
-    __slots__ = ("blank", "stub", "style")
-
-    def __init__(self, style: Style) -> None:
-        super().__init__()
-        self.style = style
-        self.stub = Cell("", style)
-        # What is erased keeps the background and nothing else ("background colour erase").
-        self.blank = BLANK if style.bg == DEFAULT else Cell(" ", Style(bg=style.bg))
-
-    def __missing__(self, char: str) -> Cell:
-        cell = Cell(char, self.style)
-        if len(self) < _CELLS_MAX:
-            self[char] = cell
-        return cell
-
-
-@lru_cache(maxsize=128)
-def pen_of(style: Style) -> Pen:
-    """Give the pen of a style: one for all terminals, while it is in use."""
-    return Pen(style)
-
-
-def lead(style: Style, link: str) -> Style:
-    """Give `style` with another link."""
+def with_link(style: Style, link: str) -> Style:
+    """Return `style` with another link."""
     return style if style.link == link else Style(*style[:4], link)
 
 
 def restyle(style: Style, parameters: str) -> Style:
-    """Give what `style` is after SGR with these parameters: digits, semicolons and colons.
+    """Return `style` after SGR with these parameters: digits, semicolons and colons.
 
-    Its link stays.
+    The link stays.
     """
-    # A cache of long strings would be large, or of links.
+    # Cached strings are short, and links are not cached.
     known = _restyle_known if len(parameters) < 48 else _restyle
-    return lead(known(lead(style, ""), parameters), style.link)
+    return with_link(known(with_link(style, ""), parameters), style.link)
 
 
 def _restyle(style: Style, parameters: str) -> Style:
@@ -198,7 +170,7 @@ def _number(digits: str) -> int:
 
 
 def sgr(style: Style) -> str:
-    """Give the SGR sequence that sets `style`, whatever was set before."""
+    """Return the SGR sequence that sets `style`, whatever was set before."""
     return _sgr(style.fg, style.bg, style.line, style.flags)
 
 
