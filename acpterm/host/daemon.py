@@ -13,7 +13,7 @@ import math
 import os
 import resource
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -101,8 +101,9 @@ async def _serve_until(
         nursery.start_soon(_accept, accepting, host, sockets)
         nursery.start_soon(_report_alive, keeper)
         if patience < math.inf:
-            nursery.start_soon(_end_when_idle, host, sockets, patience, ending)
-        _log.info("listening", socket=sockets.agent_path, pid=keeper.pid)
+            nursery.start_soon(_end_when_idle, host, sockets.has_queued, patience, ending)
+        where = "handed over" if sockets.is_handed else sockets.agent_path
+        _log.info("listening", socket=where, pid=keeper.pid)
         await ending.wait()
         _log.info("ending")
         accepting.cancel()
@@ -123,7 +124,9 @@ async def _report_alive(keeper: KeeperClient) -> None:
         await trio.sleep(_ALIVE_PERIOD_S)
 
 
-async def _end_when_idle(host: Host, sockets: Sockets, patience: float, told: trio.Event) -> None:
+async def _end_when_idle(
+    host: Host, has_queued: Callable[[], bool], patience: float, told: trio.Event
+) -> None:
     # Whoever has started it is yet to connect.
     with trio.move_on_after(FIRST):
         while not host.is_needed():
@@ -138,7 +141,7 @@ async def _end_when_idle(host: Host, sockets: Sockets, patience: float, told: tr
         # Whoever is accepted at this moment is one of the host's connections two turns later.
         for _ in range(2):
             await trio.lowlevel.checkpoint()
-        if host.is_needed() or sockets.in_line():
+        if host.is_needed() or has_queued():
             continue
         _log.info("ending: nobody was connected, and there was no terminal", seconds=patience)
         told.set()

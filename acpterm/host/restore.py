@@ -110,7 +110,6 @@ class Restorer:
             terminal.retained = bool(record.tool_calls)
             if terminal.retained:
                 shared.restore(entry)
-                terminal.text.forget()
             pool.release(terminal, by)
             return
         shared.restore(entry)

@@ -37,6 +37,11 @@ class Listening:
         self._kind = kind
         self._bound = bound
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether acpterm has bound them, and removes them at the end."""
+        return self._bound is not None
+
     def store(self, store: StateStore) -> None:
         """Have the keeper hold them."""
         inode, lock = (None, -1) if self._bound is None else self._bound.handover()
@@ -61,14 +66,12 @@ class Sockets:
         self.agents: Final = agent.listeners
         self.users: Final = user.listeners
         self.agent_path: Final = agent.path
+        self.is_handed: Final = not agent.is_bound
         self.user_path: Final = user.path
 
-    def in_line(self) -> bool:
+    def has_queued(self) -> bool:
         """Whether there are connections that were not accepted yet."""
-        look = select.poll()
-        for listener in (*self.agents, *self.users):
-            look.register(listener.socket.fileno(), select.POLLIN)
-        return bool(look.poll(0))
+        return has_queued([*self.agents, *self.users])
 
     def store(self, store: StateStore) -> None:
         """Have the keeper hold them, unless it does already."""
@@ -80,6 +83,14 @@ class Sockets:
         """Remove what was bound: the daemon ends."""
         for kind in self._kinds:
             kind.remove()
+
+
+def has_queued(listeners: Sequence[trio.SocketListener]) -> bool:
+    """Whether there are connections to some of `listeners` that were not accepted yet."""
+    look = select.poll()
+    for listener in listeners:
+        look.register(listener.socket.fileno(), select.POLLIN)
+    return bool(look.poll(0))
 
 
 def open_sockets(

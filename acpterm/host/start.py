@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from acpterm.keeper.client import KeeperClient, become_keeper, worker_pair
 
@@ -16,6 +17,16 @@ def start_keeper(worker_command: Sequence[str]) -> KeeperClient:
     worker = os.fork()
     if worker:
         ours.close()
+        _keep_from_programs()
         become_keeper(theirs, worker, worker_command)
     theirs.close()
     return KeeperClient(ours)
+
+
+def _keep_from_programs() -> None:
+    """Have no descriptor inherited that this process was started with, but for the first three."""
+    with suppress(OSError):
+        for fd in map(int, os.listdir("/dev/fd")):
+            if fd > 2:
+                with suppress(OSError):
+                    os.set_inheritable(fd, False)

@@ -1,8 +1,8 @@
 """What the worker before has left in the store, read before anything is made of it.
 
-The rule: one record of a newer acpterm, and nothing is taken over (`StateVersionError`): this worker
-is not the one to serve. A record that is damaged, or belongs to something without a record,
-costs only what it is about.
+The rule: one record of a newer acpterm, and nothing is taken over (`StateVersionError`): another
+worker has to serve. A record that is damaged, or belongs to something without a record, costs only
+what it is about.
 """
 
 from collections.abc import Mapping
