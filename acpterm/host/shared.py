@@ -86,16 +86,18 @@ class Shared:
                 gave_up=partial(entry.set_recording, None),
             )
             entry.set_recording(path)
-        entry.terminal.when_exited = partial(self.roster.exited, entry)
         self.roster.add(entry)
-        if entry.terminal.exit is not None:
-            self.roster.exited(entry)
+        self._watch_exit(entry)
 
     def restore(self, entry: Entry) -> None:
         """Take a terminal over from the worker before."""
-        entry.terminal.when_exited = partial(self.roster.exited, entry)
         self.roster.restore(entry)
-        if entry.terminal.exit is not None:
+        self._watch_exit(entry)
+
+    def _watch_exit(self, entry: Entry) -> None:
+        if entry.terminal.exit is None:
+            entry.terminal.when_exited = partial(self.roster.exited, entry)
+        else:
             self.roster.exited(entry)
 
     def describe(self, entry: Entry) -> TerminalInfo:
