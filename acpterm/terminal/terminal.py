@@ -86,10 +86,11 @@ class Terminal:
         self._pid: Final = pid
         self._nursery: trio.Nursery | None = None
         now = processes.now()
-        self._started_at: Final = now if started_at is None else started_at
-        #: When it was created, for display: seconds since 1970.
+        #: When it was created, on the clock since boot (`pty.processes.now`).
+        self.started_at: Final = now if started_at is None else started_at
+        #: The same for display: seconds since 1970.
         self.started: Final = time.time() if created_time is None else created_time
-        age = now - self._started_at
+        age = now - self.started_at
         self.timeline: Final = Timeline(time.monotonic() - age, kept=ring.retained, size=size)
         self.emulator: Final = Emulator(
             *size, _Replies(ring, self.keyboard), at_work=ring.emulator_mark
@@ -312,7 +313,7 @@ class Terminal:
             code=code,
             signal=signal,
             ended_by=self._ended_by,
-            wall=(self._report.reaped_at if self._report else processes.now()) - self._started_at,
+            wall=(self._report.reaped_at if self._report else processes.now()) - self.started_at,
             cpu=cpu,
             max_rss=max_rss,
         )
