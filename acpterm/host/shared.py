@@ -60,7 +60,8 @@ class Shared:
                 env=env,
                 gave_up=partial(setattr, entry, "recording", None),
             )
-        entry.terminal.when_exited = partial(self.roster.exited, entry)
+        if entry.terminal.exit is None:
+            entry.terminal.when_exited = partial(self.roster.exited, entry)
         self.roster.add(entry)
         if entry.terminal.exit is not None:
             self.roster.exited(entry)
