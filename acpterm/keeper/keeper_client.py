@@ -103,6 +103,7 @@ class KeeperClient:
 
         `on_terminate` is called when a signal asks the daemon to end, once.
         """
+        await trio.lowlevel.checkpoint()
         self._on_terminate = on_terminate
         if self._terminated:
             on_terminate()

@@ -50,7 +50,7 @@ class Embedded:
 
     def _receive(self, message: Message) -> None:
         if message.kind == "hello":
-            self._keeper.send_state(self._link)
+            self._keeper.send_state(self._link, takeovers=0)
         elif message.kind == "ready":
             self._link.send("go")
         elif message.kind == "restart":

@@ -38,7 +38,6 @@ class Keeper:
         self._loop = loop
         self._embedded = embedded
         self._pidfds = pidfds
-        self.takeovers = 0
         self.terminals = Terminals(loop, Reader(loop), self._exited, self._closed)
         self.store = Store()
         self._links: list[Link] = []
@@ -63,11 +62,14 @@ class Keeper:
         if handler is not None:
             handler(message)
 
-    def send_state(self, link: Link) -> None:
-        """Send a worker all that it has to know, and reports from now on."""
+    def send_state(self, link: Link, *, takeovers: int) -> None:
+        """Send a worker all that it has to know, and reports from now on.
+
+        `takeovers` is how many workers there were before it.
+        """
         self._links.append(link)
         events = self._wake_worker[0], self._wake_keeper[1]
-        link.send("welcome", os.getpid(), self.takeovers, self._embedded, fds=lambda: events)
+        link.send("welcome", os.getpid(), takeovers, self._embedded, fds=lambda: events)
         for terminal in self.terminals.by_name.values():
             state = terminal.name, terminal.child.pid, terminal.child.started, terminal.exit
             link.send("terminal", *state, terminal.closed_end, fds=terminal.descriptors)
@@ -93,7 +95,9 @@ class Keeper:
         terminals = self.terminals
         if terminals.written and terminals.must_wake():
             self.wake()
-        return _RECHECK_S if terminals.written or terminals.stalled else None
+        if terminals.stalled:
+            terminals.look_for_room()
+        return _RECHECK_S if terminals.written else None
 
     def _kicked(self) -> None:
         _clear(self._wake_keeper[0])

@@ -67,6 +67,7 @@ class Supervisor:
         self._open_files = open_files
         self._nohup = _signal.getsignal(_signal.SIGHUP) == _signal.SIG_IGN
         self._keeper = Keeper(loop, embedded=False)
+        self._takeovers = 0
         self._deaths: list[float] = []
         self._has_served = False
         self._given_up = False
@@ -118,7 +119,7 @@ class Supervisor:
     def _hello(self, worker: Worker, _message: Message) -> None:
         worker.said_hello = True
         if worker is self._serving:
-            self._keeper.send_state(worker.link)
+            self._keeper.send_state(worker.link, takeovers=self._takeovers)
         elif self._serving is not None:
             self._stop(self._serving, time.monotonic() + _STOP_TIMEOUT_S)
 
@@ -148,10 +149,10 @@ class Supervisor:
             self._status = _exit_status(status)
             self._loop.stop()
         elif self._serving is not None:
-            self._keeper.takeovers += 1
+            self._takeovers += 1
             self._limit_restoring(self._serving)
             if self._serving.said_hello and not self._keeper.has_state(self._serving.link):
-                self._keeper.send_state(self._serving.link)
+                self._keeper.send_state(self._serving.link, takeovers=self._takeovers)
         else:
             self._died(f"the worker {_how(status)}")
 
@@ -170,7 +171,7 @@ class Supervisor:
     def _start_successor(self) -> None:
         if self._serving is not None or self._given_up:
             return
-        self._keeper.takeovers += 1
+        self._takeovers += 1
         try:
             worker = self._serving = self._start()
         except OSError as error:
@@ -247,7 +248,7 @@ class Supervisor:
             serving.signal(_signal.SIGSTOP)
         if serving.is_stopped():
             serving.link.drain()
-            self._keeper.send_state(candidate.link)
+            self._keeper.send_state(candidate.link, takeovers=self._takeovers + 1)
         elif time.monotonic() < deadline:
             self._loop.call_later(_STOP_POLL_S, lambda: self._stop(serving, deadline))
         else:
@@ -257,7 +258,7 @@ class Supervisor:
         """Let the candidate take the place of the serving worker."""
         old, self._serving = self._serving, candidate
         self._candidate = self._stopped = self._restart_request = None
-        self._keeper.takeovers += 1
+        self._takeovers += 1
         if old is not None:
             # Not drained again: it was stopped when it was drained, and has done nothing since.
             self._keeper.remove_link(old.link)

@@ -79,13 +79,13 @@ class Reader:
 
     def _read(self, master: int, ring: RingFile, end: int, how: int) -> int:
         header, data, capacity = ring.header, ring.data, ring.capacity
-        head = header[HEAD]
-        flood = head + _FLOOD_BYTES
+        start = head = header[HEAD]
         deadline = _monotonic() + _GATHER_MAX_S if how == GATHER else 0.0
         while head < end:
-            if how == GATHER and head >= flood and not self._more(master, deadline):
+            if how == GATHER and head - start >= _FLOOD_BYTES and not self._more(master, deadline):
                 return EMPTY
-            if how == PRESENT and not self._waiting_bytes(master):
+            # The first read is of a PTY that is ready: with output, or because it has hung up.
+            if how == PRESENT and head != start and not self._waiting_bytes(master):
                 return EMPTY
             at, stop = head % capacity, head % capacity + end - head
             wrapped = [data[: stop - capacity]] if stop > capacity else []

@@ -54,6 +54,10 @@ if TYPE_CHECKING:
 TRACED_RETRY_S = 0.02
 IDLE_RETRY_S = 0.05
 DRAIN_BYTES = 256 * 1024
+# Reading into a little room again and again costs more than to wait for more of it. What the worker
+# does not announce, and what stays little, is found after a moment.
+_RESUME_FRACTION = 0.25
+_STALLED_RETRY_S = 0.05
 _TURN_BYTES = 256 * 1024
 _SHARED_TURN_BYTES = 64 * 1024
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -101,9 +105,21 @@ class Terminals:
         return wake
 
     def look_for_room(self) -> None:
-        """Go on reading where there is room again."""
+        """Go on reading where there is a good deal of room again."""
         for terminal in tuple(self.stalled):
-            terminal.resume()
+            terminal.resume(_RESUME_FRACTION)
+
+    def stall(self, terminal: Terminal) -> None:
+        """Look for room for this terminal until there is."""
+        if not self.stalled:
+            self.loop.call_later(_STALLED_RETRY_S, self._look_for_any_room)
+        self.stalled[terminal] = None
+
+    def _look_for_any_room(self) -> None:
+        for terminal in tuple(self.stalled):
+            terminal.resume(0)
+        if self.stalled:
+            self.loop.call_later(_STALLED_RETRY_S, self._look_for_any_room)
 
 
 class Child:
@@ -178,11 +194,11 @@ class Terminal:
             self.ended = True
             self._drain()
 
-    def resume(self) -> None:
-        """Go on reading if there is room in the ring again."""
+    def resume(self, fraction: float) -> None:
+        """Go on reading if more than that fraction of the ring is room again."""
         if self.ring is None or self.master is None:
             self._all.stalled.pop(self, None)
-        elif self.ring.room() > 0:
+        elif self.ring.room() > fraction * self.ring.capacity:
             self._all.stalled.pop(self, None)
             self.ring.header[STALLED] = 0
             if self.ended and self.exit is None:
@@ -245,7 +261,7 @@ class Terminal:
                 self.ring.header[STALLED] = 0
                 return reading.BOUND
             self._stop_polling()
-            self._all.stalled[self] = None
+            self._all.stall(self)
         return after
 
     def _hung_up(self) -> None:
