@@ -151,6 +151,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "A terminal of the person's own is held until `acpterm rm`, or until it is forgotten.",
         ),
     ] = 600.0
+    resume_timeout: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            title="Seconds that a client has to connect again after the daemon's worker was "
+            "replaced; what it had is released then.",
+        ),
+    ] = 30.0
     keep_released_bytes: Annotated[
         int, Meta(ge=0, title="How many bytes of output these may hold together.")
     ] = 64 * MIB

@@ -272,10 +272,16 @@ class SubscribeRequest(Wire, omit_defaults=True):
 
 
 class StatusResponse(Wire):
-    """The answer to ``_acpterm/status``. Sizes in bytes, times in milliseconds."""
+    """The answer to ``_acpterm/status``. Sizes in bytes, times in milliseconds.
+
+    `pid` is the daemon's main process; `takeovers` counts the workers before this one.
+    """
 
     version: str
     pid: int
+    keeper_pid: int
+    worker_pid: int
+    takeovers: int
     agent_socket: str | None
     user_socket: str | None
     uptime_ms: int

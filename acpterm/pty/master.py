@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import signal
+import struct
 import termios
 from typing import Final
 
@@ -97,3 +98,12 @@ class Master:
                 os.killpg(group, number)
                 return True
         return False
+
+
+def window_size(master: int) -> tuple[int, int] | None:
+    """Return the columns and rows of a PTY; None if they cannot be had, or are not set."""
+    try:
+        rows, cols, _, _ = struct.unpack("4H", fcntl.ioctl(master, termios.TIOCGWINSZ, bytes(8)))
+    except OSError:
+        return None
+    return (cols, rows) if cols and rows else None

@@ -8,10 +8,10 @@ import trio
 from acpterm.terminal.follower import BEHIND
 from acpterm.terminal.fullscreen import FullScreen
 from acpterm.terminal.output import PATIENCE, Output
-
-from acpterm.pty.program import Program
 from acpterm.terminal.screen import Screen
 from acpterm.terminal.screenview import REPLAY, ScreenView
+
+from acpterm.pty.program import Program
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.timeline import Timeline
 from tests.support.pools import running_pool

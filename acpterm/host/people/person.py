@@ -43,6 +43,10 @@ class Person:
         self._going: set[trio.CancelScope] = set()
         self._tokens: dict[str, tuple[Entry, Window] | None] = {}
 
+    def flush(self) -> None:
+        """Store what has changed: an answer that tells of it is about to be sent."""
+        self.shared.state.flush()
+
     def leave(self) -> None:
         """End what goes on, and what only begins after this: nobody is told of it any more."""
         self._gone = True

@@ -75,11 +75,12 @@ async def create(person: Person, params: PersonCreateRequest) -> TerminalInfo:
     )
     with shared.roster.naming(params.name):
         await person.folders.check(order.cwd)
-        terminal = await order.start(shared.pool)
+        record = order.record(summary(params.command, params.args))
+        record.name = params.name
+        terminal = await order.start(shared.pool, record, shared.state)
         if params.hold:
             person.hold(terminal, 0)
-        command = summary(params.command, params.args)
-        entry = Entry(terminal, command=command, cwd=order.cwd, name=params.name)
+        entry = Entry(terminal, record, shared.state)
         shared.add(entry, order.env)
     return shared.describe(entry)
 

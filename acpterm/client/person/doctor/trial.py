@@ -51,7 +51,7 @@ async def terminal(settings: Settings) -> list[Finding]:
                 cwd="/",
                 size=(80, 24),
             )
-            made = await order.start(pool)
+            made = await order.start(pool, order.record(_SHELL))
             waits = await _see_prompt(made)
             said = made.ring.end >= len(_SAID)
             made.kill(EndedBy.USER)
