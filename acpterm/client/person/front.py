@@ -15,7 +15,7 @@ from acpterm.acp import Wire
 from acpterm.acp.person import NamedRequest, Nothing
 from acpterm.client.daemon import DaemonError, connect, connect_running
 from acpterm.client.endpoint import Endpoint
-from acpterm.client.introduction import introduce
+from acpterm.client.host_connection import initialize
 from acpterm.config import Settings, user_socket
 from acpterm.host import asker
 from acpterm.jsonrpc import REQUEST_CANCELLED, NotificationReceived, RpcError
@@ -94,7 +94,7 @@ async def open_front(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)
         try:
-            await introduce(endpoint, "acpterm", asker.own())
+            await initialize(endpoint, "acpterm", asker.own())
             yield front
         finally:
             nursery.cancel_scope.cancel()
