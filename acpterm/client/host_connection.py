@@ -109,12 +109,14 @@ async def open_host_connection(
 
 
 async def initialize(
-    host: Endpoint, name: str, asker: Asker, seconds: float = _INITIALIZE_TIMEOUT_S
+    host: Endpoint, name: str, asker: Asker, seconds: float | None = None
 ) -> Welcome:
     """Send `initialize`; return what the answer says about resuming.
 
-    Raises `DaemonError`, with the reason, if the host cannot be used.
+    Raises `DaemonError`, with the reason, if the host cannot be used, or does not answer within
+    `seconds`, by default ten.
     """
+    seconds = _INITIALIZE_TIMEOUT_S if seconds is None else seconds
     why = f"it does not answer within {seconds:g} s"
     with trio.move_on_after(seconds):
         try:
