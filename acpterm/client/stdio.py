@@ -166,14 +166,16 @@ class _Relay:
         `told` is set by a signal to end.
         """
         fate = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._end_when_told, told, nursery.cancel_scope)
-            nursery.start_soon(self._end_with_input, nursery.cancel_scope)
-            while fate is None and (why := await _in_thread(self._down)):
-                fate = await self._resume(why, nursery)
-            nursery.cancel_scope.cancel()
-        # A thread that was abandoned would hold the connection open for as long as it waits.
-        self._close(over=True)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._end_when_told, told, nursery.cancel_scope)
+                nursery.start_soon(self._end_with_input, nursery.cancel_scope)
+                while fate is None and (why := await _in_thread(self._down)):
+                    fate = await self._resume(why, nursery)
+                nursery.cancel_scope.cancel()
+        finally:
+            # A thread that was abandoned would hold the connection open for as long as it waits.
+            self._close()
         return fate
 
     async def _end_when_told(self, told: trio.Event, relay: trio.CancelScope) -> None:
@@ -193,11 +195,10 @@ class _Relay:
                 with contextlib.suppress(OSError):  # it is lost, as `_down` is about to find
                     self._sock.shutdown(socket.SHUT_WR)
 
-    def _close(self, *, over: bool = False) -> None:
-        """Close the connection, so that no thread waits for it any more."""
+    def _close(self) -> None:
         with self._changed:
             sock, self._sock = self._sock, None
-            self._over = self._over or over
+            self._over = True
             self._changed.notify_all()
         if sock is not None:
             with contextlib.suppress(OSError):
@@ -269,31 +270,26 @@ class _Relay:
     def _pass_up(self, data: bytes) -> bool:
         """Send to the daemon, when there is a connection; return whether more can be sent."""
         with self._changed:
-            self._changed.wait_for(lambda: self._over or (self._sock and not self._sending))
-            if self._over or self._sock is None:
-                return False
+            while self._sock is None or self._sending:
+                if self._over:
+                    return False
+                self._changed.wait()
             sock = self._sock
             data = self._requests.sent(data)
             self._sending = True
         self._send(sock, data)
-        return self._wait_answered()
-
-    def _wait_answered(self) -> bool:
-        """Wait until not too much is unanswered; return whether more can be sent."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._over or self._requests.unanswered.size <= UNANSWERED_BYTES_MAX
-            )
-            return not self._over and not self._ending
+            while self._requests.unanswered.size > UNANSWERED_BYTES_MAX and not self._over:
+                self._changed.wait()
+            return not (self._over or self._ending)
 
     def _send(self, sock: socket.socket, data: bytes) -> None:
-        try:
-            with contextlib.suppress(OSError):  # it is lost, as `_down` is about to find
-                sock.sendall(data)
-        finally:
-            with self._changed:
-                self._sending = False
-                self._changed.notify_all()
+        with contextlib.suppress(OSError):  # it is lost, as `_down` is about to find
+            sock.sendall(data)
+        with self._changed:
+            self._requests.settle()
+            self._sending = False
+            self._changed.notify_all()
 
     # The daemon's messages, in a thread
 
@@ -326,12 +322,11 @@ class _Relay:
             return
         lines = b"".join((*self._begun, data[:end]))
         self._begun = [data[end:]]
-        with self._changed:
-            before = self._requests.unanswered.size
-            self._requests.received(lines)
-            if before > UNANSWERED_BYTES_MAX:
-                self._changed.notify_all()
+        self._requests.received(lines)
         stdio.write_fully(self._writes, lines)
+        with self._changed:
+            self._requests.settle()
+            self._changed.notify_all()
 
     def _lose(self, sock: socket.socket, why: str) -> str:
         """Close a connection that was lost, and return why; half a line of the daemon's is dropped.

@@ -1,4 +1,4 @@
-"""A daemon for tests that does what the test says: a listening socket, and one connection at a time.
+"""A daemon for tests that does what the test says: a listening socket, and its connections.
 
 The listening socket is the keeper's: it stays while connections, each to another worker, are lost.
 Every wait has a deadline.
@@ -102,6 +102,10 @@ class FakeHost:
         sock.bind(self.path)
         sock.listen()
         self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+
+    def lock(self, text: str) -> None:
+        """Write the lock file."""
+        Path(f"{self.path}.lock").write_text(text)
 
     async def accept(self) -> Connection:
         """Accept a connection; nothing is received from it yet."""
