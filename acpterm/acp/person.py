@@ -272,7 +272,11 @@ class SubscribeRequest(Wire, omit_defaults=True):
 
 
 class StatusResponse(Wire):
-    """The answer to ``_acpterm/status``. Sizes in bytes, times in milliseconds."""
+    """The answer to ``_acpterm/status``. Sizes in bytes, times in milliseconds.
+
+    `keeper_pid` is the process that has the terminals and listens, `worker_pid` the one that
+    answers; `takeovers` counts the workers that have taken over from another one.
+    """
 
     version: str
     pid: int
@@ -288,3 +292,6 @@ class StatusResponse(Wire):
     people: int
     rss_bytes: int | None
     output_bytes: int
+    keeper_pid: int | None = None
+    worker_pid: int | None = None
+    takeovers: int = 0

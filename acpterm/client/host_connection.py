@@ -30,6 +30,10 @@ _INITIALIZE_TIMEOUT_S: Final = 10.0
 _CLOSE_TIMEOUT_S: Final = 4.0
 
 
+class NoAnswerError(DaemonError):
+    """The host has not answered `initialize` in time: a daemon may have no worker."""
+
+
 class DaemonRecovery:
     """Resumes an agent's connection to the daemon. See `endpoint.Recovery`."""
 
@@ -113,17 +117,19 @@ async def initialize(
 ) -> Welcome:
     """Send `initialize`; return what the answer says about resuming.
 
-    Raises `DaemonError`, with the reason, if the host cannot be used, or does not answer within
+    Raises `DaemonError`, with the reason, if the host cannot be used, and `NoAnswerError` after
     `seconds`, by default ten.
     """
     seconds = _INITIALIZE_TIMEOUT_S if seconds is None else seconds
-    why = f"it does not answer within {seconds:g} s"
     with trio.move_on_after(seconds):
         try:
             return welcome_in(await host.request("initialize", initialize_params(name, asker)))
         except RpcError as error:
-            why = error.message
-    raise DaemonError(f"{host.whom} cannot be used: {why}")
+            raise DaemonError(f"{host.whom} cannot be used: {error.message}") from error
+    raise NoAnswerError(
+        f"{host.whom} cannot be used: it does not answer within {seconds:g} s; acpterm status says "
+        "what is known of it"
+    )
 
 
 async def _run(endpoint: Endpoint, scope: trio.CancelScope) -> None:
