@@ -104,8 +104,9 @@ class FakeHost:
         self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
     def lock(self, text: str) -> None:
-        """Write the lock file."""
-        Path(f"{self.path}.lock").write_text(text)
+        """Write the lock file, which is beside the agents' socket."""
+        agents = Path(self.path).with_name("agent.sock.lock")
+        agents.write_text(text)
 
     async def accept(self) -> Connection:
         """Accept a connection; nothing is received from it yet."""
