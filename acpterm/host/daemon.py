@@ -68,7 +68,10 @@ async def serve(
     freeze()
     async with told_to_end(logs.ending) as told:
         sockets = listen()
-        async with open_host(settings, asker) as host, trio.open_nursery() as nursery:
+        async with (
+            open_host(settings, asker, socket_path=sockets.agent_path) as host,
+            trio.open_nursery() as nursery,
+        ):
             host.shared.place = Place(
                 agent_socket=sockets.agent_path,
                 user_socket=sockets.user_path,

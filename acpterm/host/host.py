@@ -179,17 +179,24 @@ class Host:
 
 @asynccontextmanager
 async def open_host(
-    settings: Settings, asker: Asker, trees: Trees | None = None
+    settings: Settings,
+    asker: Asker,
+    trees: Trees | None = None,
+    *,
+    socket_path: str | None = None,
 ) -> AsyncIterator[Host]:
     """Run a host for as long as the block lasts; at its end everything in it is ended.
 
     `asker`: whose environment, folder and limits a connection's terminals get by default. `trees`:
     those of this process, where others than the host start programs too; else it has its own.
+    `socket_path`: where a daemon listens, which first ends what a killed one there has left.
     Raises `TrackingError`.
     """
     async with AsyncExitStack() as stack:
         if trees is None:
-            trees = await stack.enter_async_context(open_trees(settings.tracking))
+            trees = await stack.enter_async_context(
+                open_trees(settings.tracking, socket_path=socket_path)
+            )
         pool = Pool(
             trees,
             grace=settings.kill_grace,
@@ -203,6 +210,7 @@ async def open_host(
         host = Host(shared, asker, trees)
         nursery.start_soon(shared.attention.run, lambda: shared.bus.heard)
         nursery.start_soon(_expire, shared)
+        nursery.start_soon(trees.end_leftovers)
         try:
             yield host
         finally:

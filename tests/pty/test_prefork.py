@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 import psutil
 import pytest
@@ -31,7 +32,7 @@ class Tree:
 
     cgroup = None
     join = None
-    environment = {}
+    environment: ClassVar = {}
     rlimits = ()
 
     def __init__(self, name):
