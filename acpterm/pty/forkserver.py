@@ -116,8 +116,8 @@ def _child(slave: int, source: int, settling: int) -> NoReturn:
         os._exit(126)
 
 
-def _exactly(source: int, size: int) -> bytes:
-    data = b""
+def _exactly(source: int, size: int) -> bytearray:
+    data = bytearray()
     while len(data) < size:
         more = os.read(source, size - len(data))
         if not more:
