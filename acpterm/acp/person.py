@@ -295,6 +295,3 @@ class StatusResponse(Wire):
     people: int
     rss_bytes: int | None
     output_bytes: int
-    keeper_pid: int | None = None
-    worker_pid: int | None = None
-    takeovers: int = 0
