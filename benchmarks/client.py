@@ -52,9 +52,12 @@ class Client:
     """One connection to a server; responses are awaited one at a time, or taken as they come.
 
     `resume` is the secret of a connection that was lost: its sessions are taken up again.
+    `own` is further members of `_meta.acpterm`.
     """
 
-    def __init__(self, path: str, resume: str | None = None) -> None:
+    def __init__(
+        self, path: str, resume: str | None = None, own: dict[str, Any] | None = None
+    ) -> None:
         self._sock = socket.socket(socket.AF_UNIX)
         self._sock.connect(path)
         self._lines = Lines(self._sock)
@@ -62,8 +65,11 @@ class Client:
         self._encode = msgspec.json.Encoder().encode
         self._decode = msgspec.json.Decoder(Answer).decode
         params: dict[str, Any] = {"protocolVersion": 1}
+        own = dict(own or {})
         if resume is not None:
-            params["_meta"] = {"acpterm": {"resume": resume}}
+            own["resume"] = resume
+        if own:
+            params["_meta"] = {"acpterm": own}
         # The server serves from here on.
         meta = ((self.ask("initialize", params)).get("_meta") or {}).get("acpterm") or {}
         self.resume: str | None = meta.get("resume")

@@ -71,9 +71,9 @@ class Server:
             sys.stderr.write(self._log.read_text())
         self.directory.cleanup()
 
-    def client(self, resume: str | None = None) -> Client:
-        """Connect a client."""
-        return Client(self.socket, resume)
+    def client(self, resume: str | None = None, **own: Any) -> Client:
+        """Connect a client; `own`: members of its `_meta.acpterm`."""
+        return Client(self.socket, resume, own)
 
     def pids(self) -> list[int]:
         """Return the pids of the processes that the server consists of."""
@@ -239,6 +239,12 @@ def _coloured(number: int) -> str:
     left, right = _LETTERS[:30], _LETTERS[30:]
     colour = 16 + number % 200
     return f"\x1b[1;32m{number:09d}\x1b[0m \x1b[38;5;{colour:03d}m{left}\x1b[4;33m{right}\x1b[0m\n"
+
+
+def resident_memory(pid: int) -> float:
+    """Return the resident memory of a process in MiB, that of libraries included."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 def _cpu(pid: int) -> float:

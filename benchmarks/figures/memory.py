@@ -6,8 +6,8 @@ The memory of the daemon is that of keeper and worker together, each page counte
 import sys
 
 from benchmarks.client import Client
-from benchmarks.figure import Figure, below
-from benchmarks.processes import Daemon, lines
+from benchmarks.figure import Figure, below, unavailable
+from benchmarks.processes import Daemon, lines, resident_memory
 
 _SCREEN = (
     "import sys, time\n"
@@ -28,11 +28,21 @@ def measure(*, quick: bool) -> list[Figure]:
     idle = _idle(100 if quick else 500)
     assert idle.value is not None
     return [
+        _keeper(),
         idle,
         _screen("a full screen of 120x40", "", count, idle.value),
         _screen("a full alternate screen of 120x40", _ALTERNATE_SCREEN, count, idle.value),
         _full(5 if quick else 20),
     ]
+
+
+def _keeper() -> Figure:
+    name = "resident memory of the keeper"
+    with Daemon() as daemon:
+        _warm_up(daemon.client())
+        if len(daemon.pids()) < 2:
+            return unavailable(name, "MiB", "at most 16 MiB", "this version has no keeper")
+        return below(name, "MiB", resident_memory(daemon.pid), 16)
 
 
 def _idle(count: int) -> Figure:
