@@ -156,8 +156,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Meta(
             ge=0,
             le=3600,
-            title="Seconds that a client has to connect again after the daemon's worker was "
-            "replaced; what it had is released then.",
+            title="Seconds that a client waits for the daemon to answer again when its connection "
+            "is lost, and that the daemon keeps the terminals of an agent whose connection is lost "
+            "because the daemon's worker has died. With 0 no client connects again.",
         ),
     ] = 30.0
     keep_released_bytes: Annotated[

@@ -274,7 +274,8 @@ class SubscribeRequest(Wire, omit_defaults=True):
 class StatusResponse(Wire):
     """The answer to ``_acpterm/status``. Sizes in bytes, times in milliseconds.
 
-    `pid` is the daemon's main process; `takeovers` counts the workers before this one.
+    `keeper_pid` is the process that has the terminals and listens, `worker_pid` the one that
+    answers; `takeovers` counts the workers that have taken over from another one.
     """
 
     version: str

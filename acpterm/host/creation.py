@@ -40,6 +40,8 @@ class Order:
         size: tuple[int, int],
         attended: bool = False,
     ) -> None:
+        # Before anything is done with them that takes its time.
+        checks.check_size((command, *(args or ())), dict(env), asker.rlimits)
         checks.check_command(command, args)
         checks.check_environment(env)
         self._settings = settings
@@ -48,6 +50,8 @@ class Order:
         self.cwd: Final = cwd
         self.size: Final = size
         self._argv, self._otherwise = words(command, args, shell=shell, shell_path=settings.shell)
+        longest = self._otherwise or self._argv
+        checks.check_size(longest, self.env, asker.rlimits)
 
     def _program(self, identifier: str) -> Program:
         # The id is not the agent's to say: whoever asks by it has to get this terminal.

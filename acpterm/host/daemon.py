@@ -68,7 +68,9 @@ async def serve(
     supervision = Supervision(on_terminate=ending.set, on_failure=_die)
     serves = False
     try:
-        async with open_host(settings, asker, keeper, snapshot, supervision) as host:
+        async with open_host(
+            settings, asker, keeper, snapshot, supervision, socket_path=sockets.agent_path
+        ) as host:
             serves = True
             with supervision.guarding():
                 host.shared.place = Place(

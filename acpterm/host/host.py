@@ -249,19 +249,27 @@ async def open_host(
     keeper: KeeperClient | None = None,
     snapshot: Snapshot | None = None,
     supervision: Supervision | None = None,
+    *,
+    socket_path: str | None = None,
 ) -> AsyncIterator[Host]:
     """Run a host for as long as the block lasts; at its end everything in it is ended.
 
     `asker`: whose environment, folder and limits a connection's terminals get by default. `keeper`
     makes their programs; it is connected, and not ready yet. Without one, a child of this process
-    does. `snapshot`: what the worker before has left in the keeper's store. Raises `TrackingError`.
+    does. `snapshot`: what the worker before has left in the keeper's store. `socket_path`: where a
+    daemon listens; what a killed daemon there has left is ended first. Raises `TrackingError`.
     """
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
         is_embedded = keeper is None
         if keeper is None:
             keeper = await stack.enter_async_context(embedded_keeper())
-        trees = Trees(settings.tracking, parent=keeper.pid, inherited=_handover(keeper))
+        trees = Trees(
+            settings.tracking,
+            parent=keeper.pid,
+            inherited=_handover(keeper),
+            socket_path=socket_path,
+        )
         stack.callback(trees.close)
         if not is_embedded:
             # From here on, and not before, this worker may change what the next one finds.
@@ -284,6 +292,8 @@ async def open_host(
         nursery.start_soon(supervision.run, host.expire_absent)
         nursery.start_soon(supervision.run, shared.attention.run, lambda: shared.bus.heard)
         nursery.start_soon(supervision.run, _expire, shared)
+        if socket_path is not None:
+            nursery.start_soon(supervision.run, trees.end_leftovers)
         try:
             yield host
         finally:

@@ -16,6 +16,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import secrets
 import signal
 from functools import partial
@@ -29,7 +30,8 @@ from acpterm.pty.tree import retry_on_oserror
 _GONE = (errno.ENOENT, errno.ENODEV)
 # How often a directory is made that another daemon may take for stale before it is locked.
 _TRIES = 20
-_PREFIX = "acpterm-"
+# The name of a daemon's directory. Units of systemd are called `acpterm-…`, too.
+_BASE = re.compile(r"acpterm-[0-9]+-[0-9a-f]+")
 # Processes to signal between two looks at the group.
 _BATCH = 256
 
@@ -48,10 +50,10 @@ class Cgroups:
         if own is None or not _is_ours(own):
             return None
         for name in os.listdir(own):
-            if name.startswith(_PREFIX):
+            if _BASE.fullmatch(name):
                 clear_stale(os.path.join(own, name))
         for _ in range(_TRIES):
-            base = os.path.join(own, f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}")
+            base = os.path.join(own, f"acpterm-{os.getpid()}-{secrets.token_hex(4)}")
             try:
                 os.mkdir(base, mode=0o755)
                 return cls(base, _lock(base, fcntl.LOCK_SH))
@@ -274,7 +276,7 @@ def _lock(base: str, how: int) -> int:
 def stale_base_of(pid: int) -> str | None:
     """Return the directory of a daemon's groups that a process is in, if no daemon holds it."""
     parts = (_path_of(pid) or "").split("/")
-    at = next((i for i, part in enumerate(parts) if part.startswith(_PREFIX)), None)
+    at = next((i for i, part in enumerate(parts) if _BASE.fullmatch(part)), None)
     base = None if at is None else _folder_of("/".join(parts[: at + 1]))
     if base is None:
         return None

@@ -2,8 +2,9 @@
 
 Two kinds of evidence, each of which is enough: the process is in the control groups of a daemon
 that holds their lock no more; or its environment names a daemon (`marks.DAEMON`) of this pid
-namespace that runs no more. Only this user's processes are looked at. Never ended: this process,
-its ancestors, and the terminals that a caller says are still held.
+namespace that runs no more, and that listened where this one does or nowhere: what another place's
+daemon has left is for its own successor. Only this user's processes are looked at. Never ended:
+this process, its ancestors, and the terminals that a caller says are still held.
 """
 
 import os
@@ -17,6 +18,7 @@ import trio
 
 from acpterm.pty import cgroup, linux, marks, processes
 from acpterm.pty.linux import ProcStat
+from acpterm.pty.marks import Daemon
 from acpterm.pty.slices import collect
 from acpterm.pty.tree import retry_on_oserror
 
@@ -26,8 +28,8 @@ _TIMEOUT_S: Final = 10.0
 _log = structlog.get_logger("acpterm.leftovers")
 
 
-async def end_leftovers(held: Collection[str] = ()) -> int:
-    """Kill what daemons that are gone have left; return how many processes that were.
+async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
+    """Kill what predecessors of `daemon` have left; return how many processes that were.
 
     `held`: names of terminals that were taken over from a daemon that is gone. Gives up after
     some seconds on what cannot be killed.
@@ -38,7 +40,7 @@ async def end_leftovers(held: Collection[str] = ()) -> int:
     groups: set[str] = set()
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
-        found = await retry_on_oserror(lambda: _find(held))
+        found = await retry_on_oserror(lambda: _find(daemon, held))
         if not found and not groups:
             break
         for process, base in found:
@@ -54,14 +56,14 @@ async def end_leftovers(held: Collection[str] = ()) -> int:
     return len(ended)
 
 
-async def _find(held: Collection[str]) -> list[tuple[ProcStat, str | None]]:
+async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, str | None]]:
     """Return the processes left, each with the stale control groups that it is in, if any."""
-    steps = await collect(_look(held, _ancestors()))
+    steps = await collect(_look(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
 
 
 def _look(
-    held: Collection[str], spared: Collection[int]
+    daemon: Daemon, held: Collection[str], spared: Collection[int]
 ) -> Iterator[tuple[ProcStat, str | None] | None]:
     uid = os.geteuid()
     for process in processes.read_all():
@@ -74,13 +76,15 @@ def _look(
         except OSError:
             continue
         base = cgroup.stale_base_of(process.pid)
-        if base is not None or _is_left(process.pid, held):
+        if base is not None or _is_left(process.pid, daemon, held):
             yield process, base
 
 
-def _is_left(pid: int, held: Collection[str]) -> bool:
+def _is_left(pid: int, daemon: Daemon, held: Collection[str]) -> bool:
     found = marks.read(pid)
-    return found.daemon is not None and found.terminal not in held and found.daemon.is_gone()
+    if found.daemon is None or found.terminal in held:
+        return False
+    return found.daemon.place in (0, daemon.place) and found.daemon.is_gone()
 
 
 def _ancestors() -> set[int]:

@@ -7,8 +7,9 @@
   of user or control group, and `/proc/PID/limits` may be read by anyone, whatever the process's
   user and dumpable flag. Only a process that sets this limit itself loses it. `ulimit -x` shows it.
 
-The daemon's identity is `PID-TICKS-NAMESPACE`: its pid, the time it started in clock ticks since
-boot, and the inode of its pid namespace, without which the pid means nothing.
+The daemon's identity is `PID-TICKS-NAMESPACE-PLACE`: its pid, the time it started in clock ticks
+since boot, the inode of its pid namespace, without which the pid means nothing, and a number made
+from the path of its socket, by which the next daemon there knows what it follows; 0 is none.
 """
 
 import hashlib
@@ -29,6 +30,7 @@ DETACHED: Final = ("ACPTERM_KEEPER_FD", "ACPTERM_DETACHED")
 # Far above any number that somebody would choose, and below RLIM_INFINITY.
 _TAG_BASE: Final = 1 << 60
 _TAG_BYTES: Final = 7
+_PLACE_BYTES: Final = 6
 
 
 class Daemon(NamedTuple):
@@ -37,16 +39,18 @@ class Daemon(NamedTuple):
     pid: int
     ticks: int
     namespace: int
+    place: int
 
     def __str__(self) -> str:
         return "-".join(map(str, self))
 
     @classmethod
-    def of(cls, pid: int) -> "Daemon":
-        """Return the identity of a running process."""
+    def of(cls, pid: int, socket_path: str | None) -> "Daemon":
+        """Return the identity of a running process that listens there, if anywhere."""
         found = processes.identity(pid)
         ticks = 0 if found is None else linux.ticks(found.started)
-        return cls(pid, ticks, linux.pid_namespace())
+        place = 0 if socket_path is None else _number(os.path.abspath(socket_path), _PLACE_BYTES)
+        return cls(pid, ticks, linux.pid_namespace(), place)
 
     @classmethod
     def parse(cls, value: str) -> "Daemon | None":
@@ -71,8 +75,7 @@ def environment(name: str, daemon: Daemon) -> dict[str, str]:
 
 def tag(name: str) -> int:
     """Return the number that marks the processes of the terminal `name`."""
-    digest = hashlib.blake2b(name.encode(), digest_size=_TAG_BYTES).digest()
-    return _TAG_BASE + int.from_bytes(digest)
+    return _TAG_BASE + _number(name, _TAG_BYTES)
 
 
 def rlimits(name: str) -> Rlimits:
@@ -119,6 +122,10 @@ def read(pid: int) -> Marks:
         tag=_tag_of(pid),
         detached=any(os.fsencode(name) in entries for name in DETACHED),
     )
+
+
+def _number(text: str, size: int) -> int:
+    return int.from_bytes(hashlib.blake2b(os.fsencode(text), digest_size=size).digest())
 
 
 def _tag_of(pid: int) -> int | None:

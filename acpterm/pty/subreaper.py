@@ -68,14 +68,20 @@ class Subreaper:
 
     `parent`: its pid; this process if None, which then adopts and `run` reaps. `sole_parent`:
     whether all children of the parent that are not excluded come from trees, so that an orphan
-    without marks may be attributed by its start time.
+    without marks may be attributed by its start time. `socket_path`: where the daemon listens.
     """
 
-    def __init__(self, parent: int | None = None, *, sole_parent: bool = True) -> None:
+    def __init__(
+        self,
+        parent: int | None = None,
+        *,
+        sole_parent: bool = True,
+        socket_path: str | None = None,
+    ) -> None:
         if parent is None:
             parent = os.getpid() if linux.become_subreaper() else 1
         self.parent: Final = parent
-        self.daemon: Final = Daemon.of(parent if parent != 1 else os.getpid())
+        self.daemon: Final = Daemon.of(parent if parent != 1 else os.getpid(), socket_path)
         self.trees: Final[set[DescendantTree]] = set()
         self._sole_parent: Final = sole_parent
         self._excluded: list[Callable[[], Iterable[int]]] = []

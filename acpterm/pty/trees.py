@@ -41,8 +41,8 @@ class Trees:
     `tracking`: `cgroup` or `auto` for control groups and descent, where `cgroup` insists on the
     former; `subreaper` for descent alone. `parent`: the process that starts the programs and adopts
     their orphans; None for this one. `inherited`: the `handover` of a predecessor, whose
-    descriptors become ours. Raises `TrackingError` when there are no control groups and they were
-    asked for.
+    descriptors become ours. `socket_path`: where the daemon listens, if it does. Raises
+    `TrackingError` when there are no control groups and they were asked for.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Trees:
         *,
         parent: int | None = None,
         inherited: Handover | None = None,
+        socket_path: str | None = None,
     ) -> None:
         self._cgroups = None if inherited is None else _adopted(inherited)
         if self._cgroups is None and tracking != "subreaper":
@@ -63,7 +64,7 @@ class Trees:
         # This process has children of its own besides. Where control groups tell them apart, none
         # of them need be suspected.
         sole_parent = parent is not None or self._cgroups is None
-        self._subreaper: Final = Subreaper(parent, sole_parent=sole_parent)
+        self._subreaper: Final = Subreaper(parent, sole_parent=sole_parent, socket_path=socket_path)
         self._busy: list[Callable[[], bool]] = []
 
     def new(self, name: str) -> Tree:
@@ -121,7 +122,8 @@ class Trees:
 
         Call it once all trees are adopted. Returns how many processes that were.
         """
-        return await end_leftovers({tree.name for tree in self._subreaper.trees})
+        held = {tree.name for tree in self._subreaper.trees}
+        return await end_leftovers(self.daemon, held)
 
     async def run(self) -> None:
         """Reap orphans until cancelled; returns at once where that is not this process's to do."""
@@ -143,9 +145,11 @@ def _adopted(inherited: Handover) -> Cgroups | None:
 
 
 @asynccontextmanager
-async def open_trees(tracking: str = "auto", *, parent: int | None = None) -> AsyncIterator[Trees]:
+async def open_trees(
+    tracking: str = "auto", *, parent: int | None = None, socket_path: str | None = None
+) -> AsyncIterator[Trees]:
     """Have `Trees`, run, for as long as the block lasts. Raises `TrackingError`."""
-    trees = Trees(tracking, parent=parent)
+    trees = Trees(tracking, parent=parent, socket_path=socket_path)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trees.run)

@@ -66,6 +66,7 @@ class Consumer:
         text: TextView,
         emulator: Emulator,
         timeline: Timeline,
+        *,
         turns: Turns,
         on_change: Callable[[], None],
     ) -> None:

@@ -96,7 +96,12 @@ class Terminal:
             *size, _Replies(ring, self.keyboard), at_work=ring.emulator_mark
         )
         self._consumer: Final = Consumer(
-            ring, self.text, self.emulator, self.timeline, turns, self._after_consuming
+            ring,
+            self.text,
+            self.emulator,
+            self.timeline,
+            turns=turns,
+            on_change=self._after_consuming,
         )
         self._report: ExitReport | None = None
         self._closed_at = math.inf

@@ -148,7 +148,12 @@ class Consuming:
         self.changes = 0
         self.emulator = Emulator(80, 24)
         self.consumer = Consumer(
-            self.ring, self.text, self.emulator, self.timeline, Turns(), self.count
+            self.ring,
+            self.text,
+            self.emulator,
+            self.timeline,
+            turns=Turns(),
+            on_change=self.count,
         )
 
     def count(self):

@@ -184,7 +184,7 @@ async def test_users_own_promoted_and_kept_terminals_are_what_they_were(tmp_path
                 del entry["waitingForInput"], entry["lastOutputAt"]
             assert after == before
             assert await user.request("session/list") == sessions
-            assert (await user.about("output", shown))["output"] == "precious\n"
+            assert (await user.about("output", shown))["text"] == "precious\n"
             with pytest.raises(RpcError, match="taken it over"):
                 await agent.kill(promoted)
             for entry in after:
