@@ -280,6 +280,9 @@ class StatusResponse(Wire):
 
     version: str
     pid: int
+    keeper_pid: int
+    worker_pid: int
+    takeovers: int
     agent_socket: str | None
     user_socket: str | None
     uptime_ms: int
@@ -292,6 +295,3 @@ class StatusResponse(Wire):
     people: int
     rss_bytes: int | None
     output_bytes: int
-    keeper_pid: int | None = None
-    worker_pid: int | None = None
-    takeovers: int = 0

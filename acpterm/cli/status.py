@@ -65,8 +65,6 @@ def _text(status: StatusResponse) -> str:
 
 
 def _workers(status: StatusResponse) -> dict[str, str]:
-    if status.keeper_pid is None:
-        return {}
     return {
         "keeper": f"pid {status.keeper_pid}",
         "worker": f"pid {status.worker_pid}, {_count(status.takeovers, 'takeover', 'takeovers')}",

@@ -23,7 +23,6 @@ from acpterm.config import Settings, agent_socket
 from acpterm.host.asker import Asker
 from acpterm.host.host import open_host
 from acpterm.jsonrpc import RpcError
-from acpterm.pty.trees import Trees
 
 _INITIALIZE_TIMEOUT_S: Final = 10.0
 # The host's own end of a connection takes at most three seconds.
@@ -83,7 +82,7 @@ async def connect_daemon(settings: Settings, config: str | None) -> DaemonConnec
 
 @asynccontextmanager
 async def open_host_connection(
-    daemon: DaemonConnection | None, settings: Settings, asker: Asker, trees: Trees, agent: str
+    daemon: DaemonConnection | None, settings: Settings, asker: Asker, agent: str
 ) -> AsyncIterator[Endpoint]:
     """Talk to `daemon`, or to a host in this process if that is None, while the block lasts.
 
@@ -92,7 +91,7 @@ async def open_host_connection(
     """
     async with AsyncExitStack() as stack:
         if daemon is None:
-            host = await stack.enter_async_context(open_host(settings, asker, trees))
+            host = await stack.enter_async_context(open_host(settings, asker))
             ours, theirs = trio.socket.socketpair()
             endpoint = Endpoint(trio.SocketStream(ours), "the host")
         else:

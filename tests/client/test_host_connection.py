@@ -11,7 +11,6 @@ from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.config import Settings
 from acpterm.host import asker
 from acpterm.jsonrpc import RpcError
-from acpterm.pty.trees import open_trees
 from tests.support.editor import proxied, say, shown
 from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
 
@@ -19,7 +18,7 @@ from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
 @asynccontextmanager
 async def connected(tmp_path, *, secret=SECRET, **settings):
     """A client's endpoint, the daemon's end of its first connection, and the daemon."""
-    async with fake_host(tmp_path) as host, open_trees("subreaper") as trees:
+    async with fake_host(tmp_path) as host:
         chosen = Settings(socket=host.path, **settings)
         daemon = await connect_daemon(chosen, None)
         async with trio.open_nursery() as nursery:
@@ -29,7 +28,7 @@ async def connected(tmp_path, *, secret=SECRET, **settings):
                 await first.welcome(secret=secret)
 
             nursery.start_soon(welcome)
-            opening = open_host_connection(daemon, chosen, asker.own(), trees, "an agent")
+            opening = open_host_connection(daemon, chosen, asker.own(), "an agent")
             async with opening as endpoint:
                 yield endpoint, first, host
 

@@ -142,7 +142,7 @@ class _Run:
             async with AsyncExitStack() as stack:
                 trees = await stack.enter_async_context(open_trees(settings.tracking))
                 opening = open_host_connection(
-                    daemon, settings, asker, trees, in_a_line(wishes.command[0], wishes.command[1:])
+                    daemon, settings, asker, in_a_line(wishes.command[0], wishes.command[1:])
                 )
                 host = await stack.enter_async_context(opening)
                 grace = settings.kill_grace

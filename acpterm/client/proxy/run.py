@@ -150,7 +150,7 @@ class _Session:
             link = None
             if ours:
                 opening = open_host_connection(
-                    daemon, settings, asker, trees, in_a_line(wishes.command[0], wishes.command[1:])
+                    daemon, settings, asker, in_a_line(wishes.command[0], wishes.command[1:])
                 )
                 link = await stack.enter_async_context(opening)
             grace = settings.kill_grace

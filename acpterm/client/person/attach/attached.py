@@ -43,7 +43,7 @@ from acpterm.client.person.front import Front
 from acpterm.client.person.words import title
 from acpterm.host.ending import minded
 from acpterm.jsonrpc import RpcError
-from acpterm.terminal.paint import LEAVE
+from acpterm.terminal.vt.paint import LEAVE
 
 # Seconds that the notice stays, unless a key is pressed before; and that the program has to have
 # printed nothing for, so that it does not stand in the way of what a short command prints.
