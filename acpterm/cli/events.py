@@ -25,8 +25,8 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     session, and the command, how it ended, or the agent's tool call. With --json a line is what
     the daemon tells, _acpterm/event.
 
-    When the daemon's worker was replaced, events may be missing: the event "resumed" says so, in
-    JSON with token, event and at alone.
+    When the daemon's worker was replaced, events may be missing: the event "reconnected" says
+    so, in JSON with token, event and at alone.
 
     The daemon is started if it is not running. Ctrl-C ends it.
 

@@ -12,7 +12,6 @@ Standard library only: copy from it. An agent that spawns `acpterm stdio` needs 
 """
 
 import base64
-import io
 import itertools
 import json
 import socket
@@ -70,7 +69,7 @@ class Daemon:
     def _try_to_connect(self, params: JSON) -> JSON | None:
         """Connect, and return the answer to `initialize`; None if there is none."""
         sock = socket.socket(socket.AF_UNIX)
-        self._stream: io.BufferedRWPair = sock.makefile("rwb")
+        self._stream: Any = sock.makefile("rwb")
         try:
             sock.connect(self.path)
             # The daemon listens while it has no worker: the answer comes when there is one.
