@@ -194,8 +194,8 @@ class Supervisor:
             f" their buffers are full. Look into the log ({_where_log_is()}), then run"
             " `acpterm restart`"
         )
-        _log(message)
         self._write_lock(message)
+        _log(message)
 
     def _write_lock(self, message: str) -> None:
         """Record in the lock file, which commands read, who keeps and what is wrong."""
