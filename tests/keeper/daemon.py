@@ -27,6 +27,8 @@ class Worker:
         self.told_to_terminate = trio.Event()
         self.lost = trio.Event()
         self.scope = trio.CancelScope()
+        self.running = False
+        self.left = False
 
     async def serve(self):
         """Take over what there is, be ready, and run."""
@@ -35,14 +37,19 @@ class Worker:
         self.run()
 
     def run(self):
+        self.running = True
         self.nursery.start_soon(self._run)
 
     async def _run(self):
-        with self.scope:
-            try:
+        try:
+            with self.scope:
                 await self.keeper.run(on_terminate=self.told_to_terminate.set)
-            except KeeperLostError:
-                self.lost.set()
+        except KeeperLostError:
+            self.lost.set()
+        finally:
+            self.running = False
+            if self.left:
+                self.keeper.close()
 
     def found(self):
         """Watch the terminals that were found: by name."""
@@ -61,8 +68,10 @@ class Worker:
 
     def leave(self):
         """Use the connection no more, as a process that is dead."""
+        self.left = True
         self.scope.cancel()
-        self.keeper.close()
+        if not self.running:
+            self.keeper.close()
         self.control.close()
 
 

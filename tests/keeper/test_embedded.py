@@ -18,7 +18,7 @@ STRAYS = {
     "background": "sleep 60 & echo $!; wait",
     "ignores signals": "trap '' HUP TERM INT; sleep 60 & echo $!; wait; sleep 60",
     "own session": "setsid sleep 60 & echo $!; wait",
-    "own session, and its leader is over": "setsid sleep 60 & echo $!; exit",
+    "own session, and its leader is over": "trap '' HUP; setsid sleep 60 & echo $!; exit",
     "twice forked": "(setsid sh -c 'sleep 60 & echo $!; wait; :' &) ; sleep 60; :",
     "stopped": "sleep 60 & kill -STOP $!; echo $!; wait",
 }
