@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from acpterm.terminal.vt import replies
 from acpterm.terminal.vt.dump import Dump
 from acpterm.terminal.vt.library import EmulatorMissingError, Library, load
+from acpterm.terminal.vt.repair import repair
 from acpterm.terminal.vt.screen import Screen
 
 if TYPE_CHECKING:
@@ -186,6 +187,12 @@ class _Native:
         lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_ROWS, out + 1)
         return out[0], out[1]
 
+    def is_ground(self, terminal: Any) -> bool:
+        """Return whether no sequence is incomplete."""
+        out = self.ffi.new("bool *")
+        self.lib.ghostty_terminal_get(terminal, self.lib.GHOSTTY_TERMINAL_DATA_VT_GROUND, out)
+        return bool(out[0])
+
     def resize(self, terminal: Any, cols: int, rows: int) -> None:
         """Change the native terminal's size."""
         cell = replies.CELL_SIZE
@@ -194,7 +201,8 @@ class _Native:
     def dump(self, terminal: Any) -> bytes | None:
         """Return the terminal's state in the library's format.
 
-        Return None if there is more of an incomplete sequence than the library has kept.
+        Return None if the library cannot: there is more of an incomplete sequence than it has
+        kept, or half of a wide character.
         """
         data, size = self.ffi.new("uint8_t **"), self.ffi.new("size_t *")
         result = self.lib.ghostty_snapshot_encode_alloc(terminal, self.ffi.NULL, data, size)
@@ -329,9 +337,12 @@ class Emulator:
         with self._at_work:
             data = _native().dump(terminal)
             if data is None:
-                # A sequence has become longer than is kept: it is over.
-                _native().lib.ghostty_terminal_vt_write(terminal, _CANCEL, len(_CANCEL))
-                data = _native().dump(terminal)
+                # A sequence has become longer than is kept: it is over. Or a character was cut.
+                native = _native()
+                if not native.is_ground(terminal):
+                    native.lib.ghostty_terminal_vt_write(terminal, _CANCEL, len(_CANCEL))
+                repair(native.ffi, native.lib, terminal)
+                data = native.dump(terminal)
         if data is None:
             raise RuntimeError("libghostty: no snapshot of the terminal")
         return Screen(Dump(data), self._cols, self._rows)
