@@ -2,7 +2,8 @@
 
 A window that becomes narrower without wrapping its lines again (the alternate screen, or without
 DECAWM) can cut a wide character in two: the native terminal keeps the left half in the last column,
-and its encoder then refuses the whole screen. A blank is written over such halves here. The cursor stays where it is; that the next character wraps is lost.
+and its encoder then refuses the whole screen. A blank is written over such halves here. The cursor
+stays where it is; that the next character wraps is lost.
 """
 
 from __future__ import annotations
