@@ -50,8 +50,8 @@ class Resize(NamedTuple):
 class Timeline:
     """The times of one terminal's output; `start` is when the terminal began.
 
-    `end`: the position of the first byte to be noted. `kept`: how many bytes of output the terminal keeps; what came before needs no time. `size`:
-    columns and rows at the start.
+    `end`: the position of the first byte to be noted. `kept`: how many bytes of output the terminal
+    keeps; what came before needs no time. `size`: columns and rows at the start.
     """
 
     __slots__ = (
