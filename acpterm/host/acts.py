@@ -4,7 +4,7 @@ What goes wrong is said as an `RpcError` that names the terminal.
 """
 
 import base64
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 import trio
@@ -37,7 +37,8 @@ class Read(Protocol):
 class Reader(Protocol):
     """Who reads."""
 
-    room: Callable[[], Awaitable[None]]
+    async def room(self) -> None:
+        """Wait until there is room for a large answer."""
 
     @property
     def settings(self) -> Settings:

@@ -14,7 +14,7 @@ nothing else is touched.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 import structlog
@@ -23,7 +23,7 @@ import trio
 from acpterm.acp import decode
 from acpterm.config import Settings
 from acpterm.host.method import Methods
-from acpterm.host.outbox import HIGH, Outbox
+from acpterm.host.outbox import Outbox
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -54,11 +54,6 @@ class Served(Protocol):
     def settings(self) -> Settings:
         """The host's."""
 
-    room: Callable[[], Awaitable[None]]
-    """To be waited for before a large answer is made: the peer has to read, too."""
-    say: Callable[[str, object], None]
-    """Sends a notification."""
-
     def asks(self) -> None:
         """Learn that the peer asks for something."""
 
@@ -67,24 +62,27 @@ class Served(Protocol):
 
 
 class Connection:
-    """The host's end of one connection. `high`: bytes from which on its outbox is full."""
+    """The host's end of one connection.
+
+    `outbox` sends to `stream`; `served` may put notifications into it, too. Nothing that a
+    connection refers to refers to it, so that all it holds is given back with it.
+    """
 
     def __init__(
         self,
         stream: trio.abc.Stream,
+        outbox: Outbox,
         served: Served,
         methods: Methods,
         name: str,
-        *,
-        high: int = HIGH,
     ) -> None:
         self._stream = stream
         self._served = served
         self._methods = methods
         self._peer = Peer(served.settings.max_message_bytes)
-        self._outbox = Outbox(stream, high)
-        served.room = self._outbox.room
-        served.say = self._say
+        self._outbox = outbox
+        self.received = 0
+        """Bytes from the peer."""
         self._reading = trio.CancelScope()
         self._scopes: dict[Id, trio.CancelScope] = {}
         self._tasks = 0
@@ -130,6 +128,7 @@ class Connection:
                 return
             if not data:
                 return
+            self.received += len(data)
             for number, event in enumerate(self._peer.receive_data(data)):
                 if number:
                     # Between two events others have their turn, as before the next data.
@@ -195,9 +194,6 @@ class Connection:
         finally:
             self._tasks -= 1
             self._scopes.pop(request.id, None)
-
-    def _say(self, method: str, params: object) -> None:
-        self._outbox.put(self._peer.notify(method, params))
 
     def _respond(self, request: RequestReceived, result: object) -> None:
         self._outbox.put(self._peer.respond(request.id, result))

@@ -5,6 +5,7 @@ answers what is pending; the pool waits until its terminals are gone. It begins 
 `open_host` is used in is left, or by `Host.close`.
 """
 
+import gc
 import itertools
 import math
 import os
@@ -25,10 +26,12 @@ from acpterm.host.connection import Connection
 from acpterm.host.events import Happening
 from acpterm.host.listener import peer_of
 from acpterm.host.method import Methods
+from acpterm.host.outbox import Outbox
 from acpterm.host.people.person import Person
 from acpterm.host.people.refusing import refusing
 from acpterm.host.people.table import PERSON
 from acpterm.host.shared import Shared
+from acpterm.pty import linux
 from acpterm.pty.trees import Trees, open_trees
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import FAREWELL
@@ -40,6 +43,8 @@ _FAREWELL = FAREWELL + 0.5
 
 # Bytes that may wait for a front end: what is shown is to be what is so now.
 HIGH: Final = 64 * 1024
+# A connection that has received more than this may have left much that is not in use any more.
+_LARGE_BYTES: Final = 4 * 1024 * 1024
 # Seconds between two looks at what is too old.
 _ROUND: Final = 60.0
 
@@ -66,12 +71,13 @@ class Host:
     async def serve(self, stream: trio.abc.Stream, asker: Asker) -> None:
         """Serve one agent until it is gone, or the host ends; at once if it is ending."""
         name = f"c{next(self._names)}"
-        caller = Caller(asker, self.shared, name)
+        outbox = Outbox(stream)
+        caller = Caller(asker, self.shared, outbox, name)
         self._callers.add(caller)
         self.shared.agents += 1
         self.shared.bus.publish(Happening("connected", connection=name))
         try:
-            await self._serve(Connection(stream, caller, AGENT, name))
+            await self._serve(Connection(stream, outbox, caller, AGENT, name))
         finally:
             self._callers.discard(caller)
             self.shared.agents -= 1
@@ -85,11 +91,9 @@ class Host:
         name = f"p{next(self._names)}"
         self.shared.people += 1
         try:
-            await self._serve(
-                Connection(
-                    stream, Person(asker, self.shared, self._sessions), methods, name, high=HIGH
-                )
-            )
+            outbox = Outbox(stream, HIGH)
+            person = Person(asker, self.shared, outbox, self._sessions)
+            await self._serve(Connection(stream, outbox, person, methods, name))
         finally:
             self.shared.people -= 1
 
@@ -103,6 +107,8 @@ class Host:
         finally:
             self._connections.discard(connection)
             self._note()
+            if connection.received > _LARGE_BYTES:
+                give_back_memory()
 
     @property
     def tracking(self) -> str:
@@ -219,6 +225,16 @@ async def open_host(
                 await pool.shut_down(min(_FAREWELL, host.end_by - trio.current_time()))
             recording.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
+
+
+def give_back_memory() -> None:
+    """Return what is not in use any more to the system: cycles, and free memory of the heap.
+
+    What was there at the start is left out of collections (`daemon.freeze`): this takes about a
+    millisecond, and one more for each thousand terminals and connections.
+    """
+    gc.collect()
+    linux.trim_memory()
 
 
 async def _expire(shared: Shared) -> None:

@@ -7,15 +7,13 @@ States: *present*, then, by `leave`, *gone*: all its terminals are released, onc
 one whose creation was under way is released when it comes.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
-
-import trio
+from typing import Final
 
 from acpterm.host.agents.session import Session
 from acpterm.host.asker import Asker
 from acpterm.host.checks import Folders
 from acpterm.host.creation import Order
+from acpterm.host.outbox import Outbox
 from acpterm.host.roster import Agent, Entry
 from acpterm.host.shared import Shared
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quoted
@@ -25,14 +23,12 @@ from acpterm.terminal.terminal import Terminal
 SESSIONS: Final = 10_000
 _SESSION_ID: Final = 4096
 
-Room: TypeAlias = Callable[[], Awaitable[None]]
-Say: TypeAlias = Callable[[str, object], None]
-
 
 class Caller:
     """One connection's agent."""
 
-    def __init__(self, asker: Asker, shared: Shared, connection: str) -> None:
+    def __init__(self, asker: Asker, shared: Shared, outbox: Outbox, connection: str) -> None:
+        self._outbox = outbox
         self.asker = asker
         self.shared: Final = shared
         self.settings: Final = shared.settings
@@ -40,10 +36,11 @@ class Caller:
         self.agent: Final = Agent(connection)
         self.sessions: Final[dict[str, Session]] = {}
         self.folders: Final = Folders()
-        self.room: Room = trio.lowlevel.checkpoint
-        """To be waited for before a large answer is made: the agent has to read, too."""
-        self.say: Say = lambda *_: None
         self._gone = False
+
+    async def room(self) -> None:
+        """Wait until the agent has read enough for a large answer to be made."""
+        await self._outbox.room()
 
     def asks(self) -> None:
         """Learn that the agent asks for something: it is not to wait for floods."""

@@ -10,14 +10,14 @@ from typing import Final, TypeAlias
 
 import trio
 
-from acpterm.host.agents.caller import Room, Say
 from acpterm.host.agents.session import Session
 from acpterm.host.asker import Asker
 from acpterm.host.checks import Folders
+from acpterm.host.outbox import Outbox
 from acpterm.host.roster import Entry
 from acpterm.host.shared import Shared
 from acpterm.host.windows import Window
-from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quoted
+from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, encode_notification, quoted
 from acpterm.terminal.terminal import Terminal
 
 Sessions: TypeAlias = Callable[[], Iterable[Session]]
@@ -26,22 +26,26 @@ Sessions: TypeAlias = Callable[[], Iterable[Session]]
 class Person:
     """One connection's person. See `connection.Served`."""
 
-    room: Room
-    say: Say
-
-    def __init__(self, asker: Asker, shared: Shared, sessions: Sessions) -> None:
+    def __init__(self, asker: Asker, shared: Shared, outbox: Outbox, sessions: Sessions) -> None:
+        self._outbox = outbox
         self.asker = asker
         self.shared: Final = shared
         self.sessions: Final = sessions
         """Gives the sessions of all agents that are connected."""
         self.settings: Final = shared.settings
         self.folders: Final = Folders()
-        self.room = trio.lowlevel.checkpoint
-        self.say = lambda *_: None
         self._gone = False
         self._held: set[Terminal] = set()
         self._going: set[trio.CancelScope] = set()
         self._tokens: dict[str, tuple[Entry, Window] | None] = {}
+
+    async def room(self) -> None:
+        """Wait until the front end has read enough for more to be sent."""
+        await self._outbox.room()
+
+    def say(self, method: str, params: object) -> None:
+        """Send a notification."""
+        self._outbox.put(encode_notification(method, params))
 
     def asks(self) -> None:
         """Learn that the person asks for something: they are not to wait for floods."""
