@@ -37,8 +37,17 @@ _LONGEST: Final = 64
 _ID: Final = re.compile("[0-9a-f]{8,}")
 
 
+def boot_time() -> float:
+    """Return the seconds since the system's start, those that it slept included (Linux)."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class Entry:
-    """One terminal. `made`, `exited` and `released` are seconds since 1970."""
+    """One terminal.
+
+    `made`, `exited` and `released` are seconds since 1970, to be shown. What is done by age goes by
+    `over_since`, on a clock that nobody sets.
+    """
 
     def __init__(
         self,
@@ -58,6 +67,8 @@ class Entry:
         self.made: Final = terminal.started
         self.exited: float | None = None
         self.released: float | None = None
+        self.over_since = boot_time()
+        """When it exited or was released, whichever was last (`boot_time`)."""
         self.recording: str | None = None
         self.waiting: bool | None = None
         self._shown_in: list[str] = []
@@ -77,7 +88,11 @@ class Entry:
     def release(self) -> None:
         """Note that it was released, and which tool calls show it."""
         self._shown_in = self.tool_calls
-        self.released = time.time()
+        self.released, self.over_since = time.time(), boot_time()
+
+    def exit(self) -> None:
+        """Note that its program has ended."""
+        self.exited, self.over_since = time.time(), boot_time()
 
     @property
     def over(self) -> bool:
@@ -212,7 +227,7 @@ class Roster:
 
     def exited(self, entry: Entry) -> None:
         """Learn that a terminal's program has ended."""
-        entry.exited = time.time()
+        entry.exit()
         entry.waiting = False
         if entry.id in self._entries:
             self.told("exited", entry, None)
@@ -281,12 +296,12 @@ class Roster:
     def _tidy(self) -> bool:
         """Forget the oldest of those that are over and that there is no more room for."""
         over = [entry for entry in self._entries.values() if entry.over]
-        over.sort(key=_over_since)
+        over.sort(key=lambda entry: entry.over_since)
         held = [entry.terminal.held for entry in over]
-        size, oldest = sum(held), time.time() - self._age
+        size, oldest = sum(held), boot_time() - self._age
         gone = 0
         while gone < len(over) and (
-            len(over) - gone > self._number or size > self._size or _over_since(over[gone]) < oldest
+            len(over) - gone > self._number or size > self._size or over[gone].over_since < oldest
         ):
             size -= held[gone]
             entry = over[gone]
@@ -294,7 +309,3 @@ class Roster:
             self._entries.pop(entry.id, None)
             gone += 1
         return gone > 0
-
-
-def _over_since(entry: Entry) -> float:
-    return entry.released or entry.exited or entry.made
