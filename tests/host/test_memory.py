@@ -114,7 +114,7 @@ async def test_what_belongs_to_a_connection_is_gone_with_it_without_a_collection
 
     monkeypatch.setattr("acpterm.host.host.Connection", noted(connections.Connection))
     monkeypatch.setattr("acpterm.host.host.Caller", noted(callers.Caller))
-    monkeypatch.setattr("acpterm.host.host.Outbox", noted(Outbox))
+    monkeypatch.setattr(connections, "Outbox", noted(Outbox))
     monkeypatch.setattr(connections, "Peer", noted(Peer))
     async with host_here() as host:
         gc.collect()

@@ -5,12 +5,11 @@ import os
 
 import pytest
 import trio
-from trio.testing import memory_stream_pair, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from acpterm.acp.person import AttachRequest
 from acpterm.host.attention import Attention
 from acpterm.host.events import MOST, UPDATE
-from acpterm.host.outbox import Outbox
 from acpterm.host.people.attaching import attach
 from acpterm.host.people.person import Person
 from acpterm.jsonrpc import RpcError
@@ -108,7 +107,7 @@ async def test_what_is_pending_holds_up_no_end():
 
 async def test_what_begins_when_the_person_has_left_ends_at_once():
     async with host_here() as host:
-        person = Person(host.asker, host.shared, Outbox(memory_stream_pair()[0]), lambda: ())
+        person = Person(host.asker, host.shared, lambda: ())
         person.leave()
         closing = pytest.raises(RpcError, match="connection is closing")
         with trio.fail_after(2), closing, person.present():
@@ -119,7 +118,7 @@ async def test_no_window_is_opened_for_a_person_who_has_left(monkeypatch):
     async with host_here() as host, person_of(host) as other:
         made = await other.request("terminal/create", {"command": "sleep 60"})
         entry = host.shared.roster.find(made["terminalId"])
-        person = Person(host.asker, host.shared, Outbox(memory_stream_pair()[0]), lambda: ())
+        person = Person(host.asker, host.shared, lambda: ())
         person.leave()
         opened = []
         monkeypatch.setattr(host.shared.windows, "open", lambda *one: opened.append(one))
@@ -197,7 +196,7 @@ async def test_nobody_who_has_left_holds_up_a_program():
         flood = "head -c 3000000 /dev/zero | tr '\\0' x"
         made = await other.request("terminal/create", {"command": flood})
         entry = host.shared.roster.find(made["terminalId"])
-        person = Person(host.asker, host.shared, Outbox(memory_stream_pair()[0]), lambda: ())
+        person = Person(host.asker, host.shared, lambda: ())
         person.leave()
         person.hold(entry.terminal, 0)
         assert (await other.about("wait", made["terminalId"]))["exitStatus"]["exitCode"] == 0

@@ -13,11 +13,11 @@ import trio
 from acpterm.host.agents.session import Session
 from acpterm.host.asker import Asker
 from acpterm.host.checks import Folders
-from acpterm.host.outbox import Outbox
 from acpterm.host.roster import Entry
+from acpterm.host.sender import Sender
 from acpterm.host.shared import Shared
 from acpterm.host.windows import Window
-from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, encode_notification, quoted
+from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quoted
 from acpterm.terminal.terminal import Terminal
 
 Sessions: TypeAlias = Callable[[], Iterable[Session]]
@@ -26,30 +26,22 @@ Sessions: TypeAlias = Callable[[], Iterable[Session]]
 class Person:
     """One connection's person. See `connection.Served`."""
 
-    def __init__(self, asker: Asker, shared: Shared, outbox: Outbox, sessions: Sessions) -> None:
-        self._outbox = outbox
+    def __init__(self, asker: Asker, shared: Shared, sessions: Sessions) -> None:
         self.asker = asker
         self.shared: Final = shared
         self.sessions: Final = sessions
         """Gives the sessions of all agents that are connected."""
         self.settings: Final = shared.settings
         self.folders: Final = Folders()
+        self.sender: Final = Sender()
         self._gone = False
         self._held: set[Terminal] = set()
         self._going: set[trio.CancelScope] = set()
         self._tokens: dict[str, tuple[Entry, Window] | None] = {}
 
-    async def room(self) -> None:
-        """Wait until the front end has read enough for more to be sent."""
-        await self._outbox.room()
-
-    def say(self, method: str, params: object) -> None:
-        """Send a notification."""
-        self._outbox.put(encode_notification(method, params))
-
-    def asks(self) -> None:
-        """Learn that the person asks for something: they are not to wait for floods."""
-        self.shared.pool.floods.asked()
+    def flush(self) -> None:
+        """Store what has changed: an answer that tells of it is about to be sent."""
+        self.shared.state.flush()
 
     def leave(self) -> None:
         """End what goes on, and what only begins after this: nobody is told of it any more."""
@@ -67,12 +59,12 @@ class Person:
         if self._gone:
             return
         self._held.add(terminal)
-        terminal.reader.hold(self, position)
+        terminal.ring.hold(self, position)
 
     def let_go(self, terminal: Terminal) -> None:
         """Have it wait no longer. Can be repeated."""
         self._held.discard(terminal)
-        terminal.reader.let_go(self)
+        terminal.ring.let_go(self)
 
     def entry(self, name: str) -> Entry:
         """Give the terminal that is meant. Raises `RpcError`."""
