@@ -73,7 +73,7 @@ class Terminal:
         self.limit: Final = limit
         self.view: Final = view
         self.ring: Final = ring
-        self.text: Final = TextView(limit)
+        self.text: Final = TextView(limit, truncated=ring.position > 0)
         self.exit: ExitStatus | None = None
         self.released = False
         #: Whether its output is to stay with the keeper when it is gone.
@@ -91,7 +91,9 @@ class Terminal:
         #: The same for display: seconds since 1970.
         self.started: Final = time.time() if created_time is None else created_time
         age = now - self.started_at
-        self.timeline: Final = Timeline(time.monotonic() - age, kept=ring.retained, size=size)
+        self.timeline: Final = Timeline(
+            time.monotonic() - age, kept=ring.retained, size=size, end=ring.position
+        )
         self.emulator: Final = Emulator(
             *size, _Replies(ring, self.keyboard), at_work=ring.emulator_mark
         )
@@ -137,6 +139,11 @@ class Terminal:
     def held(self) -> int:
         """Bytes of output in memory, raw and text."""
         return self.ring.end - self.ring.start + self.text.size
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether text and screen are complete again after a take-over."""
+        return self.ring.is_restored
 
     def catch_up(self) -> None:
         """Consume what little the program has written by now; a flood is left to its turn."""
@@ -295,10 +302,10 @@ class Terminal:
 
     def _after_consuming(self) -> None:
         """Apply what the keeper has reported, if its place in the stream is reached."""
-        end, report = self.ring.end, self._report
-        if end >= self._closed_at:
+        report = self._report
+        if self.ring.position >= self._closed_at:
             self._end_output()
-        if report is not None and self.exit is None and end >= report.end:
+        if report is not None and self.exit is None and self.ring.end >= report.end:
             if report.status == UNKNOWN:
                 self._ended_by = EndedBy.LOST
                 self._set_exit(UNKNOWN_CODE, None, report.cpu, report.max_rss)
