@@ -93,7 +93,7 @@ GROUPS = {
         "export",
         "replay",
     ],
-    "The daemon": ["status", "shutdown", "serve", "doctor", "completion"],
+    "The daemon": ["status", "restart", "shutdown", "serve", "doctor", "completion"],
     "For agents, editors and scripts": ["stdio", "proxy", "prompt"],
 }
 

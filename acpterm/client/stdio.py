@@ -1,36 +1,62 @@
 """`acpterm stdio` with a daemon: what the agent on stdin and stdout says, and what it is answered.
 
-Bytes pass as they are, and nobody looks at them. Before the first of them the daemon is told whose
-environment, folder, umask and limits the terminals get: those of this process, which are its
-agent's. That takes a line of our own, whose answer the agent does not see.
+Bytes pass as they are, with two exceptions: a line of the daemon's is passed on when it is whole,
+so that half a line of a daemon that dies never reaches the agent; and what is unanswered is sent
+again when the connection was lost. For that the ids and methods of messages are looked at. Before
+the first byte the daemon is sent the environment, directory, umask and limits that terminals get:
+those of this process, which are its agent's. That takes a line of our own, whose answer the agent
+does not see.
 
 Each way has a thread that reads and writes in turn, and both block: so a reader that is slow holds
-up the writer at the other end, no more than `_CHUNK` bytes are here at a time, and a byte waits for
-no event loop on its way.
+up the writer at the other end, no more than `_CHUNK` bytes and one line are here at a time, and a
+byte waits for no event loop on its way.
 
-States: *open*; *ending*, when the agent has said its last or a signal came: the daemon is told that
-nothing more comes, so that it releases the terminals and answers what is pending, and what it says
-is passed on until it closes or `_FAREWELL` has gone by; *over*. An agent that reads no more is
-gone: the connection is closed at once. A daemon that closes while it is open has ended, or died.
+States:
+
+- *open*.
+- *resuming*, when the connection is lost: the daemon's worker has died. Nothing is read from the
+  agent until there is a connection to the next worker and the daemon has presented the sessions
+  again for the secret that `initialize` gave us (`handshake`). Then what is unanswered is sent
+  again (`unanswered` says what is), and the connection is *open* or *ending*, as before. Requests
+  that cannot be repeated are answered with an error.
+- *ending*, when the agent has said its last or a signal came: the daemon is told that nothing more
+  comes, so that it releases the terminals and answers what is pending, and what it says is passed
+  on until it closes or `_FAREWELL` has gone by. A connection that is lost before all is answered is
+  resumed in this state too.
+- *over*. An agent that reads no more is gone: the connection is closed at once. A daemon that
+  closes while it is open and cannot be resumed has ended: what is pending gets an error.
+
+Who owns what: `_down`'s thread owns the end of the connection: it alone finds it lost and writes to
+the agent. `_up`'s thread, and `_repeat`'s after a loss, send to the daemon, never both at a time:
+`_sending` is true while one of them does. What they share is guarded by `_changed`.
 """
 
 import contextlib
 import socket
+import threading
+from functools import partial
 from typing import Final
 
 import structlog
 import trio
 
-from acpterm.acp import PROTOCOL_VERSION, InitializeMeta
-from acpterm.acp.extensions import OWN
 from acpterm.client.daemon import DaemonError, connect
+from acpterm.client.handshake import (
+    HandshakeError,
+    Reconnected,
+    Welcome,
+    initialize_params,
+    reconnect,
+    shake_hands,
+)
+from acpterm.client.request_log import RequestLog
 from acpterm.config import Settings, agent_socket
 from acpterm.host import asker as askers
 from acpterm.host import logs, stdio
-from acpterm.host.asker import Asker, to_send
+from acpterm.host.asker import Asker
 from acpterm.host.connection import CLOSING, SENDING
 from acpterm.host.ending import hear, told_to_end
-from acpterm.jsonrpc import ErrorReceived, ErrorResponse, Event, Peer, ResponseReceived, Stray
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 
 _CHUNK: Final = 64 * 1024
 # Seconds that a daemon has to answer at the beginning.
@@ -38,7 +64,10 @@ _PATIENCE: Final = 10.0
 # Seconds that the end may take: the daemon's own part of it, and a moment for ours.
 _FAREWELL: Final = CLOSING + SENDING + 0.6
 _WAY_OUT: Final = "use --embedded, which needs none"
+# Bytes of requests without an answer above which nothing more is read from the agent.
+UNANSWERED_BYTES_MAX: Final = 16 * 1024 * 1024
 
+_in_thread: Final = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
 _log = structlog.get_logger("acpterm.stdio")
 
 
@@ -57,14 +86,16 @@ async def relay_stdio(reads: int, writes: int, settings: Settings, config: str |
         nursery.start_soon(_cancel_when, told, starting)
         relay: _Relay | None = None
         with starting:
-            sock, said = await _reach(path, settings, config, asker)
-            relay = _Relay(sock, said, reads, writes)
+            sock, welcome, received = await _reach(path, settings, config, asker)
+            relay = _Relay(sock, welcome, received, settings, reads=reads, writes=writes)
         if relay is not None:
             _log.info("connected", socket=path)
             if fate := await relay.run(told):
-                what = "is gone, and the terminals with it"
-                raise DaemonError(f"the daemon at {path} {what}: {fate}")
+                raise DaemonError(f"the daemon at {path} {_GONE}: {fate}")
         nursery.cancel_scope.cancel()
+
+
+_GONE: Final = "is gone, and the terminals with it"
 
 
 async def _cancel_when(told: trio.Event, scope: trio.CancelScope) -> None:
@@ -74,8 +105,8 @@ async def _cancel_when(told: trio.Event, scope: trio.CancelScope) -> None:
 
 async def _reach(
     path: str, settings: Settings, config: str | None, asker: Asker
-) -> tuple[socket.socket, bytes]:
-    """Connect to a daemon, and tell it for whom: a blocking socket, and what it has said beyond."""
+) -> tuple[socket.socket, Welcome, bytes]:
+    """Connect to a daemon and initialize: a blocking socket, and what came behind the answer."""
     try:
         stream = await connect(settings, config)
     except DaemonError as error:
@@ -83,72 +114,68 @@ async def _reach(
             raise
         raise DaemonError(f"{error}; put that right, or {_WAY_OUT}") from error
     async with stream:
-        wrong, said = await _introduce(stream, asker)
-        if wrong:
+        try:
+            params = initialize_params(asker=asker)
+            welcome, received = await shake_hands(stream, params, _PATIENCE)
+        except HandshakeError as error:
             raise DaemonError(
-                f"the daemon at {path} cannot be used: {wrong}; end it, or {_WAY_OUT}"
-            )
-        sock = socket.socket(fileno=stream.socket.detach())
+                f"the daemon at {path} cannot be used: {error}; end it, or {_WAY_OUT}"
+            ) from error
+        return _blocking(stream), welcome, received
+
+
+def _blocking(stream: trio.SocketStream) -> socket.socket:
+    """Take the socket out of a stream."""
+    sock = socket.socket(fileno=stream.socket.detach())
     sock.setblocking(True)
-    return sock, said
-
-
-async def _introduce(stream: trio.SocketStream, asker: Asker) -> tuple[str | None, bytes]:
-    """Tell the daemon for whom the terminals are: what is wrong with its answer, and the rest."""
-    peer = Peer()
-    wish = InitializeMeta(asker=to_send(asker))
-    params = {"protocolVersion": PROTOCOL_VERSION, "_meta": {OWN: wish}}
-    _, line = peer.request("initialize", params)
-    said = b""
-    with trio.move_on_after(_PATIENCE) as patience, contextlib.suppress(trio.BrokenResourceError):
-        await stream.send_all(line)
-        while b"\n" not in said and (data := await stream.receive_some(_CHUNK)):
-            said += data
-    answer, whole, rest = said.partition(b"\n")
-    if whole:
-        return _what_is_wrong(peer.receive_data(answer + whole)), rest
-    if patience.cancelled_caught:
-        return f"it does not answer within {_PATIENCE:g} s", rest
-    return "it closes the connection", rest
-
-
-def _what_is_wrong(answer: list[Event]) -> str | None:
-    match answer:
-        case [ResponseReceived()]:
-            return None
-        # One that it could not read, since it is too long for it, has no id in its answer.
-        case [ErrorReceived(error=error) | Stray(message=ErrorResponse(error=error))]:
-            return f"it may be of another version, as it refuses our initialize: {error.message}"
-        case _:
-            return "what listens there answers something else"
+    return sock
 
 
 class _Relay:
-    """One agent, one connection to the daemon: two threads, and a task that watches over them."""
+    """One agent and its connection to the daemon: two threads, and a task that supervises them."""
 
-    def __init__(self, sock: socket.socket, said: bytes, reads: int, writes: int) -> None:
-        self._sock = sock
-        self._said = said
+    def __init__(
+        self,
+        sock: socket.socket,
+        welcome: Welcome,
+        received: bytes,
+        settings: Settings,
+        *,
+        reads: int,
+        writes: int,
+    ) -> None:
+        self._settings = settings
         self._reads = reads
         self._writes = writes
-        # Set before the daemon is told, so that it is known by when the daemon closes.
+        self._changed = threading.Condition()
+        # The connection; None while there is none.
+        self._sock: socket.socket | None = sock
+        self._sending = False
+        self._repeating = False
         self._ending = False
+        self._over = False
+        self._requests = RequestLog(settings.max_message_bytes)
+        self._requests.secret = welcome.secret
+        # What the agent is sent next, and the beginning of a line of the daemon's.
+        self._received = received
+        self._begun: list[bytes] = []
 
     async def run(self, told: trio.Event) -> str | None:
-        """Go through the states: how the daemon went, if it was too early.
+        """Go through the states; return how the daemon went, if it was too early.
 
         `told` is set by a signal to end.
         """
         fate = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._end_when_told, told, nursery.cancel_scope)
-            nursery.start_soon(self._end_with_input, nursery.cancel_scope)
-            fate = await trio.to_thread.run_sync(self._down, abandon_on_cancel=True)
-            nursery.cancel_scope.cancel()
-        # A thread that was abandoned would hold the connection open for as long as it waits.
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-        self._sock.close()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._end_when_told, told, nursery.cancel_scope)
+                nursery.start_soon(self._end_with_input, nursery.cancel_scope)
+                while fate is None and (why := await _in_thread(self._down)):
+                    fate = await self._resume(why, nursery)
+                nursery.cancel_scope.cancel()
+        finally:
+            # A thread that was abandoned would hold the connection open for as long as it waits.
+            self._close()
         return fate
 
     async def _end_when_told(self, told: trio.Event, relay: trio.CancelScope) -> None:
@@ -157,16 +184,78 @@ class _Relay:
         relay.deadline = trio.current_time() + _FAREWELL
 
     async def _end_with_input(self, relay: trio.CancelScope) -> None:
-        if await trio.to_thread.run_sync(self._up, abandon_on_cancel=True):
+        if await _in_thread(self._up):
             relay.deadline = trio.current_time() + _FAREWELL
 
     def _say_last(self) -> None:
-        self._ending = True
-        with contextlib.suppress(OSError):  # the daemon is gone, as `_down` is about to find
-            self._sock.shutdown(socket.SHUT_WR)
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+            if self._sock is not None and not self._repeating:
+                with contextlib.suppress(OSError):  # it is lost, as `_down` is about to find
+                    self._sock.shutdown(socket.SHUT_WR)
+
+    def _close(self) -> None:
+        with self._changed:
+            sock, self._sock = self._sock, None
+            self._over = True
+            self._changed.notify_all()
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
+
+    async def _resume(self, why: str, nursery: trio.Nursery) -> str | None:
+        """Have another connection instead of one that was lost.
+
+        Return why there is none. Then what is unanswered is answered with an error.
+        """
+        _log.info("connection lost", reason=why)
+        if self._resumable:
+            params = initialize_params(secret=self._requests.secret)
+            try:
+                found = await reconnect(self._settings, params, self._settings.resume_timeout)
+            except DaemonError as error:
+                why = str(error)
+            else:
+                sock = _blocking(found.stream)
+                if found.welcome.resumed:
+                    self._go_on(sock, found, nursery)
+                    return None
+                sock.close()
+                why = "another one is there, which has none of them"
+        errors = self._requests.fail(RpcError(INTERNAL_ERROR, f"the daemon {_GONE}: {why}"))
+        with contextlib.suppress(OSError):  # the agent is gone
+            await _in_thread(stdio.write_fully, self._writes, errors)
+        return why
+
+    @property
+    def _resumable(self) -> bool:
+        return self._requests.secret is not None and self._settings.resume_timeout > 0
+
+    def _go_on(self, sock: socket.socket, found: Reconnected, nursery: trio.Nursery) -> None:
+        with self._changed:
+            lines, answers = self._requests.repeat()
+            self._requests.secret = found.welcome.secret or self._requests.secret
+            self._sock = sock
+            self._sending = self._repeating = True
+        self._received = answers + found.received
+        # In a thread of its own: the daemon may answer before it has read all of them.
+        nursery.start_soon(_in_thread, self._repeat, sock, b"".join(lines))
+        _log.info("resumed", requests=len(lines))
+
+    def _repeat(self, sock: socket.socket, data: bytes) -> None:
+        """Send again what is unanswered, in a thread."""
+        self._send(sock, data)
+        with self._changed:
+            self._repeating = False
+        if self._ending:
+            self._say_last()
+
+    # The agent's messages, in a thread
 
     def _up(self) -> bool:
-        """Pass on what the agent says: whether it has said its last. In a thread."""
+        """Pass on what the agent says: whether it has said its last."""
         while True:
             try:
                 data = stdio.read_some(self._reads, _CHUNK)
@@ -175,22 +264,80 @@ class _Relay:
             if not data:
                 self._say_last()
                 return True
-            try:
-                self._sock.sendall(data)
-            except OSError:
+            if not self._pass_up(data):
                 return False
 
+    def _pass_up(self, data: bytes) -> bool:
+        """Send to the daemon, when there is a connection; return whether more can be sent."""
+        with self._changed:
+            while self._sock is None or self._sending:
+                if self._over:
+                    return False
+                self._changed.wait()
+            sock = self._sock
+            data = self._requests.sent(data)
+            self._sending = True
+        self._send(sock, data)
+        with self._changed:
+            while self._requests.unanswered.size > UNANSWERED_BYTES_MAX and not self._over:
+                self._changed.wait()
+            return not (self._over or self._ending)
+
+    def _send(self, sock: socket.socket, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # it is lost, as `_down` is about to find
+            sock.sendall(data)
+        with self._changed:
+            self._requests.settle()
+            self._sending = False
+            self._changed.notify_all()
+
+    # The daemon's messages, in a thread
+
     def _down(self) -> str | None:
-        """Pass on what the daemon says until it closes: why too early, if so. In a thread."""
-        data = self._said
+        """Pass on what the daemon says; return how the connection ended, None if all is over."""
+        sock, data = self._sock, self._received
+        assert sock is not None  # noqa: S101  it is this thread that finds it lost
         while True:
             try:
-                stdio.write_fully(self._writes, data)
+                self._pass_down(data)
             except OSError:  # the agent is gone
                 return None
             try:
-                data = self._sock.recv(_CHUNK)
+                data = sock.recv(_CHUNK)
             except OSError as error:
-                return error.strerror or str(error)
-            if not data:
-                return None if self._ending else "it has closed the connection"
+                return self._lose(sock, error.strerror or str(error))
+            if data:
+                continue
+            if not self._ending or (self._resumable and self._requests.unanswered):
+                return self._lose(sock, "it has closed the connection")
+            with contextlib.suppress(OSError):
+                stdio.write_fully(self._writes, b"".join(self._begun))
+            return None
+
+    def _pass_down(self, data: bytes) -> None:
+        """Write whole lines to the agent; keep the beginning of one. Raises `OSError`."""
+        end = data.rfind(b"\n") + 1
+        if not end:
+            self._begun.append(data)
+            return
+        lines = b"".join((*self._begun, data[:end]))
+        self._begun = [data[end:]]
+        self._requests.received(lines)
+        stdio.write_fully(self._writes, lines)
+        with self._changed:
+            self._requests.settle()
+            self._changed.notify_all()
+
+    def _lose(self, sock: socket.socket, why: str) -> str:
+        """Close a connection that was lost, and return why; half a line of the daemon's is dropped.
+
+        No other thread uses it then.
+        """
+        with self._changed:
+            self._sock = None
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            self._changed.wait_for(lambda: not self._sending)
+        sock.close()
+        self._begun = []
+        return why

@@ -10,8 +10,6 @@ import os
 import socket
 from collections.abc import Mapping
 
-import trio
-
 FIRST = 3
 
 
@@ -19,7 +17,7 @@ class ActivationError(Exception):
     """What was handed over cannot be used; the message says why."""
 
 
-def handed_listeners(environ: Mapping[str, str]) -> list[trio.SocketListener]:
+def handed_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
     """Take the listening Unix sockets that were handed to this process, if any.
 
     Raises `ActivationError` for a descriptor that is no listening stream Unix socket.
@@ -29,10 +27,10 @@ def handed_listeners(environ: Mapping[str, str]) -> list[trio.SocketListener]:
     count = environ.get("LISTEN_FDS", "0")
     if not (count.isascii() and count.isdigit()):
         raise ActivationError(f"LISTEN_FDS is {count!r}, and should be a number")
-    return [_listener(fd) for fd in range(FIRST, FIRST + int(count))]
+    return [_listening(fd) for fd in range(FIRST, FIRST + int(count))]
 
 
-def _listener(fd: int) -> trio.SocketListener:
+def _listening(fd: int) -> socket.socket:
     wrong = f"descriptor {fd}, handed over by LISTEN_FDS, is no listening Unix stream socket"
     try:
         os.set_inheritable(fd, False)
@@ -42,12 +40,12 @@ def _listener(fd: int) -> trio.SocketListener:
         raise ActivationError(f"{wrong}: {error.strerror}") from error
     if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM or not listens:
         raise ActivationError(wrong)
-    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+    return sock
 
 
-def path_of(listener: trio.SocketListener) -> str | None:
-    """Give the path that a listener is bound to; None if it has none, but a name or nothing."""
-    name = listener.socket.getsockname()
+def path_of(sock: socket.socket) -> str | None:
+    """Give the path that a socket is bound to; None if it has none, but a name or nothing."""
+    name = sock.getsockname()
     return name if isinstance(name, str) and os.path.isabs(name) else None
 
 

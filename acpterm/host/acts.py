@@ -52,6 +52,7 @@ def read(reader: Reader, terminal: Terminal, params: Read) -> Coroutine[Any, Any
     view = params.format or terminal.view
     if view == "screen":
         check_screen(terminal.cols, terminal.rows)
+    terminal.catch_up()
     if params.since is not None and params.since > terminal.ring.end:
         raise RpcError(
             INVALID_PARAMS,
@@ -68,10 +69,12 @@ async def _read(reader: Reader, terminal: Terminal, params: Read, view: str) -> 
     while True:
         with trio.move_on_at(deadline):
             while terminal.exit is None and terminal.ring.end <= seen:
-                await terminal.wait_news()
+                await terminal.wait_changed()
         await reader.room()
+        terminal.catch_up()
         if view == "screen":
-            text, position = (await shown(terminal)).text(), terminal.screen.position
+            screen, position = await shown(terminal)
+            text = screen.text()
             lost = 0 if params.since is None else max(0, terminal.ring.start - params.since)
             return _answer(reader, terminal, text, position, lost)
         most = min(params.max_bytes or MOST, MOST)

@@ -59,11 +59,26 @@ class Served(Protocol):
     say: Callable[[str, object], None]
     """Sends a notification."""
 
-    def asks(self) -> None:
-        """Learn that the peer asks for something."""
+    def flush(self) -> None:
+        """Store what has changed: an answer that tells of it is about to be sent."""
 
     def leave(self) -> None:
         """Learn that the peer is gone. Can be repeated."""
+
+
+class _Nobody:
+    """Served by a connection that was abandoned: its handlers may still answer, unheard."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings: Final = settings
+        self.room: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        self.say: Callable[[str, object], None] = lambda *_: None
+
+    def flush(self) -> None:
+        """Do nothing: nobody reads the answer."""
+
+    def leave(self) -> None:
+        """Do nothing."""
 
 
 class Connection:
@@ -83,8 +98,7 @@ class Connection:
         self._methods = methods
         self._peer = Peer(served.settings.max_message_bytes)
         self._outbox = Outbox(stream, high)
-        served.room = self._outbox.room
-        served.say = self._say
+        self._serve(served)
         self._reading = trio.CancelScope()
         self._scopes: dict[Id, trio.CancelScope] = {}
         self._tasks = 0
@@ -93,6 +107,22 @@ class Connection:
     def close(self) -> None:
         """Have the connection close, as if the agent had said its last. Can be repeated."""
         self._reading.cancel()
+
+    def serve_as(self, served: Served, name: str) -> None:
+        """Serve `served` from now on, by the name of its connection; the one before is not left."""
+        self._serve(served)
+        self._log = _log.bind(connection=name)
+        self._log.info("connection resumed")
+
+    def abandon(self) -> None:
+        """Close without leaving the one that is served: another connection serves it now."""
+        self._serve(_Nobody(self._served.settings))
+        self.close()
+
+    def _serve(self, served: Served) -> None:
+        self._served = served
+        served.room = self._outbox.room
+        served.say = self._say
 
     async def serve(self) -> None:
         """Serve the peer until it is gone or `close` is called. Closes the stream.
@@ -135,6 +165,7 @@ class Connection:
                     # Between two events others have their turn, as before the next data.
                     await self._outbox.room()
                 self._take(event, nursery, handlers)
+            self._served.flush()
             if self._outbox.full:
                 await self._outbox.room()
 
@@ -155,14 +186,14 @@ class Connection:
                 self._log.warning("an answer to nothing that was asked")
 
     def _request(self, request: RequestReceived, handlers: trio.Nursery) -> None:
-        self._served.asks()
         method = self._methods.requests.get(request.method)
         if method is None:
             self._fail(request, self._unknown(request.method))
             return
         try:
             params = decode(request.params, method.params)
-            result = method.handle(self._served, params)
+            more = (request.id,) if method.takes_id else ()
+            result = method.handle(self._served, params, *more)
         except Exception as error:  # noqa: BLE001  whatever a handler does costs its own request
             self._fail(request, error)
             return
@@ -200,6 +231,7 @@ class Connection:
         self._outbox.put(self._peer.notify(method, params))
 
     def _respond(self, request: RequestReceived, result: object) -> None:
+        self._served.flush()
         self._outbox.put(self._peer.respond(request.id, result))
 
     def _fail(self, request: RequestReceived, error: Exception) -> None:
@@ -207,6 +239,7 @@ class Connection:
             self._log.error("a handler failed", method=request.method, exc_info=error)
             what = f"{request.method}: internal error: {type(error).__name__}: {error}"
             error = RpcError(INTERNAL_ERROR, what)
+        self._served.flush()
         self._outbox.put(self._peer.respond_error(request.id, error))
 
     def _notification(self, event: NotificationReceived, nursery: trio.Nursery) -> None:

@@ -11,7 +11,7 @@ State, and what changes it:
   not kept here: such a request may be answered at any time and cannot be cancelled.
 - *pending*: ids of our own requests which have no answer yet. They are 0, 1, 2, … and never
   used again. `request` adds one; its answer, good or malformed, takes it out; `cancel` leaves
-  it in, for the other side still answers.
+  it in, for the other side still answers; `give_up` takes it out.
 - *the unfinished line*: in the `LineSplitter`.
 
 Nothing here reads or writes: bytes to send are returned, and sending them, in the order in
@@ -134,6 +134,10 @@ class Peer:
         meanwhile may be cancelled too; the other side ignores that.
         """
         return encode_notification(CANCEL_REQUEST, {"requestId": request_id})
+
+    def give_up(self, request_id: int) -> None:
+        """Expect no answer to a request of ours any more: it was lost."""
+        self._pending.discard(request_id)
 
     def respond(self, request_id: Id, result: Any) -> bytes:
         """Return the line that answers a request with its result.

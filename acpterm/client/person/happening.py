@@ -72,10 +72,8 @@ def _who(event: EventNotification) -> str:
 
 def _what(event: EventNotification) -> str:
     terminal = event.terminal
-    if event.event == "tool_call":
-        return _call(event.update)
     if terminal is None:
-        return ""
+        return _apart_from_terminals(event)
     if event.event == "exited" and terminal.exit_status is not None:
         status = terminal.exit_status
         words = f"{ended(status)} after {duration(status.wall_ms / 1000)}"
@@ -86,6 +84,14 @@ def _what(event: EventNotification) -> str:
         return f"{terminal.cols}x{terminal.rows}"
     command = in_a_line(terminal.command)
     return f"{command}  (by {line(event.by)})" if event.by else command
+
+
+def _apart_from_terminals(event: EventNotification) -> str:
+    if event.event == "tool_call":
+        return _call(event.update)
+    if event.event == "resumed":
+        return "the daemon's worker was replaced: events may be missing"
+    return ""
 
 
 def _call(update: Any) -> str:

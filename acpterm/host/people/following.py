@@ -55,7 +55,7 @@ async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> F
             elif ended or not params.stay:
                 return FollowResponse(position, exit_of(terminal.exit))
             else:
-                await terminal.wait_news()
+                await terminal.wait_changed()
 
 
 @contextmanager

@@ -43,9 +43,9 @@ class Person:
         self._going: set[trio.CancelScope] = set()
         self._tokens: dict[str, tuple[Entry, Window] | None] = {}
 
-    def asks(self) -> None:
-        """Learn that the person asks for something: they are not to wait for floods."""
-        self.shared.pool.floods.asked()
+    def flush(self) -> None:
+        """Store what has changed: an answer that tells of it is about to be sent."""
+        self.shared.state.flush()
 
     def leave(self) -> None:
         """End what goes on, and what only begins after this: nobody is told of it any more."""
@@ -63,12 +63,12 @@ class Person:
         if self._gone:
             return
         self._held.add(terminal)
-        terminal.reader.hold(self, position)
+        terminal.ring.hold(self, position)
 
     def let_go(self, terminal: Terminal) -> None:
         """Have it wait no longer. Can be repeated."""
         self._held.discard(terminal)
-        terminal.reader.let_go(self)
+        terminal.ring.let_go(self)
 
     def entry(self, name: str) -> Entry:
         """Give the terminal that is meant. Raises `RpcError`."""

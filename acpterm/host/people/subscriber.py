@@ -139,7 +139,7 @@ class Subscriber:
         """Have a terminal told of when there is news, as soon as the news before are told."""
         while not source.is_over:
             if not shown.is_stale(source):
-                await source.entry.terminal.wait_news()
+                await source.entry.terminal.wait_changed()
             shown.looked = trio.Event()
             self._due[shown] = None
             self._news.set()

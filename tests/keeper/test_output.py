@@ -1,0 +1,191 @@
+"""What the keeper does with a program's output, and with its end."""
+
+import os
+import random
+import signal
+
+import pytest
+import trio
+import trio.lowlevel
+
+from acpterm.keeper import ring
+from tests.keeper.terminals import RING_BYTES, is_alive, not_left, poll, run, spawn
+from tests.pty.tracer import tracing
+
+
+async def test_output_of_fast_programs_is_whole_when_they_have_exited(keeper):
+    for number in range(20):
+        terminal = await spawn(keeper, f"echo line {number}; :")
+        report = await terminal.wait_exited()
+        terminal.take()
+        assert terminal.output[: report.end] == f"line {number}\r\n".encode()
+        keeper.forget(terminal.name)
+        terminal.close()
+
+
+async def test_large_last_output_lies_before_the_end_in_the_report(keeper):
+    terminal = await spawn(keeper, "head -c 200000 /dev/zero | tr '\\0' x; :")
+    report = await terminal.wait_exited()
+    assert report.end == 200_000
+    assert await terminal.wait_closed() == b"x" * 200_000
+    assert terminal.end == 200_000
+    terminal.close()
+
+
+async def test_exit_is_reported_before_the_close(keeper):
+    terminal = await spawn(keeper, "exit 3; :")
+    await terminal.wait_closed()
+    assert terminal.events == ["exited", "closed"]
+    terminal.close()
+
+
+async def test_exit_does_not_wait_for_a_background_process(keeper):
+    terminal = await spawn(keeper, "trap '' HUP; sleep 60 & echo $!; exit 4; :")
+    report = await terminal.wait_exited()
+    assert os.waitstatus_to_exitcode(report.status) == 4
+    pid = int(terminal.output)
+    with not_left(pid):
+        assert terminal.end is None
+        os.kill(pid, signal.SIGKILL)
+        await terminal.wait_closed()
+        # It was adopted by the keeper, which leaves no zombie.
+        await poll(lambda: not os.path.exists(f"/proc/{pid}"))
+    terminal.close()
+
+
+async def test_exit_is_reported_while_a_background_process_floods(keeper):
+    terminal = await spawn(keeper, "trap '' HUP; yes & echo $!; exit 0; :")
+    report = await terminal.wait_exited()
+    pid = int(terminal.output[: terminal.output.index(b"\r")])
+    with not_left(pid):
+        assert terminal.end is None
+        await terminal.wait_for(lambda self: len(self.output) > report.end + 1_000_000)
+        os.kill(pid, signal.SIGKILL)
+        await terminal.wait_closed()
+    terminal.close()
+
+
+async def test_full_ring_stops_the_program_and_loses_no_byte(keeper):
+    terminal = await spawn(keeper, "seq 300000", consume=False)
+    header = terminal.ring.header
+    await poll(lambda: header[ring.STALLED])
+    assert header[ring.HEAD] == header[ring.RESERVED] == RING_BYTES
+    expected = "".join(f"{number}\r\n" for number in range(1, 300_001)).encode()
+    output, draw = b"", random.Random(1)
+    with trio.fail_after(30):
+        while len(output) < len(expected):
+            start, data = terminal.ring.read(len(output), draw.choice([1, 100, 5000, 70_000]))
+            assert start == len(output)
+            output += data
+            header[ring.CONSUMED] = len(output)
+            assert header[ring.RESERVED] <= len(output) + terminal.ring.capacity
+            if header[ring.STALLED]:
+                keeper.kick()
+            await trio.lowlevel.checkpoint()
+    assert output == expected
+    assert (await terminal.wait_exited()).end == len(expected)
+    terminal.close()
+
+
+async def test_keeper_finds_room_that_was_not_announced(keeper):
+    terminal = await spawn(keeper, "seq 100000", consume=False)
+    header = terminal.ring.header
+    await poll(lambda: header[ring.STALLED])
+    header[ring.CONSUMED] = header[ring.HEAD]
+    await poll(lambda: header[ring.HEAD] == 2 * RING_BYTES)
+    keeper.forget(terminal.name)
+    terminal.close()
+
+
+async def test_program_that_ends_while_the_ring_is_full_is_reported_once_there_is_room(keeper):
+    # The last few kilobytes wait in the kernel.
+    size = RING_BYTES + 1000
+    line = f"head -c {size} /dev/zero | tr '\\0' x; exit 5; :"
+    terminal = await spawn(keeper, line, consume=False)
+    await poll(lambda: terminal.ring.header[ring.STALLED])
+    await poll(lambda: not is_alive(terminal.pid))
+    await trio.sleep(0.06)
+    assert terminal.report is None
+    terminal.consumes = True
+    terminal.take()
+    report = await terminal.wait_exited()
+    assert report.end == size
+    assert os.waitstatus_to_exitcode(report.status) == 5
+    assert len(await terminal.wait_closed()) == size
+    terminal.close()
+
+
+async def test_program_that_closes_its_terminal_has_not_exited(keeper):
+    line = "exec 0<&- 1>&- 2>&-; sleep 0.3; echo again >/dev/tty; exit 6; :"
+    terminal = await spawn(keeper, line)
+    await trio.sleep(0.15)
+    assert terminal.events == []
+    assert await terminal.wait_closed() == b"again\r\n"
+    assert os.waitstatus_to_exitcode(terminal.report.status) == 6
+    terminal.close()
+
+
+async def test_closing_the_master_ends_the_output_and_hangs_up(keeper):
+    terminal = await spawn(keeper, "sleep 60; :")
+    keeper.close_master(terminal.name)
+    os.close(terminal.master)
+    terminal.master = None
+    report = await terminal.wait_exited()
+    assert os.waitstatus_to_exitcode(report.status) == -signal.SIGHUP
+    await terminal.wait_closed()
+    terminal.close()
+
+
+async def test_forgotten_program_is_killed_and_reaped(keeper):
+    terminal = await spawn(keeper, "trap '' HUP; sleep 60 & wait; :")
+    keeper.forget(terminal.name)
+    await poll(lambda: not os.path.exists(f"/proc/{terminal.pid}"))
+    assert terminal.events == []
+    terminal.close()
+
+
+async def test_stalled_terminal_holds_up_no_other(keeper):
+    stalled = [await spawn(keeper, "yes; :", consume=False) for _ in range(3)]
+    for terminal in stalled:
+        await poll(lambda terminal=terminal: terminal.ring.header[ring.STALLED])
+    assert (await run(keeper, "echo", "quick")).output == "quick\n"
+    for terminal in stalled:
+        keeper.forget(terminal.name)
+        terminal.close()
+
+
+async def test_floods_share_the_keeper(keeper):
+    terminals = [await spawn(keeper, "yes; :") for _ in range(8)]
+    for terminal in terminals:
+        await terminal.wait_for(lambda self: len(self.output) > 200_000)
+    assert max(len(terminal.output) for terminal in terminals) < 40_000_000
+    for terminal in terminals:
+        keeper.forget(terminal.name)
+        terminal.close()
+
+
+@pytest.mark.parametrize("pidfds", [True, False])
+async def test_ends_are_seen_without_pidfds_too(pidfds, monkeypatch):
+    from acpterm.keeper import client
+
+    if not pidfds:
+        main = "import os; del os.pidfd_open; import runpy; runpy.run_path(%r, run_name='__main__')"
+        path = client.keeper_command()[-1]
+        command = [*client.keeper_command()[:-1], "-c", main % path]
+        monkeypatch.setattr(client, "keeper_command", lambda: command)
+    async with client.embedded_keeper() as keeper:
+        for code in range(10):
+            assert (await run(keeper, f"echo x; exit {code}; :")).code == code
+
+
+async def test_traced_program_is_reported_when_the_tracer_lets_it_go(keeper):
+    terminal = await spawn(keeper, "read x; exit 3; :")
+    with tracing(terminal.pid):
+        os.write(terminal.master, b"\n")
+        await poll(lambda: not is_alive(terminal.pid))
+        await trio.sleep(0.05)
+        assert terminal.report is None
+    report = await terminal.wait_exited()
+    assert os.waitstatus_to_exitcode(report.status) == 3
+    await terminal.wait_closed()
+    terminal.close()
