@@ -185,14 +185,14 @@ async def test_events_go_on_and_say_that_some_may_be_missing(tmp_path, as_json):
     if as_json:
         assert [json.loads(line)["event"] for line in events.lines] == [
             "connected",
-            "resumed",
+            "reconnected",
             "disconnected",
         ]
-        resumed = json.loads(events.lines[1])
-        assert resumed["at"] > 0
-        assert "terminal" not in resumed
+        reconnected = json.loads(events.lines[1])
+        assert reconnected["at"] > 0
+        assert "terminal" not in reconnected
     else:
-        assert "  resumed" in events.lines[1]
+        assert "  reconnected" in events.lines[1]
         assert "the daemon's worker was replaced: events may be missing" in events.lines[1]
 
 

@@ -11,6 +11,8 @@ from acpterm.client.person.listing import duration, line
 from acpterm.client.person.words import ended
 from acpterm.client.plain import in_a_line
 
+RECONNECTED: Final = "reconnected"
+"""The event that the daemon's worker was replaced; it is made by `watching`."""
 # Hexadecimal digits of an id: who is to be told of it later is not known yet.
 _ID: Final = 8
 # Characters of what an agent or a program calls itself.
@@ -89,7 +91,7 @@ def _what(event: EventNotification) -> str:
 def _apart_from_terminals(event: EventNotification) -> str:
     if event.event == "tool_call":
         return _call(event.update)
-    if event.event == "resumed":
+    if event.event == RECONNECTED:
         return "the daemon's worker was replaced: events may be missing"
     return ""
 

@@ -19,12 +19,11 @@ from acpterm.acp import Empty
 from acpterm.acp.person import EventNotification, EventsRequest
 from acpterm.client.endpoint import LostError
 from acpterm.client.person.front import Front
+from acpterm.client.person.happening import RECONNECTED
 from acpterm.client.person.reading.stdout import while_read
 from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
 
 _SIGNALS: Final = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-RESUMED: Final = "resumed"
-"""The event that the daemon's worker was replaced; it is made here."""
 # Events that are read before they are taken.
 _AHEAD: Final = 64
 
@@ -64,7 +63,7 @@ async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
 async def follow(front: Front, take: Callable[[EventNotification, Raw], Awaitable[object]]) -> None:
     """Give `take` everything that happens, until cancelled: as it is, and as it came.
 
-    When the daemon's worker was replaced, events may be missing: an event `RESUMED` says so.
+    When the daemon's worker was replaced, events may be missing: an event `RECONNECTED` says so.
 
     While `take` takes its time nothing more is read: the daemon counts what it cannot tell then.
     Raises `GoneError` when the daemon ends.
@@ -100,8 +99,8 @@ class _Events:
                 await self._front.ask("events", EventsRequest(self.token), Empty)
             except LostError:
                 await self._front.reconnect(endpoint)
-                resumed = EventNotification(self.token, RESUMED, round(1000 * time.time()))
-                self._told("_acpterm/event", Raw(encode(resumed)))
+                event = EventNotification(self.token, RECONNECTED, round(1000 * time.time()))
+                self._told("_acpterm/event", Raw(encode(event)))
             except RpcError as error:
                 raise gone(self._front, error) from error
 

@@ -8,7 +8,6 @@ So there are three ways to read (`How`); which one is right depends on what else
 from __future__ import annotations
 
 import array
-import errno
 import fcntl
 import os
 import termios
@@ -93,11 +92,9 @@ class Reader:
                 got = os.readv(master, [data[at:stop], *wrapped])
             except BlockingIOError:
                 return EMPTY
-            except OSError as error:
-                if error.errno != errno.EIO:
-                    raise
-                got = 0
-            if got == 0:  # how other systems than Linux report a hang-up
+            except OSError:  # EIO; nothing else is known to happen
+                return HUNG_UP
+            if got == 0:  # how other systems than Linux report it
                 return HUNG_UP
             head += got
             header[HEAD] = head

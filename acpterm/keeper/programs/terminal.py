@@ -153,12 +153,17 @@ class Terminal:
     )
 
     def __init__(
-        self, terminals: Terminals, name: str, child: Child, master: int, ring: tuple[int, RingFile]
+        self,
+        terminals: Terminals,
+        name: str,
+        child: Child,
+        master: int | None,
+        ring: tuple[int, RingFile],
     ) -> None:
         self._all = terminals
         self.name = name
         self.child = child
-        self.master: int | None = master
+        self.master = master
         self.ring_fd = ring[0]
         self.ring: RingFile | None = ring[1]
         self.exit: Exit | None = None
@@ -170,8 +175,9 @@ class Terminal:
         self._drain_left = DRAIN_BYTES
         terminals.by_name[name] = self
         terminals.by_pid[child.pid] = self
-        os.set_blocking(master, False)
-        self._poll()
+        if master is not None:
+            os.set_blocking(master, False)
+            self._poll()
         if child.pidfd is not None:
             terminals.loop.add_reader(child.pidfd, self.child_ended)
 
@@ -193,6 +199,13 @@ class Terminal:
         if not self.ended:
             self.ended = True
             self._drain()
+
+    def restore_exit(self, report: Exit) -> None:
+        """Take over what the ring's header says of the end of the child."""
+        self.ended = True
+        self.exit = report
+        self._all.by_pid.pop(self.child.pid, None)
+        self._close_if_over()
 
     def resume(self, fraction: float) -> None:
         """Go on reading if more than that fraction of the ring is room again."""
