@@ -287,6 +287,8 @@ class Reader:
         self.front = FRONT_ENDS[form]("x", "y", "z")
         self.open = trio.Event()
         self.open.set()
+        # What is sent arrives in this very object.
+        self.sender = self
 
     def stop(self):
         if self.open.is_set():
