@@ -163,13 +163,22 @@ async def test_name_of_a_terminal_cannot_be_used_twice_at_a_time(keeper):
 
 
 async def test_nothing_is_left_of_terminals_that_were_forgotten(keeper):
-    def descriptors():
-        return len(os.listdir(f"/proc/{keeper.pid}/fd"))
-
-    before = descriptors()
-    for _ in range(30):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, (80, hard))
+    # One descriptor left by each would soon be refused.
+    for _ in range(60):
         await run(keeper, "true")
-    await poll(lambda: descriptors() == before)
+
+
+def test_memory_and_descriptors_of_the_keeper_are_protected():
+    code = (
+        f"import sys; sys.path.append({os.getcwd()!r})\n"
+        "from acpterm.keeper.process import main\n"
+        "main.settle()\n"
+        "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+    )
+    command = [sys.executable, "-I", "-S", "-c", code]
+    assert subprocess.check_output(command) == b"0\n"
 
 
 @pytest.fixture

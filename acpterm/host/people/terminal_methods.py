@@ -102,7 +102,7 @@ def output(person: Person, params: NamedRequest) -> Coroutine[Any, Any, OutputRe
 
 
 async def _output(person: Person, entry: Entry) -> OutputResponse:
-    await person.room()
+    await person.sender.room()
     terminal, view = entry.terminal, entry.terminal.text
     terminal.catch_up()
     if not terminal.is_restored:
@@ -229,6 +229,6 @@ async def export(person: Person, params: ExportRequest) -> Empty:
 
 
 async def _tell_part(person: Person, token: str, part: list[bytes]) -> None:
-    await person.room()
+    await person.sender.room()
     lines = b"".join(part).decode()
-    person.say("_acpterm/terminal/exported", ExportedNotification(token, lines))
+    person.sender.notify("_acpterm/terminal/exported", ExportedNotification(token, lines))

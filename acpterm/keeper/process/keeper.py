@@ -186,9 +186,8 @@ class Keeper:
         self._send("closed", terminal.name, end)
 
     def _child_signal(self) -> None:
-        for pid, terminal in tuple(self.terminals.by_pid.items()):
-            if terminal.child.pidfd is None and not terminal.ended and _has_ended(pid):
-                terminal.child_ended()
+        for terminal in tuple(self.terminals.by_pid.values()):
+            terminal.look_at_child()
         self._reap_orphans()
 
     def _reap_orphans(self) -> None:
@@ -204,16 +203,6 @@ class Keeper:
 
 def _entry_of(name: str) -> str:
     return f"t/{name}"
-
-
-def _has_ended(pid: int) -> bool:
-    if not hasattr(os, "waitid"):  # then reaping tells
-        return True
-    try:
-        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return True
-    return found is not None
 
 
 def _kill_group(pid: int) -> None:
