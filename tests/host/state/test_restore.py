@@ -132,6 +132,24 @@ async def test_terminals_of_a_connection_without_a_record_are_released(tmp_path)
             assert found[own_one.name]["createdAt"] == 1_000_000_000_000
 
 
+async def test_connection_is_made_of_its_terminals_records_when_there_is_nothing_else(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        line = "read x; exit 6"
+        terminal = await spawn(worker.keeper, line, record=record(secret=SECRET).encode())
+        await worker.keeper.flushed()
+        worker.kill()
+        async with successor(started) as host, agent_of(host) as agent, person_of(host) as user:
+            assert (await initialize(agent, SECRET))["resumed"] is True
+            await agent.type(terminal.name, "\n")
+            assert (await agent.wait(terminal.name))["exitCode"] == 6
+            fresh = await agent.create("sleep 60")
+            assert (await user.about("get", fresh))["connection"] == "c7"
+            async with agent_of(host) as other:
+                fresh = await other.create("sleep 60")
+                assert (await user.about("get", fresh))["connection"] == "c9"
+
+
 async def test_absent_connection_is_given_up_after_the_timeout(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
