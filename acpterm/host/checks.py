@@ -23,6 +23,10 @@ STRING_BYTES_MAX: Final = 32 * os.sysconf("SC_PAGE_SIZE") - 1 if linux.AVAILABLE
 _TOTAL_BYTES_MIN: Final = 128 * 1024
 _TOTAL_BYTES_MAX: Final = 6 * 1024 * 1024
 _POINTER_BYTES: Final = struct.calcsize("P")
+# Characters of what is far too long, in a message that says so.
+_QUOTED_MAX: Final = 64
+
+PATH_MAX: Final = 4096
 
 FRESH: Final = 1.0
 REMEMBERED: Final = 64
@@ -37,7 +41,9 @@ def seconds(milliseconds: int) -> float:
 
 
 def check_absolute(path: str) -> None:
-    """Raise `RpcError` (-32602) unless `path` is absolute."""
+    """Raise `RpcError` (-32602) unless `path` is absolute, and no longer than any can be."""
+    if len(path) > PATH_MAX:
+        raise _bad_folder(path, f"has {len(path)} characters, and {PATH_MAX} is the most")
     if not os.path.isabs(path) or "\0" in path:
         wrong = "holds a NUL character" if "\0" in path else "is not absolute"
         raise _bad_folder(path, wrong)
@@ -130,7 +136,7 @@ def _check_string(string: str, what: str) -> int:
     if size > STRING_BYTES_MAX:
         raise RpcError(
             INVALID_PARAMS,
-            f"{quoted(string)} {what} {size} bytes or more: one may have at most "
+            f"{quoted(string, _QUOTED_MAX)} {what} {size} bytes or more: one may have at most "
             f"{STRING_BYTES_MAX} here (MAX_ARG_STRLEN); write it to a file, and give its path",
         )
     return size

@@ -14,7 +14,7 @@ nothing else is touched.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 import structlog
@@ -24,6 +24,7 @@ from acpterm.acp import decode
 from acpterm.config import Settings
 from acpterm.host.method import Methods
 from acpterm.host.outbox import HIGH, Outbox
+from acpterm.host.sender import Sender
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -54,10 +55,9 @@ class Served(Protocol):
     def settings(self) -> Settings:
         """The host's."""
 
-    room: Callable[[], Awaitable[None]]
-    """To be waited for before a large answer is made: the peer has to read, too."""
-    say: Callable[[str, object], None]
-    """Sends a notification."""
+    @property
+    def sender(self) -> Sender:
+        """Sends to the peer besides answers."""
 
     def flush(self) -> None:
         """Store what has changed: an answer that tells of it is about to be sent."""
@@ -71,8 +71,7 @@ class _Nobody:
 
     def __init__(self, settings: Settings) -> None:
         self.settings: Final = settings
-        self.room: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
-        self.say: Callable[[str, object], None] = lambda *_: None
+        self.sender: Final = Sender()
 
     def flush(self) -> None:
         """Do nothing: nobody reads the answer."""
@@ -82,7 +81,10 @@ class _Nobody:
 
 
 class Connection:
-    """The host's end of one connection. `high`: bytes from which on its outbox is full."""
+    """The host's end of one connection. `high`: bytes from which on its outbox is full.
+
+    Nothing that a connection refers to refers to it, so that what it holds is freed with it.
+    """
 
     def __init__(
         self,
@@ -99,6 +101,8 @@ class Connection:
         self._peer = Peer(served.settings.max_message_bytes)
         self._outbox = Outbox(stream, high)
         self._serve(served)
+        self.received = 0
+        """Bytes that came from the peer."""
         self._reading = trio.CancelScope()
         self._scopes: dict[Id, trio.CancelScope] = {}
         self._tasks = 0
@@ -121,8 +125,7 @@ class Connection:
 
     def _serve(self, served: Served) -> None:
         self._served = served
-        served.room = self._outbox.room
-        served.say = self._say
+        served.sender.connect(self._outbox)
 
     async def serve(self) -> None:
         """Serve the peer until it is gone or `close` is called. Closes the stream.
@@ -143,6 +146,7 @@ class Connection:
                 nursery.cancel_scope.deadline = trio.current_time() + SENDING
         finally:
             self._served.leave()
+            self._served.sender.disconnect(self._outbox)
             self._log.info("connection closed")
 
     async def _write(self, connection: trio.CancelScope) -> None:
@@ -160,6 +164,7 @@ class Connection:
                 return
             if not data:
                 return
+            self.received += len(data)
             for number, event in enumerate(self._peer.receive_data(data)):
                 if number:
                     # Between two events others have their turn, as before the next data.
@@ -226,9 +231,6 @@ class Connection:
         finally:
             self._tasks -= 1
             self._scopes.pop(request.id, None)
-
-    def _say(self, method: str, params: object) -> None:
-        self._outbox.put(self._peer.notify(method, params))
 
     def _respond(self, request: RequestReceived, result: object) -> None:
         self._served.flush()

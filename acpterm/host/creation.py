@@ -110,7 +110,7 @@ class Order:
 
         end = record.lifetime_end
         try:
-            return await pool.create(
+            terminal = await pool.create(
                 self._program,
                 size=(record.cols, record.rows),
                 limit=record.limit,
@@ -129,3 +129,6 @@ class Order:
             raise RpcError(INTERNAL_ERROR, what) from error
         except ShutDownError as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from error
+        # Stored with the next change; until then what was guessed before the spawn has to do.
+        record.started_at = terminal.started_at
+        return terminal

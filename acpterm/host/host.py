@@ -5,6 +5,7 @@ answers what is pending; the pool waits until its terminals are gone. It begins 
 `open_host` is used in is left, or by `Host.close`.
 """
 
+import gc
 import itertools
 import math
 import os
@@ -34,6 +35,7 @@ from acpterm.host.state.records import HostRecord
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import TREES_KEY
 from acpterm.keeper.client import KeeperClient, KeeperLostError, embedded_keeper
+from acpterm.pty import linux
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.trees import Handover, Trees
 from acpterm.terminal.pool import Pool
@@ -46,6 +48,8 @@ _FAREWELL = DISCONNECT_GRACE_S + 0.5
 
 # Bytes that may wait for a front end: what is shown is to be what is so now.
 HIGH: Final = 64 * 1024
+# A connection that has received more than this may have left much that is not in use any more.
+_LARGE_BYTES: Final = 4 * 1024 * 1024
 # Seconds between two looks at what is too old.
 _ROUND: Final = 60.0
 
@@ -143,6 +147,8 @@ class Host:
         finally:
             self._connections.discard(connection)
             self._note()
+            if connection.received > _LARGE_BYTES:
+                give_back_memory()
 
     @property
     def tracking(self) -> str:
@@ -312,6 +318,16 @@ def _handover(keeper: KeeperClient) -> Handover | None:
 
 def _new_host(asker: Asker) -> HostRecord:
     return HostRecord(started_at=boot_time(), context=to_record(asker))
+
+
+def give_back_memory() -> None:
+    """Return what is not in use any more to the system: cycles, and free memory of the heap.
+
+    What was there at the start is left out of collections (`daemon.freeze`): this takes about a
+    millisecond, and one more for each thousand terminals and connections.
+    """
+    gc.collect()
+    linux.trim_memory()
 
 
 async def _expire(shared: Shared) -> None:

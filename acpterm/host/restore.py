@@ -82,7 +82,7 @@ class Restorer:
         if record is None:
             _log.error("terminal ended: it has no record that can be read", terminal=found.name)
             terminal = pool.adopt(found, tree, TerminalSpec())
-            pool.release(terminal, EndedBy.LOST)
+            pool.release(terminal, EndedBy.DISCONNECT)
             return
         own = record.cols, record.rows
         size = own if found.master is None else window_size(found.master) or own

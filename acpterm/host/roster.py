@@ -111,6 +111,17 @@ class Entry:
         """Whether nothing but its output is left to look at, by the person's leave."""
         return self.released is not None or (self.is_users and self.terminal.exit is not None)
 
+    @property
+    def over_since(self) -> float:
+        """When it was released, or else exited, or else began: on the boot clock.
+
+        Nobody sets that clock: a terminal is not older because the time of day was put right.
+        """
+        if self.record.released_at is not None:
+            return self.record.released_at
+        exit_ = self.terminal.exit
+        return self.record.started_at + (0 if exit_ is None else exit_.wall)
+
     def changed(self) -> None:
         """Have the record stored, before the next answer at the latest."""
         self._state.changed(self._key, self.record.encode)
@@ -392,12 +403,12 @@ class Roster:
     def _tidy(self) -> bool:
         """Forget the oldest of those that are over and that there is no more room for."""
         over = [entry for entry in self._entries.values() if entry.over]
-        over.sort(key=_over_since)
+        over.sort(key=lambda entry: entry.over_since)
         held = [entry.terminal.held for entry in over]
-        size, oldest = sum(held), time.time() - self._age
+        size, oldest = sum(held), boot_time() - self._age
         gone = 0
         while gone < len(over) and (
-            len(over) - gone > self._number or size > self._size or _over_since(over[gone]) < oldest
+            len(over) - gone > self._number or size > self._size or over[gone].over_since < oldest
         ):
             size -= held[gone]
             entry = over[gone]
@@ -410,7 +421,3 @@ class Roster:
         entry.forget()
         self._pool.release(entry.terminal, by)
         self._pool.forget(entry.terminal)
-
-
-def _over_since(entry: Entry) -> float:
-    return entry.released or entry.exited or entry.made

@@ -86,18 +86,18 @@ class Shared:
                 gave_up=partial(entry.set_recording, None),
             )
             entry.set_recording(path)
-        if entry.terminal.exit is None:
-            entry.terminal.when_exited = partial(self.roster.exited, entry)
         self.roster.add(entry)
-        if entry.terminal.exit is not None:
-            self.roster.exited(entry)
+        self._watch_exit(entry)
 
     def restore(self, entry: Entry) -> None:
         """Take a terminal over from the worker before."""
+        self.roster.restore(entry)
+        self._watch_exit(entry)
+
+    def _watch_exit(self, entry: Entry) -> None:
         if entry.terminal.exit is None:
             entry.terminal.when_exited = partial(self.roster.exited, entry)
-        self.roster.restore(entry)
-        if entry.terminal.exit is not None:
+        else:
             self.roster.exited(entry)
 
     def describe(self, entry: Entry) -> TerminalInfo:

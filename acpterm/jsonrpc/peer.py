@@ -169,9 +169,11 @@ class Peer:
         return Refused(encode_error(None, error), error)
 
     def _invalid(self, error: InvalidMessage) -> list[Event]:
+        # The exception's traceback refers to the message, and to the list that this goes into.
+        refusal = RpcError(error.code, error.message)
         if not error.is_response:
-            return [Refused(encode_error(error.id, error), error)]
-        events: list[Event] = [Refused(None, error)]
+            return [Refused(encode_error(error.id, refusal), refusal)]
+        events: list[Event] = [Refused(None, refusal)]
         if isinstance(error.id, int) and error.id in self._pending:
             # No better answer will come, and whoever asked must not wait for ever.
             self._pending.discard(error.id)

@@ -55,6 +55,8 @@ class KeeperClient:
         self.takeovers = 0
         """How many workers there were before this one."""
         self.embedded = False
+        self.stored = False
+        """Whether programs outlive the keeper, since the service manager stores their terminals."""
         self.terminals: list[Found] = []
         self.entries: dict[str, Entry] = {}
         self._connection: Final = Connection(sock)
@@ -278,7 +280,7 @@ class KeeperClient:
             handler(message)
 
     def _welcome(self, message: Message) -> None:
-        self.pid, self.takeovers, self.embedded = message.fields[:3]
+        self.pid, self.takeovers, self.embedded, self.stored = message.fields[:4]
         self._from_keeper, self._to_keeper = message.take_fds()
 
     def _terminal(self, message: Message) -> None:

@@ -20,7 +20,7 @@ From the worker:
 
 From the keeper:
 
-    welcome(keeper_pid, takeovers, embedded)     [event keeper to worker, event worker to keeper]
+    welcome(keeper_pid, takeovers, embedded, stored)   [event to the worker, event to the keeper]
     terminal(name, pid, started, exit, closed_end)   [ring] or [ring, master]
     entry(key, value) descriptors
     state_end()
@@ -32,7 +32,8 @@ From the keeper:
     terminate()                         a signal asks the daemon to end
     restart_failed(request, reason)
 
-`wait_status` is None when the status is unknown: the program is not this keeper's child.
+`stored`: the service manager stores what programs need to outlive the keeper. `wait_status` is None
+when the status is unknown: the program is not this keeper's child.
 
 States of a worker, as the keeper sees it:
 

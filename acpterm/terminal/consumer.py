@@ -26,7 +26,7 @@ from typing import Final
 import trio
 
 from acpterm.terminal.shared_ring import SharedRing
-from acpterm.terminal.text import TextView
+from acpterm.terminal.text import TextView, resync
 from acpterm.terminal.timeline import Timeline
 from acpterm.terminal.vt.emulator import Emulator
 
@@ -52,6 +52,7 @@ class Consumer:
     __slots__ = (
         "_emulator",
         "_on_change",
+        "_resync",
         "_ring",
         "_sizes",
         "_text",
@@ -78,6 +79,7 @@ class Consumer:
         self._on_change = on_change
         self._sizes: deque[tuple[int, int, int]] = deque()
         self._wake = trio.Event()
+        self._resync = ring.position > 0
 
     def close(self) -> None:
         """Report nothing any more."""
@@ -96,16 +98,16 @@ class Consumer:
         """Consume at most one slice now; return whether nothing is left."""
         budget = SLICE_BYTES
         while self._ring.unread and budget > 0:
-            before = self._ring.end
+            before = self._ring.position
             self._step(budget)
-            budget -= self._ring.end - before
+            budget -= self._ring.position - before
         return not self._ring.unread
 
     async def caught_up(self) -> None:
         """Wait until all that was written before this call has been consumed."""
         await trio.lowlevel.checkpoint()
         target = self._ring.head
-        while self._ring.end < target:
+        while self._ring.position < target:
             await self._turns.take(self._slice)
 
     async def run(self) -> None:
@@ -125,8 +127,14 @@ class Consumer:
     def _step(self, max_bytes: int) -> bool:
         """Consume up to `max_bytes`; return whether more is left."""
         if self._sizes:
-            max_bytes = min(max_bytes, max(0, self._sizes[0][0] - self._ring.end))
+            max_bytes = min(max_bytes, max(0, self._sizes[0][0] - self._ring.position))
         data = self._ring.peek(max_bytes)
+        if self._resync and data:
+            # What came before is gone: the first bytes may be the rest of a sequence.
+            skipped, self._resync = resync(data), False
+            self._timeline.note(skipped, time.monotonic())
+            self._ring.advance(skipped)
+            data = data[skipped:]
         if data:
             size = self._emulator.feed_for(memoryview(data), SLICE_S)
             self._timeline.note(size, time.monotonic())
@@ -137,7 +145,7 @@ class Consumer:
         return self._ring.unread > 0
 
     def _apply_sizes(self) -> None:
-        while self._sizes and self._sizes[0][0] <= self._ring.end:
+        while self._sizes and self._sizes[0][0] <= self._ring.position:
             _, cols, rows = self._sizes.popleft()
             self._emulator.resize(cols, rows)
             self._timeline.note_size(cols, rows, time.monotonic())

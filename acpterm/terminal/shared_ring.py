@@ -2,18 +2,19 @@
 
 Positions are absolute and only grow. Three of them divide the stream:
 
-    0 ── start ─────── end ─────── head
-         └ retained ─┘ └ unread ─┘
+    0 ── start ─────── position ─── head
+         └ retained ─┘ └ unread ──┘
 
-- from `start` to `end`: consumed here and still readable;
-- from `end` to `head`: written by the keeper and not consumed yet;
+- from `start` to `position`: consumed here and still readable;
+- from `position` to `head`: written by the keeper and not consumed yet;
 - before `start`: released. The keeper overwrites only what is released, so a read never races
   with it. When nothing more is free, the keeper stops reading the PTY and the program waits.
 
 A reader that must miss nothing holds a position: nothing from there on is released.
 
 After a take-over a new process maps the same file: it consumes again from the oldest byte that
-the old one had not released.
+the old one had not released. What was written by then, up to `restored_end`, is readable at once:
+readers go on at the positions that they had.
 """
 
 from collections.abc import Callable
@@ -58,8 +59,9 @@ class SharedRing:
         "_on_room",
         "_peeked",
         "_size",
-        "end",
+        "position",
         "replied_until",
+        "restored_end",
         "retained",
     )
 
@@ -81,12 +83,15 @@ class SharedRing:
         self._holds: dict[object, int] = {}
         self.retained = retained
         #: The position behind the last byte consumed.
-        self.end = 0
+        self.position = 0
+        #: Up to where everything had been written when this process took the file over.
+        self.restored_end = 0
         self._peeked = 0
         #: Queries before this position were answered by an earlier process.
         self.replied_until = int(self._header[layout.REPLIED])
         if adopted:
-            self.end = self._header[layout.CONSUMED]
+            self.position = int(self._header[layout.CONSUMED])
+            self.restored_end = self.head
 
     @property
     def capacity(self) -> int:
@@ -99,6 +104,16 @@ class SharedRing:
         return int(self._header[layout.CONSUMED])
 
     @property
+    def end(self) -> int:
+        """The position behind the last byte that can be read."""
+        return max(self.position, self.restored_end)
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether everything was consumed that had been written at the take-over."""
+        return self.position >= self.restored_end
+
+    @property
     def head(self) -> int:
         """The position behind the last byte that the keeper has written."""
         return int(self._header[layout.HEAD])
@@ -106,22 +121,22 @@ class SharedRing:
     @property
     def unread(self) -> int:
         """How many bytes are written and not consumed."""
-        return int(self._header[layout.HEAD]) - self.end
+        return int(self._header[layout.HEAD]) - self.position
 
     def peek(self, max_bytes: int) -> bytes:
         """Return the next bytes to consume, at most `max_bytes`.
 
         They do not cross the position up to which an earlier process has answered queries.
         """
-        if self.end < self.replied_until:
-            max_bytes = min(max_bytes, self.replied_until - self.end)
-        data = self._copy(self.end, min(max_bytes, self.unread))
-        self._peeked = self.end + len(data)
+        if self.position < self.replied_until:
+            max_bytes = min(max_bytes, self.replied_until - self.position)
+        data = self._copy(self.position, min(max_bytes, self.unread))
+        self._peeked = self.position + len(data)
         return data
 
     def advance(self, count: int) -> None:
         """Consume `count` bytes, which have been written; release the oldest beyond `retained`."""
-        self.end += count
+        self.position += count
         self._release()
 
     def arm(self) -> bool:
@@ -130,7 +145,7 @@ class SharedRing:
         False means that bytes came meanwhile: consume them instead of waiting.
         """
         self._arm(self._header)
-        return int(self._header[layout.HEAD]) == self.end
+        return int(self._header[layout.HEAD]) == self.position
 
     @property
     def is_armed(self) -> bool:
@@ -152,7 +167,7 @@ class SharedRing:
 
         It is recorded as sent. False for a query that an earlier process has answered.
         """
-        if self.end < self.replied_until:
+        if self.position < self.replied_until:
             return False
         self._header[layout.REPLIED] = self._peeked
         return True
@@ -170,7 +185,7 @@ class SharedRing:
     def read(self, since: int, max_bytes: int | None = None) -> Slice:
         """Return what is readable from position `since` on; see `Ring.read`.
 
-        Raises `ValueError` for a position that was not consumed yet, or a negative size.
+        Raises `ValueError` for a position that cannot be read yet, or a negative size.
         """
         if not 0 <= since <= self.end:
             raise ValueError(f"no such position: {since}; the stream is at 0 to {self.end}")
@@ -183,7 +198,7 @@ class SharedRing:
         return Slice(self._copy(position, length), position, position - since)
 
     def _release(self) -> None:
-        released = max(0, self.end - self.retained, self.start)
+        released = max(0, self.position - self.retained, self.start)
         if self._holds:
             # What is released stays so: the keeper may have overwritten it.
             released = max(self.start, min(released, *self._holds.values()))

@@ -73,7 +73,7 @@ class Terminal:
         self.limit: Final = limit
         self.view: Final = view
         self.ring: Final = ring
-        self.text: Final = TextView(limit)
+        self.text: Final = TextView(limit, truncated=ring.position > 0)
         self.exit: ExitStatus | None = None
         self.released = False
         #: Whether its output is to stay with the keeper when it is gone.
@@ -86,11 +86,14 @@ class Terminal:
         self._pid: Final = pid
         self._nursery: trio.Nursery | None = None
         now = processes.now()
-        self._started_at: Final = now if started_at is None else started_at
-        #: When it was created, for display: seconds since 1970.
+        #: When it was created, on the clock since boot (`pty.processes.now`).
+        self.started_at: Final = now if started_at is None else started_at
+        #: The same for display: seconds since 1970.
         self.started: Final = time.time() if created_time is None else created_time
-        age = now - self._started_at
-        self.timeline: Final = Timeline(time.monotonic() - age, kept=ring.retained, size=size)
+        age = now - self.started_at
+        self.timeline: Final = Timeline(
+            time.monotonic() - age, kept=ring.retained, size=size, end=ring.position
+        )
         self.emulator: Final = Emulator(
             *size, _Replies(ring, self.keyboard), at_work=ring.emulator_mark
         )
@@ -136,6 +139,11 @@ class Terminal:
     def held(self) -> int:
         """Bytes of output in memory, raw and text."""
         return self.ring.end - self.ring.start + self.text.size
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether text and screen are complete again after a take-over."""
+        return self.ring.is_restored
 
     def catch_up(self) -> None:
         """Consume what little the program has written by now; a flood is left to its turn."""
@@ -294,10 +302,10 @@ class Terminal:
 
     def _after_consuming(self) -> None:
         """Apply what the keeper has reported, if its place in the stream is reached."""
-        end, report = self.ring.end, self._report
-        if end >= self._closed_at:
+        report = self._report
+        if self.ring.position >= self._closed_at:
             self._end_output()
-        if report is not None and self.exit is None and end >= report.end:
+        if report is not None and self.exit is None and self.ring.end >= report.end:
             if report.status == UNKNOWN:
                 self._ended_by = EndedBy.LOST
                 self._set_exit(UNKNOWN_CODE, None, report.cpu, report.max_rss)
@@ -317,7 +325,7 @@ class Terminal:
             code=code,
             signal=signal,
             ended_by=self._ended_by,
-            wall=(self._report.reaped_at if self._report else processes.now()) - self._started_at,
+            wall=(self._report.reaped_at if self._report else processes.now()) - self.started_at,
             cpu=cpu,
             max_rss=max_rss,
         )

@@ -6,10 +6,12 @@ uses something up, the tests check from inside that the bound is in force.
 
 import os
 import resource
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,7 @@ try:
 except OSError:
     print(opened)
 """
+_REMOVE_TIMEOUT_S = 5
 _PIDS_DIRECTORIES = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup")
 
 
@@ -74,10 +77,28 @@ def few_processes(count: int) -> Iterator[list[str]]:
             yield [*_SHELL, f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
             return
         finally:
-            group.rmdir()
+            _remove(group)
     if not os.geteuid():
         pytest.skip("there is no control group with the pids controller that can be used")
     yield [*_SHELL, f'ulimit -u {_own_processes() + count} && exec "$@"', "sh"]
+
+
+def _remove(group: Path) -> None:
+    """Remove a control group of this test's own, and what a failed test has left in it."""
+    processes = group / "cgroup.procs"
+    deadline = time.monotonic() + _REMOVE_TIMEOUT_S
+    while True:
+        for pid in processes.read_text().split() if processes.exists() else ():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        try:
+            group.rmdir()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def check_few_processes(pid: int, count: int) -> None:

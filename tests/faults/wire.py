@@ -160,7 +160,8 @@ class SocketAgent(Agent):
             stream = await _connect(self._path)
             try:
                 rest = await self._initialize(stream, first=connection == 0)
-                task_status.started()
+                if connection == 0:
+                    task_status.started()
                 await self._take(stream, rest)
             except trio.BrokenResourceError:
                 pass

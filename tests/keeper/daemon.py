@@ -6,14 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+import time
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from acpterm.keeper import ring
 from acpterm.keeper.client import KeeperClient, KeeperLostError
 from tests.keeper import stub
-from tests.keeper.terminals import TIMEOUT_S, Watched, is_alive
+from tests.keeper.terminals import TIMEOUT_S, Watched
 
 
 class Worker:
@@ -27,6 +27,8 @@ class Worker:
         self.told_to_terminate = trio.Event()
         self.lost = trio.Event()
         self.scope = trio.CancelScope()
+        self.running = False
+        self.left = False
 
     async def serve(self):
         """Take over what there is, be ready, and run."""
@@ -35,14 +37,19 @@ class Worker:
         self.run()
 
     def run(self):
+        self.running = True
         self.nursery.start_soon(self._run)
 
     async def _run(self):
-        with self.scope:
-            try:
+        try:
+            with self.scope:
                 await self.keeper.run(on_terminate=self.told_to_terminate.set)
-            except KeeperLostError:
-                self.lost.set()
+        except KeeperLostError:
+            self.lost.set()
+        finally:
+            self.running = False
+            if self.left:
+                self.keeper.close()
 
     def found(self):
         """Watch the terminals that were found: by name."""
@@ -61,8 +68,10 @@ class Worker:
 
     def leave(self):
         """Use the connection no more, as a process that is dead."""
+        self.left = True
         self.scope.cancel()
-        self.keeper.close()
+        if not self.running:
+            self.keeper.close()
         self.control.close()
 
 
@@ -114,7 +123,8 @@ async def daemon(tmp_path, *, mode="worker", env=None, pass_fds=(), prefix=()):
     path = str(tmp_path / f"control{secrets.token_hex(4)}")
     command = [*prefix, *stub.PYTHON, stub.HERE, "launch", path, mode]
     listener = trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with listener, open(f"{path}.log", "w+b") as log:
+    log = open(f"{path}.log", "w+b")  # noqa: ASYNC230, SIM115  closed below
+    with listener, log:
         await listener.bind(path)
         listener.listen(10)
         process = subprocess.Popen(
@@ -133,15 +143,19 @@ async def daemon(tmp_path, *, mode="worker", env=None, pass_fds=(), prefix=()):
                 nursery.cancel_scope.cancel()
                 for worker in started.workers:
                     worker.leave()
-                if process.poll() is None:
-                    # SIGTERM with no worker that answers: everything is killed.
-                    for worker in started.workers:
-                        if is_alive(worker.pid):
-                            os.kill(worker.pid, signal.SIGKILL)
-                    process.terminate()
-                    process.wait(TIMEOUT_S)
+                process.terminate()
+                while process.poll() is None:
+                    # The keeper ends once no worker is left; programs are its children as well.
+                    for pid in children_of(process.pid):
+                        with suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
+                    time.sleep(0.005)  # noqa: ASYNC251  also when the test was cancelled
                 print(started.log(), file=sys.stderr)
 
 
-def head(terminal):
-    return terminal.ring.header[ring.HEAD]
+def children_of(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []

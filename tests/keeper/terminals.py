@@ -7,7 +7,6 @@ from contextlib import contextmanager
 import trio
 
 from acpterm.keeper import ring
-from acpterm.keeper.client import ExitReport
 from acpterm.pty.program import Program
 
 TIMEOUT_S = 20
@@ -23,8 +22,8 @@ class Watched:
         self.found = found
         self.ring = ring.map_ring(found.ring)
         self.output = b""
-        self.report: ExitReport | None = getattr(found, "exit", None)
-        self.end: int | None = getattr(found, "closed_end", None)
+        self.report = getattr(found, "exit", None)
+        self.end = getattr(found, "closed_end", None)
         self.events = []
         self.changed = trio.Event()
         self.consumes = consume
@@ -79,7 +78,7 @@ class Watched:
         return self.output
 
     def close(self):
-        self.keeper.disarm(self.name)
+        self.keeper.unwatch(self.name)
         self.ring.close()
         os.close(self.found.ring)
         if self.master is not None:

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from acpterm.keeper import ring
+from acpterm.keeper import client, ring
 from tests.keeper.terminals import RING_BYTES, is_alive, not_left, poll, run, spawn
 from tests.pty.tracer import tracing
 
@@ -164,18 +164,20 @@ async def test_floods_share_the_keeper(keeper):
         terminal.close()
 
 
-@pytest.mark.parametrize("pidfds", [True, False])
-async def test_ends_are_seen_without_pidfds_too(pidfds, monkeypatch):
-    from acpterm.keeper import client
-
-    if not pidfds:
-        main = "import os; del os.pidfd_open; import runpy; runpy.run_path(%r, run_name='__main__')"
-        path = client.keeper_command()[-1]
-        command = [*client.keeper_command()[:-1], "-c", main % path]
-        monkeypatch.setattr(client, "keeper_command", lambda: command)
+@pytest.mark.parametrize("without", ["pidfd_open", "pidfd_open, os.waitid", "eventfd"])
+async def test_ends_are_seen_where_the_system_lacks_a_call(without, monkeypatch):
+    main = f"import os, runpy; del os.{without}; runpy.run_path(%r, run_name='__main__')"
+    python, *flags, path = client.keeper_command()
+    command = [python, *flags, "-c", main % path]
+    monkeypatch.setattr(client, "keeper_command", lambda: command)
     async with client.embedded_keeper() as keeper:
+        background = await spawn(keeper, "trap '' HUP; sleep 60 & echo $!; exit 4; :")
+        assert os.waitstatus_to_exitcode((await background.wait_exited()).status) == 4
         for code in range(10):
-            assert (await run(keeper, f"echo x; exit {code}; :")).code == code
+            ended = await run(keeper, f"seq 20000; exit {code}; :")
+            assert ended.code == code
+            assert ended.output.endswith("\n20000\n")
+        background.close()
 
 
 async def test_traced_program_is_reported_when_the_tracer_lets_it_go(keeper):

@@ -57,15 +57,19 @@ async def test_program_has_the_directory_and_umask_asked_for(keeper, way, tmp_pa
     assert ended.output == f"{tmp_path}\n0137\n"
 
 
-async def test_keeper_keeps_its_own_directory_and_umask(keeper, tmp_path):
-    def facts():
-        with open(f"/proc/{keeper.pid}/status") as status:
-            umask = next(line for line in status if line.startswith("Umask"))
-        return os.readlink(f"/proc/{keeper.pid}/cwd"), umask
+def umask_of(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(line for line in status if line.startswith("Umask"))
 
-    before = facts()
+
+async def test_keeper_keeps_its_own_directory_and_umask(keeper, tmp_path):
+    async def facts():
+        return (await run(keeper, "pwd", cwd=".")).output, umask_of(keeper.pid)
+
+    before = await facts()
     await run(keeper, "true", cwd=str(tmp_path), umask=0o777)
-    assert facts() == before
+    await run(keeper, "no-such-program", cwd=str(tmp_path), umask=0o777)
+    assert await facts() == before
 
 
 async def test_program_has_only_the_environment_asked_for(keeper, way):

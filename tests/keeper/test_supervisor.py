@@ -10,7 +10,7 @@ import trio.testing
 
 from acpterm.keeper import ring
 from acpterm.keeper.client import RestartError
-from tests.keeper.daemon import daemon
+from tests.keeper.daemon import children_of, daemon
 from tests.keeper.terminals import is_alive, poll, run, spawn
 
 NUMBERS = "i=0; while :; do echo line $i; i=$((i+1)); done"
@@ -27,8 +27,7 @@ async def test_first_worker_is_a_child_of_the_keeper_and_serves(tmp_path):
         assert worker.keeper.pid == started.pid
         assert worker.keeper.takeovers == 0
         assert not worker.keeper.embedded
-        with open(f"/proc/{worker.pid}/stat") as stat:
-            assert int(stat.read().rpartition(")")[2].split()[1]) == started.pid
+        assert worker.pid in children_of(started.pid)
         assert (await run(worker.keeper, "echo", "x")).output == "x\n"
 
 
@@ -36,7 +35,7 @@ async def test_successor_finds_programs_rings_and_entries_of_a_killed_worker(tmp
     async with daemon(tmp_path) as started:
         first = await started.serving()
         flood = await spawn(first.keeper, NUMBERS, record=b"first record")
-        quiet = await spawn(first.keeper, "read x; echo got $x; exit 7; :", name="quiet")
+        await spawn(first.keeper, "read x; echo got $x; exit 7; :", name="quiet")
         over = await spawn(first.keeper, "echo over; exit 5; :", record=b"of the one that is over")
         await over.wait_closed()
         reader, writer = os.pipe()
@@ -154,13 +153,18 @@ async def test_killed_worker_at_first_ends_the_daemon_as_a_shell_reports_it(tmp_
         assert await started.wait() == 128 + signal.SIGKILL
 
 
+async def put_lock(worker, path):
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    worker.keeper.put("lock", b"", [fd])
+    os.close(fd)
+    await worker.keeper.flushed()
+
+
 async def test_five_deaths_in_a_minute_are_the_end_until_a_restart_is_asked_for(tmp_path):
     async with daemon(tmp_path, mode="fail") as started:
         first = await started.serving()
         lock = tmp_path / "lock"
-        with open(lock, "w+b") as file:
-            first.keeper.put("lock", b"", [file.fileno()])
-            await first.keeper.flushed()
+        await put_lock(first, lock)
         terminal = await spawn(first.keeper, "sleep 60; :")
         first.kill()
         await poll(lambda: "given up" in started.log())
@@ -180,9 +184,7 @@ async def test_lock_file_names_the_keeper_and_no_fault_when_a_worker_serves(tmp_
     async with daemon(tmp_path) as started:
         first = await started.serving()
         lock = tmp_path / "lock"
-        with open(lock, "w+b") as file:
-            first.keeper.put("lock", b"", [file.fileno()])
-            await first.keeper.flushed()
+        await put_lock(first, lock)
         first.kill()
         await started.serving()
         await poll(lambda: lock.read_text() == f"{started.pid}\n\n")

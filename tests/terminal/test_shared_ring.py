@@ -115,8 +115,23 @@ def test_an_adopted_ring_begins_at_the_oldest_byte_that_was_not_released(writer)
     writer.write(b"0123456789")
     old.advance(8)
     new = writer.ring(retained=4, adopted=True)
-    assert (new.start, new.end, new.unread) == (4, 4, 6)
+    assert (new.start, new.position, new.unread) == (4, 4, 6)
     assert new.peek(100) == b"456789"
+
+
+def test_an_adopted_ring_can_be_read_at_once_up_to_what_was_written_at_the_take_over(writer):
+    old = writer.ring(retained=4)
+    writer.write(b"0123456789")
+    old.advance(8)
+    new = writer.ring(retained=4, adopted=True)
+    assert (new.end, new.is_restored) == (10, False)
+    assert new.read(8).data == b"89"
+    writer.write(b"more")
+    assert new.end == 10
+    new.advance(6)
+    assert new.is_restored
+    new.advance(4)
+    assert new.read(10).data == b"more"
 
 
 @given(st.lists(st.binary(max_size=40_000), max_size=12), st.integers(0, 70_000), st.data())

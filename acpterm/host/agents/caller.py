@@ -9,10 +9,8 @@ one whose creation was under way is released when it comes.
 
 import itertools
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol, TypeAlias
-
-import trio
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 from acpterm.host.agents.creates import Creates
 from acpterm.host.agents.session import Session
@@ -21,6 +19,7 @@ from acpterm.host.asker import Asker, to_record
 from acpterm.host.checks import Folders
 from acpterm.host.creation import Order
 from acpterm.host.roster import Agent, Entry
+from acpterm.host.sender import Sender
 from acpterm.host.shared import Shared
 from acpterm.host.state.records import (
     ConnectionRecord,
@@ -36,9 +35,6 @@ from acpterm.terminal.terminal import Terminal
 SESSIONS: Final = 10_000
 _SECRET_BYTES: Final = 32
 _SESSION_ID: Final = 4096
-
-Room: TypeAlias = Callable[[], Awaitable[None]]
-Say: TypeAlias = Callable[[str, object], None]
 
 
 class Resumes(Protocol):
@@ -70,9 +66,7 @@ class Caller:
         self.agent: Final = Agent(connection)
         self.sessions: Final[dict[str, Session]] = {}
         self.folders: Final = Folders()
-        self.room: Room = trio.lowlevel.checkpoint
-        """To be waited for before a large answer is made: the agent has to read, too."""
-        self.say: Say = lambda *_: None
+        self.sender: Final = Sender()
         self._gone = False
         self._key: Final = connection_key(connection)
         self._numbers = itertools.count()

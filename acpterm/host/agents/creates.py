@@ -67,7 +67,7 @@ class Creates:
 
     async def wait_in_flight(self, request: RequestId | None) -> None:
         """Wait until no create of that id is in flight."""
-        while request is not None and (done := self._in_flight.get(request)):
+        while request is not None and (done := self._in_flight.get(request)) is not None:
             await done.wait()
 
     @contextmanager

@@ -29,7 +29,7 @@ from acpterm.acp.notes import V2_KINDS, in_v2
 from acpterm.host.agents.caller import Caller
 from acpterm.host.agents.session import Session
 from acpterm.host.asker import Asker, limits_by_name
-from acpterm.host.checks import check_absolute, check_environment
+from acpterm.host.checks import check_absolute, check_environment, check_size
 from acpterm.host.events import Happening
 from acpterm.host.roster import Entry
 from acpterm.pty.processes import now as boot_time
@@ -37,6 +37,8 @@ from acpterm.terminal.status import EndedBy
 
 # Seconds that an agent has after a cancel to release its terminals itself.
 AFTER_CANCEL: Final = 2.0
+# Characters of the ids of tool calls and terminals.
+ID_MAX: Final = 4096
 # Characters of an agent's name.
 _NAME: Final = 100
 
@@ -83,6 +85,7 @@ def take_asker(asker: Asker, params: InitializeRequest) -> Asker:
         check_absolute(sent.cwd)
     if sent.env is not None:
         check_environment(sent.env.items())
+        check_size(("/bin/sh",), sent.env, asker.rlimits)
     return asker._replace(
         env=asker.env if sent.env is None else sent.env,
         cwd=asker.cwd if sent.cwd is None else sent.cwd,
@@ -108,9 +111,13 @@ def update(caller: Caller, params: SessionNotification) -> None:
             caller.own(session)
             session.show(in_v2(said.kind, members(params.update)))
         return
+    if len(said.tool_call_id) > ID_MAX:
+        # Such an id would be remembered: what the session holds is bounded.
+        return
     shown = None
     if not isinstance(said.content, UnsetType):
-        shown = [item.terminal_id for item in said.content or () if isinstance(item, Terminal)]
+        found = [item.terminal_id for item in said.content or () if isinstance(item, Terminal)]
+        shown = [identifier for identifier in found if len(identifier) <= ID_MAX]
     session = caller.session(params.session_id)
     caller.own(session)
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])

@@ -114,6 +114,18 @@ def output(
     terminal.catch_up()
     if terminal.view == "screen":
         return _screen_output(caller, entry)
+    if not terminal.is_restored:
+        return _restored_output(caller, entry)
+    return _text_output(caller, entry)
+
+
+async def _restored_output(caller: Caller, entry: Entry) -> TerminalOutputResponse:
+    await entry.terminal.caught_up()
+    return _text_output(caller, entry)
+
+
+def _text_output(caller: Caller, entry: Entry) -> TerminalOutputResponse:
+    terminal = entry.terminal
     if terminal.view == "raw":
         text, truncated = views.raw(terminal)
     else:

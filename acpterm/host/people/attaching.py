@@ -76,7 +76,7 @@ class _Attached:
         """Show it until the end."""
         terminal = self._terminal
         while True:
-            await self._person.room()
+            await self._person.sender.room()
             ended = self._ended()
             seen = terminal.ring.end
             try:
@@ -173,7 +173,7 @@ class _Attached:
 
     def _send(self, kind: str, data: bytes) -> None:
         encoded = base64.b64encode(data).decode()
-        self._person.say(
+        self._person.sender.notify(
             "_acpterm/terminal/attached",
             AttachedNotification(self._token, "screen" if kind == "screen" else "output", encoded),
         )

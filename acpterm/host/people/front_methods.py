@@ -88,8 +88,8 @@ async def events(person: Person, params: EventsRequest) -> Empty:
         try:
             while True:
                 happening, lost = await listener.next()
-                await person.room()
-                person.say("_acpterm/event", _event(params.token, happening, lost))
+                await person.sender.room()
+                person.sender.notify("_acpterm/event", _event(params.token, happening, lost))
         finally:
             person.shared.bus.listeners.discard(listener)
 

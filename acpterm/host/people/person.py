@@ -10,11 +10,11 @@ from typing import Final, TypeAlias
 
 import trio
 
-from acpterm.host.agents.caller import Room, Say
 from acpterm.host.agents.session import Session
 from acpterm.host.asker import Asker
 from acpterm.host.checks import Folders
 from acpterm.host.roster import Entry
+from acpterm.host.sender import Sender
 from acpterm.host.shared import Shared
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quoted
@@ -26,9 +26,6 @@ Sessions: TypeAlias = Callable[[], Iterable[Session]]
 class Person:
     """One connection's person. See `connection.Served`."""
 
-    room: Room
-    say: Say
-
     def __init__(self, asker: Asker, shared: Shared, sessions: Sessions) -> None:
         self.asker = asker
         self.shared: Final = shared
@@ -36,8 +33,7 @@ class Person:
         """Gives the sessions of all agents that are connected."""
         self.settings: Final = shared.settings
         self.folders: Final = Folders()
-        self.room = trio.lowlevel.checkpoint
-        self.say = lambda *_: None
+        self.sender: Final = Sender()
         self._gone = False
         self._held: set[Terminal] = set()
         self._going: set[trio.CancelScope] = set()

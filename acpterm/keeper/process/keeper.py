@@ -7,6 +7,7 @@ import os
 import sys
 
 from acpterm.keeper import ring
+from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, Notifier
 from acpterm.keeper.process.store import Store
 from acpterm.keeper.programs import spawn, system
 from acpterm.keeper.programs.reading import Reader
@@ -34,8 +35,11 @@ class Keeper:
     `pidfds`: whether children are waited for by pidfd where there are any, else by SIGCHLD.
     """
 
-    def __init__(self, loop: Loop, *, embedded: bool, pidfds: bool = True) -> None:
+    def __init__(
+        self, loop: Loop, *, embedded: bool, notifier: Notifier | None = None, pidfds: bool = True
+    ) -> None:
         self._loop = loop
+        self._notifier = Notifier(loop, {}) if notifier is None else notifier
         self._embedded = embedded
         self._pidfds = pidfds
         self.terminals = Terminals(loop, Reader(loop), self._exited, self._closed)
@@ -69,7 +73,8 @@ class Keeper:
         """
         self._links.append(link)
         events = self._wake_worker[0], self._wake_keeper[1]
-        link.send("welcome", os.getpid(), takeovers, self._embedded, fds=lambda: events)
+        facts = os.getpid(), takeovers, self._embedded, self._notifier.stores
+        link.send("welcome", *facts, fds=lambda: events)
         for terminal in self.terminals.by_name.values():
             state = terminal.name, terminal.child.pid, terminal.child.started, terminal.exit
             link.send("terminal", *state, terminal.closed_end, fds=terminal.descriptors)
@@ -139,6 +144,8 @@ class Keeper:
         mapped.header[ring.STARTED] = int(started * 1e6)
         self.store.put(_entry_of(name), record, [])
         child = Child(pid, started, system.open_pidfd(pid) if self._pidfds else None)
+        self._notifier.store(RING_PREFIX + name, ring_fd)
+        self._notifier.store(MASTER_PREFIX + name, master)
         return Terminal(self.terminals, name, child, master, (ring_fd, mapped)), way
 
     def _put(self, message: Message) -> None:
@@ -153,14 +160,18 @@ class Keeper:
         self.store.delete(message.fields[0])
 
     def _close(self, message: Message) -> None:
-        terminal = self.terminals.by_name.get(message.fields[0])
+        name = message.fields[0]
+        terminal = self.terminals.by_name.get(name)
         if terminal is not None:
+            self._notifier.remove(MASTER_PREFIX + name)
             terminal.close_master()
 
     def _forget(self, message: Message) -> None:
         name = message.fields[0]
         terminal = self.terminals.by_name.get(name)
         if terminal is not None:
+            self._notifier.remove(MASTER_PREFIX + name)
+            self._notifier.remove(RING_PREFIX + name)
             if terminal.exit is None:
                 # Not reaped: the pid, and the group of this number, are its own.
                 _kill_group(terminal.child.pid)
@@ -171,12 +182,12 @@ class Keeper:
         self._send("exited", terminal.name, *report)
 
     def _closed(self, terminal: Terminal, end: int) -> None:
+        self._notifier.remove(MASTER_PREFIX + terminal.name)
         self._send("closed", terminal.name, end)
 
     def _child_signal(self) -> None:
-        for pid, terminal in tuple(self.terminals.by_pid.items()):
-            if terminal.child.pidfd is None and not terminal.ended and _has_ended(pid):
-                terminal.child_ended()
+        for terminal in tuple(self.terminals.by_pid.values()):
+            terminal.look_at_child()
         self._reap_orphans()
 
     def _reap_orphans(self) -> None:
@@ -192,16 +203,6 @@ class Keeper:
 
 def _entry_of(name: str) -> str:
     return f"t/{name}"
-
-
-def _has_ended(pid: int) -> bool:
-    if not hasattr(os, "waitid"):  # then reaping tells
-        return True
-    try:
-        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return True
-    return found is not None
 
 
 def _kill_group(pid: int) -> None:

@@ -1,7 +1,8 @@
 """The keeper's loop: descriptors, timers and signals, in one thread that never blocks elsewhere.
 
 A handler is called when its descriptor is readable, hung up or in error, or, for those of
-`add_writer`, when it is writable. Handlers must not raise: what they raise ends the keeper.
+`add_writer`, when it is writable. What a handler raises is logged, and the loop goes on: programs
+must not be lost by a defect in the handling of one message.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import _heapq
 import _signal  # type: ignore[import-not-found]  # typeshed has none
 import os
 import select
+import sys
 import time
 
 TYPE_CHECKING = False
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     Handler: TypeAlias = Callable[[], None]
 
 _BATCH_MAX = 256
+_ERRORS_LOGGED_MAX = 100
+_ERROR_PAUSE_S = 0.01
 
 
 class Poller:
@@ -64,6 +68,7 @@ class Loop:
         self._timers: list[tuple[float, int, Handler]] = []
         self._timer_count = 0
         self._running = True
+        self._errors = 0
         self._signals: dict[int, list[Handler]] = {}
         self._signal_pipe: int | None = None
         self.batch_size = 0
@@ -142,15 +147,28 @@ class Loop:
             timeout_s = wait if timeout_s is None else min(wait, timeout_s)
         ready = self._poller.wait(timeout_s)
         self.batch_size = len(ready)
-        for fd, _ in ready:
-            # An earlier handler of this turn may have removed it.
-            handler = self._readers.get(fd)
-            if handler is not None:
-                handler()
+        # Looked up before any of them runs: one may close a descriptor, and another open one that
+        # gets the same number, which this turn's event is not about.
+        handlers = [(fd, self._readers.get(fd)) for fd, _ in ready]
+        for fd, handler in handlers:
+            if handler is not None and self._readers.get(fd) is handler:
+                self._call(handler)
         if self._timers:
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:
-                _heapq.heappop(self._timers)[2]()
+                self._call(_heapq.heappop(self._timers)[2])
+
+    def _call(self, handler: Handler) -> None:
+        try:
+            handler()
+        except Exception:  # noqa: BLE001  see above
+            if self._errors < _ERRORS_LOGGED_MAX:
+                self._errors += 1
+                kind, error, where = sys.exc_info()
+                if kind is not None and error is not None:
+                    sys.excepthook(kind, error, where)
+            # What fails may be ready again at once.
+            time.sleep(_ERROR_PAUSE_S)
 
 
 def _ignore(_number: int, _frame: object) -> None:

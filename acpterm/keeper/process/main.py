@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def main(args: Sequence[str]) -> NoReturn:
     """Run a keeper and exit with its status."""
     sock = _socket.socket(fileno=int(args[1]))
-    open_files = _settle()
+    open_files = settle()
     loop = Loop()
     if args[0] == "embedded":
         from acpterm.keeper.process.embedded import Embedded  # noqa: PLC0415  only one of the two is needed
@@ -43,7 +43,7 @@ def main(args: Sequence[str]) -> NoReturn:
     sys.exit(supervisor.run())
 
 
-def _settle() -> tuple[int, int]:
+def settle() -> tuple[int, int]:
     """Prepare this process: no signal ends it by surprise, and it may open all it can.
 
     Return the limit of open files as it was before.

@@ -26,7 +26,10 @@ import _signal  # type: ignore[import-not-found]  # typeshed has none
 import os
 import time
 
+from acpterm.keeper.process import handed
 from acpterm.keeper.process.keeper import Keeper
+from acpterm.keeper.process.notify import Notifier
+from acpterm.keeper.process.report import how_ended, log, shell_status, where_log_is, write_lock
 from acpterm.keeper.process.worker import Worker, start_worker
 from acpterm.keeper.programs.ending import end_programs
 
@@ -44,10 +47,10 @@ TERMINATE_TIMEOUT_S = 6.0
 _RESTORE_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 1.0
 _STOP_POLL_S = 0.001
+_NOTIFY_TIMEOUT_S = 0.5
 _DEATHS_MAX = 5
 _DEATHS_WINDOW_S = 60.0
 _BACKOFF_S = (0.0, 0.1, 0.5, 2.0)
-_LOCK_KEY = "lock"
 
 
 class Supervisor:
@@ -66,7 +69,9 @@ class Supervisor:
         self._command = command
         self._open_files = open_files
         self._nohup = _signal.getsignal(_signal.SIGHUP) == _signal.SIG_IGN
-        self._keeper = Keeper(loop, embedded=False)
+        self._notifier = Notifier(loop, os.environ)
+        self._keeper = Keeper(loop, embedded=False, notifier=self._notifier)
+        handed.take(os.environ, self._keeper.terminals, self._keeper.store, self._notifier)
         self._takeovers = 0
         self._deaths: list[float] = []
         self._has_served = False
@@ -77,6 +82,12 @@ class Supervisor:
         self._candidate: Worker | None = None
         self._stopped: Worker | None = None
         self._restart_request: int | None = None
+        self._handlers: dict[str, Callable[[Message], None]] = {
+            "restart": self._restart,
+            "end": self._end,
+            "status": lambda message: self._notifier.status(message.fields[0]),
+            "alive": lambda _: self._notifier.alive(),
+        }
         self._serving: Worker | None = self._watch(first_worker, sock)
         for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT):
             if number != _signal.SIGHUP or not self._nohup:
@@ -87,10 +98,14 @@ class Supervisor:
     def run(self) -> int:
         """Serve until the daemon ends; return the exit status."""
         self._loop.run(self._keeper.before_wait)
-        for worker in (self._serving, self._candidate):
-            if worker is not None:
-                worker.signal(_signal.SIGKILL)
-        end_programs(self._keeper.terminals)
+        if self._has_served:
+            self._notifier.stopping()
+            for worker in (self._serving, self._candidate):
+                if worker is not None:
+                    worker.signal(_signal.SIGKILL)
+            end_programs(self._keeper.terminals)
+            self._notifier.remove_all()
+            self._notifier.close(_NOTIFY_TIMEOUT_S)
         return self._status
 
     # -- workers
@@ -104,40 +119,38 @@ class Supervisor:
         return self._watch(pid, sock)
 
     def _receive(self, worker: Worker, message: Message) -> None:
-        handlers: dict[str, Callable[[Worker, Message], None]] = {
-            "hello": self._hello,
-            "ready": self._ready,
-            "restart": self._restart,
-            "end": self._end,
-        }
-        handler = handlers.get(message.kind)
-        if handler is not None:
-            handler(worker, message)
+        if message.kind == "hello":
+            self._hello(worker)
+        elif message.kind == "ready":
+            self._ready(worker)
         elif worker is self._serving:
-            self._keeper.receive(message)
+            handler = self._handlers.get(message.kind, self._keeper.receive)
+            handler(message)
 
-    def _hello(self, worker: Worker, _message: Message) -> None:
+    def _hello(self, worker: Worker) -> None:
         worker.said_hello = True
         if worker is self._serving:
             self._keeper.send_state(worker.link, takeovers=self._takeovers)
         elif self._serving is not None:
             self._stop(self._serving, time.monotonic() + _STOP_TIMEOUT_S)
 
-    def _ready(self, worker: Worker, _message: Message) -> None:
+    def _ready(self, worker: Worker) -> None:
         worker.is_ready = True
         if worker is self._candidate:
             self._replace(worker)
         if worker is self._serving:
             self._has_served = True
+            self._given_up = False
             worker.link.send("go")
-            self._write_lock("")
+            self._notifier.ready()
+            write_lock(self._keeper.store, "")
 
     def _gone(self, worker: Worker, status: int) -> None:
         """Act on the death of a worker: after its last messages, which may have said `end`."""
         self._keeper.not_to_reap.discard(worker.pid)
         self._keeper.remove_link(worker.link)
         if worker is self._candidate:
-            self._roll_back(f"the new worker {_how(status)} before it was ready: see its log")
+            self._roll_back(f"the new worker {how_ended(status)} before it was ready: see its log")
             return
         if worker is not self._serving:
             return
@@ -146,7 +159,7 @@ class Supervisor:
         if self._ending or self._terminating:
             self._loop.stop()
         elif not self._has_served:
-            self._status = _exit_status(status)
+            self._status = shell_status(status)
             self._loop.stop()
         elif self._serving is not None:
             self._takeovers += 1
@@ -154,7 +167,7 @@ class Supervisor:
             if self._serving.said_hello and not self._keeper.has_state(self._serving.link):
                 self._keeper.send_state(self._serving.link, takeovers=self._takeovers)
         else:
-            self._died(f"the worker {_how(status)}")
+            self._died(f"the worker {how_ended(status)}")
 
     # -- restarting
 
@@ -165,7 +178,7 @@ class Supervisor:
             self._give_up(what)
             return
         delay = _BACKOFF_S[min(len(self._deaths), len(_BACKOFF_S)) - 1]
-        _log(f"{what}; starting another in {delay:g} s")
+        log(f"{what}; starting another in {delay:g} s")
         self._loop.call_later(delay, self._start_successor)
 
     def _start_successor(self) -> None:
@@ -182,7 +195,7 @@ class Supervisor:
     def _limit_restoring(self, worker: Worker) -> None:
         def kill_unready() -> None:
             if not worker.is_ready and not worker.ended:
-                _log(f"the worker is not ready after {_RESTORE_TIMEOUT_S:g} s: killing it")
+                log(f"the worker is not ready after {_RESTORE_TIMEOUT_S:g} s: killing it")
                 worker.signal(_signal.SIGKILL)
 
         self._loop.call_later(_RESTORE_TIMEOUT_S, kill_unready)
@@ -191,22 +204,20 @@ class Supervisor:
         self._given_up = True
         message = (
             f"{what}, {_DEATHS_MAX} times within a minute: given up. Programs run on and wait once"
-            f" their buffers are full. Look into the log ({_where_log_is()}), then run"
+            f" their buffers are full. Look into the log ({where_log_is()}), then run"
             " `acpterm restart`"
         )
-        _log(message)
-        self._write_lock(message)
+        write_lock(self._keeper.store, message)
+        log(message)
+        self._notifier.status(message)
+        self._be_alive()
 
-    def _write_lock(self, message: str) -> None:
-        """Record in the lock file, which commands read, who keeps and what is wrong."""
-        entry = self._keeper.store.entries.get(_LOCK_KEY)
-        fds = None if entry is None else entry.descriptors()
-        if fds:
-            try:
-                os.ftruncate(fds[0], 0)
-                os.pwrite(fds[0], f"{os.getpid()}\n{message}\n".encode(), 0)
-            except OSError as error:
-                _log(f"the lock file cannot be written: {error}")
+    def _be_alive(self) -> None:
+        """Keep the service manager from ending programs for a fault that it was told of."""
+        interval = self._notifier.watchdog_s
+        if self._given_up and interval is not None:
+            self._notifier.alive()
+            self._loop.call_later(interval, self._be_alive)
 
     # -- replacing
 
@@ -218,13 +229,13 @@ class Supervisor:
         elif self._serving is not None and self._candidate is None and self._has_served:
             self._try_candidate()
 
-    def _restart(self, worker: Worker, message: Message) -> None:
+    def _restart(self, message: Message) -> None:
         request = message.fields[0]
-        if self._candidate is not None:
-            worker.link.send("restart_failed", request, "another restart is under way")
-        elif worker is self._serving:
+        if self._candidate is None:
             self._restart_request = request
             self._try_candidate()
+        elif self._serving is not None:
+            self._serving.link.send("restart_failed", request, "another restart is under way")
 
     def _try_candidate(self) -> None:
         try:
@@ -232,6 +243,7 @@ class Supervisor:
         except OSError as error:
             self._roll_back(f"no worker could be started: {error}")
             return
+        self._notifier.reloading()
         self._loop.call_later(READY_TIMEOUT_S, lambda: self._expire(candidate))
 
     def _expire(self, candidate: Worker) -> None:
@@ -276,23 +288,25 @@ class Supervisor:
             stopped.signal(_signal.SIGCONT)
             # The candidate may have taken the notification that the old worker waits for.
             self._keeper.wake()
+        self._notifier.ready()
         request, self._restart_request = self._restart_request, None
         if request is None or self._serving is None:
-            _log(f"restart failed: {reason}")
+            log(f"restart failed: {reason}")
         else:
             self._serving.link.send("restart_failed", request, reason)
 
     # -- ending
 
-    def _end(self, worker: Worker, _message: Message) -> None:
-        if worker is self._serving:
-            self._ending = True
-            self._loop.call_later(TERMINATE_TIMEOUT_S, self._loop.stop)
+    def _end(self, _message: Message) -> None:
+        self._ending = True
+        self._notifier.stopping()
+        self._loop.call_later(TERMINATE_TIMEOUT_S, self._loop.stop)
 
     def _terminate(self) -> None:
         if self._terminating:
             return
         self._terminating = True
+        self._notifier.stopping()
         if self._candidate is not None:
             self._roll_back("the daemon ends")
         if self._serving is None:
@@ -305,31 +319,3 @@ class Supervisor:
         for worker in (self._serving, self._candidate):
             if worker is not None:
                 worker.look()
-
-
-def _how(status: int) -> str:
-    code = os.waitstatus_to_exitcode(status)
-    return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-
-
-def _exit_status(status: int) -> int:
-    """Return the exit status that a shell would report."""
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
-
-
-def _log(message: str) -> None:
-    try:
-        os.write(2, f"acpterm keeper[{os.getpid()}]: {message}\n".encode())
-    except OSError:
-        return
-
-
-def _where_log_is() -> str:
-    if "JOURNAL_STREAM" in os.environ:
-        return "journalctl --user -u acpterm"
-    try:
-        path = os.readlink("/proc/self/fd/2")
-    except OSError:
-        path = ""
-    return path if path.startswith("/") and path != "/dev/null" else "its standard error"

@@ -8,7 +8,6 @@ So there are three ways to read (`How`); which one is right depends on what else
 from __future__ import annotations
 
 import array
-import errno
 import fcntl
 import os
 import termios
@@ -44,6 +43,8 @@ HUNG_UP = 3
 its session may open `/dev/tty` again."""
 
 _YIELDS_MAX = 200
+# While more is there all the time, others are looked for once in so many reads of 4 KiB.
+_LOOK_AROUND_STEPS = 8
 _YIELD_MAX_S = 0.004
 _GATHER_MAX_S = 0.003
 # No gathering for this long after a yield that took too long: the processors are busy.
@@ -60,6 +61,7 @@ class Reader:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._impatient_until = 0.0
+        self._steps = 0
         self._waiting = array.array("i", (0,))
 
     def read(self, master: int, ring: RingFile, bound: int, how: int) -> int:
@@ -93,11 +95,9 @@ class Reader:
                 got = os.readv(master, [data[at:stop], *wrapped])
             except BlockingIOError:
                 return EMPTY
-            except OSError as error:
-                if error.errno != errno.EIO:
-                    raise
-                got = 0
-            if got == 0:  # how other systems than Linux report a hang-up
+            except OSError:  # EIO; nothing else is known to happen
+                return HUNG_UP
+            if got == 0:  # how other systems than Linux report it
                 return HUNG_UP
             head += got
             header[HEAD] = head
@@ -111,13 +111,14 @@ class Reader:
         return self._waiting[0]
 
     def _more(self, master: int, deadline: float) -> bool:
-        """Return whether more has come, for which this waits a little."""
+        """Return whether more has come, for which this waits a little.
+
+        Everything else goes first: a quiet terminal shall not wait for a flood.
+        """
+        self._steps += 1
+        if self._waiting_bytes(master):
+            return self._steps % _LOOK_AROUND_STEPS != 0 or not self._loop.others_ready(master)
         for _ in range(_YIELDS_MAX):
-            # Everything else goes first: what is quiet shall not wait for a flood.
-            if self._loop.others_ready(master):
-                return False
-            if self._waiting_bytes(master):
-                return True
             before = _monotonic()
             if before > deadline or before < self._impatient_until:
                 return False
@@ -126,4 +127,8 @@ class Reader:
             if after - before > _YIELD_MAX_S:
                 self._impatient_until = after + _IMPATIENCE_S
                 return False
+            if self._loop.others_ready(master):
+                return False
+            if self._waiting_bytes(master):
+                return True
         return False

@@ -64,7 +64,7 @@ def spawn(program: Program, cols: int, rows: int, cgroup: int | None) -> tuple[i
         attributes = termios.tcgetattr(slave)
         attributes[0] |= _IUTF8
         termios.tcsetattr(slave, termios.TCSANOW, attributes)
-        pid = None if cgroup is not None else _posix_spawn(program, os.ttyname(slave))
+        pid = None if cgroup is not None else _posix_spawn(program, slave)
         if pid is not None:
             return pid, master, "posix_spawn"
         return _fork(program, slave, cgroup), master, "fork" if cgroup is None else "clone3"
@@ -88,27 +88,28 @@ def _require_descriptors() -> None:
         )
 
 
-def _posix_spawn(program: Program, slave_path: str) -> int | None:
+def _posix_spawn(program: Program, slave: int) -> int | None:
     """Spawn without a fork of this process; None when it has to be done the other way."""
     argv, env, cwd, umask, limits, _ = program
     changes = _changes_of_limits(limits)
-    if changes is None:
+    path = _path_of(slave)
+    if changes is None or path is None:
         return None
     here = os.open(".", os.O_PATH | os.O_DIRECTORY)
     mask = os.umask(umask)
     try:
         os.chdir(cwd)
-        path = next(filter(_can_execute, child.candidates(argv[0], env)), None)
-        if path is None:
+        executable = next(filter(_can_execute, child.candidates(argv[0], env)), None)
+        if executable is None:
             return None
         for limit, (soft, hard), _ in changes:
             resource.setrlimit(limit, (soft, hard))
         return os.posix_spawn(
-            path,
+            executable,
             argv,
             env,
             file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, slave_path, os.O_RDWR, 0),
+                (os.POSIX_SPAWN_OPEN, 0, path, os.O_RDWR, 0),
                 (os.POSIX_SPAWN_DUP2, 0, 1),
                 (os.POSIX_SPAWN_DUP2, 0, 2),
             ],
@@ -124,6 +125,14 @@ def _posix_spawn(program: Program, slave_path: str) -> int | None:
         os.umask(mask)
         os.fchdir(here)
         os.close(here)
+
+
+def _path_of(slave: int) -> str | None:
+    """Return the path of a PTY's slave; None where /dev/pts is not this PTY's file system."""
+    try:
+        return os.ttyname(slave)
+    except OSError:
+        return None
 
 
 def _can_execute(path: str) -> bool:

@@ -41,6 +41,7 @@ from acpterm.keeper.ring import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import resource
     from collections.abc import Callable
     from typing import TypeAlias
 
@@ -141,6 +142,7 @@ class Terminal:
         "_drain_left",
         "_forgotten",
         "_polled",
+        "_taken",
         "checked",
         "child",
         "closed_end",
@@ -153,12 +155,17 @@ class Terminal:
     )
 
     def __init__(
-        self, terminals: Terminals, name: str, child: Child, master: int, ring: tuple[int, RingFile]
+        self,
+        terminals: Terminals,
+        name: str,
+        child: Child,
+        master: int | None,
+        ring: tuple[int, RingFile],
     ) -> None:
         self._all = terminals
         self.name = name
         self.child = child
-        self.master: int | None = master
+        self.master = master
         self.ring_fd = ring[0]
         self.ring: RingFile | None = ring[1]
         self.exit: Exit | None = None
@@ -168,10 +175,12 @@ class Terminal:
         self._forgotten = False
         self._polled = False
         self._drain_left = DRAIN_BYTES
+        self._taken: tuple[int, int, resource.struct_rusage] | None = None
         terminals.by_name[name] = self
         terminals.by_pid[child.pid] = self
-        os.set_blocking(master, False)
-        self._poll()
+        if master is not None:
+            os.set_blocking(master, False)
+            self._poll()
         if child.pidfd is not None:
             terminals.loop.add_reader(child.pidfd, self.child_ended)
 
@@ -184,6 +193,23 @@ class Terminal:
             return None
         return [self.ring_fd] if self.master is None else [self.ring_fd, self.master]
 
+    def look_at_child(self) -> None:
+        """Look whether the child has ended: at SIGCHLD, where there is no pidfd."""
+        if self.ended or self.child.pidfd is not None:
+            return
+        pid = self.child.pid
+        try:
+            if hasattr(os, "waitid"):
+                over = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            else:
+                # The status comes with the knowledge; the report waits for the drain all the same.
+                self._taken = os.wait4(pid, os.WNOHANG)
+                over = self._taken[0] != 0
+        except ChildProcessError:
+            over = True
+        if over:
+            self.child_ended()
+
     def child_ended(self) -> None:
         """Drain the PTY, then reap the child: it can be waited for. Can be repeated."""
         pidfd, self.child.pidfd = self.child.pidfd, None
@@ -193,6 +219,13 @@ class Terminal:
         if not self.ended:
             self.ended = True
             self._drain()
+
+    def restore_exit(self, report: Exit) -> None:
+        """Take over what the ring's header says of the end of the child."""
+        self.ended = True
+        self.exit = report
+        self._all.by_pid.pop(self.child.pid, None)
+        self._close_if_over()
 
     def resume(self, fraction: float) -> None:
         """Go on reading if more than that fraction of the ring is room again."""
@@ -274,8 +307,8 @@ class Terminal:
             self._all.loop.call_later(IDLE_RETRY_S, self._look_again)
 
     def _look_again(self) -> None:
-        if self.master is not None and not self.ended and self not in self._all.stalled:
-            self._poll()
+        if not self.ended:
+            self._poll_again()
 
     def _drain(self) -> None:
         """Read what the child wrote, then reap it; later, if there is no room for that."""
@@ -288,15 +321,17 @@ class Terminal:
             self._drain_left -= self.ring.header[HEAD] - head
         if after != reading.NO_ROOM:
             self._reap()
-            self._poll_if_exited()
+            self._poll_again()
 
     def _reap(self) -> None:
         """Take the status of the child, which has ended, and report it."""
         try:
-            reaped, status, usage = os.wait4(self.child.pid, os.WNOHANG)
+            if self._taken is None or self._taken[0] == 0:
+                self._taken = os.wait4(self.child.pid, os.WNOHANG)
         except ChildProcessError:
             self._report(None, 0.0, 0)
             return
+        reaped, status, usage = self._taken
         if reaped:
             cpu = usage.ru_utime + usage.ru_stime
             self._report(status, cpu, usage.ru_maxrss * _RSS_UNIT)
@@ -307,11 +342,11 @@ class Terminal:
     def _reap_again(self) -> None:
         if self.exit is None:
             self._reap()
-        self._poll_if_exited()
+        self._poll_again()
 
-    def _poll_if_exited(self) -> None:
+    def _poll_again(self) -> None:
         """Read what other processes write; a PTY that has hung up says so by that."""
-        if self.exit is not None and self not in self._all.stalled:
+        if self not in self._all.stalled:
             self._poll()
 
     def _report(self, status: int | None, cpu: float, max_rss: int) -> None:

@@ -9,8 +9,10 @@ States and rules:
 - *closed*: it takes nothing more.
 
 Sizes: the native terminal has at least `SIZE_MIN` columns and rows (with fewer it has crashed), so
-a smaller window shows a part of it. While a window has more than `CELLS_MAX` cells the emulator
-keeps its size, and no picture is given. A program cannot change the size (DECCOLM).
+a smaller window shows a part of it. In windows of more than `LINKS_CELLS_MAX` cells there are no
+hyperlinks: the library ends the process when it runs out of room for those of one page. While a
+window has more than `CELLS_MAX` cells the emulator keeps its size, and no picture is given. A
+program cannot change the size (DECCOLM).
 
 Where the library is missing, nothing is emulated: `screen` raises `EmulatorMissingError`.
 
@@ -29,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from acpterm.terminal.vt import replies
 from acpterm.terminal.vt.dump import Dump
 from acpterm.terminal.vt.library import EmulatorMissingError, Library, load
+from acpterm.terminal.vt.repair import repair
 from acpterm.terminal.vt.screen import Screen
 
 if TYPE_CHECKING:
@@ -37,14 +40,18 @@ if TYPE_CHECKING:
 
 CELLS_MAX: Final = 1_000_000
 SIZE_MIN: Final = 2
+LINKS_CELLS_MAX: Final = 32 * 1024
+"""Cells of a window in which hyperlinks (OSC 8) are known."""
+# Makes OSC 8 one that is unknown.
+_LINK: Final = b"\x1b]8;"
+_NO_LINK: Final = b"\x1b]8777;"
 # The native terminal counts in 16 bits.
 _SIZE_MAX: Final = 65_535
 REPLIES_MAX: Final = 64 * 1024
-# Bytes that `feed_for` feeds between two looks at the clock, on a screen of at most so many cells:
-# three bytes can have all of them redrawn.
-_STEP_BYTES: Final = 4096
-_STEP_CELLS: Final = 8192
-_STEP_MIN_BYTES: Final = 64
+# Bytes that `feed_for` feeds between two looks at the clock.
+_STEP_FIRST_BYTES: Final = 512
+_STEP_MAX_BYTES: Final = 64 * 1024
+_STEP_MIN_BYTES: Final = 16
 # Input of an incomplete sequence that is kept for pictures. The library allocates what it is first
 # told, and up to the second as it is needed.
 _HELD_FIRST_BYTES: Final = 1
@@ -186,6 +193,12 @@ class _Native:
         lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_ROWS, out + 1)
         return out[0], out[1]
 
+    def is_ground(self, terminal: Any) -> bool:
+        """Return whether no sequence is incomplete."""
+        out = self.ffi.new("bool *")
+        self.lib.ghostty_terminal_get(terminal, self.lib.GHOSTTY_TERMINAL_DATA_VT_GROUND, out)
+        return bool(out[0])
+
     def resize(self, terminal: Any, cols: int, rows: int) -> None:
         """Change the native terminal's size."""
         cell = replies.CELL_SIZE
@@ -194,7 +207,8 @@ class _Native:
     def dump(self, terminal: Any) -> bytes | None:
         """Return the terminal's state in the library's format.
 
-        Return None if there is more of an incomplete sequence than the library has kept.
+        Return None if the library cannot: there is more of an incomplete sequence than it has
+        kept, or half of a wide character.
         """
         data, size = self.ffi.new("uint8_t **"), self.ffi.new("size_t *")
         result = self.lib.ghostty_snapshot_encode_alloc(terminal, self.ffi.NULL, data, size)
@@ -223,7 +237,7 @@ class Emulator:
     and has to be reusable. Raises `ValueError` for a size of nothing.
     """
 
-    __slots__ = ("_at_work", "_cols", "_is_closed", "_on_reply", "_rows", "_terminal")
+    __slots__ = ("_at_work", "_cols", "_is_closed", "_on_reply", "_rows", "_tail", "_terminal")
 
     def __init__(
         self,
@@ -240,6 +254,8 @@ class Emulator:
         self._at_work = at_work
         # The native terminal.
         self._terminal: Any = None
+        # The beginning of a hyperlink that was fed last, in a large window.
+        self._tail = b""
         self._is_closed = False
 
     @property
@@ -267,6 +283,8 @@ class Emulator:
         native = _native()
         address = native.address(terminal)
         _feeding[address] = feeding = _Feeding(self._cols, self._rows)
+        if self._tail or self._cols * self._rows > LINKS_CELLS_MAX:
+            data = self._without_links(data)
         try:
             with self._at_work:
                 buffer = native.ffi.from_buffer("uint8_t[]", data)
@@ -280,18 +298,35 @@ class Emulator:
         if feeding.replies and self._on_reply is not None:
             self._on_reply(bytes(feeding.replies))
 
+    def _without_links(self, data: Data) -> bytes:
+        """Return `data` with hyperlinks that the library does not know; they may be cut."""
+        tail = self._tail
+        whole = tail + bytes(data)
+        self._tail = b""
+        if self._cols * self._rows > LINKS_CELLS_MAX:
+            begin = max(0, len(whole) - len(_LINK) + 1)
+            self._tail = next(
+                (whole[at:] for at in range(begin, len(whole)) if _LINK.startswith(whole[at:])), b""
+            )
+        return whole.replace(_LINK, _NO_LINK)[len(tail) :]
+
     def feed_for(self, data: memoryview, seconds: float) -> int:
         """Feed of `data` what can be fed in some time, at least a step; return how much it was."""
-        step = min(_STEP_BYTES, _STEP_BYTES * _STEP_CELLS // (self._cols * self._rows))
-        step = max(_STEP_MIN_BYTES, step)
-        end = time.monotonic() + seconds
-        fed = 0
+        now = time.monotonic()
+        end = now + seconds
+        fed, step = 0, _STEP_FIRST_BYTES
         while fed < len(data):
             part = data[fed : fed + step]
             self.feed(part)
             fed += len(part)
-            if time.monotonic() >= end:
+            before, now = now, time.monotonic()
+            if now >= end:
                 break
+            # A few bytes can have all cells redrawn, or one repeated 65,535 times.
+            if now - before < seconds / 8:
+                step = min(2 * step, _STEP_MAX_BYTES)
+            else:
+                step = max(step // 4, _STEP_MIN_BYTES)
         return fed
 
     def resize(self, cols: int, rows: int) -> None:
@@ -329,9 +364,12 @@ class Emulator:
         with self._at_work:
             data = _native().dump(terminal)
             if data is None:
-                # A sequence has become longer than is kept: it is over.
-                _native().lib.ghostty_terminal_vt_write(terminal, _CANCEL, len(_CANCEL))
-                data = _native().dump(terminal)
+                # A sequence has become longer than is kept: it is over. Or a character was cut.
+                native = _native()
+                if not native.is_ground(terminal):
+                    native.lib.ghostty_terminal_vt_write(terminal, _CANCEL, len(_CANCEL))
+                repair(native.ffi, native.lib, terminal)
+                data = native.dump(terminal)
         if data is None:
             raise RuntimeError("libghostty: no snapshot of the terminal")
         return Screen(Dump(data), self._cols, self._rows)

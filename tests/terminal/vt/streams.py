@@ -61,3 +61,42 @@ TEXT = [
     )
 ]
 ALL = [*SEQUENCES, *COLOURS, *STATE, *MOVES, *TEXT]
+
+MARKER = b"MaRkEr"
+QUERIES = [
+    *(b"\x1b[6n", b"\x1b[5n", b"\x1b[?6n", b"\x1b[c", b"\x1b[>c", b"\x1b[=c", b"\x1bZ", b"\x05"),
+    *(
+        b"\x1b[?2004$p",
+        b"\x1b[4$p",
+        b"\x1b[?31337$p",
+        b"\x1b[>q",
+        b"\x1b[18t",
+        b"\x1b[14t",
+        b"\x1b[16t",
+    ),
+    *(b"\x1b[?u", b"\x1b]4;1;?\a", b"\x1b]10;?;?\x1b\\", b"\x1b]11;?\a", b"\x1b]12;?\a"),
+    *(
+        b"\x1b]2;" + MARKER + b"\a\x1b[21t",
+        b"\x1b[20t",
+        b"\x1b]52;c;?\a",
+        b"\x1b]52;c;" + MARKER + b"\a",
+    ),
+    *(b"\x1bP$q" + MARKER + b"\x1b\\", b"\x1bP$qm\x1b\\", b"\x1bP$q q\x1b\\", b'\x1bP$q"p\x1b\\'),
+    *(b"\x1bP+q544e;" + MARKER.hex().encode() + b"\x1b\\", b"\x1bP+q536D756C78\x1b\\"),
+    *(b"\x1b]5522;type=read:id=" + MARKER + b";\a", b"\x1b]5522;type=write:id=" + MARKER + b"\a"),
+    *(b"\x1b]21;" + MARKER + b"=?;foreground=?\a", b"\x1b]99;i=" + MARKER + b":p=?;\x1b\\"),
+    *(b"\x1b_Gi=31,a=q,s=1,v=1,f=24;AAAA\x1b\\", b"\x1b_25a1;s;" + MARKER + b"\x1b\\"),
+    *(
+        b"\x1b]7;" + MARKER + b"\a",
+        b"\x1b]50;?" + MARKER + b"\a",
+        b"\x1b]1337;ReportVariable=" + MARKER + b"\a",
+    ),
+    *(
+        b"\x1b[?996n",
+        b"\x1b[?2048h",
+        b"\x1b[?2033h",
+        b"\x1b[x",
+        b"\x1b[1;1;1;1;2;2*y",
+        b"\x1b[?1;1;0S",
+    ),
+]
