@@ -302,7 +302,7 @@ class Reader:
         while not self.open.is_set():
             await self.open.wait()
 
-    def say(self, method, params):
+    def notify(self, method, params):
         message = json.loads(encode_notification(method, params))
         self.front.take(message)
 
