@@ -1,5 +1,7 @@
 """The keeper: a small process that owns programs, PTYs and output, and outlives the worker.
 
-The keeper process (`__main__`) and what it imports use the standard library alone. `client` is the
-worker's end and the one module here that uses trio. `protocol` and `ring` belong to both.
+- `__main__`, `process/` and `programs/` are the keeper process, of the standard library alone.
+- `client` is what a worker imports; `keeper_client`, `connection`, `wakeups` and `reports` are its
+  parts, and the only modules here that use trio.
+- `protocol` and `ring` are what both sides share.
 """

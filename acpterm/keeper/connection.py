@@ -31,6 +31,7 @@ class Connection:
         self._sock: Final = sock
         self._queue: Final[deque[tuple[bytes, list[int]]]] = deque()
         self._changed = trio.Event()
+        self._refused = False
         self.lost: str | None = None
         """Why there is no keeper any more."""
 

@@ -8,11 +8,8 @@ Nothing here waits for the keeper's socket: what does not fit is queued, and sen
 """
 
 import errno
-import os
 import socket
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import outcome
@@ -22,20 +19,16 @@ from acpterm import __version__
 from acpterm.keeper.connection import Connection
 from acpterm.keeper.protocol import Message
 from acpterm.keeper.reports import (
-    UNKNOWN,
     Entry,
-    ExitReport,
     Found,
     KeeperLostError,
     RestartError,
     Spawned,
     TerminalEvents,
+    exit_report,
 )
-from acpterm.keeper.ring import ARMED
+from acpterm.keeper.wakeups import WakeUps
 from acpterm.pty.program import Program
-
-# What is written to an event descriptor: it adds 1.
-_ONE: Final = (1).to_bytes(8, sys.byteorder)
 
 
 class _Spawning:
@@ -60,15 +53,13 @@ class KeeperClient:
         self.terminals: list[Found] = []
         self.entries: dict[str, Entry] = {}
         self._connection: Final = Connection(sock)
-        self._from_keeper: int | None = None
-        self._to_keeper: int | None = None
+        self._wake_ups: Final = WakeUps()
         self._requests = 0
         self._spawning: dict[int, _Spawning] = {}
         self._restarting: dict[int, trio.lowlevel.Task] = {}
         self._watched: dict[str, TerminalEvents] = {}
         # Reports about terminals that were found and are not watched yet.
         self._early: dict[str, list[Callable[[TerminalEvents], None]]] = {}
-        self._armed: dict[str, memoryview] = {}
         self._state_complete = False
         self._went = False
         self._terminated = False
@@ -112,7 +103,7 @@ class KeeperClient:
         lost: KeeperLostError | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._connection.flush_forever)
-            nursery.start_soon(self._wake_forever)
+            nursery.start_soon(self._wake_ups.report_forever, self._wake)
             try:
                 await self._connection.receive_until(lambda: False, self._dispatch)
             except KeeperLostError as error:
@@ -125,10 +116,7 @@ class KeeperClient:
     def close(self) -> None:
         """Close the connection; no task may use it any more."""
         self._connection.close()
-        for fd in {self._from_keeper, self._to_keeper}:
-            if fd is not None:
-                os.close(fd)
-        self._from_keeper = self._to_keeper = None
+        self._wake_ups.close()
 
     async def spawn(
         self,
@@ -172,25 +160,22 @@ class KeeperClient:
         """Report about a terminal no longer. Can be repeated."""
         self._watched.pop(name, None)
         self._early.pop(name, None)
-        self._armed.pop(name, None)
+        self._wake_ups.disarm(name)
 
     def arm(self, name: str, header: memoryview) -> None:
         """Have `wake` called once, when more is written to the ring with this header.
 
         The caller must look at `HEAD` once more after this call, before it waits.
         """
-        self._armed[name] = header
-        header[ARMED] = 1
+        self._wake_ups.arm(name, header)
 
     def disarm(self, name: str) -> None:
         """Undo `arm`; to be called before the ring is unmapped. Can be repeated."""
-        self._armed.pop(name, None)
+        self._wake_ups.disarm(name)
 
     def kick(self) -> None:
         """Notify the keeper that there is room again in a ring that was `STALLED`."""
-        if self._to_keeper is not None:
-            with suppress(BlockingIOError, BrokenPipeError):
-                os.write(self._to_keeper, _ONE)
+        self._wake_ups.kick()
 
     def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
         """Store an entry for a successor; replaces the one of that key. `fds` stay the caller's."""
@@ -260,18 +245,9 @@ class KeeperClient:
             if task is not None:
                 trio.lowlevel.reschedule(task, outcome.Error(KeeperLostError(*error.args)))
 
-    async def _wake_forever(self) -> None:
-        assert self._from_keeper is not None  # noqa: S101  `connect` has received it
-        while True:
-            await trio.lowlevel.wait_readable(self._from_keeper)
-            with suppress(BlockingIOError):
-                os.read(self._from_keeper, 4096)
-            for name, header in tuple(self._armed.items()):
-                # An earlier one's `wake` may have unmapped this one's ring.
-                if name in self._armed and not header[ARMED]:
-                    del self._armed[name]
-                    if name in self._watched:
-                        self._watched[name].wake()
+    def _wake(self, name: str) -> None:
+        if name in self._watched:
+            self._watched[name].wake()
 
     def _dispatch(self, message: Message) -> None:
         """Act on a message. Fields beyond the known ones are ignored: the keeper may be newer."""
@@ -281,12 +257,12 @@ class KeeperClient:
 
     def _welcome(self, message: Message) -> None:
         self.pid, self.takeovers, self.embedded, self.stored = message.fields[:4]
-        self._from_keeper, self._to_keeper = message.take_fds()
+        self._wake_ups.open(*message.take_fds())
 
     def _terminal(self, message: Message) -> None:
         name, pid, started, report, closed_end = message.fields[:5]
         ring, master = _ring_and_master(message)
-        ended = None if report is None else _report(*report)
+        ended = None if report is None else exit_report(*report)
         self.terminals.append(Found(name, pid, started, master, ring, ended, closed_end))
         self._early[name] = []
 
@@ -326,7 +302,7 @@ class KeeperClient:
             trio.lowlevel.reschedule(spawning.task, outcome.Error(OSError(number, reason)))
 
     def _exited(self, message: Message) -> None:
-        report = _report(*message.fields[1:6])
+        report = exit_report(*message.fields[1:6])
         self._tell(message.fields[0], lambda events: events.exited(report))
 
     def _closed(self, message: Message) -> None:
@@ -354,20 +330,11 @@ class KeeperClient:
 
 def _plain(program: Program) -> tuple[object, ...]:
     """Return the program as marshal takes it: tuples, lists and dicts, and no subclasses."""
-    return (
-        list(program.argv),
-        dict(program.env),
-        program.cwd,
-        program.umask,
-        [tuple(limit) for limit in program.rlimits],
-        None if program.otherwise is None else list(program.otherwise),
-    )
+    argv, env, cwd, umask, rlimits, otherwise = program
+    limits = [tuple(limit) for limit in rlimits]
+    return list(argv), dict(env), cwd, umask, limits, otherwise and list(otherwise)
 
 
 def _ring_and_master(message: Message) -> tuple[int, int | None]:
     fds = message.take_fds()
     return fds[0], fds[1] if len(fds) > 1 else None
-
-
-def _report(status: int | None, cpu: float, max_rss: int, reaped_at: float, end: int) -> ExitReport:
-    return ExitReport(UNKNOWN if status is None else status, cpu, max_rss, reaped_at, end)

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 DATAGRAM_BYTES = 64 * 1024
+_SEND_BUFFER_BYTES = 1024 * 1024
 # The kernel's limit is 253 in one message (SCM_MAX_FD); one is for the file of a long message.
 DESCRIPTORS_MAX = 252
 _INT = struct.Struct("=i")
@@ -123,6 +124,8 @@ def pair() -> tuple[_socket.socket, _socket.socket]:
         ends = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_DGRAM)
     for end in ends:
         end.setblocking(False)
+        # Twice of what is the default, where no limit has been raised.
+        end.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
     return ends
 
 

@@ -74,3 +74,10 @@ class KeeperLostError(Exception):
 
 class RestartError(Exception):
     """The new worker did not come up, and this one goes on; the message says why."""
+
+
+def exit_report(
+    status: int | None, cpu: float, max_rss: int, reaped_at: float, end: int
+) -> ExitReport:
+    """Make a report of what the keeper sent."""
+    return ExitReport(UNKNOWN if status is None else status, cpu, max_rss, reaped_at, end)

@@ -9,7 +9,9 @@ import sys
 import pytest
 import trio
 
+from acpterm.keeper import client
 from acpterm.keeper.client import KeeperLostError, embedded_keeper
+from acpterm.keeper.programs import cgroup_spawn
 from tests.keeper.terminals import is_alive, poll, run, spawn
 from tests.pty.scarcity import no_descriptors
 
@@ -189,6 +191,22 @@ def test_memory_and_descriptors_of_the_keeper_are_protected():
     assert subprocess.check_output(command) == b"0\n"
 
 
+async def test_spawn_is_refused_without_a_pty(monkeypatch):
+    main = (
+        "import errno, os, runpy\n"
+        "def openpty(): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "os.openpty = openpty\n"
+        "runpy.run_path(%r, run_name='__main__')"
+    )
+    python, *flags, path = client.keeper_command()
+    command = [python, *flags, "-c", main % path]
+    monkeypatch.setattr(client, "keeper_command", lambda: command)
+    async with embedded_keeper() as keeper:
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space left on device"):
+                await spawn(keeper, "true", name="one")
+
+
 @pytest.fixture
 def process_limit():
     """A function that lets a process have no more children; needs a control group of pids."""
@@ -235,7 +253,7 @@ async def test_program_starts_in_the_control_group_asked_for(keeper, cgroup):
     directory = os.open(cgroup, os.O_RDONLY)
     ended = await run(keeper, "cat /proc/self/cgroup; tty; :", cgroup=directory)
     os.close(directory)
-    assert ended.way == "clone3"
+    assert ended.way == ("posix_spawn" if cgroup_spawn.is_available() else "clone3")
     assert f"/{os.path.basename(cgroup)}\n" in ended.output
     assert "/dev/pts/" in ended.output
 

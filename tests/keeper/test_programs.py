@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from acpterm.keeper.programs import cgroup_spawn
 from tests.keeper.terminals import poll, program, run, spawn
 
 WAYS = ["posix_spawn", "fork"]
@@ -217,19 +218,52 @@ async def test_signal_right_after_the_answer_finds_the_program_in_the_foreground
         terminal.close()
 
 
+def output_of(master):
+    output = b""
+    try:
+        while True:
+            output += os.read(master, 4096)
+    except OSError:
+        os.close(master)
+        return output.decode()
+
+
+async def test_spawn_by_the_c_library_gives_the_same_terminal_and_signals():
+    """What there is for control groups, without one."""
+    master, slave = os.openpty()
+    line = "tty; ps -o pid=,pgid=,sid=,tpgid= -p $$; echo $A $0 $1; grep Sig[BI] /proc/self/status"
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    try:
+        argv = ["sh", "-c", line, "zero", "first of ü"]
+        env = {"A": "value of ä", "PATH": os.environ["PATH"]}
+        pid = cgroup_spawn.spawn("/bin/sh", argv, env, os.ttyname(slave), None)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+    path = os.ttyname(slave)
+    os.close(slave)
+    tty, process, words, blocked, ignored = output_of(master).splitlines()
+    assert tty == path
+    assert set(process.split()) == {str(pid)}
+    assert words == "value of ä zero first of ü"
+    assert int(blocked.split()[1], 16) == 0
+    assert int(ignored.split()[1], 16) & ~(0b11 << 31) == 0
+    await poll(lambda: os.waitpid(pid, os.WNOHANG)[0])
+
+
+def test_spawn_by_the_c_library_fails_with_the_reason():
+    with pytest.raises(FileNotFoundError):
+        cgroup_spawn.spawn("/no/such/program", ["x"], {}, "/dev/null", None)
+    with pytest.raises(ValueError, match="null byte"):
+        cgroup_spawn.spawn("/bin/true", ["x"], {"A": "\0"}, "/dev/null", None)
+
+
 async def test_ptyprocess_way_gives_a_controlling_terminal(tmp_path):
     from acpterm.keeper.programs.spawn import ptyprocess_spawn
 
     fields = program("tty; umask; pwd; stty size; :", cwd=str(tmp_path), umask=0o027)
     fields = fields._replace(argv=["/bin/sh", "-c", fields.argv[0]])
     pid, master, way = ptyprocess_spawn(tuple(fields), 90, 30)
-    output = b""
-    try:
-        while True:
-            output += os.read(master, 4096)
-    except OSError:
-        pass
-    os.close(master)
+    output = output_of(master)
     await poll(lambda: os.waitpid(pid, os.WNOHANG)[0])
     assert way == "ptyprocess"
-    assert output.decode().split()[1:] == ["0027", str(tmp_path), "30", "90"]
+    assert output.split()[1:] == ["0027", str(tmp_path), "30", "90"]

@@ -14,7 +14,8 @@ import os
 from acpterm.keeper import ring
 from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX
 from acpterm.keeper.programs import system
-from acpterm.keeper.programs.terminal import Child, Terminal
+from acpterm.keeper.programs.reaping import Child, read_exit
+from acpterm.keeper.programs.terminal import Terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from acpterm.keeper.process.notify import Notifier
     from acpterm.keeper.process.store import Store
-    from acpterm.keeper.programs.terminal import Exit, Terminals
+    from acpterm.keeper.programs.terminals import Terminals
 
 _FIRST = 3
 
@@ -92,18 +93,9 @@ def _adopt(terminals: Terminals, store: Store, name: str, ring_fd: int, master: 
         pidfd = None
     child = Child(pid, started_us / 1e6, pidfd)
     terminal = Terminal(terminals, name, child, master, (ring_fd, mapped))
-    report = _report_in(header)
+    report = read_exit(header)
     if report is not None:
         terminal.restore_exit(report)
     elif pidfd is None:
         terminal.child_ended()
     return True
-
-
-def _report_in(header: memoryview) -> Exit | None:
-    exited = header[ring.EXITED]
-    if not exited:
-        return None
-    status = None if exited == ring.EXITED_UNKNOWN else exited - 1
-    at, cpu = header[ring.EXIT_AT] / 1e6, header[ring.EXIT_CPU] / 1e6
-    return status, cpu, header[ring.EXIT_RSS], at, header[ring.EXIT_END]

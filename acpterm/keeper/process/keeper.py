@@ -11,7 +11,9 @@ from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, Notifier
 from acpterm.keeper.process.store import Store
 from acpterm.keeper.programs import spawn, system
 from acpterm.keeper.programs.reading import Reader
-from acpterm.keeper.programs.terminal import Child, Terminal, Terminals
+from acpterm.keeper.programs.reaping import Child
+from acpterm.keeper.programs.terminal import Terminal
+from acpterm.keeper.programs.terminals import Terminals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from acpterm.keeper.process.link import Descriptors, Link
     from acpterm.keeper.process.loop import Loop
-    from acpterm.keeper.programs.terminal import Exit
+    from acpterm.keeper.programs.reaping import Exit
     from acpterm.keeper.protocol import Message
 
 _RECHECK_S = 0.05
@@ -98,11 +100,10 @@ class Keeper:
     def before_wait(self) -> float | None:
         """Wake the worker if it waits for what was written; return how long the loop may wait."""
         terminals = self.terminals
-        if terminals.written and terminals.must_wake():
+        if terminals.must_wake():
             self.wake()
-        if terminals.stalled:
-            terminals.look_for_room()
-        return _RECHECK_S if terminals.written else None
+        terminals.look_for_room()
+        return _RECHECK_S if terminals.may_miss_a_wait else None
 
     def _kicked(self) -> None:
         _clear(self._wake_keeper[0])

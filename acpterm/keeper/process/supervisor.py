@@ -27,6 +27,7 @@ import os
 import time
 
 from acpterm.keeper.process import handed
+from acpterm.keeper.process.backoff import DEATHS_MAX, Backoff
 from acpterm.keeper.process.keeper import Keeper
 from acpterm.keeper.process.notify import Notifier
 from acpterm.keeper.process.report import how_ended, log, shell_status, where_log_is, write_lock
@@ -48,9 +49,6 @@ _RESTORE_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 1.0
 _STOP_POLL_S = 0.001
 _NOTIFY_TIMEOUT_S = 0.5
-_DEATHS_MAX = 5
-_DEATHS_WINDOW_S = 60.0
-_BACKOFF_S = (0.0, 0.1, 0.5, 2.0)
 
 
 class Supervisor:
@@ -73,7 +71,7 @@ class Supervisor:
         self._keeper = Keeper(loop, embedded=False, notifier=self._notifier)
         handed.take(os.environ, self._keeper.terminals, self._keeper.store, self._notifier)
         self._takeovers = 0
-        self._deaths: list[float] = []
+        self._backoff = Backoff()
         self._has_served = False
         self._given_up = False
         self._terminating = False
@@ -172,14 +170,12 @@ class Supervisor:
     # -- restarting
 
     def _died(self, what: str) -> None:
-        now = time.monotonic()
-        self._deaths = [at for at in self._deaths if now - at < _DEATHS_WINDOW_S] + [now]
-        if len(self._deaths) >= _DEATHS_MAX:
+        delay = self._backoff.died()
+        if delay is None:
             self._give_up(what)
-            return
-        delay = _BACKOFF_S[min(len(self._deaths), len(_BACKOFF_S)) - 1]
-        log(f"{what}; starting another in {delay:g} s")
-        self._loop.call_later(delay, self._start_successor)
+        else:
+            log(f"{what}; starting another in {delay:g} s")
+            self._loop.call_later(delay, self._start_successor)
 
     def _start_successor(self) -> None:
         if self._serving is not None or self._given_up:
@@ -203,7 +199,7 @@ class Supervisor:
     def _give_up(self, what: str) -> None:
         self._given_up = True
         message = (
-            f"{what}, {_DEATHS_MAX} times within a minute: given up. Programs run on and wait once"
+            f"{what}, {DEATHS_MAX} times within a minute: given up. Programs run on and wait once"
             f" their buffers are full. Look into the log ({where_log_is()}), then run"
             " `acpterm restart`"
         )
@@ -224,7 +220,7 @@ class Supervisor:
     def _restart_by_signal(self) -> None:
         if self._given_up:
             self._given_up = False
-            self._deaths = []
+            self._backoff.reset()
             self._start_successor()
         elif self._serving is not None and self._candidate is None and self._has_served:
             self._try_candidate()

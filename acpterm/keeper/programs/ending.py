@@ -11,7 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from acpterm.keeper.programs.terminal import Terminal, Terminals
+    from acpterm.keeper.programs.terminal import Terminal
+    from acpterm.keeper.programs.terminals import Terminals
 
 ENDING_MAX_S = 2.0
 _ROUND_S = 0.002

@@ -45,10 +45,11 @@ its session may open `/dev/tty` again."""
 _YIELDS_MAX = 200
 # While more is there all the time, others are looked for once in so many reads of 4 KiB.
 _LOOK_AROUND_STEPS = 8
-_YIELD_MAX_S = 0.004
+_LOOK_AROUND_YIELDS = 4
+_YIELD_MAX_S = 0.001
 _GATHER_MAX_S = 0.003
 # No gathering for this long after a yield that took too long: the processors are busy.
-_IMPATIENCE_S = 0.02
+_IMPATIENCE_S = 0.05
 _FLOOD_BYTES = 1024
 # Not everywhere; where there is none, looking again is all the patience there is.
 _yield = getattr(os, "sched_yield", lambda: None)
@@ -118,7 +119,7 @@ class Reader:
         self._steps += 1
         if self._waiting_bytes(master):
             return self._steps % _LOOK_AROUND_STEPS != 0 or not self._loop.others_ready(master)
-        for _ in range(_YIELDS_MAX):
+        for attempt in range(_YIELDS_MAX):
             before = _monotonic()
             if before > deadline or before < self._impatient_until:
                 return False
@@ -127,8 +128,8 @@ class Reader:
             if after - before > _YIELD_MAX_S:
                 self._impatient_until = after + _IMPATIENCE_S
                 return False
-            if self._loop.others_ready(master):
-                return False
             if self._waiting_bytes(master):
                 return True
+            if attempt % _LOOK_AROUND_YIELDS == 0 and self._loop.others_ready(master):
+                return False
         return False

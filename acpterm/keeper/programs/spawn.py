@@ -4,7 +4,7 @@ Ways, the first that can do what is asked:
 
 1. `posix_spawn`: the child needs no Python before it executes. Directory, umask and limits are this
    process's own around the call, which nothing else can notice: it has one thread. Only for limits
-   that cannot hurt the keeper meanwhile, and only without a control group.
+   that cannot hurt the keeper meanwhile, and into a control group only with glibc 2.39.
 2. `clone3` into the control group, or `fork`: `child.become` does the rest in the child, and says
    on the terminal why a program cannot be executed. Whatever `posix_spawn` refuses comes here too.
 3. `ptyprocess`: systems other than Linux, on which opening a PTY's slave as the leader of a session
@@ -25,7 +25,7 @@ import select
 import struct
 import termios
 
-from acpterm.keeper.programs import child, system
+from acpterm.keeper.programs import cgroup_spawn, child, system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ def spawn(program: Program, cols: int, rows: int, cgroup: int | None) -> tuple[i
         attributes = termios.tcgetattr(slave)
         attributes[0] |= _IUTF8
         termios.tcsetattr(slave, termios.TCSANOW, attributes)
-        pid = None if cgroup is not None else _posix_spawn(program, slave)
+        pid = None
+        if cgroup is None or cgroup_spawn.is_available():
+            pid = _posix_spawn(program, slave, cgroup)
         if pid is not None:
             return pid, master, "posix_spawn"
         return _fork(program, slave, cgroup), master, "fork" if cgroup is None else "clone3"
@@ -88,7 +90,7 @@ def _require_descriptors() -> None:
         )
 
 
-def _posix_spawn(program: Program, slave: int) -> int | None:
+def _posix_spawn(program: Program, slave: int, cgroup: int | None) -> int | None:
     """Spawn without a fork of this process; None when it has to be done the other way."""
     argv, env, cwd, umask, limits, _ = program
     changes = _changes_of_limits(limits)
@@ -104,6 +106,8 @@ def _posix_spawn(program: Program, slave: int) -> int | None:
             return None
         for limit, (soft, hard), _ in changes:
             resource.setrlimit(limit, (soft, hard))
+        if cgroup is not None:
+            return cgroup_spawn.spawn(executable, argv, env, path, cgroup)
         return os.posix_spawn(
             executable,
             argv,
