@@ -130,6 +130,10 @@ class KeeperClient:
                 os.close(fd)
         self._from_keeper = self._to_keeper = None
 
+    def refuse(self, reason: str) -> None:
+        """Report that this worker cannot take over: `refuses: …`. It is to end, without `ready`."""
+        self._connection.send("refuse", reason)
+
     async def spawn(
         self,
         name: str,

@@ -21,9 +21,10 @@ from acpterm.host.state.records import (
     TerminalRecord,
 )
 from acpterm.host.state.snapshot import Snapshot
+from acpterm.keeper.ring import HEAD
 from acpterm.pty.processes import now
 from acpterm.terminal.shared_ring import WINDOW_BYTES
-from tests.keeper.daemon import daemon, head
+from tests.keeper.daemon import daemon
 from tests.keeper.terminals import spawn as spawn_in
 from tests.support.hosts import agent_of, alive, poll
 from tests.support.person import person_of
@@ -216,7 +217,7 @@ async def test_size_that_windows_gave_is_kept_until_they_had_time_to_come_back(t
         terminal = await spawn(
             worker.keeper, line, size=(100, 30), record=record(cols=80, rows=24).encode()
         )
-        await poll(lambda: head(terminal) > 0)
+        await poll(lambda: terminal.ring.header[HEAD] > 0)
         await leave(worker)
         async with successor(started, resume_timeout=1) as host, agent_of(host) as agent:
             await initialize(agent, SECRET)

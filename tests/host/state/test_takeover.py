@@ -297,6 +297,44 @@ async def test_keeper_that_is_killed_takes_its_daemon_along_and_says_so(tmp_path
         assert (await agent.run("echo again"))[0] == "again\n"
 
 
+# In every Python that acpterm starts, but for the keeper.
+BUG = """
+import sys
+
+if "serve" in sys.orig_argv:
+    import os
+    import trio
+    from acpterm.host.attention import Attention
+
+    async def run(self, heard):
+        while not os.path.exists({path!r}):
+            await trio.sleep(0.01)
+        os.unlink({path!r})
+        raise RuntimeError("a bug")
+
+    Attention.run = run
+"""
+
+
+async def test_worker_that_fails_by_a_bug_ends_no_program(tmp_path):
+    now = tmp_path / "now"
+    (tmp_path / "sitecustomize.py").write_text(BUG.format(path=str(now)))
+    variables = {"PYTHONPATH": str(tmp_path)}
+    async with daemon_of(tmp_path, variables=variables) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create("echo $$; read line; exit 5")
+            pid = int(await agent.until_output(terminal, "\n"))
+            now.touch()
+            await agent.closed.wait()
+        async with daemon.agent(own["resume"]) as (agent, again):
+            assert again["resumed"] is True
+            assert alive(pid)
+            await agent.type(terminal, "\n")
+            assert (await agent.wait(terminal))["exitCode"] == 5
+        assert "a bug" in daemon.process.logged()
+        assert (await daemon.status())["takeovers"] == 1
+
+
 async def test_secret_is_nowhere_in_the_log(tmp_path):
     async with daemon_of(tmp_path, log_level="debug") as daemon:
         async with daemon.agent() as (_, own):
