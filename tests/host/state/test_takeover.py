@@ -1,5 +1,6 @@
 """The worker of a daemon is killed, and the next one goes on: real processes throughout."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -295,6 +296,32 @@ async def test_keeper_that_is_killed_takes_its_daemon_along_and_says_so(tmp_path
         await daemon.process.wait()
     async with daemon_of(tmp_path) as daemon, daemon.agent() as (agent, _):
         assert (await agent.run("echo again"))[0] == "again\n"
+
+
+async def test_recording_goes_on_in_its_file_without_loss(tmp_path):
+    directory = tmp_path / "recordings"
+    line = (
+        "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo é$i; "
+        "[ $((i % 50)) = 0 ] && sleep 0.05; done; exit 6"
+    )
+    async with daemon_of(tmp_path, record=1, record_dir=str(directory)) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create(line)
+            await agent.until_output(terminal, "é100")
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            await agent.until_output(terminal, "é1000")
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            assert (await agent.wait(terminal))["exitCode"] == 6
+            (file,) = directory.iterdir()
+            await poll(lambda: "exited with 6" in file.read_text())
+            _, *events = [json.loads(event) for event in file.read_text().splitlines()]
+            output = "".join(data for _, code, data in events if code == "o")
+            assert output.split() == [f"é{number}" for number in range(1, 3001)]
+            times = [time for time, _, _ in events]
+            assert times == sorted(times)
+            assert [data for _, code, data in events if code == "m"] == ["exited with 6"]
 
 
 # In every Python that acpterm starts, but for the keeper.
