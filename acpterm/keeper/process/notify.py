@@ -68,7 +68,7 @@ class Notifier:
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """Report that the daemon ends, once."""
+        """Report that the daemon ends. Can be repeated: it is reported once."""
         if not self._is_stopping:
             self._is_stopping = True
             self._send("STOPPING=1")
