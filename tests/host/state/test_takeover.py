@@ -159,7 +159,7 @@ async def test_time_that_a_program_was_given_is_the_same(tmp_path):
         async with daemon.agent(own["resume"]) as (agent, _):
             status = await agent.wait(terminal)
             assert status["_meta"]["acpterm"]["endedBy"] == "timeout"
-            assert 1500 <= status["_meta"]["acpterm"]["wallMs"] < 5000
+            assert 1500 <= status["_meta"]["acpterm"]["wallMs"] < 20_000
 
 
 async def test_users_own_promoted_and_kept_terminals_are_what_they_were(tmp_path):
