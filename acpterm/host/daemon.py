@@ -26,6 +26,7 @@ from acpterm.host.ending import hear, told_to_end
 from acpterm.host.host import Host, Supervision, open_host
 from acpterm.host.shared import Place
 from acpterm.host.sockets import Sockets, open_sockets
+from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.keeper.client import KeeperClient
 from acpterm.pty import linux
@@ -58,7 +59,11 @@ async def serve(
     freeze()
     linux.forbid_inspection()
     await keeper.connect()
-    snapshot = Snapshot.read(keeper.entries)
+    try:
+        snapshot = Snapshot.read(keeper.entries)
+    except StateVersionError as error:
+        keeper.refuse(f"refuses: {error}")
+        raise
     if snapshot.host is not None and snapshot.host.context is not None:
         asker = askers.from_record(snapshot.host.context)
     sockets = open_sockets(settings, snapshot.listeners, keeper.entries, keeper.pid)

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from acpterm.config import Settings
-from acpterm.host.state.records import TerminalRecord, unpack_text
+from acpterm.host.state.records import RecordingRecord, TerminalRecord, unpack_text
 from acpterm.host.state.store import terminal_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
@@ -63,6 +63,7 @@ class Entry:
         self.waiting: bool | None = None
         self._state: Final = state
         self._key: Final = terminal_key(terminal.id)
+        self._is_forgotten = False
 
     @property
     def id(self) -> str:
@@ -124,7 +125,8 @@ class Entry:
 
     def changed(self) -> None:
         """Have the record stored, before the next answer at the latest."""
-        self._state.changed(self._key, self.record.encode)
+        if not self._is_forgotten:
+            self._state.changed(self._key, self.record.encode)
 
     def forget(self) -> None:
         """Store the record no more: the keeper deletes it with the terminal.
@@ -135,10 +137,16 @@ class Entry:
             self._state.discard(self._key)
         else:
             self._state.flush()
+        self._is_forgotten = True
 
     def set_recording(self, path: str | None) -> None:
         """Note where its recording is; None if there is none any more."""
         self.record.recording = path
+        self.changed()
+
+    def set_recorded(self, progress: RecordingRecord | None) -> None:
+        """Note how far its recording is; None if nothing more is written to it."""
+        self.record.recorded = progress
         self.changed()
 
     def resized(self, cols: int, rows: int) -> None:

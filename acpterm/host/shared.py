@@ -52,7 +52,7 @@ class Shared:
         self._record: Final = record
         self.state.changed(HOST_KEY, record.encode)
         self._nursery = nursery
-        self._recorder = Recorder(settings) if settings.record else None
+        self._recorder = Recorder(settings)
         self.place = Place()
         self.agents = 0
         self.people = 0
@@ -83,20 +83,30 @@ class Shared:
 
     def add(self, entry: Entry, env: Mapping[str, str]) -> None:
         """Take a terminal that was just made; `env` is its program's environment."""
-        if self._recorder is not None:
+        if self.settings.record:
             path = self._recorder.start(
                 entry.terminal,
                 command=entry.command,
                 nursery=self._nursery,
                 env=env,
                 gave_up=partial(entry.set_recording, None),
+                on_progress=entry.set_recorded,
             )
             entry.set_recording(path)
         self.roster.add(entry)
         self._watch_exit(entry)
 
     def restore(self, entry: Entry) -> None:
-        """Take a terminal over from the worker before."""
+        """Take a terminal over from the worker before, and go on with its recording."""
+        record = entry.record
+        if record.recorded is not None and record.recording is not None:
+            self._recorder.resume(
+                entry.terminal,
+                record.recording,
+                record.recorded,
+                nursery=self._nursery,
+                on_progress=entry.set_recorded,
+            )
         self.roster.restore(entry)
         self._watch_exit(entry)
 

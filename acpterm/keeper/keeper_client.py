@@ -118,6 +118,10 @@ class KeeperClient:
         self._connection.close()
         self._wake_ups.close()
 
+    def refuse(self, reason: str) -> None:
+        """Report that this worker cannot take over: `refuses: …`. It is to end, without `ready`."""
+        self._connection.send("refuse", reason)
+
     async def spawn(
         self,
         name: str,

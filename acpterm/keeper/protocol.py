@@ -9,6 +9,7 @@ From the worker:
 
     hello(worker_version)               first message; the answer is the state, below
     ready()                             the state is restored; the answer is `go`
+    refuse(reason)                      instead of `ready`: this worker cannot take over, and ends
     spawn(request, name, program, cols, rows, ring_size, record)   [cgroup directory] or []
     put(key, value) descriptors         store an entry; replaces the one of that key
     delete(key)

@@ -306,6 +306,24 @@ async def test_candidate_that_dies_after_it_has_the_state_leaves_the_old_worker_
         assert (await run(first.keeper, "echo", "x")).output == "x\n"
 
 
+async def test_reason_of_a_candidate_that_refuses_is_reported(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        errors = []
+
+        async def restart():
+            errors.append(await restarted(first))
+
+        first.nursery.start_soon(restart)
+        second = await started.worker()
+        await second.keeper.connect()
+        second.keeper.refuse("refuses: the state is of a newer version")
+        await second.exit(1)
+        await poll(lambda: errors)
+        assert errors == ["the new worker refuses: the state is of a newer version"]
+        assert (await run(first.keeper, "echo", "x")).output == "x\n"
+
+
 def is_stopped(pid):
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(")")[2].split()[0] == "T"

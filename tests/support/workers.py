@@ -68,10 +68,13 @@ async def repeat(agent: Agent, id_: int, method: str, params: dict[str, Any]) ->
 
 
 @asynccontextmanager
-async def daemon_of(tmp_path: Path, *arguments: str, **settings: object) -> AsyncIterator[Daemon]:
-    """Run a daemon with settings."""
+async def daemon_of(
+    tmp_path: Path, *arguments: str, variables: dict[str, str] | None = None, **settings: object
+) -> AsyncIterator[Daemon]:
+    """Run a daemon with settings, and more variables in its environment."""
     env = environment(
         XDG_CONFIG_HOME=str(tmp_path / "none"),
+        **(variables or {}),
         **{f"ACPTERM_{name.upper()}": str(value) for name, value in settings.items()},
     )
     async with daemon(tmp_path, *arguments, env=env) as (process, path):

@@ -127,6 +127,16 @@ class ToolCallRecord(Record, kw_only=True, omit_defaults=True):
     terminals: list[str] = []
 
 
+class RecordingRecord(Struct, kw_only=True, omit_defaults=True):
+    """How far a recording is: what is behind `size` bytes of the file is written again."""
+
+    position: int
+    """The output before it is in the file."""
+    size: int
+    has_exit: bool = False
+    """Whether the file says how the program ended."""
+
+
 class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """A terminal, from its spawn until it is forgotten."""
 
@@ -166,6 +176,9 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     tool_calls: list[str] = []
     """The ids of the tool calls that showed it when it was released."""
     recording: str | None = None
+    """The path of its recording."""
+    recorded: RecordingRecord | None = None
+    """How far that is; None if nothing more is written to it."""
 
 
 def pack_text(text: str) -> bytes:

@@ -121,6 +121,8 @@ class Supervisor:
             self._hello(worker)
         elif message.kind == "ready":
             self._ready(worker)
+        elif message.kind == "refuse":
+            worker.refusal = str(message.fields[0])
         elif worker is self._serving:
             handler = self._handlers.get(message.kind, self._keeper.receive)
             handler(message)
@@ -148,7 +150,8 @@ class Supervisor:
         self._keeper.not_to_reap.discard(worker.pid)
         self._keeper.remove_link(worker.link)
         if worker is self._candidate:
-            self._roll_back(f"the new worker {how_ended(status)} before it was ready: see its log")
+            ended = f"the new worker {how_ended(status)} before it was ready: see its log"
+            self._roll_back(f"the new worker {worker.refusal}" if worker.refusal else ended)
             return
         if worker is not self._serving:
             return
@@ -165,7 +168,7 @@ class Supervisor:
             if self._serving.said_hello and not self._keeper.has_state(self._serving.link):
                 self._keeper.send_state(self._serving.link, takeovers=self._takeovers)
         else:
-            self._died(f"the worker {how_ended(status)}")
+            self._died(f"the worker {worker.refusal or how_ended(status)}")
 
     # -- restarting
 

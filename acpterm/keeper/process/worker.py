@@ -56,6 +56,8 @@ class Worker:
         self.pid = pid
         self.said_hello = False
         self.is_ready = False
+        self.refusal: str | None = None
+        """What it does instead of taking over, if it has said so: `refuses: …`."""
         self.ended = False
         self.link = Link(loop, sock, lambda message: receive(self, message), self._lost)
         self._pidfd = system.open_pidfd(pid)

@@ -217,7 +217,7 @@ async def test_size_that_windows_gave_is_kept_until_they_had_time_to_come_back(t
         terminal = await spawn(
             worker.keeper, line, size=(100, 30), record=record(cols=80, rows=24).encode()
         )
-        await poll(lambda: terminal.ring.header[HEAD])
+        await poll(lambda: terminal.ring.header[HEAD] > 0)
         await leave(worker)
         async with successor(started, resume_timeout=1) as host, agent_of(host) as agent:
             await initialize(agent, SECRET)

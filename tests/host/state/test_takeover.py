@@ -1,5 +1,6 @@
 """The worker of a daemon is killed, and the next one goes on: real processes throughout."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -158,7 +159,7 @@ async def test_time_that_a_program_was_given_is_the_same(tmp_path):
         async with daemon.agent(own["resume"]) as (agent, _):
             status = await agent.wait(terminal)
             assert status["_meta"]["acpterm"]["endedBy"] == "timeout"
-            assert 1500 <= status["_meta"]["acpterm"]["wallMs"] < 5000
+            assert 1500 <= status["_meta"]["acpterm"]["wallMs"] < 20_000
 
 
 async def test_users_own_promoted_and_kept_terminals_are_what_they_were(tmp_path):
@@ -295,6 +296,70 @@ async def test_keeper_that_is_killed_takes_its_daemon_along_and_says_so(tmp_path
         await daemon.process.wait()
     async with daemon_of(tmp_path) as daemon, daemon.agent() as (agent, _):
         assert (await agent.run("echo again"))[0] == "again\n"
+
+
+async def test_recording_goes_on_in_its_file_without_loss(tmp_path):
+    directory = tmp_path / "recordings"
+    line = (
+        "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo é$i; "
+        "[ $((i % 50)) = 0 ] && sleep 0.05; done; exit 6"
+    )
+    async with daemon_of(tmp_path, record=1, record_dir=str(directory)) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create(line)
+            await agent.until_output(terminal, "é100")
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            await agent.until_output(terminal, "é1000")
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            assert (await agent.wait(terminal))["exitCode"] == 6
+            (file,) = directory.iterdir()
+            await poll(lambda: "exited with 6" in file.read_text())
+            _, *events = [json.loads(event) for event in file.read_text().splitlines()]
+            output = "".join(data for _, code, data in events if code == "o")
+            assert output.split() == [f"é{number}" for number in range(1, 3001)]
+            times = [time for time, _, _ in events]
+            assert times == sorted(times)
+            assert [data for _, code, data in events if code == "m"] == ["exited with 6"]
+
+
+# In every Python that acpterm starts, but for the keeper.
+BUG = """
+import sys
+
+if "serve" in sys.orig_argv:
+    import os
+    import trio
+    from acpterm.host.attention import Attention
+
+    async def run(self, heard):
+        while not os.path.exists({path!r}):
+            await trio.sleep(0.01)
+        os.unlink({path!r})
+        raise RuntimeError("a bug")
+
+    Attention.run = run
+"""
+
+
+async def test_worker_that_fails_by_a_bug_ends_no_program(tmp_path):
+    now = tmp_path / "now"
+    (tmp_path / "sitecustomize.py").write_text(BUG.format(path=str(now)))
+    variables = {"PYTHONPATH": str(tmp_path)}
+    async with daemon_of(tmp_path, variables=variables) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create("echo $$; read line; exit 5")
+            pid = int(await agent.until_output(terminal, "\n"))
+            now.touch()
+            await agent.closed.wait()
+        async with daemon.agent(own["resume"]) as (agent, again):
+            assert again["resumed"] is True
+            assert alive(pid)
+            await agent.type(terminal, "\n")
+            assert (await agent.wait(terminal))["exitCode"] == 5
+        assert "a bug" in daemon.process.logged()
+        assert (await daemon.status())["takeovers"] == 1
 
 
 async def test_secret_is_nowhere_in_the_log(tmp_path):
