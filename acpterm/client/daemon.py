@@ -15,13 +15,16 @@ import os
 import stat
 import subprocess
 import sys
+from functools import partial
 from typing import Final, NamedTuple
 
 import trio
 
 from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
 from acpterm.host.listener import BUSY, ListenError, peer_of, private_folder
+from acpterm.pty.marks import DETACHED
 from acpterm.pty.processes import identity
+from acpterm.runtime.threads import run_blocking
 
 LONGEST: Final = 107
 """Bytes that a socket's path may have (unix(7))."""
@@ -65,19 +68,19 @@ async def connect(
         with trio.move_on_after(PATIENCE):
             log = None
             if not user or not await _wake(settings, stack):
-                log = await trio.to_thread.run_sync(_start, settings, config)
+                log = await run_blocking(partial(_start, settings, config))
             while True:
                 try:
                     return await open_socket(path)
                 except OSError as error:
                     why = error.strerror or str(error)
-                if log is not None and not await trio.to_thread.run_sync(_lives, log):
+                if log is not None and not await run_blocking(partial(_lives, log)):
                     if stream := await _open_within(_ANOTHER, path):
                         return stream
                     if BUSY not in _said(log):
                         break
                     # There was another one, and it was about to end.
-                    log = await trio.to_thread.run_sync(_start, settings, config)
+                    log = await run_blocking(partial(_start, settings, config))
                 await trio.sleep(_LOOK)
         if log is not None:
             said = _said(log)
@@ -183,6 +186,8 @@ def _start(settings: Settings, config: str | None) -> str:
     log = f"{path}.log"
     command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]
     env = {name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON}
+    # This process may adopt orphans; the daemon is none that its trees may end.
+    env[DETACHED[-1]] = "1"
     if settings.user_socket is not None:
         env[f"{ENV_PREFIX}USER_SOCKET"] = user_socket(settings)
     # Its folder is another.

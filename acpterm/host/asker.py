@@ -15,11 +15,13 @@ from typing import NamedTuple
 from acpterm import acp
 from acpterm.host.state.records import ContextRecord, pack_text, unpack_text
 from acpterm.jsonrpc import can_be_said
+from acpterm.pty import marks
 
 # Bytes of an environment that is stored: programs can be given no more (execve(2)).
 _STORED_ENV = 6 * 1024 * 1024
 # What means something to the daemon alone, or is wrong in a terminal of another size or pager.
 _NOT_PASSED_ON = (
+    *marks.DETACHED,
     "COLUMNS",
     "LINES",
     "LISTEN_FDNAMES",

@@ -9,12 +9,14 @@ import struct
 import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import trio
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quoted
 from acpterm.pty import linux
+from acpterm.runtime.threads import run_blocking
 
 # execve(2) on Linux: of one string 32 pages with its NUL; of all together a quarter of the stack
 # limit, at least 32 pages and at most three quarters of the 8 MiB that a stack has by default.
@@ -64,7 +66,7 @@ class Folders:
         now = trio.current_time()
         if now - self._good.get(path, -FRESH) < FRESH:
             return
-        await trio.to_thread.run_sync(check_folder, path, abandon_on_cancel=True, limiter=_threads)
+        await run_blocking(partial(check_folder, path), abandon_on_cancel=True, limiter=_threads)
         self._good[path] = now
         self._good.move_to_end(path)
         while len(self._good) > REMEMBERED:

@@ -18,7 +18,16 @@ from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.terminal import Terminal
 
 # What the system says when it has none left of something.
-_NO_ROOM: Final = frozenset((errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC))
+_LIMITS: Final = {
+    errno.EAGAIN: "the limit of this user's processes is reached (ulimit -u, or pids.max of the "
+    "control group): end some of them",
+    errno.EMFILE: "the limit of acpterm's open files is reached (ulimit -n): release terminals "
+    "that are no longer needed",
+    errno.ENFILE: "the limit of the system's open files is reached (fs.file-max)",
+    errno.ENOMEM: "no memory is left: end what uses much of it",
+    errno.ENOSPC: "the limit of the system's PTYs, or of its files for output, is reached "
+    "(kernel.pty.max): release terminals that are no longer needed",
+}
 
 
 class Order:
@@ -120,12 +129,8 @@ class Order:
                 record=encode,
             )
         except OSError as error:
-            what = f"no terminal can be created now: {error.strerror or error}"
-            if error.errno in _NO_ROOM:
-                what += (
-                    "; release terminals that are no longer needed, or ask for higher limits of "
-                    "processes, PTYs and open files"
-                )
+            why = _LIMITS.get(error.errno or 0, error.strerror or str(error))
+            what = f"no terminal can be created now: {why}"
             raise RpcError(INTERNAL_ERROR, what) from error
         except ShutDownError as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from error

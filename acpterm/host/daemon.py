@@ -12,7 +12,8 @@ import gc
 import math
 import os
 import resource
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,6 +23,7 @@ import trio
 from acpterm.config import Settings
 from acpterm.host import asker as askers
 from acpterm.host import logs
+from acpterm.host.accepting import Acceptor
 from acpterm.host.ending import hear, told_to_end
 from acpterm.host.host import Host, Supervision, open_host
 from acpterm.host.shared import Place
@@ -30,6 +32,7 @@ from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.keeper.client import KeeperClient
 from acpterm.pty import linux
+from acpterm.runtime.descriptors import reserve
 
 FIRST: Final = 10.0
 """Seconds that one which ends by itself waits for the first connection, if not for longer."""
@@ -55,6 +58,7 @@ async def serve(
     """
     asker = askers.own()
     raise_open_files()
+    reserve.keep()
     hear()
     freeze()
     linux.forbid_inspection()
@@ -158,18 +162,11 @@ async def _accept(scope: trio.CancelScope, host: Host, sockets: Sockets) -> None
     async with trio.open_nursery() as connections:
         with scope:
             async with trio.open_nursery() as nursery:
-                for serve_one, listeners in (
-                    (host.serve_agent_socket, sockets.agents),
-                    (host.serve_user_socket, sockets.users),
-                ):
-                    nursery.start_soon(
-                        partial(
-                            trio.serve_listeners,
-                            serve_one,
-                            listeners,
-                            handler_nursery=connections,
-                        )
-                    )
+                agents = Acceptor(host.serve_agent_socket, connections, reserved=False)
+                users = Acceptor(host.serve_user_socket, connections, reserved=True)
+                for acceptor, listeners in ((agents, sockets.agents), (users, sockets.users)):
+                    for listener in listeners:
+                        nursery.start_soon(acceptor.run, listener)
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
@@ -178,6 +175,7 @@ async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
     raise_open_files()
     hear()
     freeze()
+    linux.forbid_inspection()
     async with (
         told_to_end(logs.ending) as told,
         open_host(settings, asker) as host,

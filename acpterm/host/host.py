@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Final
 
 import structlog
@@ -24,7 +25,7 @@ from acpterm.host.agents.session import Session
 from acpterm.host.agents.table import AGENT
 from acpterm.host.asker import Asker, to_record
 from acpterm.host.connection import Connection
-from acpterm.host.listener import peer_of
+from acpterm.host.listener import peer_has_ended, peer_of
 from acpterm.host.method import Methods
 from acpterm.host.people.person import Person
 from acpterm.host.people.refusing import refusing
@@ -37,7 +38,9 @@ from acpterm.host.state.store import TREES_KEY
 from acpterm.keeper.client import KeeperClient, KeeperLostError, embedded_keeper
 from acpterm.pty import linux
 from acpterm.pty.processes import now as boot_time
+from acpterm.pty.tree import retry_on_oserror
 from acpterm.pty.trees import Handover, Trees
+from acpterm.runtime.descriptors import reserve
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import DISCONNECT_GRACE_S
 
@@ -181,16 +184,25 @@ class Host:
         """
 
         async def serve(stream: trio.SocketStream, asker: Asker) -> None:
-            pid = peer_of(stream).pid
-            found = pid and await self._trees.whose(pid)
+            peer = peer_of(stream)
+            found = None
+            if peer.pid:
+                found = await retry_on_oserror(partial(self._trees.whose, peer.pid))
             entry = self.shared.roster.get(found) if found else None
-            if found and (entry is None or not entry.is_users):
+            has_ended = reserve.borrow(partial(peer_has_ended, stream))
+            if found is None and has_ended and self._has_agents_terminals():
+                _log.warning("connection refused: the process that made it has ended", pid=peer.pid)
+                await self.serve_person(stream, asker, refusing(None))
+            elif found and (entry is None or not entry.is_users):
                 _log.warning("connection refused: it is an agent's", terminal=found)
                 await self.serve_person(stream, asker, refusing(found))
             else:
                 await self.serve_person(stream, asker)
 
         await self._serve_socket(stream, serve)
+
+    def _has_agents_terminals(self) -> bool:
+        return any(not entry.is_users for entry in self.shared.roster)
 
     async def _serve_socket(
         self,
@@ -205,9 +217,8 @@ class Host:
                 return
             asker = self.asker
             if peer.pid:
-                asker = await trio.to_thread.run_sync(
-                    askers.of_process, peer.pid, asker, abandon_on_cancel=True
-                )
+                # Some twenty quick system calls: a thread would cost more, and there may be none.
+                asker = askers.of_process(peer.pid, asker)
             await serve(stream, asker)
         except Exception as error:  # noqa: BLE001  a bug met by one peer costs the others nothing
             _log.error("a connection failed", exc_info=error)

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import socket
 import stat
 import struct
@@ -21,12 +22,18 @@ from typing import Final, Self
 
 import trio
 
+from acpterm.pty import processes
+
 BUSY: Final = "already listens"
 """What the message of a `ListenError` says when somebody else does."""
 
 
 BACKLOG: Final = 4096
 """Connections that wait to be accepted, as far as the system allows (`net.core.somaxconn`)."""
+
+
+# Of the peer that connected, by descriptor (unix(7), Linux 6.5).
+_SO_PEERPIDFD: Final = 77
 
 
 class ListenError(Exception):
@@ -51,6 +58,27 @@ def peer_of(stream: trio.SocketStream) -> Peer:
     found = stream.socket.getsockopt(0, getattr(socket, "LOCAL_PEERCRED", 1), 76)
     _, uid = struct.unpack_from("Ii", found)
     return Peer(uid, None)
+
+
+def peer_has_ended(stream: trio.SocketStream) -> bool:
+    """Return whether the process that connected has ended; False where that cannot be known."""
+    pid = peer_of(stream).pid
+    if pid is None:
+        return False
+    try:
+        pidfd = stream.socket.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError as error:
+        if error.errno == errno.ESRCH:
+            return True
+        # An older kernel, or no descriptor is left: by the pid, which is not used again so soon.
+        found = processes.identity(pid)
+        return found is None or found.zombie
+    try:
+        exited = select.poll()
+        exited.register(pidfd, select.POLLIN)
+        return bool(exited.poll(0))
+    finally:
+        os.close(pidfd)
 
 
 class UnixListener:

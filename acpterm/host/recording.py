@@ -33,6 +33,7 @@ from acpterm.config import Settings
 from acpterm.host.asciicast import INPUT, MARKER, Event, Walk, ending, header
 from acpterm.host.castfile import CastFile, path_of
 from acpterm.host.state.records import RecordingRecord
+from acpterm.runtime.threads import run_blocking
 from acpterm.terminal.terminal import Terminal
 
 PERIOD: Final = 0.2
@@ -235,5 +236,4 @@ class _Recording:
 
     async def _in_thread(self, work: Callable[[], bool | None]) -> bool:
         # Cancelled, a thread that has begun goes on, and the next one waits for the file.
-        run = trio.to_thread.run_sync
-        return bool(await run(work, abandon_on_cancel=True, limiter=self._threads))
+        return bool(await run_blocking(work, abandon_on_cancel=True, limiter=self._threads))

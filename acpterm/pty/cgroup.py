@@ -25,6 +25,7 @@ import trio
 
 from acpterm.pty import processes
 from acpterm.pty.tree import retry_on_oserror
+from acpterm.runtime.descriptors import EXHAUSTED
 
 # What the files of a group that was removed say: opened later, or opened before.
 _GONE = (errno.ENOENT, errno.ENODEV)
@@ -213,11 +214,16 @@ def _raise_unless_gone(error: OSError) -> None:
 
 
 def _path_of(pid: int | str) -> str | None:
-    """Return a process's path in the version 2 hierarchy; None if it cannot be seen."""
+    """Return a process's path in the version 2 hierarchy; None if it may not be seen.
+
+    Raises `OSError` when no descriptor is left to look.
+    """
     try:
         with open(f"/proc/{pid}/cgroup") as file:
             return next((line[3:].rstrip("\n") for line in file if line.startswith("0::")), None)
-    except OSError:
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise
         return None
 
 

@@ -11,6 +11,8 @@ import termios
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from acpterm.runtime.descriptors import EXHAUSTED
+
 AVAILABLE = sys.platform == "linux"
 
 # Input flag that makes the line discipline's erase remove a whole UTF-8 character (termios(3)).
@@ -155,19 +157,29 @@ def soft_limit_of(pid: int, line: bytes) -> int | None:
     try:
         with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:
             limits = file.read()
-    except OSError:
+    except OSError as error:
+        _raise_if_exhausted(error)
         return None
     value = limits.partition(line)[2].split(None, 1)[:1]
     return int(value[0]) if value and value[0].isdigit() else None
 
 
 def environ_of(pid: int) -> bytes:
-    """Give the environment that a process was started with; empty when it may not be read."""
+    """Return the environment that a process was started with; empty when it may not be read.
+
+    Raises `OSError` when no descriptor is left to look: that is not to find nothing.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read()
-    except OSError:
+    except OSError as error:
+        _raise_if_exhausted(error)
         return b""
+
+
+def _raise_if_exhausted(error: OSError) -> None:
+    if error.errno in EXHAUSTED:
+        raise error
 
 
 def set_utf8_input(fd: int) -> None:

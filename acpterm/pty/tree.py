@@ -7,10 +7,13 @@ be made. `end` is what kill means, for all of them.
 
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
 import trio
+
+from acpterm.runtime.descriptors import EXHAUSTED, reserve
 
 T = TypeVar("T")
 
@@ -99,12 +102,16 @@ async def wait_empty(tree: Tree) -> None:
 
 
 async def retry_on_oserror(step: Callable[[], Awaitable[T]]) -> T:
-    """Do `step`, and again while the system refuses it: for want of a descriptor, as a rule.
+    """Do `step`, and again while the system refuses it.
 
-    Processes have to be ended even so, and that of others gives descriptors back.
+    For want of a descriptor it is done again at once with some of the reserve: processes have to
+    be found and ended even so.
     """
     while True:
         try:
             return await step()
-        except OSError:
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                with suppress(OSError), reserve.lent():
+                    return await step()
             await trio.sleep(_RETRY_S)
