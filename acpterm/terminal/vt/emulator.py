@@ -58,6 +58,7 @@ _HELD_FIRST_BYTES: Final = 1
 _HELD_MAX_BYTES: Final = 2 * 1024 * 1024
 _APC_MAX_BYTES: Final = 64 * 1024
 _CANCEL: Final = b"\x18"
+_RESET: Final = b"\x1bc"
 
 OnReply: TypeAlias = "Callable[[bytes], object]"
 Data: TypeAlias = bytes | bytearray | memoryview
@@ -361,14 +362,18 @@ class Emulator:
         if self._is_closed:
             raise RuntimeError("the emulator is closed")
         terminal = self._live()
+        native = _native()
         with self._at_work:
-            data = _native().dump(terminal)
+            data = native.dump(terminal)
             if data is None:
                 # A sequence has become longer than is kept: it is over. Or a character was cut.
-                native = _native()
                 if not native.is_ground(terminal):
                     native.lib.ghostty_terminal_vt_write(terminal, _CANCEL, len(_CANCEL))
                 repair(native.ffi, native.lib, terminal)
+                data = native.dump(terminal)
+            if data is None:
+                # Better a screen that the program has to paint again than none ever after.
+                native.lib.ghostty_terminal_vt_write(terminal, _RESET, len(_RESET))
                 data = native.dump(terminal)
         if data is None:
             raise RuntimeError("libghostty: no snapshot of the terminal")
