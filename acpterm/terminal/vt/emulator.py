@@ -240,6 +240,9 @@ class Emulator:
 
     __slots__ = ("_at_work", "_cols", "_is_closed", "_on_reply", "_rows", "_tail", "_terminal")
 
+    #: Whether it is a `broken.BrokenEmulator`.
+    is_broken: Final = False
+
     def __init__(
         self,
         cols: int,
@@ -389,6 +392,7 @@ class Emulator:
     def _live(self) -> Any:
         """Return the native terminal, made now if there is none."""
         if self._terminal is None:
+            load()
             native = _native()
             # A window that is too large is emulated as a small one.
             cols, rows = self._native_size() or (80, 24)

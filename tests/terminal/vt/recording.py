@@ -29,22 +29,47 @@ WIDE = (
     "漢字かな한글 ｆｕｌｌ｜\nabcdefghi漢字 at the edge of the window: 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字x\n"
     "e\u0301 o\u0308 n\u0303 ~ \u0915\u094d\u0937 ~ ก็ ~ ע\u05b4 | combining\n│─┌┐└┘├┤ ▀▄█ ░▒▓ → ⇒ ∀∂ | single\n"
 )
-EMOJI = (
-    "😀 🎉 🚀 |\n👍🏽 👩🏿 |\n👩\u200d💻 👨\u200d👩\u200d👧\u200d👦 |\n🇩🇪 🇯🇵 |\n❤\ufe0f ☎\ufe0f |\n1\ufe0f\u20e3 #\ufe0f\u20e3 |\n"
-)
+EMOJI = "😀 🎉 🚀 |\n👍🏽 👩🏿 |\n👩\u200d💻 👨\u200d👩\u200d👧\u200d👦 |\n🇩🇪 🇯🇵 |\n❤\ufe0f ☎\ufe0f |\n1\ufe0f\u20e3 #\ufe0f\u20e3 |\n"
 COLOURS = "".join(
-    f"\\033[38;5;{n}m{n:4}\\033[48;2;{n};{255 - n};128m \\033[4:3m~\\033[0m" + ("\\n" if n % 12 == 11 else "")
+    f"\\033[38;5;{n}m{n:4}\\033[48;2;{n};{255 - n};128m \\033[4:3m~\\033[0m"
+    + ("\\n" if n % 12 == 11 else "")
     for n in range(120)
 )
 Size = tuple[int, int]
 # Command, and what is done when it is quiet: keys, or another size.
 PROGRAMS: dict[str, tuple[list[str], list[str | Size]]] = {
     "vim": (
-        ["vim", "-u", "NONE", "-i", "NONE", "-N", "-n", "-c", "syntax on", "-c", "set hls ls=2 nu", "text.py"],
+        [
+            "vim",
+            "-u",
+            "NONE",
+            "-i",
+            "NONE",
+            "-N",
+            "-n",
+            "-c",
+            "syntax on",
+            "-c",
+            "set hls ls=2 nu",
+            "text.py",
+        ],
         ["", "/string\r", "20G", ":split\r", "\x06", "ddp", ":set list\r"],
     ),
     "vim-resize": (
-        ["vim", "-u", "NONE", "-i", "NONE", "-N", "-n", "-c", "syntax on", "-c", "set ls=2", "text.py"],
+        [
+            "vim",
+            "-u",
+            "NONE",
+            "-i",
+            "NONE",
+            "-N",
+            "-n",
+            "-c",
+            "syntax on",
+            "-c",
+            "set ls=2",
+            "text.py",
+        ],
         ["", "30G", (60, 30), ":vsplit\r", (100, 20), "ihello 日本\x1b"],
     ),
     "less": (["less", "-N", "text.py"], ["", "/return\r", "f", "10j", "3k", "G", "b"]),
@@ -55,21 +80,58 @@ PROGRAMS: dict[str, tuple[list[str], list[str | Size]]] = {
     "tig": (["tig", "--all"], ["", "\x1b[B", "\r", "\x1b[B\x1b[B"]),
     "bash": (
         ["bash", "--norc", "--noprofile"],
-        ["PS1='\\[\\e[32m\\]\\w\\[\\e[m\\]\\$ '\r", "ls --color=always -l /usr | head\r", "echo 'a long line that goes on and on until the window ends, and then on the next one'\r", "for i in 1 2 3; do echo $i; done\r", "cat wide.txt\r", "echo hel\x1b[D\x1b[Dxx\x01# \r"],
+        [
+            "PS1='\\[\\e[32m\\]\\w\\[\\e[m\\]\\$ '\r",
+            "ls --color=always -l /usr | head\r",
+            "echo 'a long line that goes on and on until the window ends, and then on the next one'\r",
+            "for i in 1 2 3; do echo $i; done\r",
+            "cat wide.txt\r",
+            "echo hel\x1b[D\x1b[Dxx\x01# \r",
+        ],
     ),
     "bash-resize": (
         ["bash", "--norc", "--noprofile"],
-        ["PS1='$ '\r", "echo 0123456789012345678901234567890123456789012345678901234567890123456789 wrapped by less\r", (40, 20), "seq 5\r", (100, 24), "echo done\r"],
+        [
+            "PS1='$ '\r",
+            "echo 0123456789012345678901234567890123456789012345678901234567890123456789 wrapped by less\r",
+            (40, 20),
+            "seq 5\r",
+            (100, 24),
+            "echo done\r",
+        ],
     ),
-    "fish": (["fish", "--no-config"], ["", "echo hello\r", "ls /usr\r", "echo he", "\t", "\x03", "set x 1; and echo $x\r"]),
-    "tmux": (["tmux", "-L", "recorded", "-f", "/dev/null", "new", "sh"], ["", "echo one\r", "\x02%", "echo two\r", '\x02"', "ls /usr\r", "\x02o"]),
-    "bat": (["batcat", "--color=always", "--paging=never", "--theme=Dracula", "--line-range=:40", "text.py"], [""]),
+    "fish": (
+        ["fish", "--no-config"],
+        ["", "echo hello\r", "ls /usr\r", "echo he", "\t", "\x03", "set x 1; and echo $x\r"],
+    ),
+    "tmux": (
+        ["tmux", "-L", "recorded", "-f", "/dev/null", "new", "sh"],
+        ["", "echo one\r", "\x02%", "echo two\r", '\x02"', "ls /usr\r", "\x02o"],
+    ),
+    "bat": (
+        [
+            "batcat",
+            "--color=always",
+            "--paging=never",
+            "--theme=Dracula",
+            "--line-range=:40",
+            "text.py",
+        ],
+        [""],
+    ),
     "rg": (["rg", "--color=always", "-n", "string 1[0-9] ", "text.py"], [""]),
     "python": ([sys.executable, "-q"], ["for i in range(3): print(i)\r\r", "1/0\r", "'日本'*3\r"]),
     "wide": (["cat", "wide.txt"], [""]),
     "emoji": (["cat", "emoji.txt"], [""]),
     "colours": (["printf", COLOURS], [""]),
-    "progress": (["sh", "-c", "for n in 1 2 3 4 5; do printf '\\r\\033[K[%-5s] %d%%' $(printf '%*s' $n | tr ' ' '#') ${n}0; done; echo; printf '\\033[3A\\033[10Cup\\n'"], [""]),
+    "progress": (
+        [
+            "sh",
+            "-c",
+            "for n in 1 2 3 4 5; do printf '\\r\\033[K[%-5s] %d%%' $(printf '%*s' $n | tr ' ' '#') ${n}0; done; echo; printf '\\033[3A\\033[10Cup\\n'",
+        ],
+        [""],
+    ),
 }
 
 
@@ -82,7 +144,13 @@ def record(name: str, folder: Path) -> None:
         make_repository(folder)
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (ROWS, COLS))
-    env = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "HOME": str(folder), "COLORTERM": "truecolor"}
+    env = {
+        "PATH": os.environ["PATH"],
+        "TERM": "xterm-256color",
+        "LC_ALL": "C.UTF-8",
+        "HOME": str(folder),
+        "COLORTERM": "truecolor",
+    }
     program = subprocess.Popen(
         ["setsid", "-c", *command], stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env
     )
@@ -127,13 +195,20 @@ def record(name: str, folder: Path) -> None:
 
 def make_repository(folder: Path) -> None:
     run = {"cwd": folder, "check": True, "capture_output": True}
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z"}
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z",
+        "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z",
+    }
     subprocess.run(["git", "init", "-q"], env=env, **run)
     for number in range(3):
         (folder / "file").write_text(f"{number}\n" * 5)
         subprocess.run(["git", "add", "."], env=env, **run)
         who = ["-c", "user.name=A User", "-c", "user.email=user@example.org"]
-        subprocess.run(["git", *who, "commit", "-qm", f"Commit {number} with wörds"], env=env, **run)
+        subprocess.run(
+            ["git", *who, "commit", "-qm", f"Commit {number} with wörds"], env=env, **run
+        )
 
 
 if __name__ == "__main__":
