@@ -97,7 +97,8 @@ docs: $(VENV)/.check ## the pages that follow from the code: settings and comman
 bench: $(VENV)/.check ## the figures of docs/performance.md, each beside its baseline
 	$(BIN)/python -m benchmarks
 
-fuzz: $(VENV)/.check ## mutated messages without end: make fuzz MESSAGES=1000000
+fuzz: $(VENV)/.check ## mutated messages, and output for the emulator: make fuzz MESSAGES=1000000 SECONDS=3600
+	ACPTERM_FUZZ_SECONDS=$(or $(SECONDS),600) $(BIN)/python -m pytest tests/terminal/vt/test_vt_fuzz.py --timeout 0
 	ACPTERM_FUZZ_MESSAGES=$(or $(MESSAGES),1000000) $(BIN)/python -m pytest tests/host/test_fuzz.py --timeout 0
 
 clean: ## remove what make made

@@ -12,9 +12,7 @@ import gc
 import math
 import os
 import resource
-import socket
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Final
 
 import structlog

@@ -58,6 +58,7 @@ _HELD_FIRST_BYTES: Final = 1
 _HELD_MAX_BYTES: Final = 2 * 1024 * 1024
 _APC_MAX_BYTES: Final = 64 * 1024
 _CANCEL: Final = b"\x18"
+_RESET: Final = b"\x1bc"
 
 OnReply: TypeAlias = "Callable[[bytes], object]"
 Data: TypeAlias = bytes | bytearray | memoryview
@@ -239,6 +240,9 @@ class Emulator:
 
     __slots__ = ("_at_work", "_cols", "_is_closed", "_on_reply", "_rows", "_tail", "_terminal")
 
+    #: Whether it is a `broken.BrokenEmulator`.
+    is_broken: Final = False
+
     def __init__(
         self,
         cols: int,
@@ -361,14 +365,18 @@ class Emulator:
         if self._is_closed:
             raise RuntimeError("the emulator is closed")
         terminal = self._live()
+        native = _native()
         with self._at_work:
-            data = _native().dump(terminal)
+            data = native.dump(terminal)
             if data is None:
                 # A sequence has become longer than is kept: it is over. Or a character was cut.
-                native = _native()
                 if not native.is_ground(terminal):
                     native.lib.ghostty_terminal_vt_write(terminal, _CANCEL, len(_CANCEL))
                 repair(native.ffi, native.lib, terminal)
+                data = native.dump(terminal)
+            if data is None:
+                # Better a screen that the program has to paint again than none ever after.
+                native.lib.ghostty_terminal_vt_write(terminal, _RESET, len(_RESET))
                 data = native.dump(terminal)
         if data is None:
             raise RuntimeError("libghostty: no snapshot of the terminal")
@@ -384,6 +392,7 @@ class Emulator:
     def _live(self) -> Any:
         """Return the native terminal, made now if there is none."""
         if self._terminal is None:
+            load()
             native = _native()
             # A window that is too large is emulated as a small one.
             cols, rows = self._native_size() or (80, 24)

@@ -42,6 +42,8 @@ def _erase_halves(ffi: Any, lib: Any, terminal: Any) -> None:
         return
     x = _get(ffi, lib, terminal, lib.GHOSTTY_TERMINAL_DATA_CURSOR_X, "uint16_t")
     y = _get(ffi, lib, terminal, lib.GHOSTTY_TERMINAL_DATA_CURSOR_Y, "uint16_t")
+    # What is written goes to the screen, and not to a status line (DECSASD).
+    _write(lib, terminal, b"\x1b[0$}")
     # Set like this the cursor does not move.
     modes = [_switch_off(ffi, lib, terminal, mode) for mode in (_DECOM, _IRM)]
     for column, row in [*halves, (x, y)]:

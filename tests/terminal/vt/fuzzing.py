@@ -10,6 +10,7 @@ import mmap
 import random
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from acpterm.terminal.vt import replies
@@ -81,17 +82,13 @@ def string(chance: random.Random) -> bytes:
 
 def code(chance: random.Random) -> int:
     low, high = chance.choice(
-        (
-            (32, 126),
-            (160, 383),
-            (768, 879),
-            (19968, 20223),
-            (127744, 128767),
-            (127462, 127487),
-            (8203, 8207),
-            (65024, 65039),
-            (4352, 4607),
-            (917536, 917631),
+        ((0x20, 0x7E), (0xA0, 0x17F), (0x300, 0x36F), (0x4E00, 0x4EFF), (0x1F300, 0x1F6FF))
+        + (
+            (0x1F1E6, 0x1F1FF),
+            (0x200B, 0x200F),
+            (0xFE00, 0xFE0F),
+            (0x1100, 0x11FF),
+            (0xE0020, 0xE007F),
         )
     )
     return chance.randint(low, high)

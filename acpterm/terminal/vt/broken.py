@@ -1,0 +1,59 @@
+"""What takes the place of an emulator for a terminal whose output has crashed the library.
+
+A crash ends the process. The next one finds the mark that was set around the call, and does not
+feed the same bytes again: that terminal's screen says so from then on. It answers no queries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from acpterm.terminal.vt.emulator import Emulator, check_size
+
+if TYPE_CHECKING:
+    from acpterm.terminal.vt.emulator import Data
+    from acpterm.terminal.vt.screen import Screen
+
+MESSAGE: Final = (
+    "The terminal emulator failed on this terminal's output.",
+    "Its text and its raw output are complete, and its program runs on.",
+)
+
+
+class BrokenEmulator:
+    """Has the interface of `Emulator`, and a screen that is always the same."""
+
+    __slots__ = ("_cols", "_rows")
+
+    is_available: Final = True
+    is_broken: Final = True
+
+    def __init__(self, cols: int, rows: int) -> None:
+        self._cols = cols
+        self._rows = rows
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        return self._cols, self._rows
+
+    def feed(self, data: Data) -> None:
+        """Ignore what the program wrote next."""
+
+    def feed_for(self, data: memoryview, _seconds: float) -> int:
+        """Ignore what the program wrote next; return how much it was."""
+        return len(data)
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Change the window's size."""
+        self._cols, self._rows = cols, rows
+
+    def screen(self) -> Screen:
+        """Return a picture of the message. Raises `ScreenTooLargeError` like `Emulator`."""
+        check_size(self._cols, self._rows)
+        emulator = Emulator(self._cols, self._rows)
+        emulator.feed("\r\n".join(MESSAGE).encode())
+        return emulator.screen()
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to free."""

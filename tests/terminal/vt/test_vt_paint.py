@@ -1,0 +1,231 @@
+"""Paintings of a screen: what they send brings another one into the same state."""
+
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acpterm.terminal.vt.dump import NOTHING_SAVED
+from acpterm.terminal.vt.emulator import Emulator
+from acpterm.terminal.vt.frames import Frames
+from acpterm.terminal.vt.paint import LEAVE, snapshot
+from acpterm.terminal.vt.rows import rows
+from acpterm.terminal.vt.screen import DECOM, MODES
+from acpterm.terminal.vt.style import BLANK
+from tests.support.depth import examples
+from tests.terminal.vt.streams import ALL
+
+STREAM = st.lists(
+    st.sampled_from(ALL)
+    | st.text("ab日🙂e\u0301 ", max_size=12).map(str.encode)
+    | st.binary(max_size=3),
+    max_size=40,
+).map(b"".join)
+
+
+def emulator_of(*chunks, cols=20, rows=5):
+    emulator = Emulator(cols, rows)
+    for chunk in chunks:
+        emulator.feed(chunk)
+    return emulator
+
+
+def screen_of(*chunks, cols=20, rows=5):
+    return emulator_of(*chunks, cols=cols, rows=rows).screen()
+
+
+def painted(emulator, screen):
+    """Have another emulator show a screen."""
+    emulator.feed(snapshot(screen) + screen.held)
+    return emulator.screen()
+
+
+def charsets(found):
+    # UTF-8 and ASCII are the same characters.
+    return tuple(number or 1 for number in found.sets), found.gl
+
+
+def saved(kept):
+    kept = kept or NOTHING_SAVED
+    return kept._replace(charsets=charsets(kept.charsets))
+
+
+def state(screen):
+    """Give all that a viewer could tell apart, now or later."""
+    main = screen.main
+    below = main and [screen.cells(y, main=True) for y in range(screen.rows)]
+    is_shown = screen.rows, screen.cols
+    return {
+        "rows": [screen.cells(y) for y in range(screen.rows)],
+        "main": main and (below, saved(main.saved), main.keys),
+        "saved": saved(screen.saved),
+        "cursor": (screen.cursor, screen.wraps),
+        "pen": screen.pen,
+        "margins": (screen.margins, screen.side_margins),
+        "charsets": charsets(screen.charsets),
+        "tabs": screen.tabs,
+        "modes": (screen.modes, [screen.is_set(mode) for mode in (6, 7, 25, 69, -4, -20)]),
+        "cursor shape": (screen.cursor_shape, screen.is_default_cursor_blinking),
+        "keys": (screen.application_keypad, screen.keys, screen.other_keys),
+        "title": screen.title,
+        "held": screen.held,
+        "size": is_shown,
+    }
+
+
+def cursor_is_outside(screen):
+    """Whether no address reaches where the cursor is: in origin mode, outside of the margins."""
+    (top, bottom), (left, right), (x, y) = screen.margins, screen.side_margins, screen.cursor
+    kept = screen.saved
+    saved_outside = kept is not None and kept.origin and screen.main is not None
+    return saved_outside or (
+        screen.is_set(DECOM) and not (top <= y <= bottom and left <= x <= right)
+    )
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(STREAM, STREAM, STREAM)
+def test_a_snapshot_brings_any_screen_into_the_same_state(before, dirt, after):
+    source = emulator_of(before, cols=9, rows=6)
+    screen = source.screen()
+    if cursor_is_outside(screen):
+        return
+    # What REP repeats cannot always be told.
+    source.feed(after.replace(b"b", b"B"))
+    for other in Emulator(9, 6), emulator_of(dirt, cols=9, rows=6):
+        expected, found = state(screen), state(painted(other, screen))
+        if not screen.title:
+            # Left as it was.
+            found["title"] = ""
+        assert found == expected
+        other.feed(after.replace(b"b", b"B"))
+        if not other.screen().is_set(DECOM):
+            assert state(other.screen())["rows"] == state(source.screen())["rows"]
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(STREAM, st.lists(STREAM, min_size=1, max_size=4), st.integers(2, 14), st.integers(2, 8))
+def test_frames_show_the_part_with_the_cursor_and_send_only_what_changed(dirt, steps, cols, lines):
+    source = Emulator(9, 6)
+    frames, window = Frames(cols, lines), emulator_of(dirt, cols=cols, rows=lines)
+    window.feed(b"\x18\x1bc")
+    for step in steps:
+        source.feed(step)
+        screen = source.screen()
+        window.feed(frames.frame(screen))
+        assert frames.frame(screen) == b""
+        view, left, top = window.screen(), frames._left, frames._top
+        column, row = screen.cursor
+        assert view.cursor == (column - left, row - top)
+        assert view.cursor_visible == screen.cursor_visible
+        assert sorted(view.modes) == sorted(screen.modes)
+        assert (view.application_keypad, view.cursor_shape, view.title or screen.title) == (
+            screen.application_keypad,
+            screen.cursor_shape,
+            screen.title,
+        ) or not screen.title
+        assert (view.keys[-1], view.other_keys) == (screen.keys[-1], screen.other_keys)
+        for at in range(lines):
+            source_cells = screen.cells(top + at) if top + at < screen.rows else []
+            source_cells += [BLANK] * (left + cols - len(source_cells))
+            cells = view.cells(at)
+            for x, cell in enumerate(cells + [BLANK] * (cols - len(cells))):
+                expected = source_cells[left + x]
+                behind = source_cells[left + x + 1 : left + x + 2]
+                if (x == 0 and not expected.data) or (
+                    x == cols - 1 and behind and not behind[0].data
+                ):
+                    # The other half is outside.
+                    expected = expected._replace(data=" ")
+                assert cell == expected, (at, x)
+    window.feed(LEAVE)
+    assert_left(window.screen())
+
+
+def assert_left(screen):
+    assert not screen.is_alternate
+    assert screen.cursor_visible
+    assert (screen.modes, screen.application_keypad, screen.cursor_shape) == ((), False, 0)
+    assert (screen.keys[-1], screen.other_keys) == (0, 0)
+    assert (screen.pen.fg, screen.pen.flags, screen.pen.link) == (-1, 0, "")
+    assert screen.margins == (0, screen.rows - 1)
+    assert [screen.is_set(mode) for mode in (6, 7, 69, -4, -20)] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_leaving_undoes_what_a_snapshot_did():
+    screen = screen_of(
+        b"shell$ \x1b[?1049h\x1b[?1000;1006;2004;1h\x1b=\x1b[4 q\x1b[?25l\x1b[2;4r\x1b[31m\x1b(0"
+        b"\x1b[>5u\x1b[>4;2m\x1b[?69h\x1b[2;9s\x1b[4h"
+    )
+    window = Emulator(20, 5)
+    painted(window, screen)
+    window.feed(LEAVE)
+    assert_left(window.screen())
+    assert window.screen().tabs == (8, 16)
+    assert window.screen().text() == "shell$"
+
+
+def test_a_window_reports_keys_as_the_program_has_asked_for():
+    screen = screen_of(b"\x1b[>1u\x1b[>3u\x1b[?1049h\x1b[=4u\x1b[>2u\x1b[>4;2m")
+    shown = painted(emulator_of(b"\x1b[>7u\x1b[?1049h\x1b[>31u"), screen)
+    assert (shown.main.keys, shown.keys, shown.other_keys) == ((0, 1, 3), (4, 2), 2)
+    source, window, frames = emulator_of(), Emulator(20, 5), Frames(20, 5)
+    for fed, found in (
+        (b"\x1b[>2u\x1b[>4;2m", (2, 2)),
+        (b"\x1b[<9u", (0, 2)),
+        (b"\x1b[>4m\x1b[>3u", (3, 0)),
+    ):
+        source.feed(fed)
+        window.feed(frames.frame(source.screen()))
+        assert (window.screen().keys[-1], window.screen().other_keys) == found
+
+
+def test_rows_are_text_with_colours_that_end_in_default_ones():
+    screen = screen_of(b"\x1b[1;31mred\x1b[m plain  \r\n\x1b[44m \x1b[m\r\n\r\n\x1b[38;2;1;2;3mx")
+    assert [row.rstrip() for row in rows(screen)] == [
+        "\x1b[0;1;31mred\x1b[m plain",
+        "\x1b[0;44m \x1b[m",
+        "",
+        "\x1b[0;38;2;1;2;3mx\x1b[m",
+        "",
+    ]
+
+
+def test_a_snapshot_erases_no_screen_at_once():
+    # Some terminals would keep what it showed in their history.
+    assert not re.search(rb"\x1b\[[0-3]?J", snapshot(screen_of(b"a\x1b[?1049hb")))
+
+
+def test_links_are_painted_but_are_no_part_of_the_rows():
+    link = b"\x1b]8;;http://a\x1b\\"
+    screen = screen_of(b"a" + link + b"b\x1b[31mc\x1b]8;;\x1b\\d\r\n" + link)
+    assert snapshot(screen).count(link) == Frames(20, 5).frame(screen).count(link) + 1 == 2
+    assert rows(screen)[0] == "ab\x1b[0;31mcd\x1b[m"
+
+
+def test_a_row_of_many_long_links_is_painted_with_some_of_them():
+    long = [b"\x1b]8;;http://%d/%b\x1b\\x" % (n % 2, b"l" * 1900) for n in range(200)]
+    screen = screen_of(b"".join(long), cols=100, rows=5)
+    assert len(snapshot(screen)) < 20_000
+    assert snapshot(screen).count(b"http://0") == 2
+
+
+def test_a_program_that_leaves_the_alternate_screen_shows_the_main_one_with_its_cursor():
+    source = emulator_of(b"$ vi\r\n\x1b[32m", b"\x1b[?1049h\x1b[2J\x1b[3;3Htext")
+    window = Emulator(20, 5)
+    assert painted(window, source.screen()).text() == "\n\n  text"
+    for one in window, source:
+        one.feed(b"\x1b[?1049l$ ")
+        assert one.screen().text() == "$ vi\n$"
+    assert state(window.screen()) == state(source.screen())
+
+
+def test_all_modes_of_a_viewer_are_reset_when_it_leaves():
+    for mode in MODES:
+        assert b"\x1b[?%dl" % mode in LEAVE

@@ -1,0 +1,185 @@
+"""The filter of what attached windows are sent: no query passes, and all else does."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acpterm.terminal.vt.emulator import Emulator
+from acpterm.terminal.vt.queries import HELD_MAX, QueryFilter
+from tests.support.depth import examples
+from tests.terminal.vt.streams import ALL, COLOURS, MOVES, QUERIES, TEXT
+
+
+def passed(*chunks, clipboard=False):
+    queries = QueryFilter(clipboard=clipboard)
+    return b"".join(queries.feed(chunk) for chunk in chunks)
+
+
+def in_bytes(data):
+    return [bytes([byte]) for byte in data]
+
+
+REMOVED = [
+    *(b"\x1b[c", b"\x1b[0c", b"\x1b[>c", b"\x1b[=c", b"\x1bZ", b"\x05", b"\x1b[6n", b"\x1b[5n"),
+    *(b"\x1b[?6n", b"\x1b[?15n", b"\x1b[?996n", b"\x1b[?2004$p", b"\x1b[4$p", b"\x1b[18t"),
+    *(b"\x1b[14t", b"\x1b[14;2t", b"\x1b[21t", b"\x1b[11t", b"\x1b[?u", b"\x1b[>q", b"\x1b[>0q"),
+    *(b"\x1b[x", b"\x1b[1x", b"\x1b[1;1;1;1;2;2*y", b"\x1b[1$w", b"\x1b[?1;1;0S", b"\x1b[?4m"),
+    *(
+        b"\x1bP$qm\x1b\\",
+        b"\x1bP+q544e\x1b\\",
+        b"\x1bP+Q61\x1b\\",
+        b"\x1b]10;?\a",
+        b"\x1b]11;?\x1b\\",
+    ),
+    *(b"\x1b]4;1;?\a", b"\x1b]4;1;rgb:0/0/0;2;?\a", b"\x1b]104;?\a", b"\x1b]52;c;?\a"),
+    *(b"\x1b]52;c;QUJD\a", b"\x1b]52;;\x1b\\", b"\x1b]5522;type=read;\a", b"\x1b]50;?\a"),
+    *(b"\x1b]1337;ReportCellSize\a", b"\x1b]1337;Copy=:QQ==\a", b"\x1b]22;?__current__\a"),
+    *(b"\x1b]99;i=1:p=?;\x1b\\", b"\x1b]99;a=report;x\x1b\\", b"\x1b_Ga=q,i=1;AAAA\x1b\\"),
+    *(b"\x1bPtmux;\x1b\x1b[c\x1b\\", b"\x1b[?2048h", b"\x1b[?2031h", b"\xc2\x9bc", b"\xc2\x9b6n"),
+    *(b"\xc2\x9d11;?\xc2\x9c", b"\xc2\x9a", b"\x1b[1*z", b"\x1bP1;0|17/6c73\x1b\\"),
+]
+PASSED = [
+    *(
+        b"text\r\n",
+        b"\x1b[31;1mred\x1b[m",
+        b"\x1b[2J\x1b[H",
+        b"\x1b[?1049h\x1b[?25l",
+        b"\x1b[?2026h",
+    ),
+    *(b"\x1b[>4;2m", b"\x1b[>1u\x1b[=5;2u\x1b[<u", b"\x1b[u\x1b[s", b"\x1b[2 q", b"\x1b[22;0t"),
+    *(
+        b"\x1b[8;24;80t",
+        b"\x1b[!p",
+        b'\x1b[1"q',
+        b"\x1b[1;5r",
+        b"\x1b[?1000;1006h",
+        b"\x1b(0lqk\x1b(B",
+    ),
+    *(b"\x1b]0;a ?title;?\a", b"\x1b]8;;http://a/?b=;?c\x1b\\link\x1b]8;;\x1b\\", b"\x1b]133;A\a"),
+    *(b"\x1b]11;rgb:1/2/3\a", b"\x1b]4;1;rgb:1/2/3\x1b\\", b"\x1b]104\a", b"\x1b]7;file://h/p\a"),
+    *(
+        b"\x1b]9;4;1;50\a",
+        b"\x1b]1337;SetMark\a",
+        b"\x1bPq#0;2;0;0;0~-\x1b\\",
+        b"\x1b[3$}",
+        b"\x1b7\x1b8",
+    ),
+    *(
+        "日本 é ° 👍🏽\u200d".encode(),
+        b"\x1b]P1aabbcc",
+        b"\x1b[?1;2c",
+        b"\x1b[>4n",
+        b"\xff\x80",
+        b"\x9b6n",
+    ),
+]
+
+
+@pytest.mark.parametrize("query", REMOVED)
+def test_a_query_is_removed_however_it_is_cut(query):
+    around = b"before" + query + b"after"
+    # What ends a string for a terminal that knows nothing of it may be left: it does nothing.
+    assert passed(around).replace(b"\x1b\\", b"") == b"beforeafter"
+    assert passed(*in_bytes(around)).replace(b"\x1b\\", b"") == b"beforeafter"
+
+
+@pytest.mark.parametrize(
+    "data", [data if isinstance(data, bytes) else bytes([data]) for data in PASSED]
+)
+def test_all_else_passes_byte_for_byte(data):
+    assert passed(data) == data
+    assert passed(*in_bytes(data + b" ")) == data + b" "
+
+
+def test_of_several_modes_only_those_that_report_are_removed():
+    assert passed(b"\x1b[?2004;2048;1004h") == b"\x1b[?2004;1004h"
+    assert passed(b"\x1b[?2048l") == b"\x1b[?2048l"
+
+
+def test_controls_within_a_query_are_still_executed():
+    assert passed(b"a\x1b[\r\n6nb") == b"a\r\nb"
+
+
+def test_the_clipboard_is_written_to_only_if_that_is_allowed_and_never_read():
+    write, read = b"\x1b]52;c;QUJD\a", b"\x1b]52;c;?\a"
+    assert passed(write + read) == b""
+    assert passed(write + read, clipboard=True) == write
+    assert passed(*in_bytes(write + read + b"x"), clipboard=True) == write + b"x"
+    large = b"\x1b]52;c;" + b"QUJD" * 50_000 + b"\a"
+    assert passed(large, clipboard=True) == large
+    assert passed(large, b"after") == b"after"
+
+
+def test_what_is_removed_does_not_complete_what_was_cut_by_it():
+    for data in (
+        *(b"\x1b[\x1b[cc", b"\x1b[\x1b[\x1b[ccc", b"\x1b]4;1;\x1b[c?\a", b"\x1b[6\x1b]11;?\an"),
+        *(
+            b"\x1b\x1b[c[c",
+            b"\x1b[\x05c",
+            b"\x1b[\xc2\x9bcc",
+            b"\x1b]11;\x18?\a",
+            b"\x1bP$\x1bZqm\x1b\\",
+        ),
+    ):
+        for found in passed(data), passed(*in_bytes(data)):
+            assert answers(found) == b"", data
+            assert passed(found) == found
+
+
+def test_a_sequence_without_end_is_not_held_for_ever():
+    queries = QueryFilter()
+    assert queries.feed(b"\x1b]11;") == b""
+    for _ in range(100):
+        assert queries.feed(b"x" * 1000) == b""
+        assert len(queries._held) <= HELD_MAX
+    assert queries.feed(b"?\aafter") == b"after"
+    title = b"\x1b]2;" + b"t" * 100_000
+    assert passed(title[:50_000], title[50_000:]) == title
+
+
+def answers(data):
+    """Give what a terminal that is sent this answers."""
+    found = []
+    Emulator(20, 5, found.append).feed(data)
+    return b"".join(found)
+
+
+PIECES = st.lists(
+    st.sampled_from(QUERIES)
+    | st.sampled_from(REMOVED)
+    | st.sampled_from(ALL)
+    | st.sampled_from(
+        [b"\x1b", b"\x1b[", b"\x1b]", b"\x1bP", b"c", b"n", b"?", b"\x18", b"\xc2", b"\x9b"]
+    )
+    | st.sampled_from([b"\x1b]4;1;", b"\x1b]1", b"1;", b"\x1bP$", b"q", b"\x1b\\", b"\a", b"\x05"])
+    | st.binary(max_size=3),
+    max_size=30,
+)
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(PIECES)
+def test_no_terminal_answers_to_what_passes(pieces):
+    found = passed(*pieces)
+    assert answers(found + b"\x1b\\") == b""
+    # Cut differently the same is removed, but for what ends a string.
+    again = passed(b"".join(pieces))
+    assert plain(again) == plain(found)
+    assert b"\x05" not in found
+
+
+def plain(data):
+    return re.sub(rb"\x1b\\", b"", data)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.sampled_from([*COLOURS, *MOVES[:30], *TEXT]), max_size=30))
+def test_a_screen_is_painted_the_same_without_queries(pieces):
+    if any(piece in (b"\x1b", b"\x1b[", b"\x18") for piece in pieces):
+        return
+    one, other = Emulator(20, 5), Emulator(20, 5)
+    one.feed(b"".join(pieces))
+    other.feed(passed(*pieces))
+    assert other.screen().text() == one.screen().text()
