@@ -791,7 +791,9 @@ async def test_a_daemon_that_dies_costs_the_terminals_and_nothing_else(tmp_path,
         os.kill(daemon, 9)
         await poll(lambda: not alive(daemon))
         await editor.prompt({**create("true"), "report": True}, say("still here"))
-        assert "agent.sock is gone" in json.loads(editor.said[0])["message"]
+        # The worker outlives its keeper by a moment.
+        why = json.loads(editor.said[0])["message"]
+        assert "agent.sock is gone" in why or "acpterm is shutting down" in why
         assert editor.said[1] == "still here"
 
 
