@@ -7,17 +7,19 @@ import trio
 
 from tests.faults.counts import FAULTS_PER_DAEMON, rounds
 from tests.faults.daemon import ACPTERM, Daemon
-from tests.faults.load import loaded
+from tests.faults.load import Load, loaded
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(150)]
 
 _LONGEST_PAUSE_S = 1.0
 _LONGEST_ANSWER_S = 2.0
+_UNDISTURBED_S = 3.0
 
 
 @rounds(10, 50, per_round=FAULTS_PER_DAEMON)
 async def test_restart_keeps_everything_and_delays_no_answer_under_load(tmp_path, index, report):
     async with loaded(tmp_path, f"restart-{index}") as load:
+        longest_allowed = await _longest_allowed(load)
         for _ in range(FAULTS_PER_DAEMON):
             await trio.sleep(load.random.uniform(0, _LONGEST_PAUSE_S))
             old, since = await load.daemon.worker(), trio.current_time()
@@ -30,7 +32,7 @@ async def test_restart_keeps_everything_and_delays_no_answer_under_load(tmp_path
             assert await load.daemon.worker() != old
             load.check_running()
             await load.check_pids()
-            assert longest <= _LONGEST_ANSWER_S
+            assert longest <= longest_allowed
     report.checked_bytes = load.checked_bytes
 
 
@@ -39,6 +41,7 @@ async def test_restart_leaves_the_old_worker_when_the_new_one_does_not_start(
     tmp_path, fault, report
 ):
     async with loaded(tmp_path, fault) as load:
+        longest_allowed = await _longest_allowed(load)
         old, since = await load.daemon.worker(), trio.current_time()
         load.daemon.inject(fault)
         status, printed = await _restart(load.daemon)
@@ -50,12 +53,20 @@ async def test_restart_leaves_the_old_worker_when_the_new_one_does_not_start(
         report.happened("`acpterm restart` to a version that does not start", longest)
         assert await load.daemon.worker() == old
         load.check_running()
-        assert longest <= _LONGEST_ANSWER_S
+        assert longest <= longest_allowed
         # A version that starts is taken.
         status, printed = await _restart(load.daemon)
         load.take_overs += 1
         assert status == 0, printed
     report.checked_bytes = load.checked_bytes
+
+
+async def _longest_allowed(load: Load) -> float:
+    """Return how long an answer may take: more on a machine that delays them without a restart."""
+    since = trio.current_time()
+    await trio.sleep(_UNDISTURBED_S)
+    await load.answering()
+    return max(_LONGEST_ANSWER_S, 2 * load.longest_answer(since))
 
 
 async def _restart(running: Daemon) -> tuple[int, str]:
