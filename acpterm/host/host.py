@@ -289,6 +289,7 @@ async def open_host(
             settings.tracking,
             parent=keeper.pid,
             inherited=_handover(keeper),
+            held=[found.name for found in keeper.terminals],
             socket_path=socket_path,
         )
         stack.callback(trees.close)

@@ -72,6 +72,9 @@ _EL_FORMS = tuple(
 # CHA to the first column is a CR: many programs, those on Node among them, draw their progress so.
 _CHA_HOME = re.compile(rb"\x1b\[0{0,256}1?(?:;[0-9;]{0,256})?G")
 
+# As most programs write it. A sequence that a piece of data ends within does not match.
+_SGR = re.compile(rb"\x1b\[[0-9;]{0,64}m")
+
 _BEYOND_ASCII = bytes(range(0x80, 0x100))
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\b\t\n\r"
 
@@ -128,6 +131,11 @@ class Controls:
         """Return the line program that `data`, whole characters, adds."""
         if b"\xc2" in data:
             data = _C1.sub(b"", data)
+        if not self.inside and b"\x1b" in data:
+            # Colours leave nothing behind. Where there is nothing else, this is all there is to do.
+            plain = _SGR.sub(b"", data)
+            if b"\x1b" not in plain:
+                data = plain
         controls = data.translate(None, _PRINTING)
         self.plain = not self.inside and not controls.translate(None, b"\n\r")
         if not self.plain:
