@@ -113,7 +113,7 @@ class Host:
         name = self.shared.name_connection()
         caller = Caller(asker, self.shared, name, self._resumption)
         caller.changed()
-        connection = Connection(stream, caller, AGENT, name)
+        connection = Connection(stream, caller, AGENT, name, store=self.shared.keeper)
         self._resumption.connected(caller, connection)
         self.shared.agents += 1
         try:
@@ -131,7 +131,12 @@ class Host:
         try:
             await self._serve(
                 Connection(
-                    stream, Person(asker, self.shared, self._sessions), methods, name, high=HIGH
+                    stream,
+                    Person(asker, self.shared, self._sessions),
+                    methods,
+                    name,
+                    high=HIGH,
+                    store=self.shared.keeper,
                 )
             )
         finally:
