@@ -248,13 +248,17 @@ class Host:
             if self.shared.keeper.stored:
                 _log.error("the keeper is lost: programs run on until the service is started again")
                 raise
-            _log.error("the keeper is lost: all terminals are ended")
             self.lost = error
-            self.pool.lose_keeper()
-            with trio.move_on_after(_END):
-                for entry in self.shared.roster:
-                    await entry.terminal.wait_exited()
+            await self.lose_keeper()
             on_terminate()
+
+    async def lose_keeper(self) -> None:
+        """End all that runs, and have those answered that wait for it."""
+        _log.error("the keeper is lost: all terminals are ended")
+        self.pool.lose_keeper()
+        with trio.move_on_after(_END):
+            for entry in self.shared.roster:
+                await entry.terminal.wait_exited()
 
 
 @asynccontextmanager
@@ -277,8 +281,15 @@ async def open_host(
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
         is_embedded = keeper is None
+        host: Host | None = None
+
+        async def lose_keeper() -> None:
+            if host is not None:
+                await host.lose_keeper()
+                await host.close()
+
         if keeper is None:
-            keeper = await stack.enter_async_context(embedded_keeper())
+            keeper = await stack.enter_async_context(embedded_keeper(lose_keeper))
         trees = Trees(
             settings.tracking,
             parent=keeper.pid,
