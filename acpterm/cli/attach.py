@@ -26,6 +26,10 @@ def command(terminal: str, *, read_only: bool, config: str | None, socket: str |
     once: the smallest window rules the size; one that only looks (-r) does not. The key that the
     setting detach_key names, C-\ as a rule, leaves it running.
 
+    When the daemon's worker is replaced, the window keeps its picture until it gets a new one, at
+    most resume_timeout seconds. What is typed meanwhile rings the bell and is not typed; what was
+    pasted at that moment may be typed in part.
+
     Exit status: 0; 1 if there is no such terminal, it has ended, or this is not run in a terminal.
     """
     if not Tty.is_there():

@@ -25,6 +25,9 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     session, and the command, how it ended, or the agent's tool call. With --json a line is what
     the daemon tells, _acpterm/event.
 
+    When the daemon's worker was replaced, events may be missing: the event "reconnected" says
+    so, in JSON with token, event and at alone.
+
     The daemon is started if it is not running. Ctrl-C ends it.
 
     Exit status: 0 it was ended so, or nobody reads what it prints; 1 the daemon has ended.

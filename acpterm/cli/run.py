@@ -45,6 +45,9 @@ def command(
     program ends then when nobody reads that any more, or this command is told to end; if it is
     killed (SIGKILL), the program is left to the daemon, and runs on.
 
+    It goes on when the daemon's worker is replaced; what was printed meanwhile and not kept is said
+    to be missing.
+
     Exit status: that of COMMAND, 128 + n when the signal n ended it; 0 when it was left running.
     """
     words = list(command_line) or [os.environ.get("SHELL") or "/bin/sh"]

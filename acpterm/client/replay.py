@@ -16,8 +16,8 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeGuard
 import msgspec
 import trio
 
-from acpterm.terminal import paint
 from acpterm.terminal.text import text_of
+from acpterm.terminal.vt import paint
 
 OUTPUT: Final = "o"
 INPUT: Final = "i"

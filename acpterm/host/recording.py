@@ -131,19 +131,19 @@ class _Recording:
     async def _follow(self) -> None:
         """Write what comes, until nothing more can or the file is full."""
         while True:
-            over = self._terminal.silent
+            over = self._terminal.output_closed
             if not await self._write() or over:
                 return
             if not self._news():
-                await self._terminal.wait_news()
+                await self._terminal.wait_changed()
             with trio.move_on_after(PERIOD):
                 while self._news() < BATCH:
-                    await self._terminal.wait_news()
+                    await self._terminal.wait_changed()
 
     def _news(self) -> int:
         """Tell how many bytes there are to write, or `BATCH`, if that should not be put off."""
         terminal = self._terminal
-        if terminal.silent or (terminal.exit is not None and not self._told):
+        if terminal.output_closed or (terminal.exit is not None and not self._told):
             return BATCH
         return terminal.timeline.end - self.walk.position
 

@@ -1,29 +1,41 @@
-"""What a terminal's screen shows, for whoever asks over the wire: too large a one is an error."""
+"""What a terminal's screen shows, for requests: one that cannot be had is an error."""
+
+from typing import NamedTuple
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from acpterm.terminal import views as terminals
-from acpterm.terminal.screen import Screen
 from acpterm.terminal.terminal import Terminal
+from acpterm.terminal.vt import emulator
+from acpterm.terminal.vt.emulator import ScreenTooLargeError
+from acpterm.terminal.vt.library import EmulatorMissingError
+from acpterm.terminal.vt.screen import Screen
 
 
-async def shown(terminal: Terminal) -> Screen:
-    """Give the screen as it is now; to be used before the next checkpoint.
+class Shown(NamedTuple):
+    """A screen, and the position in the output up to which it shows it."""
 
-    Raises `RpcError` (-32602) when the window is too large for it.
+    screen: Screen
+    position: int
+
+
+async def shown(terminal: Terminal) -> Shown:
+    """Return the screen as it is now.
+
+    Raises `RpcError` (-32602) when the window is too large for it, or no emulator is installed.
     """
     try:
-        return await terminal.screen.shown()
-    except terminals.ScreenTooLargeError as error:
+        await terminal.caught_up()
+        return Shown(terminal.emulator.screen(), terminal.ring.end)
+    except (ScreenTooLargeError, EmulatorMissingError) as error:
         raise _no_screen(error) from error
 
 
 def check_screen(cols: int, rows: int) -> None:
     """Raise `RpcError` (-32602) for a window that is too large to be shown as a screen."""
     try:
-        terminals.check_screen(cols, rows)
-    except terminals.ScreenTooLargeError as error:
+        emulator.check_size(cols, rows)
+    except ScreenTooLargeError as error:
         raise _no_screen(error) from error
 
 
-def _no_screen(error: terminals.ScreenTooLargeError) -> RpcError:
+def _no_screen(error: Exception) -> RpcError:
     return RpcError(INVALID_PARAMS, f"format 'screen': {error}")

@@ -4,9 +4,8 @@ The smallest attached window rules: a terminal has the fewest columns and the fe
 windows that may type. When the last of them leaves, the terminal has again the size that its
 creator gave it. A window that only looks rules nothing.
 
-One window at most gets the program's own output while somebody may type in it: the one that has
-been there longest of those that have the terminal's size. What a program asks its terminal (where
-the cursor is, which colours there are) is then answered once. The others are shown pictures.
+Every window of the terminal's size gets the program's own output, without what a program asks its
+terminal: the emulator answers that. The others are shown pictures.
 """
 
 import contextlib
@@ -47,11 +46,30 @@ class Windows:
     def __init__(self, told: Callable[[str, Entry, str | None], None]) -> None:
         self._told = told
         self._shown: dict[str, _Shown] = {}
+        self._restored: list[Entry] = []
 
     def count(self, entry: Entry) -> int:
         """Give the number of windows that a terminal is shown in."""
         shown = self._shown.get(entry.id)
         return len(shown.windows) if shown else 0
+
+    def restore(self, entry: Entry, own: tuple[int, int]) -> None:
+        """Take over a terminal whose windows are to come back: it keeps their size until then.
+
+        `own` is the size that it has without.
+        """
+        if own != (entry.terminal.cols, entry.terminal.rows):
+            self._shown[entry.id] = _Shown(own)
+            self._restored.append(entry)
+
+    def settle(self) -> None:
+        """Give restored terminals whose windows have not come back their own size."""
+        restored, self._restored = self._restored, []
+        for entry in restored:
+            shown = self._shown.get(entry.id)
+            if shown is not None and not shown.windows:
+                del self._shown[entry.id]
+                self._rule(entry, shown)
 
     def open(self, entry: Entry, window: Window) -> None:
         """Show a terminal in one more window."""
@@ -75,7 +93,7 @@ class Windows:
         window.cols, window.rows = cols, rows
         window.anew = True
         self._rule(entry, self._shown[entry.id])
-        entry.terminal.tell()
+        entry.terminal.notify()
 
     def resize(self, entry: Entry, cols: int, rows: int) -> None:
         """Give a terminal its own size: now, or when the windows that rule it have gone.
@@ -83,22 +101,13 @@ class Windows:
         Raises `trio.ClosedResourceError` when it has ended, `OSError` when it cannot be done.
         """
         shown = self._shown.get(entry.id)
+        entry.resized(cols, rows)
         if shown is not None:
             shown.own = cols, rows
             if any(not window.read_only for window in shown.windows):
                 return
         entry.terminal.resize(cols, rows)
         self._told("resized", entry, None)
-
-    def is_direct(self, entry: Entry, window: Window) -> bool:
-        """Whether a window gets the program's own output, and not pictures of the screen."""
-        size = entry.terminal.cols, entry.terminal.rows
-        if window.size != size:
-            return False
-        if window.read_only:
-            return True
-        shown = self._shown[entry.id].windows
-        return next(w for w in shown if not w.read_only and w.size == size) is window
 
     def _rule(self, entry: Entry, shown: _Shown) -> None:
         ruling = [window for window in shown.windows if not window.read_only]
@@ -111,5 +120,4 @@ class Windows:
             with contextlib.suppress(trio.ClosedResourceError, OSError):
                 terminal.resize(cols, rows)
                 self._told("resized", entry, None)
-        # Another may be the one that gets the program's own output now.
-        terminal.tell()
+        terminal.notify()

@@ -4,8 +4,12 @@ States: *idle*; *behind*, while the program does not read as fast as is typed: t
 here, at most `MOST` bytes of it, and a task that `type` starts types it bit by bit. What was typed
 first comes first, whoever typed it. When the terminal closes or fails to take its input, what is
 left is dropped, and whoever waits for that is told; after a failure, what is typed later is typed.
+
+The answers of the emulator to what the program asks its terminal go the same way, but no listener
+is told of them: nobody typed them. At most `ANSWERS_MAX` bytes of them wait; the rest is dropped.
 """
 
+import contextlib
 import termios
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -20,6 +24,7 @@ from acpterm.pty.master import Master
 Listener = Callable[[bytes, bool], None]
 
 MOST: Final = 16 * 1024 * 1024
+ANSWERS_MAX: Final = 64 * 1024
 # Of failures: nobody waits for input that was dropped so many failures ago.
 _REMEMBERED: Final = 100
 
@@ -40,6 +45,8 @@ class Keyboard:
         # Bytes typed or dropped so far, and from where to where those were that were dropped.
         self._passed = 0
         self._dropped: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
+        # From where to where answers of the emulator are, of all that is typed.
+        self._answers: deque[tuple[int, int]] = deque()
         self._news = trio.lowlevel.ParkingLot()
         #: Who is told of what is typed, at once; a listener may neither wait nor fail.
         self.listeners: Final[list[Listener]] = []
@@ -54,6 +61,22 @@ class Keyboard:
             raise trio.ClosedResourceError
         if len(self._rest) + len(data) > MOST:
             raise InputFullError
+        return self._put(data)
+
+    def answer(self, data: bytes) -> None:
+        """Type an answer of the emulator, or drop it: too many wait, or the terminal fails."""
+        waiting = sum(end - max(begin, self._passed) for begin, end in self._answers)
+        if self._master.closed or waiting + len(data) > ANSWERS_MAX:
+            return
+        begin = self._passed + len(self._rest)
+        if self._answers and self._answers[-1][1] == begin:
+            self._answers[-1] = self._answers[-1][0], begin + len(data)
+        else:
+            self._answers.append((begin, begin + len(data)))
+        with contextlib.suppress(trio.ClosedResourceError, OSError):
+            self._put(data)
+
+    def _put(self, data: bytes) -> int:
         idle = not self._rest
         self._rest += data
         typed = self._passed + len(self._rest)
@@ -83,8 +106,9 @@ class Keyboard:
             raise trio.ClosedResourceError
 
     def close(self) -> None:
-        """Tell those who wait that the terminal is closed."""
+        """Wake those that wait: the terminal is closed. Can be repeated."""
         self._drop()
+        self._start = _refuse
 
     def _drop(self) -> None:
         if self._rest:
@@ -93,6 +117,7 @@ class Keyboard:
             # One more: what is typed next, even if it is nothing, is not among what was dropped.
             self._passed = end + 1
             self._rest.clear()
+        self._answers.clear()
         self._news.unpark_all()
 
     async def _type_rest(self) -> None:
@@ -107,17 +132,35 @@ class Keyboard:
         piece = bytes(self._rest[:65536])
         shown = bool(self.listeners) and self._echoes()
         taken = self._master.write(piece)
+        typed = self._typed(piece[:taken])
         del self._rest[:taken]
         self._passed += taken
         self._news.unpark_all()
-        if self.listeners and taken:
+        if self.listeners and typed:
             # Before and after: the program may turn the echo off at any time.
             shown = shown and self._echoes()
             for listener in list(self.listeners):
-                listener(piece[:taken], shown)
+                listener(typed, shown)
+
+    def _typed(self, piece: bytes) -> bytes:
+        """Return what was typed of what comes next, which is taken: all but answers."""
+        at, end = self._passed, self._passed + len(piece)
+        typed = []
+        while self._answers and self._answers[0][0] < end:
+            begin, stop = self._answers[0]
+            typed.append(piece[at - self._passed : max(at, begin) - self._passed])
+            at = min(stop, end)
+            if stop > end:
+                break
+            self._answers.popleft()
+        return b"".join([*typed, piece[at - self._passed :]])
 
     def _echoes(self) -> bool:
         try:
             return self._master.echoes
         except (OSError, termios.error):  # what cannot be known is not shown
             return False
+
+
+def _refuse(_: Callable[[], Awaitable[None]]) -> None:
+    raise trio.ClosedResourceError

@@ -2,7 +2,7 @@
 
 - *text*: what agents read; kept as the terminal goes along (`text`), so it has its own retention;
 - *raw*: the bytes that the ring has, escape sequences and all;
-- *screen*: what a window of the terminal's size shows now, by a VT emulator (`screenview`).
+- *screen*: what a window of the terminal's size shows now, by a VT emulator (`vt`).
 
 `since` reads a part of the stream: positions are those of the ring, whatever the view. A part of
 text is the text of these bytes alone: a carriage return does not reach back into an earlier part.
@@ -11,11 +11,10 @@ text is the text of these bytes alone: a carriage return does not reach back int
 from typing import NamedTuple
 
 from acpterm.terminal import utf8
-from acpterm.terminal.screenview import ScreenTooLargeError, ScreenView, check_screen
 from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.text import SLICE_MIN, resync, text_of
 
-__all__ = ["Part", "ScreenTooLargeError", "ScreenView", "check_screen", "last", "raw", "since"]
+__all__ = ["Part", "last", "raw", "since"]
 
 
 class Part(NamedTuple):

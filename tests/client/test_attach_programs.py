@@ -24,7 +24,8 @@ VIM = (
     "-c",
     "syntax on",
     "-c",
-    "set nu hls ls=2 nosmd",
+    # Or else it asks its terminal, and tmux does not answer that.
+    "set nu hls ls=2 nosmd bg=dark",
 )
 TEXT = "".join(
     f"{n:3} def f(x): return 'a string {n}'  # wörds 日本語 and more\n" for n in range(200)

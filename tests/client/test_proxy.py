@@ -9,7 +9,7 @@ import sys
 import pytest
 import trio
 
-from acpterm.client import daemon, introduction
+from acpterm.client import daemon, host_connection
 from acpterm.client.proxy.run import Wishes, run_proxy
 from acpterm.client.terminals import EXTENDED
 from acpterm.config import Settings
@@ -825,7 +825,7 @@ async def test_a_daemon_of_another_user_is_told_nothing(tmp_path, monkeypatch):
 
 
 async def test_a_daemon_that_does_not_answer_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(introduction, "_PATIENCE", 0.2)
+    monkeypatch.setattr(host_connection, "_INITIALIZE_TIMEOUT_S", 0.2)
     path = tmp_path / "agent.sock"
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(path))

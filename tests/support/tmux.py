@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 
-from acpterm.terminal.screen import Screen
-from acpterm.terminal.style import BLANK
+from acpterm.terminal.vt.emulator import Emulator
 
 COLS, ROWS = 80, 24
 _CONF = """
@@ -218,16 +217,11 @@ def cells(lines: Sequence[str], cols: int, rows: int) -> list[list[Any]]:
 
     In what tmux gives the attributes go on in the next row.
     """
-    screen = Screen(cols, rows)
+    emulator = Emulator(cols, rows)
     for y, line in enumerate(lines):
-        screen.feed(f"\x1b[{y + 1}H{line}".encode())
-    found = []
-    for y in range(rows):
-        row = screen.grid.cells_of(y)
-        while row and row[-1] == BLANK:
-            row.pop()
-        found.append(row)
-    return found
+        emulator.feed(f"\x1b[{y + 1}H{line}".encode())
+    screen = emulator.screen()
+    return [screen.cells(y) for y in range(rows)]
 
 
 @contextmanager

@@ -2,12 +2,12 @@
 
 import re
 
+from acpterm.terminal.paint import LEAVE, Frames, rows, snapshot
+from acpterm.terminal.screen import Screen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acpterm.terminal.paint import LEAVE, Frames, rows, snapshot
-from acpterm.terminal.screen import Screen
-from acpterm.terminal.style import BLANK
+from acpterm.terminal.vt.style import BLANK
 from tests.support.depth import examples
 from tests.terminal.test_screen import COLOURS, MOVES, SEQUENCES, TEXT, TOLD
 

@@ -4,12 +4,12 @@ import time
 import tracemalloc
 
 import pytest
+from acpterm.terminal.hyperlink import LINKS_MAX
+from acpterm.terminal.screen import Screen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acpterm.terminal.hyperlink import LINKS_MAX
-from acpterm.terminal.screen import Screen
-from acpterm.terminal.style import (
+from acpterm.terminal.vt.style import (
     BLANK,
     BLINK,
     BOLD,

@@ -5,17 +5,16 @@ import sys
 from contextlib import asynccontextmanager
 
 import trio
-
-from acpterm.pty.program import Program
-from acpterm.pty.trees import open_trees
 from acpterm.terminal.follower import BEHIND
 from acpterm.terminal.fullscreen import FullScreen
 from acpterm.terminal.output import PATIENCE, Output
-from acpterm.terminal.pool import Pool
 from acpterm.terminal.screen import Screen
 from acpterm.terminal.screenview import REPLAY, ScreenView
+
+from acpterm.pty.program import Program
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.timeline import Timeline
+from tests.support.pools import running_pool
 
 MIB = 1024 * 1024
 
@@ -161,15 +160,12 @@ async def terminal(line, **more):
     def make(_identifier):
         return Program(["/bin/sh", "-c", line], env=dict(os.environ), cwd="/", umask=0o22)
 
-    async with open_trees("auto") as trees, trio.open_nursery() as nursery:
-        pool = Pool(trees)
-        await nursery.start(pool.run)
+    async with running_pool() as pool:
         made = await pool.create(make, **more)
         yield made
         pool.release(made, EndedBy.DISCONNECT)
         with trio.fail_after(10):
             await made.wait_gone()
-        nursery.cancel_scope.cancel()
 
 
 async def until(condition):

@@ -10,9 +10,9 @@ import termios
 import time
 
 import pytest
-
 from acpterm.terminal.paint import rows, snapshot
 from acpterm.terminal.screen import Screen
+
 from tests.support.tmux import COLS, ROWS, cells, needs_tmux, tmux_server
 
 pytestmark = needs_tmux

@@ -1,14 +1,18 @@
-"""An attached window: what a person is shown of a terminal, and how it keeps up.
+"""An attached window: what a user is shown of a terminal, and how it keeps up.
 
-States, of which each begins with all of the window painted anew:
+States, of which each begins with all of the window painted again:
 
-    direct ◀──the sizes, or who else is attached──▶ painted
+    direct ◀──the sizes──▶ painted
 
-- *direct*: the window gets the program's own output, from the position that the picture at its
-  beginning stands for; nothing twice and nothing missing. One that falls behind by more than
-  `BEHIND` bytes, or by more than the ring keeps, gets a new picture and not the backlog.
+- *direct*, if it has the terminal's size: the window gets the program's own output, from the
+  position that the picture at its beginning stands for; nothing twice and nothing missing, but for
+  what the program asks its terminal (`vt.queries`). One that falls behind by more than `BEHIND`
+  bytes, or by more than the ring keeps, gets a new picture and not the backlog.
 - *painted*: the window gets pictures of the screen, of which each says what has changed since the
   one before, at most one each `FRAME` seconds.
+
+Where no emulator is installed every window is direct, and begins with the last output instead of a
+picture; a full-screen program cannot be shown like that.
 
 Nothing is made before the front end has read what was sent before (`room`): a window that does not
 read costs nothing and slows nobody. The task is that of the request; it ends with the program's
@@ -26,9 +30,12 @@ from acpterm.host.people.person import Person
 from acpterm.host.roster import Entry
 from acpterm.host.screens import shown
 from acpterm.host.windows import Window
-from acpterm.jsonrpc import RpcError
-from acpterm.terminal.paint import Frames, snapshot
-from acpterm.terminal.screen import Screen
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.terminal.vt import unemulated
+from acpterm.terminal.vt.frames import Frames
+from acpterm.terminal.vt.library import EmulatorMissingError
+from acpterm.terminal.vt.paint import snapshot
+from acpterm.terminal.vt.queries import QueryFilter
 
 BEHIND: Final = 512 * 1024
 STEP: Final = 64 * 1024
@@ -63,16 +70,17 @@ class _Attached:
         self._position: int | None = None
         self._size = 0, 0
         self._frames: Frames | None = None
+        self._queries = QueryFilter()
 
     async def run(self) -> None:
         """Show it until the end."""
         terminal = self._terminal
         while True:
-            await self._person.room()
+            await self._person.sender.room()
             ended = self._ended()
             seen = terminal.ring.end
             try:
-                if self._person.shared.windows.is_direct(self._entry, self._window):
+                if self._is_direct():
                     more = await self._direct()
                 else:
                     more = await self._paint()
@@ -87,20 +95,26 @@ class _Attached:
                 return
             # All of it as it is now: to paint takes a while.
             if terminal.ring.end == seen and not self._stale() and not self._ended():
-                await terminal.wait_news()
+                await terminal.wait_changed()
             if self._position is None:
                 await trio.sleep(FRAME)
 
     def _ended(self) -> bool:
         return self._terminal.exit is not None or self._terminal.released
 
+    def _is_direct(self) -> bool:
+        """Return whether the window gets the program's own output."""
+        terminal = self._terminal
+        is_same_size = self._window.size == (terminal.cols, terminal.rows)
+        return is_same_size or not terminal.emulator.is_available
+
     def _stale(self) -> bool:
-        """Whether the window has to be painted anew, or its output is not what it should be."""
-        direct = self._person.shared.windows.is_direct(self._entry, self._window)
+        """Return whether the window has to be painted again, or its output is of the wrong kind."""
+        direct = self._is_direct()
         return (
             self._window.anew
             or direct != (self._position is not None)
-            or (direct and self._size != self._window.size)
+            or (direct and self._size != (self._terminal.cols, self._terminal.rows))
         )
 
     async def _direct(self) -> bool:
@@ -109,17 +123,15 @@ class _Attached:
         size = terminal.cols, terminal.rows
         behind = BEHIND + 1 if position is None else terminal.ring.end - position
         if position is None or self._size != size or behind > BEHIND or self._window.anew:
-            self._window.anew = False
-            screen, self._position = await self._shown()
-            self._frames, self._size = None, size
-            self._send("screen", snapshot(screen))
+            await self._begin()
             return True
         part = terminal.ring.read(position, STEP)
         if part.lost:
             self._position = None
             return True
         if part.data:
-            self._send("output", part.data)
+            if passed := self._queries.feed(part.data):
+                self._send("output", passed)
             self._position = part.position + len(part.data)
         if behind > STEP:
             await trio.sleep(PACE)
@@ -128,7 +140,7 @@ class _Attached:
 
     async def _paint(self) -> bool:
         """Send what has changed on the screen; never more at once."""
-        screen, _ = await self._shown()
+        screen, _ = await shown(self._terminal)
         window, self._position = self._window, None
         first = self._frames is None or self._size != window.size or window.anew
         if first:
@@ -139,13 +151,29 @@ class _Attached:
             self._send("screen" if first else "output", frame)
         return False
 
-    async def _shown(self) -> tuple[Screen, int]:
-        screen = await shown(self._terminal)
-        return screen, self._terminal.screen.position
+    async def _begin(self) -> None:
+        """Send a picture that the program's own output can follow."""
+        terminal = self._terminal
+        queries = QueryFilter(clipboard=self._person.settings.clipboard)
+        if terminal.emulator.is_available:
+            screen, position = await shown(terminal)
+            picture = snapshot(screen) + queries.feed(screen.held)
+            size = screen.cols, screen.rows
+        else:
+            await terminal.caught_up()
+            position, size = terminal.ring.end, (terminal.cols, terminal.rows)
+            try:
+                picture = queries.feed(unemulated.picture(terminal.ring, terminal.rows))
+            except EmulatorMissingError as error:
+                raise RpcError(INVALID_PARAMS, f"attach: {error}") from error
+        self._window.anew = False
+        self._queries, self._position = queries, position
+        self._frames, self._size = None, size
+        self._send("screen", picture)
 
     def _send(self, kind: str, data: bytes) -> None:
         encoded = base64.b64encode(data).decode()
-        self._person.say(
+        self._person.sender.notify(
             "_acpterm/terminal/attached",
             AttachedNotification(self._token, "screen" if kind == "screen" else "output", encoded),
         )

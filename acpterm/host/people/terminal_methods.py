@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any
 
 import trio
 
@@ -37,11 +37,9 @@ from acpterm.host.people.person import Person
 from acpterm.host.roster import Entry
 from acpterm.host.screens import shown
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from acpterm.terminal.paint import rows
 from acpterm.terminal.status import EndedBy
+from acpterm.terminal.vt.rows import rows
 
-# The private mode in which a program is told what is pasted (xterm).
-BRACKETED_PASTE: Final = 2004
 # Characters of an asciicast in one notification.
 _LINES = 64 * 1024
 
@@ -77,11 +75,12 @@ async def create(person: Person, params: PersonCreateRequest) -> TerminalInfo:
     )
     with shared.roster.naming(params.name):
         await person.folders.check(order.cwd)
-        terminal = await order.start(shared.pool)
+        record = order.record(summary(params.command, params.args))
+        record.name = params.name
+        terminal = await order.start(shared.pool, record, shared.state)
         if params.hold:
             person.hold(terminal, 0)
-        command = summary(params.command, params.args)
-        entry = Entry(terminal, command=command, cwd=order.cwd, name=params.name)
+        entry = Entry(terminal, record, shared.state)
         shared.add(entry, order.env)
     return shared.describe(entry)
 
@@ -103,8 +102,11 @@ def output(person: Person, params: NamedRequest) -> Coroutine[Any, Any, OutputRe
 
 
 async def _output(person: Person, entry: Entry) -> OutputResponse:
-    await person.room()
+    await person.sender.room()
     terminal, view = entry.terminal, entry.terminal.text
+    terminal.catch_up()
+    if not terminal.is_restored:
+        await terminal.caught_up()
     text, truncated = view.text(), view.truncated
     if entry.released is not None:
         # As when it was released: it is not to be held twice.
@@ -182,7 +184,7 @@ def promote(person: Person, params: NamedRequest) -> TerminalInfo:
 async def screen(person: Person, params: NamedRequest) -> ScreenResponse:
     """`_acpterm/terminal/screen`: what a window on it shows now, with colours."""
     entry = person.entry(params.terminal_id)
-    now = await shown(entry.terminal)
+    now, position = await shown(entry.terminal)
     return ScreenResponse(
         rows=rows(now),
         cols=now.cols,
@@ -190,9 +192,9 @@ async def screen(person: Person, params: NamedRequest) -> ScreenResponse:
         cursor=now.cursor,
         cursor_visible=now.cursor_visible,
         application_cursor=now.application_cursor,
-        bracketed_paste=BRACKETED_PASTE in now.grid.told.modes,
+        bracketed_paste=now.bracketed_paste,
         title=now.title,
-        position=entry.terminal.screen.position,
+        position=position,
     )
 
 
@@ -212,6 +214,7 @@ async def export(person: Person, params: ExportRequest) -> Empty:
     """`_acpterm/terminal/export`: what is kept of a terminal, with its times, as an asciicast."""
     entry, token = person.entry(params.terminal_id), params.token
     with person.going(token):
+        await entry.terminal.caught_up()
         part: list[bytes] = []
         size = 0
         for line in asciicast.export(entry.terminal, command=entry.command):
@@ -226,6 +229,6 @@ async def export(person: Person, params: ExportRequest) -> Empty:
 
 
 async def _tell_part(person: Person, token: str, part: list[bytes]) -> None:
-    await person.room()
+    await person.sender.room()
     lines = b"".join(part).decode()
-    person.say("_acpterm/terminal/exported", ExportedNotification(token, lines))
+    person.sender.notify("_acpterm/terminal/exported", ExportedNotification(token, lines))

@@ -147,10 +147,11 @@ class Loop:
             timeout_s = wait if timeout_s is None else min(wait, timeout_s)
         ready = self._poller.wait(timeout_s)
         self.batch_size = len(ready)
-        for fd, _ in ready:
-            # An earlier handler of this turn may have removed it.
-            handler = self._readers.get(fd)
-            if handler is not None:
+        # Looked up before any of them runs: one may close a descriptor, and another open one that
+        # gets the same number, which this turn's event is not about.
+        handlers = [(fd, self._readers.get(fd)) for fd, _ in ready]
+        for fd, handler in handlers:
+            if handler is not None and self._readers.get(fd) is handler:
                 self._call(handler)
         if self._timers:
             now = time.monotonic()

@@ -38,8 +38,10 @@ SPARE_DESCRIPTORS = 32
 """Spawns are refused before the last ones are used: they are for the messages of the worker."""
 _SETTLE_TIMEOUT_MS = 1000
 _IUTF8 = 0x4000 if system.LINUX else 0
+# Linux's RLIMIT_LOCKS, which no kernel enforces: it marks a terminal's processes (`pty.marks`).
+_RLIMIT_LOCKS = 10
 # Whose soft limit may be the program's for a moment without harm to the keeper.
-_HARMLESS = {
+_HARMLESS = {_RLIMIT_LOCKS} | {
     getattr(resource, name)
     for name in ("RLIMIT_NOFILE", "RLIMIT_CORE", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE")
     if hasattr(resource, name)

@@ -15,7 +15,7 @@ from wcwidth import wcwidth
 
 from acpterm.acp.person import ScreenResponse
 from acpterm.client.plain import in_a_line
-from acpterm.terminal.style import (
+from acpterm.terminal.vt.style import (
     BOLD,
     CONCEAL,
     DEFAULT,

@@ -1,0 +1,59 @@
+"""The native library, loaded when the first emulator needs it."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Final, NamedTuple
+
+PACKAGE: Final = "pyghostty"
+
+
+class EmulatorMissingError(Exception):
+    """The package with the terminal emulator is not installed, or does not load."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"this needs the terminal emulator of the package {PACKAGE}, which cannot be loaded "
+            f"({reason}): install it with `pip install {PACKAGE}`, or ask for text or raw"
+        )
+
+
+class Library(NamedTuple):
+    """libghostty-vt: cffi's view of its types, and its functions."""
+
+    ffi: Any
+    lib: Any
+
+    def check(self, result: int, call: str) -> None:
+        """Raise `MemoryError` or `RuntimeError` unless a call of the library succeeded."""
+        if result == self.lib.GHOSTTY_OUT_OF_MEMORY:
+            raise MemoryError(f"libghostty: {call}")
+        if result:
+            raise RuntimeError(f"libghostty: {call} failed with {result}")
+
+
+@cache
+def _load() -> Library | str:
+    """Return the library, or why there is none: a failed import is not tried again."""
+    try:
+        from pyghostty import ffi, lib  # noqa: PLC0415  loaded only when it is needed
+    except (ImportError, OSError, AssertionError) as error:
+        return f"{type(error).__name__}: {error}"
+    return Library(ffi, lib)
+
+
+def load() -> Library:
+    """Return the library. Raises `EmulatorMissingError` where there is none."""
+    found = _load()
+    if isinstance(found, str):
+        raise EmulatorMissingError(found)
+    return found
+
+
+def is_installed() -> bool:
+    """Return whether the package is there; whether it loads is not tried."""
+    try:
+        return find_spec(PACKAGE) is not None
+    except (ImportError, ValueError):
+        return False

@@ -1,0 +1,247 @@
+"""The filter for output that is sent to an attached window as the program wrote it.
+
+The emulator answers what a program asks its terminal. A window's terminal must not be asked as
+well: its answers would be typed a second time, by a window that only looks, or to the user's shell
+once the window has left. So everything that makes a terminal answer is removed, and so is what
+reaches beyond the window: the clipboard (OSC 52), unless that is allowed. All else passes byte for
+byte.
+
+What is removed:
+
+- ENQ; `ESC Z` (DECID);
+- CSI: DA1 to DA3, DSR, DECRQM, reports of XTWINOPS, kitty's keyboard flags, XTVERSION, DECREQTPARM,
+  DECRQCRA and relatives; macros (DECINVM); and, of the modes that are set, those whose setting is
+  answered or that make a terminal report by itself (`REPORTING_MODES`);
+- OSC: what has a question mark as a parameter (colours, fonts, …), and protocols with answers:
+  clipboards, file transfer, drag and drop, reports of iTerm2, notifications that report;
+- DCS: DECRQSS, XTGETTCAP, XTGETXRES, DECUDK, passthrough of tmux; APC: kitty's graphics, which are
+  answered unless they say otherwise, and which the emulator does not have;
+- sequences that are cut short, since removing what cut them could complete them.
+
+C1 controls in UTF-8 (`C2 9B` for CSI, …) count as their escape sequences. A sequence that is cut by
+the end of the data is held until it is known whether it passes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+HELD_MAX: Final = 4096
+"""Bytes of a sequence that are held; one that is not decided by then is dropped."""
+REPORTING_MODES: Final = frozenset({38, 2031, 2033, 2048, 5522})
+"""Private modes: Tektronix (which asks in other ways), colour scheme, visibility, size, pasting."""
+
+# Controls that are executed within a sequence: all but CAN, SUB and ESC.
+_CONTROL: Final = rb"[\x00-\x17\x19\x1c-\x1f\x7f]"
+_BODY: Final = rb"[\x00-\x17\x19\x1c-\x3f\x7f]*"
+_CUT: Final = rb"(?=[\x18\x1a\x1b\x80-\xff])"
+# What is not evidently harmless. Floods are of text, SGR and cursor movement: those are passed by
+# at the speed of this expression.
+_SUSPECT_ESCAPE: Final = re.compile(
+    rb"\x1b(?!\[(?:[0-9;:]*[@-MPTXZ`abd-fi-moks]|\?[0-9;]*[lJK])|[78=>DEHMc]|[()*+][0-9A-Z])"
+)
+_SUSPECT: Final = re.compile(rb"\x05|\xc2(?:[\x80-\x9f]|\Z)|" + _SUSPECT_ESCAPE.pattern)
+_TOKEN: Final = re.compile(
+    rb"(?P<enquiry>\x05+)|"
+    rb"(?P<string>\x1b%(control)b*(?P<kind>[\]P_X^])|\xc2(?P<c1>[\x90\x98\x9d\x9e\x9f]))|"
+    rb"(?:\x1b%(control)b*\[|\xc2\x9b)(?P<body>%(body)b)(?:(?P<final>[@-~])|(?P<cut>%(cut)b))|"
+    rb"\x1b(?P<escape>%(control)b*)(?:(?P<end>[0-OQ-WYZ\\`-~])|%(cut)b)|"
+    rb"\x1b(?P<longer>%(control)b*[ -/][\x00-\x17\x19\x1c-\x2f\x7f]*)(?:(?P<last>[0-~])|%(cut)b)|"
+    rb"\xc2(?P<other>[\x80-\x8f\x91-\x97\x99\x9a\x9c])"
+    % {b"control": _CONTROL, b"body": _BODY, b"cut": _CUT}
+)
+_CONTROLS: Final = bytes(range(0x20)) + b"\x7f"
+_ENQUIRY: Final = b"\x05"
+_KINDS: Final = {b"\x90": b"P", b"\x98": b"X", b"\x9d": b"]", b"\x9e": b"^", b"\x9f": b"_"}
+_OSC_END: Final = re.compile(rb"\a|\x1b\\|\xc2\x9c|[\x18\x1a\x1b]|\xc2\Z")
+_STRING_END: Final = re.compile(rb"\x1b\\|\xc2\x9c|[\x18\x1a\x1b]|\xc2\Z")
+
+_CSI: Final = re.compile(rb"([<-?]?)([0-9:;]*)([ -/]*)")
+# Private marker, intermediates, final.
+_QUERIES: Final = frozenset(
+    {
+        *(b"c", b">c", b"=c", b"n", b"?n", b"$p", b"?$p", b"?u", b">q", b"x", b"*y", b"$w", b"$u"),
+        *(b"&u", b"'|", b"?S", b"?m", b"?g", b"#R", b"#|", b'"v', b"+x", b"$q", b"*z"),
+    }
+)
+_WINDOW_REPORTS: Final = frozenset({11, 13, 14, 15, 16, 18, 19, 20, 21})
+
+_PASSED_OSC: Final = frozenset({0, 1, 2, 7, 8, 9, 66, 133, 633, 777})
+_DROPPED_OSC: Final = frozenset({60, 61, 72, 5113, 5522})
+_CLIPBOARD: Final = 52
+_NOTIFICATION: Final = 99
+_ITERM: Final = 1337
+_ITERM_DROPPED: Final = frozenset(
+    {
+        *(b"capabilities", b"copy", b"copytoclipboard", b"endcopy", b"reportcellsize"),
+        *(b"reportvariable", b"requestupload"),
+    }
+)
+_DCS: Final = re.compile(rb"[0-?]*([ -/]*)([@-~])")
+
+
+class QueryFilter:
+    """Removes queries from one stream. `clipboard`: whether it may write to the clipboard."""
+
+    __slots__ = ("_clipboard", "_dropping", "_held")
+
+    def __init__(self, *, clipboard: bool = False) -> None:
+        self._clipboard = clipboard
+        self._held = b""
+        # What ends a string that is being dropped.
+        self._dropping: re.Pattern[bytes] | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what passes of the data that comes next."""
+        if self._held:
+            data, self._held = self._held + data, b""
+        at = 0
+        if self._dropping is not None:
+            at = self._drop(data, 0, self._dropping)
+        suspect = _SUSPECT if b"\xc2" in data or _ENQUIRY in data else _SUSPECT_ESCAPE
+        found = suspect.search(data, at)
+        if found is None:
+            return data[at:] if at else data
+        parts: list[bytes] = []
+        while found is not None:
+            start = found.start()
+            parts.append(data[at:start])
+            token = _TOKEN.match(data, start)
+            if token is None:
+                # It is not complete yet.
+                if len(data) - start <= HELD_MAX:
+                    self._held = data[start:]
+                at = len(data)
+                break
+            at = self._string(data, token, parts) if token["string"] else self._pass(token, parts)
+            found = suspect.search(data, at)
+        parts.append(data[at:])
+        return b"".join(parts)
+
+    def _pass(self, token: re.Match[bytes], parts: list[bytes]) -> int:
+        """Pass what may of a sequence that is no string; return where it ends."""
+        whole = token[0]
+        if token["final"] is not None:
+            parts.append(_csi(whole, token["body"], token["final"]))
+        elif token["cut"] is not None:
+            parts.append(_executed(token["body"]))
+        elif token["escape"] is not None and token["end"] in (None, b"Z"):
+            parts.append(_executed(token["escape"]))
+        elif token["longer"] is not None and token["last"] is None:
+            parts.append(_executed(token["longer"]))
+        elif token["escape"] is not None or token["longer"] is not None:
+            parts.append(whole.replace(_ENQUIRY, b""))
+        elif token["other"] is not None and token["other"] != b"\x9a":
+            parts.append(whole)
+        return token.end()
+
+    def _string(self, data: bytes, token: re.Match[bytes], parts: list[bytes]) -> int:
+        """Pass a string or its beginning, or drop or hold it; return where to go on."""
+        kind = token["kind"] or _KINDS[token["c1"]]
+        begin = token.end()
+        ends = _OSC_END if kind == b"]" else _STRING_END
+        end = ends.search(data, begin)
+        if end is not None and end[0] in (b"\xc2", b"\x1b") and end.end() == len(data):
+            # The terminator may be cut.
+            end = None
+        stop = len(data) if end is None else end.start()
+        is_whole = end is not None and end[0] in (b"\a", b"\x1b\\", b"\xc2\x9c")
+        content = data[begin : min(stop, begin + HELD_MAX)].translate(None, _CONTROLS)
+        passes = self._decide(kind, content, is_whole=is_whole)
+        if passes:
+            # What is in it holds no query.
+            parts.append(token[0].replace(_ENQUIRY, b""))
+            return begin
+        if passes is None and end is None and len(data) - token.start() <= HELD_MAX:
+            self._held = data[token.start() :]
+            return len(data)
+        return self._drop(data, begin, ends)
+
+    def _drop(self, data: bytes, at: int, ends: re.Pattern[bytes]) -> int:
+        """Drop a string from `at` on, up to its end, which may come later; return where it is."""
+        self._dropping = None
+        end = ends.search(data, at)
+        if end is None or (end[0] in (b"\xc2", b"\x1b") and end.end() == len(data)):
+            self._dropping = ends
+            self._held = end[0] if end is not None else b""
+            return len(data)
+        # A cut string goes, and what cut it is looked at.
+        return end.end() if len(end[0]) > 1 or end[0] == b"\a" else end.start()
+
+    def _decide(self, kind: bytes, content: bytes, *, is_whole: bool) -> bool | None:
+        """Return whether a string passes; None if that is not known yet."""
+        if kind == b"]":
+            return self._decide_osc(content, is_whole=is_whole)
+        if kind == b"P":
+            header = _DCS.match(content)
+            if header is None:
+                return False if is_whole else None
+            # DECRQSS, XTGETTCAP, XTGETXRES; DECUDK; `tmux;`.
+            asks = header[2] in b"qQ" and header[1] in (b"$", b"+")
+            return not (asks or header[2] == b"|" or (header[2] == b"t" and not header[1]))
+        if kind == b"_":
+            if content[:1] == b"G" or content[:4] == b"25a1":
+                return False
+            return True if is_whole or not b"25a1".startswith(content[:4]) else None
+        return True
+
+    def _decide_osc(self, content: bytes, *, is_whole: bool) -> bool | None:
+        digits, semicolon, rest = content.partition(b";")
+        if not digits.isdigit():
+            # Linux' palette has no end.
+            return True if digits or is_whole else None
+        number = int(digits[:9])
+        if not semicolon and not is_whole:
+            return None
+        if number in _PASSED_OSC or number in _DROPPED_OSC:
+            return number in _PASSED_OSC
+        if number == _CLIPBOARD:
+            return self._clipboard and _decide_clipboard(rest, is_whole=is_whole)
+        if number == _ITERM:
+            return _decide_iterm(rest, is_whole=is_whole)
+        return _decide_parameters(number, rest) if is_whole else None
+
+
+def _decide_clipboard(rest: bytes, *, is_whole: bool) -> bool | None:
+    _, semicolon, written = rest.partition(b";")
+    if written:
+        return not written.startswith(b"?")
+    return bool(semicolon) if is_whole else None
+
+
+def _decide_iterm(rest: bytes, *, is_whole: bool) -> bool | None:
+    key = re.split(rb"[=;]", rest, maxsplit=1)
+    if len(key) == 1 and not is_whole:
+        return None
+    return key[0].strip().lower() not in _ITERM_DROPPED
+
+
+def _decide_parameters(number: int, rest: bytes) -> bool:
+    if number == _NOTIFICATION:
+        metadata = rest.partition(b";")[0].split(b":")
+        return not any(item.startswith((b"a=", b"c=", b"p=?")) for item in metadata)
+    return not any(item.strip().startswith(b"?") for item in rest.split(b";"))
+
+
+def _executed(body: bytes) -> bytes:
+    """Return the controls in a sequence: they have an effect of their own, without it too."""
+    return bytes(byte for byte in body if byte in _CONTROLS and byte != _ENQUIRY[0])
+
+
+def _csi(whole: bytes, body: bytes, final: bytes) -> bytes:
+    """Return what passes of a control sequence."""
+    known = _CSI.fullmatch(body.translate(None, _CONTROLS))
+    if known is None:
+        # Its marker is out of place: some terminals read it, and none needs to.
+        return _executed(body)
+    private, parameters, between = known.groups()
+    if private + between + final in _QUERIES:
+        return _executed(body)
+    numbers = [int(item[:9]) if item.isdigit() else 0 for item in parameters.split(b";")]
+    if final == b"t" and not private + between and numbers[0] in _WINDOW_REPORTS:
+        return _executed(body)
+    if final == b"h" and private == b"?" and not REPORTING_MODES.isdisjoint(numbers):
+        kept = b";".join(b"%d" % number for number in numbers if number not in REPORTING_MODES)
+        return _executed(body) + (b"\x1b[?%bh" % kept if kept else b"")
+    return whole.replace(_ENQUIRY, b"")

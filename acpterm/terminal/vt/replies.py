@@ -1,0 +1,61 @@
+"""The answers that a program gets to what it asks its terminal.
+
+The emulator writes them; here is what may be in them, as a grammar: numbers, states, colours and
+fixed text. Anything else is dropped, whatever the emulator made of its input: an answer arrives as
+if it were typed, so a program that prints a hostile file must not be able to choose it. That is why
+titles, the answerback, the clipboard, identifiers of requests (OSC 5522, 99), names of capabilities
+(XTGETTCAP) and unknown settings (DECRQSS) are never in an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from acpterm import __version__
+
+VERSION: Final = f"acpterm({__version__})"
+"""What XTVERSION is answered with."""
+CELL_SIZE: Final = (8, 16)
+"""Width and height of a cell in pixels, for programs that ask for the window's size in pixels."""
+FOREGROUND: Final = 0xD0D0D0
+BACKGROUND: Final = 0x1C1C1C
+
+# DA1: VT220 with colours. DA2: a VT220 as well. DA3: no unit.
+CONFORMANCE_LEVEL: Final = 62
+ANSI_COLOUR_FEATURE: Final = 22
+DEVICE_TYPE: Final = 1
+FIRMWARE_VERSION: Final = 10
+
+_NUMBER: Final = rb"[0-9]{1,5}"
+_COLOUR: Final = rb"rgb:[0-9a-f]{4}/[0-9a-f]{4}/[0-9a-f]{4}"
+_REPLY: Final = b"|".join(
+    (
+        # CPR; DSR; the light or dark scheme.
+        rb"\x1b\[%b;%bR" % (_NUMBER, _NUMBER),
+        rb"\x1b\[0n",
+        rb"\x1b\[\?997;[12]n",
+        # DA1, DA2, DA3.
+        rb"\x1b\[\?%d;%dc" % (CONFORMANCE_LEVEL, ANSI_COLOUR_FEATURE),
+        rb"\x1b\[>%d;%d;0c" % (DEVICE_TYPE, FIRMWARE_VERSION),
+        rb"\x1bP!\|00000000\x1b\\",
+        # DECRPM; kitty's keyboard flags.
+        rb"\x1b\[\??%b;[0-4]\$y" % _NUMBER,
+        rb"\x1b\[\?[0-9]{1,2}u",
+        # The window's size: in pixels, of a cell, in cells; and with mode 2048.
+        rb"\x1b\[[468];%b;%bt" % (_NUMBER, _NUMBER),
+        rb"\x1b\[48(?:;[0-9]{1,7}){4}t",
+        rb"\x1bP>\|%b\x1b\\" % re.escape(VERSION.encode()),
+        # Colours.
+        rb"\x1b\](?:4;[0-9]{1,3}|1[0-9]);%b(?:\a|\x1b\\)" % _COLOUR,
+        # DECRPSS of a setting that is known: SGR, DECSTBM, DECSLRM, DECSCUSR.
+        rb"\x1bP1\$r[0-9;:]{0,128}(?:m|r|s| q)\x1b\\",
+        rb"\x1bP0\$r\x1b\\",
+    )
+)
+_REPLIES: Final = re.compile(rb"(?:%b)+" % _REPLY)
+
+
+def is_allowed(reply: bytes) -> bool:
+    """Return whether a program may get this: one answer, or several."""
+    return _REPLIES.fullmatch(reply) is not None

@@ -1,0 +1,74 @@
+"""Rows of a screen as text with SGR sequences, and hyperlinks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from acpterm.terminal.vt.dump import ADDRESS_MAX
+from acpterm.terminal.vt.style import BLANK, PLAIN, Cell, sgr
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acpterm.terminal.vt.screen import Screen
+
+_PARAMETERS_MAX: Final = 250
+
+
+def rows(screen: Screen) -> list[str]:
+    """Return each row as text with SGR sequences, ending in default attributes.
+
+    Rows have no blanks at the end, unless those have a background or other attributes.
+    """
+    return [row_of(screen.cells(y)) for y in range(screen.rows)]
+
+
+def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
+    """Return cells as text with SGR sequences, without default blanks at the end.
+
+    `links`: with hyperlinks, too, as long as there is room for them: a link may be two thousand
+    times as long as what it covers.
+    """
+    parts: list[str] = []
+    style, link, room = PLAIN, "", ADDRESS_MAX + _PARAMETERS_MAX + 8 * len(cells)
+    for data, now in trimmed(cells):
+        if now is not style and now != style:
+            if links and now.link != link:
+                room -= len(now.link)
+                link = now.link if room >= 0 else ""
+                parts.append(linked(link))
+            if now[:4] != style[:4]:
+                parts.append(sgr(now))
+            style = now
+        parts.append(data)
+    if style[:4] != PLAIN[:4]:
+        parts.append("\x1b[m")
+    if link:
+        parts.append(linked(""))
+    return "".join(parts)
+
+
+def linked(link: str) -> str:
+    """Return what begins a hyperlink, or ends the one before."""
+    return f"\x1b]8;{link or ';'}\x1b\\"
+
+
+def trimmed(cells: Sequence[Cell]) -> Sequence[Cell]:
+    """Return cells without default blanks at the end."""
+    end = len(cells)
+    while end and cells[end - 1] == BLANK:
+        end -= 1
+    return cells[:end]
+
+
+def clipped(cells: list[Cell], left: int, width: int) -> Sequence[Cell]:
+    """Return `width` cells from `left` on; a wide character that is cut is blank."""
+    if not left and len(cells) <= width:
+        return cells
+    end = left + width
+    cut = cells[left:end]
+    if cut and not cut[0].data:
+        cut[0] = Cell(" ", cut[0].style)
+    if end < len(cells) and cut and not cells[end].data:
+        cut[-1] = Cell(" ", cut[-1].style)
+    return cut

@@ -1,0 +1,216 @@
+"""A picture of a terminal's screen, and of all else that a viewer's terminal has to be put into.
+
+It is immutable: the emulator may go on meanwhile. Rows have no trailing blanks, and the text no
+trailing empty rows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acpterm.terminal.vt.dump import Charsets, Dump, Page, Saved, ScreenState, rows_of
+from acpterm.terminal.vt.style import BLANK, Cell, Style
+
+TITLE_MAX: Final = 256
+# Application cursor keys, reverse video, focus reports, bracketed paste: modes of the viewer's
+# terminal. Mouse modes come behind them, of which one counts; the cursor's visibility is apart.
+_MODES: Final[tuple[int, ...]] = (1, 5, 1004, 2004)
+MOUSE_MODES: Final = (9, 1000, 1002, 1003, 1005, 1006, 1015, 1016)
+MODES: Final = (1, 5, 12, *MOUSE_MODES, 1004, 2004)
+"""All private modes that are set in a viewer's terminal, and reset when it leaves."""
+DECOM: Final = 6
+DECAWM: Final = 7
+DECTCEM: Final = 25
+DECLRMM: Final = 69
+_DECNKM: Final = 66
+_BLINKING: Final = 12
+_ALTERNATE: Final = 1
+# DECSCUSR of libghostty's cursor styles, blinking: bar, block, underline, hollow block.
+_SHAPES: Final = (5, 1, 3, 1)
+
+
+class Screen:
+    """What a terminal of `cols` columns and `rows` rows shows.
+
+    The emulator may be larger than that, since it is never very small: then the part with the
+    cursor is shown.
+    """
+
+    __slots__ = ("_active", "_dump", "_main", "_top", "cols", "rows")
+
+    def __init__(self, dump: Dump, cols: int, rows: int) -> None:
+        self._dump: Final = dump
+        self.cols: Final = cols
+        self.rows: Final = rows
+        active = dump.screens[dump.active]
+        self._active: Final = active
+        self._main: Final = dump.screens[0] if dump.active == _ALTERNATE else None
+        self._top: Final = max(0, active.y - rows + 1) if rows < dump.rows else 0
+
+    # The cells
+
+    def cells(self, y: int, *, main: bool = False) -> list[Cell]:
+        """Return the cells of a row, from 0, without default blanks at the end.
+
+        `main`: of the main screen below the alternate one.
+        """
+        page, at = self._row(y, main=main)
+        if page is None:
+            return []
+        cells = page.cells(at)
+        if len(cells) > self.cols:
+            if not cells[self.cols].data:
+                cells[self.cols - 1] = Cell(" ", cells[self.cols - 1].style)
+            del cells[self.cols :]
+        end = len(cells)
+        while end and cells[end - 1] == BLANK:
+            end -= 1
+        del cells[end:]
+        return cells
+
+    def row_key(self, y: int) -> tuple[bytes, bytes]:
+        """Return a value that is equal for rows with equal cells; it may differ for such as well.
+
+        It is faster than to decode them.
+        """
+        page, at = self._row(y, main=False)
+        return (b"", b"") if page is None else (page.tables, page.words(at))
+
+    def _row(self, y: int, *, main: bool) -> tuple[Page | None, int]:
+        state = self._main if main and self._main is not None else self._active
+        rows = rows_of(state, self._dump.rows)
+        y += self._top
+        return rows[y] if y < len(rows) else (None, 0)
+
+    def text(self) -> str:
+        """Return the rows as text, joined by newlines."""
+        rows = ("".join([cell.data for cell in self.cells(y)]) for y in range(self.rows))
+        return "\n".join(row.rstrip(" ") for row in rows).rstrip("\n")
+
+    # The cursor
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """The column and the row of the cursor, from 0, on the screen."""
+        return min(self._active.x, self.cols - 1), min(self._active.y - self._top, self.rows - 1)
+
+    @property
+    def wraps(self) -> bool:
+        """Whether the next character goes to the next row."""
+        return self._active.wraps
+
+    @property
+    def cursor_visible(self) -> bool:
+        """Whether the program shows the cursor (DECTCEM)."""
+        return DECTCEM in self._dump.modes
+
+    @property
+    def cursor_shape(self) -> int:
+        """The cursor's shape as DECSCUSR numbers it, 0 for the viewer's own."""
+        if self._dump.is_default_cursor:
+            return 0
+        shape = _SHAPES[self._active.shape] if self._active.shape < len(_SHAPES) else 1
+        return shape if _BLINKING in self._dump.modes else shape + 1
+
+    @property
+    def is_default_cursor_blinking(self) -> bool:
+        """Whether the viewer's own cursor was asked to blink."""
+        return self._dump.is_default_cursor and _BLINKING in self._dump.modes
+
+    @property
+    def pen(self) -> Style:
+        """The style of what is drawn next."""
+        return self._active.pen
+
+    @property
+    def charsets(self) -> Charsets:
+        """The character sets in use."""
+        return self._active.charsets
+
+    @property
+    def saved(self) -> Saved | None:
+        """What DECSC saved on the screen that is shown."""
+        return self._active.saved
+
+    @property
+    def last(self) -> str:
+        """The last character printed, which REP repeats, or nothing."""
+        return self._dump.last
+
+    # The screen and its modes
+
+    @property
+    def is_alternate(self) -> bool:
+        """Whether the alternate screen is shown."""
+        return self._main is not None
+
+    @property
+    def main(self) -> ScreenState | None:
+        """The main screen while the alternate one is shown."""
+        return self._main
+
+    @property
+    def margins(self) -> tuple[int, int]:
+        """The first and the last row of the scrolling region, from 0."""
+        return self._dump.top, self._dump.bottom
+
+    @property
+    def side_margins(self) -> tuple[int, int]:
+        """The first and the last column of the scrolling region, from 0."""
+        return self._dump.left, self._dump.right
+
+    @property
+    def is_clipped(self) -> bool:
+        """Whether only a part of the emulator's screen is shown."""
+        return (self.cols, self.rows) != (self._dump.cols, self._dump.rows)
+
+    @property
+    def tabs(self) -> tuple[int, ...]:
+        """The columns of tab stops, from 0."""
+        return self._dump.tabs
+
+    def is_set(self, mode: int) -> bool:
+        """Return whether a mode is set; negative numbers are ANSI modes."""
+        return mode in self._dump.modes
+
+    @property
+    def modes(self) -> tuple[int, ...]:
+        """The private modes, of `MODES`, that a viewer's terminal has to have set."""
+        modes = [mode for mode in _MODES if mode in self._dump.modes]
+        modes += [mode for mode in (self._dump.mouse_event, self._dump.mouse_format) if mode]
+        return tuple(modes)
+
+    @property
+    def application_cursor(self) -> bool:
+        """Whether the cursor keys are to be typed as the program set them (DECCKM)."""
+        return 1 in self._dump.modes
+
+    @property
+    def bracketed_paste(self) -> bool:
+        """Whether what is pasted is to be put in brackets."""
+        return 2004 in self._dump.modes
+
+    @property
+    def application_keypad(self) -> bool:
+        """Whether the keypad is to be typed as the program set it (DECNKM)."""
+        return _DECNKM in self._dump.modes
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """Kitty's stack of keyboard flags of the screen that is shown; the last are in force."""
+        return self._active.keys
+
+    @property
+    def other_keys(self) -> int:
+        """The level of xterm's modifyOtherKeys, of which the emulator knows 2."""
+        return 2 if self._dump.has_other_keys else 0
+
+    @property
+    def title(self) -> str:
+        """The window's title, as far as it prints; empty if the program set none."""
+        return "".join(char for char in self._dump.title if char.isprintable())[:TITLE_MAX]
+
+    @property
+    def held(self) -> bytes:
+        """Input of a sequence or a character that is not complete yet."""
+        return self._dump.held
