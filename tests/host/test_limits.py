@@ -6,7 +6,6 @@ import signal
 import socket
 import sys
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 import trio
@@ -164,7 +163,7 @@ async def test_the_user_is_served_when_there_are_no_descriptors_left(tmp_path):
 
 
 async def test_a_burst_of_connections_waits_in_the_queue(tmp_path):
-    count = min(1000, int(Path("/proc/sys/net/core/somaxconn").read_text()))
+    count = min(1000, socket.SOMAXCONN)
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path), AsyncExitStack() as stack:
         async with person_at(path.replace("agent.sock", "user.sock")) as user:
