@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import trio
 from msgspec import UNSET, Raw, UnsetType
 
-from acpterm.client.unanswered import Unanswered, fate_unknown
+from acpterm.client.unanswered import Unanswered
 from acpterm.host.outbox import Outbox
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
@@ -144,10 +144,10 @@ class Endpoint:
             self.close(error)
             return b""
         self._outbox.connect(self._stream)
-        for id_, method in lost.unknown:
+        for id_, answer in lost.errors:
             if isinstance(id_, int):
                 self._peer.give_up(id_)
-                self._answer(id_, fate_unknown(method))
+                self._answer(id_, answer)
         return received
 
     def ask(self, method: str, params: Any, answered: Answered) -> int | None:

@@ -141,22 +141,24 @@ async def reconnect(
     path = user_socket(settings) if user else agent_socket(settings)
     why = f"no worker answers within {seconds:g} s"
     with trio.move_on_after(seconds):
-        listened_at = trio.current_time()
+        found, since = (math.inf, ""), trio.current_time()
         while True:
+            before = found
             try:
                 return await _connect(path, params)
             except FileNotFoundError:
-                absent = _NO_SOCKET_TIMEOUT_S, "it has ended"
+                found = _NO_SOCKET_TIMEOUT_S, "it has ended"
             except ConnectionRefusedError:
-                absent = _NO_LISTENER_TIMEOUT_S, "it was killed"
+                found = _NO_LISTENER_TIMEOUT_S, "it was killed"
             except (OSError, ClosedError):
                 # The queue of connections is full, or another worker has died.
-                listened_at = trio.current_time()
-                absent = math.inf, ""
+                found = math.inf, ""
             except HandshakeError as error:
                 raise DaemonError(str(error)) from error
-            limit, reason = absent
-            if trio.current_time() - listened_at >= limit:
+            if found != before:
+                since = trio.current_time()
+            limit, reason = found
+            if trio.current_time() - since >= limit:
                 why = reason
                 break
             await trio.sleep(_RETRY_PAUSE_S)

@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 from acpterm.acp.members import members
 from acpterm.client.envelope import peek
 from acpterm.client.handshake import welcome_in
-from acpterm.client.unanswered import Unanswered, fate_unknown
+from acpterm.client.unanswered import Unanswered
 from acpterm.jsonrpc import Id, LineSplitter, Oversized, RpcError, encode_error
 
 
@@ -78,11 +78,11 @@ class RequestLog:
     def repeat(self) -> tuple[list[bytes], bytes]:
         """Return what to send on another connection, and what the agent is answered."""
         self.settle()
-        lines, unknown = self.unanswered.lost()
+        lines, errors = self.unanswered.lost()
         begun = self._lines.unfinished
         self._skips = begun is None
         lines.append(begun or b"")
-        return lines, b"".join(encode_error(id_, fate_unknown(method)) for id_, method in unknown)
+        return lines, b"".join(encode_error(id_, error) for id_, error in errors)
 
     def fail(self, error: RpcError) -> bytes:
         """Return an error for each request that has no answer."""

@@ -9,7 +9,10 @@ What is repeated, in the order in which it was sent:
 - Every request without a response, with its old id: the daemon recognises a `terminal/create` by
   it and does not execute it twice; all others can be done again.
 - Except `UNREPEATABLE` ones: nobody can know whether the text was typed or the signal sent. They
-  are returned as `unknown`, for the caller to answer with `fate_unknown`; no lines are kept.
+  are answered with an error that says so; their lines are not kept.
+- Except one that was lost with `LOSSES_MAX` connections: it may be what the workers die of, and the
+  keeper starts no sixth one in a minute. It is answered with an error. Requests that wait for a
+  program (`_WAITING`) are not counted: they were there by chance.
 - `$/cancel_request`, as long as the request that it names has no response.
 - `session/update` and `session/cancel`, unless they are known to have been read. The daemon
   handles messages in order, so a notification was read when a request that was sent after it has
@@ -37,7 +40,9 @@ UNREPEATABLE: Final = {
     "_acpterm/terminal/signal": "the signal was sent",
 }
 """Methods that are not repeated, and what is unknown of them after a loss."""
+LOSSES_MAX: Final = 4
 NOTIFICATION_BYTES_MAX: Final = 512 * 1024
+_WAITING: Final = ("terminal/wait_for_exit", "_acpterm/terminal/read")
 _UPDATE: Final = "session/update"
 _CANCEL: Final = "session/cancel"
 _CREATE: Final = "terminal/create"
@@ -59,18 +64,19 @@ class Lost(NamedTuple):
 
     lines: list[bytes]
     """To be sent on the next connection, in this order."""
-    unknown: list[tuple[Id, str]]
-    """Ids and methods of the requests that are not repeated; they are forgotten."""
+    errors: list[tuple[Id, RpcError]]
+    """The answers to the requests that are not repeated; these are forgotten."""
 
 
 class _Request:
-    __slots__ = ("cancel", "line", "method", "number", "repeats_of_id")
+    __slots__ = ("cancel", "line", "losses", "method", "number", "repeats_of_id")
 
     def __init__(self, number: int, method: str, line: bytes) -> None:
         self.number = number
         self.method = method
         self.line = line
         self.cancel = b""
+        self.losses = 0
         # Requests that were sent with this id while it was in use: each gets an error.
         self.repeats_of_id = 0
 
@@ -148,16 +154,19 @@ class Unanswered:
 
     def lost(self) -> Lost:
         """Return what to send on the next connection; it stays remembered."""
-        unknown = [(i, r.method) for i, r in self._requests.items() if r.method in UNREPEATABLE]
-        for id_, _ in unknown:
-            self.size -= len(self._requests.pop(id_).cancel)
-        for request in self._requests.values():
+        errors: list[tuple[Id, RpcError]] = []
+        for id_, request in list(self._requests.items()):
             request.repeats_of_id = 0
+            request.losses += request.method not in _WAITING
+            if request.method in UNREPEATABLE or request.losses >= LOSSES_MAX:
+                errors.append((id_, _error(request)))
+                del self._requests[id_]
+                self.size -= len(request.line) + len(request.cancel)
         sent = [
             (request.number, request.line + request.cancel) for request in self._requests.values()
         ]
         sent += [(notification.number, notification.line) for notification in self._notifications]
-        return Lost([line for _, line in sorted(sent)], unknown)
+        return Lost([line for _, line in sorted(sent)], errors)
 
     def _number(self) -> int:
         self._next += 1
@@ -176,13 +185,19 @@ class Unanswered:
         self._notification_bytes = sum(len(sent.line) for sent in self._notifications)
 
 
-def fate_unknown(method: str) -> RpcError:
-    """Return the answer to a request whose effect nobody can know."""
-    return RpcError(
-        INTERNAL_ERROR,
-        f"{method}: the daemon was replaced while this was being done: it is unknown whether "
-        f"{UNREPEATABLE[method]}; read the screen before you repeat it",
-    )
+def _error(request: _Request) -> RpcError:
+    """Return the answer to a request that is not repeated."""
+    if request.method in UNREPEATABLE:
+        why = (
+            "the daemon was replaced while this was being done: it is unknown whether "
+            f"{UNREPEATABLE[request.method]}; read the screen before you repeat it"
+        )
+    else:
+        why = (
+            f"the daemon's worker died {request.losses} times while this was being done: it is "
+            "not tried again, since it may be the reason"
+        )
+    return RpcError(INTERNAL_ERROR, f"{request.method}: {why}")
 
 
 def _session(line: bytes) -> str | None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from acpterm.client import stdio
+from acpterm.client import handshake, stdio, stdio_relay
 from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
 from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
@@ -291,7 +291,10 @@ async def test_without_a_secret_or_with_a_timeout_of_0_it_is_gone_at_once(tmp_pa
 
 
 @pytest.mark.parametrize(("remove", "says"), [(True, "it has ended"), (False, "it was killed")])
-async def test_a_daemon_that_does_not_listen_any_more_is_gone_soon(tmp_path, remove, says):
+async def test_a_daemon_that_does_not_listen_any_more_is_gone_soon(
+    tmp_path, monkeypatch, remove, says
+):
+    monkeypatch.setattr(handshake, "_NO_LISTENER_TIMEOUT_S", 0.3)
     async with relayed(tmp_path) as (agent, first, host, outcome):
         await host.stop(remove=remove)
         await first.lose()
@@ -352,7 +355,7 @@ async def test_answers_that_come_before_all_is_repeated_hold_up_nothing(tmp_path
 
 
 async def test_too_much_that_is_unanswered_holds_up_the_agent(tmp_path, monkeypatch):
-    monkeypatch.setattr(stdio, "UNANSWERED_BYTES_MAX", 1000)
+    monkeypatch.setattr(stdio_relay, "UNANSWERED_BYTES_MAX", 1000)
     async with relayed(tmp_path) as (agent, first, _, _):
         large = await agent.ask(1, "terminal/create", args=["x" * 2000])
         assert await first.next() == large

@@ -57,12 +57,27 @@ def test_what_is_typed_or_signalled_is_not_repeated_and_its_fate_is_unknown():
     assert client.unanswered.size == len(line)
     lost = client.unanswered.lost()
     assert lost.lines == [line]
-    assert lost.unknown == [(1, "_acpterm/terminal/write"), (3, "_acpterm/terminal/signal")]
-    assert (
-        "unknown whether it was typed; read the screen"
-        in unanswered.fate_unknown("_acpterm/terminal/write").message
-    )
-    assert client.unanswered.lost().unknown == []
+    assert [id_ for id_, _ in lost.errors] == [1, 3]
+    typed, signalled = (error.message for _, error in lost.errors)
+    assert "unknown whether it was typed; read the screen before you repeat it" in typed
+    assert "unknown whether the signal was sent" in signalled
+    assert client.unanswered.lost().errors == []
+
+
+def test_a_request_that_may_be_what_workers_die_of_is_given_up():
+    client = Client()
+    client.ask(1)
+    wait = client.ask(2, "terminal/wait_for_exit")
+    for _ in range(unanswered.LOSSES_MAX - 1):
+        client.ask(3)
+        assert len(client.unanswered.lost().lines) == 3
+        client.unanswered.answered(3)
+    later = client.ask(3)
+    lost = client.unanswered.lost()
+    # What waits for a program was there by chance.
+    assert lost.lines == [wait, later]
+    assert [(id_, "died 4 times" in error.message) for id_, error in lost.errors] == [(1, True)]
+    assert client.unanswered.size == len(wait + later)
 
 
 def test_a_request_with_a_null_id_is_not_remembered():
