@@ -130,3 +130,40 @@ def test_an_attached_window_goes_on(tmp_path):
         window.until(lambda: daemon.about(name)["attached"] == 1)
         window.keys("Enter")
         window.until("got")
+
+
+@pytest.mark.long
+async def test_an_agent_on_stdio_has_every_program_once_while_workers_are_killed(tmp_path):
+    lines = "".join(f"line {n}\n" for n in range(1, 6))
+    command = "for n in 1 2 3 4 5; do echo line $n; sleep 0.02; done; exit 7"
+    async with daemon(tmp_path) as (_, path):
+        stdio = agent_on_stdio(tmp_path, "--socket", path, embedded=False, env=environment())
+        async with stdio as (_, agent), trio.open_nursery() as nursery:
+            send, sending, over = agent.send, trio.Lock(), trio.Event()
+
+            async def send_in_turn(data):
+                async with sending:
+                    await send(data)
+
+            agent.send = send_in_turn
+            programs = 0
+
+            async def run_programs():
+                nonlocal programs
+                while not over.is_set():
+                    programs += 1
+                    mark = tmp_path / f"program-{programs}"
+                    terminal = await agent.create(f"echo >> {mark}; {command}")
+                    assert (await agent.wait(terminal))["exitCode"] == 7
+                    assert (await agent.output(terminal))["output"] == lines
+                    assert mark.read_text() == "\n", "the program was started twice"
+                    await agent.release(terminal)
+
+            for _ in range(4):
+                nursery.start_soon(run_programs)
+            for _ in range(3):
+                before = programs
+                await poll(lambda before=before: programs > before + 4)
+                await kill_worker(path)
+            over.set()
+        assert programs > 12
