@@ -12,7 +12,7 @@ import click
 from acpterm.cli.parts.options import common, fail, run, settings
 from acpterm.config import agent_socket
 from acpterm.host import logs, stdio
-from acpterm.host.activation import ActivationError, handed_sockets
+from acpterm.host.activation import FIRST, ActivationError, check_handed
 from acpterm.host.daemon import serve
 from acpterm.host.ending import minded as ending_signals
 from acpterm.host.listener import ListenError
@@ -41,22 +41,21 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
     logs.configure(chosen.log_level, chosen.log_format)
     patience = chosen.idle_exit if when_needed else math.inf
     keeper = inherited_keeper()
-    handed = []
     if keeper is None:
         try:
-            handed = handed_sockets(os.environ)
+            handed = check_handed(os.environ)
         except ActivationError as error:
             fail(str(error))
         given = {"--socket": chosen.socket and agent_socket(chosen), "--config": config, **flags}
-        keeper = start_keeper(_worker_command(given, when_needed=when_needed))
+        command = _worker_command(given, when_needed=when_needed)
+        keeper = start_keeper(command, range(FIRST, FIRST + handed))
     for number in ending_signals():
         # The keeper gets them too, and asks for the end in order.
         signal.signal(number, signal.SIG_IGN)
     run(
-        partial(serve, chosen, keeper, handed=handed, patience=patience),
+        partial(serve, chosen, keeper, patience=patience),
         expected=(
             ListenError,
-            ActivationError,
             TrackingError,
             StateVersionError,
             KeeperLostError,

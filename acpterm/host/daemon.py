@@ -12,8 +12,7 @@ import gc
 import math
 import os
 import resource
-import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -44,12 +43,11 @@ async def serve(
     settings: Settings,
     keeper: KeeperClient,
     *,
-    handed: Sequence[socket.socket] = (),
     patience: float = math.inf,
 ) -> None:
     """Be a worker of `keeper`: serve agents and the user until the keeper asks for the end.
 
-    `handed`: the sockets that the service manager has handed over. It ends by itself when for
+    It ends by itself when for
     `patience` seconds nothing was connected and no terminal held. Raises `StateVersionError`, and
     takes nothing over, if the worker before was a newer acpterm; `ListenError`, `TrackingError`;
     `KeeperLostError` when all has been ended since the keeper is gone.
@@ -63,7 +61,7 @@ async def serve(
     snapshot = Snapshot.read(keeper.entries)
     if snapshot.host is not None and snapshot.host.context is not None:
         asker = askers.from_record(snapshot.host.context)
-    sockets = open_sockets(settings, handed, snapshot.listeners, keeper.entries, keeper.pid)
+    sockets = open_sockets(settings, snapshot.listeners, keeper.entries, keeper.pid)
     ending = trio.Event()
     supervision = Supervision(on_terminate=ending.set, on_failure=_die)
     serves = False
@@ -84,8 +82,8 @@ async def serve(
                 await _serve_until(ending, host, sockets, patience, keeper)
     except BaseException:
         # What the worker before has bound stays for the next one.
-        if not serves and not sockets.is_restored:
-            sockets.remove()
+        if not serves:
+            sockets.remove(new_only=True)
         raise
     sockets.remove()
     if host.lost is not None:

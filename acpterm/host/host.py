@@ -234,11 +234,15 @@ class Host:
         """Receive what the keeper reports.
 
         When it is lost, end all that runs, whose exit status nobody can know, and answer those that
-        wait.
+        wait. Where the service manager stores the programs' terminals, they run on instead, and
+        `KeeperLostError` is raised.
         """
         try:
             await self.shared.keeper.run(on_terminate=on_terminate)
         except KeeperLostError as error:
+            if self.shared.keeper.stored:
+                _log.error("the keeper is lost: programs run on until the service is started again")
+                raise
             _log.error("the keeper is lost: all terminals are ended")
             self.lost = error
             self.pool.lose_keeper()

@@ -72,8 +72,9 @@ class UnixListener:
         listener._inode, listener._lock = inode, lock
         return listener
 
-    def handover(self) -> tuple[tuple[int, int] | None, int]:
+    def handover(self) -> tuple[tuple[int, int], int]:
         """Return what a successor needs to remove it at the end: its inode, and the lock file."""
+        assert self._inode is not None  # noqa: S101  it listens, for the type checker
         return self._inode, self._lock
 
     def close(self) -> None:

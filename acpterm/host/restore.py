@@ -53,6 +53,8 @@ class Restorer:
         """Take over what was found."""
         for key in snapshot.unusable:
             self._shared.state.removed(key)
+        for name in {record.connection for record in snapshot.terminals.values()}:
+            self._shared.reserve_connection(name or "")
         self._restore_connections(snapshot)
         known = set()
         for terminal in found:
@@ -103,7 +105,7 @@ class Restorer:
                 ended_by=_ended_by(record, found.exit),
             ),
         )
-        caller = self._callers.get(record.connection or "")
+        caller = self._connection_of(record)
         entry = Entry(terminal, record, shared.state, self._session(caller, record))
         if record.released_time is not None:
             by = EndedBy(record.released_by or EndedBy.DISCONNECT)
@@ -126,6 +128,24 @@ class Restorer:
         elif not record.is_users:
             # Its connection has ended, and the worker with it, before this was stored.
             shared.roster.release(entry, EndedBy.DISCONNECT)
+
+    def _connection_of(self, record: TerminalRecord) -> Caller | None:
+        """Return the connection that may name a terminal, if there is one.
+
+        A keeper that died has left the terminals' records alone: the connection is then made from
+        those, with the execution context of the daemon.
+        """
+        name = record.connection
+        if name is None:
+            return None
+        is_over = record.released_time is not None or not record.is_held
+        if name not in self._callers and record.secret is not None and not is_over:
+            caller = Caller(self._asker, self._shared, name, self._resumption, record.secret)
+            caller.agent.name = record.agent
+            caller.changed()
+            self._callers[name] = caller
+            self._resumption.restored(caller)
+        return self._callers.get(name)
 
     def _session(self, caller: Caller | None, record: TerminalRecord) -> Session | None:
         if record.session is None:

@@ -75,6 +75,12 @@ class Shared:
         self.state.changed(HOST_KEY, self._record.encode)
         return f"c{self._record.connections}"
 
+    def reserve_connection(self, name: str) -> None:
+        """Give the name of a restored connection to no other."""
+        number = name.removeprefix("c")
+        if number.isdigit():
+            self._record.connections = max(self._record.connections, int(number))
+
     def add(self, entry: Entry, env: Mapping[str, str]) -> None:
         """Take a terminal that was just made; `env` is its program's environment."""
         if self._recorder is not None:

@@ -287,6 +287,8 @@ class Reader:
         self.front = FRONT_ENDS[form]("x", "y", "z")
         self.open = trio.Event()
         self.open.set()
+        # What is sent arrives in this very object.
+        self.sender = self
 
     def stop(self):
         if self.open.is_set():
@@ -300,7 +302,7 @@ class Reader:
         while not self.open.is_set():
             await self.open.wait()
 
-    def say(self, method, params):
+    def notify(self, method, params):
         message = json.loads(encode_notification(method, params))
         self.front.take(message)
 

@@ -49,6 +49,8 @@ class Manager:
             fields = dict(line.split("=", 1) for line in data.decode().splitlines())
             name = fields.get("FDNAME")
             if "FDSTORE" in fields:
+                # Else one whose programs have closed it would be dropped.
+                assert fields["FDPOLL"] == "0"
                 [self.stored[name]] = fds
             elif "FDSTOREREMOVE" in fields:
                 os.close(self.stored.pop(name))

@@ -69,23 +69,31 @@ async def test_everything_ends_with_the_block():
     assert not [pid for pid in pids if is_alive(pid)]
 
 
-async def test_everything_ends_when_the_worker_is_killed():
+@pytest.mark.parametrize("copy", [False, True])
+async def test_everything_ends_when_the_worker_is_killed(copy):
+    """`copy`: also when another process still has the worker's end of the connection."""
     code = (
-        "import trio\n"
+        "import os, time, trio\n"
         "from acpterm.keeper.client import embedded_keeper\n"
         "from tests.keeper.test_embedded import strays_of\n"
         "async def main():\n"
         "    async with embedded_keeper() as keeper:\n"
-        "        print(*await strays_of(keeper), flush=True)\n"
+        "        pids = await strays_of(keeper)\n"
+        f"        copy = os.fork() if {copy} else 0\n"
+        f"        if {copy} and not copy:\n"
+        "            time.sleep(60)\n"
+        "        print(*pids, copy, flush=True)\n"
         "        await trio.sleep_forever()\n"
         "trio.run(main)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     with process:
-        pids = [int(pid) for pid in process.stdout.readline().split()]
+        *pids, copied = [int(pid) for pid in process.stdout.readline().split()]
         process.kill()
     assert len(pids) == 1 + 2 * len(STRAYS)
     await poll(lambda: not any(map(is_alive, pids)))
+    if copy:
+        os.kill(copied, signal.SIGKILL)
 
 
 async def test_keeper_that_is_killed_is_reported():

@@ -64,7 +64,7 @@ def umask_of(pid):
 
 async def test_keeper_keeps_its_own_directory_and_umask(keeper, tmp_path):
     async def facts():
-        return (await run(keeper, "pwd", cwd=".")).output, umask_of(keeper.pid)
+        return umask_of(keeper.pid), (await run(keeper, "pwd", cwd=".")).output
 
     before = await facts()
     await run(keeper, "true", cwd=str(tmp_path), umask=0o777)

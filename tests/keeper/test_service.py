@@ -154,6 +154,28 @@ async def test_programs_outlive_a_keeper_that_is_killed(tmp_path, manager):
             await poll(lambda: manager.look() and not manager.stored)
 
 
+async def test_adopted_programs_end_with_the_daemon(tmp_path, manager):
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, "trap '' HUP; set -m; sleep 60 & echo $!; wait; :")
+        await terminal.wait_for(lambda self: b"\n" in self.output)
+        pids = [terminal.pid, int(terminal.output)]
+        manager.look()
+        os.kill(started.pid, signal.SIGKILL)
+        worker.kill()
+        await started.wait()
+    with not_left(*pids):
+        async with daemon(tmp_path, **manager.passing()) as started:
+            worker = await started.serving()
+            assert all(map(is_alive, pids))
+            worker.keeper.end()
+            await worker.exit(0)
+            assert await started.wait() == 0
+            assert not any(map(is_alive, pids))
+            manager.look()
+            assert manager.stored == {}
+
+
 async def test_pid_that_names_another_process_now_is_not_adopted(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -110,6 +111,47 @@ async def test_spawn_sent_by_a_worker_before_it_died_happened_once_with_its_reco
         assert second.keeper.entries["t/one"].value == b"its record"
         await poll(mark.exists)
         assert mark.read_text() == "once\n"
+
+
+@contextmanager
+def stopped(pid):
+    """Have a process do nothing in the block, and all that is due after it."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+KEYS = [f"key {number}" for number in range(100)]
+
+
+async def test_everything_that_a_worker_sent_before_it_died_is_done(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        with stopped(started.pid):
+            for key in KEYS:
+                first.keeper.put(key, b"x")
+            await first.keeper.flushed()
+            first.kill()
+            await poll(lambda: not is_alive(first.pid))
+        second = await started.serving()
+        assert list(second.keeper.entries) == KEYS
+
+
+async def test_everything_that_a_worker_sent_before_it_was_replaced_is_done(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        first.nursery.start_soon(restarted, first)
+        second = await started.worker()
+        async with trio.open_nursery() as nursery:
+            with stopped(started.pid):
+                nursery.start_soon(second.keeper.connect)
+                await trio.testing.wait_all_tasks_blocked()
+                for key in KEYS:
+                    first.keeper.put(key, b"x")
+                await first.keeper.flushed()
+        assert list(second.keeper.entries) == KEYS
 
 
 async def test_programs_run_on_until_the_rings_are_full_while_no_worker_runs(tmp_path):

@@ -88,7 +88,7 @@ def create(
             )
             record.is_users, record.request = False, request
             record.connection, record.agent = caller.agent.connection, caller.agent.name
-            record.session = session.id
+            record.session, record.secret = session.id, caller.secret
             terminal = await order.start(caller.pool, record, caller.shared.state)
             if session.cancelled != turn:
                 caller.pool.release(terminal, EndedBy.AGENT)

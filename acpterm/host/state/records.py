@@ -82,13 +82,13 @@ class HostRecord(Record, kw_only=True, omit_defaults=True):
 
 
 class ListenRecord(Record, kw_only=True, omit_defaults=True):
-    """A listening socket: the descriptors stored with it."""
+    """A socket that was bound; its descriptors are stored with the record."""
 
     KIND: ClassVar[str] = "listening socket"
 
     path: str
-    inode: tuple[int, int] | None = None
-    """Device and inode of the socket file to remove at the end; None for one handed over."""
+    inode: tuple[int, int]
+    """Device and inode of the socket file, which is removed at the end."""
 
 
 class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
@@ -147,6 +147,8 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """When it is killed, on the boot clock; None for never."""
     is_users: bool = False
     connection: str | None = None
+    secret: str | None = None
+    """Of the connection: a keeper that dies leaves terminals' records alone, in their rings."""
     agent: str | None = None
     session: str | None = None
     """The session that created it; None for one that the user created."""

@@ -21,7 +21,7 @@ from acpterm.host.state.records import (
     TerminalRecord,
     ToolCallRecord,
 )
-from acpterm.host.state.store import HOST_KEY, LISTEN_PREFIX, StoredEntry, parse_key
+from acpterm.host.state.store import HOST_KEY, LISTEN_KEYS, StoredEntry, parse_key
 
 _log = structlog.get_logger("acpterm.state")
 
@@ -66,7 +66,7 @@ class Snapshot:
         for key, entry in entries.items():
             if key == HOST_KEY:
                 found.host = _read(HostRecord, entry.value)
-            elif key.startswith(LISTEN_PREFIX):
+            elif key in LISTEN_KEYS:
                 _put(found.listeners, key, _read(ListenRecord, entry.value))
         return found
 

@@ -5,7 +5,8 @@
 | key | value |
 | --- | --- |
 | `host` | `HostRecord` |
-| `listen/agent`, `listen/user` | `ListenRecord`, with the listening sockets |
+| `listen/agent`, `listen/user` | `ListenRecord`, with the sockets that a worker has bound |
+| `listen/0`, `listen/1`, … | the keeper's own: a socket that the service manager has handed over |
 | `lock`, `lock/user` | the lock files of these sockets, held by their descriptors |
 | `trees` | what `pty.trees` hands over to a successor |
 | `c/CONNECTION` | `ConnectionRecord` |
@@ -47,6 +48,7 @@ class StateStore(Protocol):
 HOST_KEY: Final = "host"
 TREES_KEY: Final = "trees"
 LISTEN_PREFIX: Final = "listen/"
+LISTEN_KEYS: Final = (f"{LISTEN_PREFIX}agent", f"{LISTEN_PREFIX}user")
 _CONNECTION: Final = "c/"
 _SESSION: Final = "s/"
 _TOOL_CALL: Final = "k/"

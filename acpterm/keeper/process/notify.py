@@ -45,6 +45,7 @@ class Notifier:
             self._socket.setblocking(False)
         self._room = _number(environ.get("FDSTORE")) if path else 0
         self._stored: set[str] = set()
+        self._is_stopping = False
         watched = path and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self._watchdog_us = _number(environ.get("WATCHDOG_USEC")) if watched else 0
 
@@ -67,8 +68,10 @@ class Notifier:
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """Report that the daemon ends."""
-        self._send("STOPPING=1")
+        """Report that the daemon ends. Can be repeated: it is reported once."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._send("STOPPING=1")
 
     def status(self, text: str) -> None:
         """Set the status line."""

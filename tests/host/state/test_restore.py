@@ -21,9 +21,10 @@ from acpterm.host.state.records import (
     TerminalRecord,
 )
 from acpterm.host.state.snapshot import Snapshot
+from acpterm.keeper.ring import HEAD
 from acpterm.pty.processes import now
 from acpterm.terminal.shared_ring import WINDOW_BYTES
-from tests.keeper.daemon import daemon, head
+from tests.keeper.daemon import daemon
 from tests.keeper.terminals import spawn as spawn_in
 from tests.support.hosts import agent_of, alive, poll
 from tests.support.person import person_of
@@ -132,6 +133,24 @@ async def test_terminals_of_a_connection_without_a_record_are_released(tmp_path)
             assert found[own_one.name]["createdAt"] == 1_000_000_000_000
 
 
+async def test_connection_is_made_of_its_terminals_records_when_there_is_nothing_else(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        line = "read x; exit 6"
+        terminal = await spawn(worker.keeper, line, record=record(secret=SECRET).encode())
+        await worker.keeper.flushed()
+        worker.kill()
+        async with successor(started) as host, agent_of(host) as agent, person_of(host) as user:
+            assert (await initialize(agent, SECRET))["resumed"] is True
+            await agent.type(terminal.name, "\n")
+            assert (await agent.wait(terminal.name))["exitCode"] == 6
+            fresh = await agent.create("sleep 60")
+            assert (await user.about("get", fresh))["connection"] == "c7"
+            async with agent_of(host) as other:
+                fresh = await other.create("sleep 60")
+                assert (await user.about("get", fresh))["connection"] == "c9"
+
+
 async def test_absent_connection_is_given_up_after_the_timeout(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
@@ -198,7 +217,7 @@ async def test_size_that_windows_gave_is_kept_until_they_had_time_to_come_back(t
         terminal = await spawn(
             worker.keeper, line, size=(100, 30), record=record(cols=80, rows=24).encode()
         )
-        await poll(lambda: head(terminal) > 0)
+        await poll(lambda: terminal.ring.header[HEAD])
         await leave(worker)
         async with successor(started, resume_timeout=1) as host, agent_of(host) as agent:
             await initialize(agent, SECRET)
