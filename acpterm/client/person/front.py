@@ -168,7 +168,7 @@ async def open_front(
         endpoint = Endpoint(stream, f"the daemon at {path}")
         front = Front(endpoint, settings, nursery)
         try:
-            await initialize(endpoint, "acpterm", asker.own(), patience)
+            await initialize(endpoint, "acpterm", asker.own(), settings, patience)
             yield front
         finally:
             nursery.cancel_scope.cancel()
