@@ -9,7 +9,7 @@ import trio
 
 from tests.support.commands import run, running
 from tests.support.desk import Desk, daemon_in
-from tests.support.editor import proxied, say, shown
+from tests.support.editor import AGENT, proxied, say, shown
 from tests.support.hosts import agent_on_stdio, alive, daemon, environment, poll
 from tests.support.person import person_at
 from tests.support.tmux import needs_tmux, tmux_server
@@ -80,6 +80,17 @@ async def test_an_editor_behind_the_proxy_is_shown_all_of_it(tmp_path):
             last = editor.texts()[-1]
             assert last.endswith("line 40\n[exit status 3]\n```")
             assert "line 1\nline 2\n" in last
+
+
+async def test_a_prompt_shows_all_of_it(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        steps = json.dumps([*shown(COUNT, title="count"), say("done")])
+        async with running(tmp_path, path, "prompt", steps, "--", *AGENT) as prompt:
+            await prompt.until(lambda: "line 3\n" in prompt.out)
+            await kill_worker(path)
+            assert await prompt.wait() == 0
+        assert prompt.out.count("line 1\n") == prompt.out.count("line 40\n") == 1
+        assert prompt.out.endswith("done\n")
 
 
 async def test_logs_and_wait_go_on_and_print_nothing_twice(tmp_path):
