@@ -113,7 +113,7 @@ def test_a_sequence_that_does_not_end_is_over_when_a_screen_is_asked_for():
 
 def test_what_is_held_back_follows_a_screen():
     emulator = Emulator(20, 5)
-    emulator.feed("a\x1b[3".encode() + b"")
+    emulator.feed(b"a\x1b[3" + b"")
     assert emulator.screen().held == b"\x1b[3"
     emulator.feed(b"1mred" + "日".encode()[:2])
     assert emulator.screen().held == "日".encode()[:2]
@@ -183,7 +183,7 @@ def test_without_the_library_only_a_screen_is_an_error(no_library):
     emulator.feed(b"text\x1b[6n")
     emulator.resize(10, 5)
     assert not emulator.is_available
-    with pytest.raises(EmulatorMissingError, match="package pyghostty.*pip install pyghostty"):
+    with pytest.raises(EmulatorMissingError, match=r"package pyghostty.*pip install pyghostty"):
         emulator.screen()
     emulator.close()
     assert not replies

@@ -4,7 +4,6 @@ import pytest
 
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.style import (
-    BLANK,
     BLINK,
     BOLD,
     FAINT,
