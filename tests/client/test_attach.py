@@ -331,7 +331,7 @@ def test_a_window_begins_with_the_last_output_where_there_is_no_emulator(desk, t
         shell.line(f"{OURS} screen {name}")
         shell.until(lambda: "pip install pyghostty" in shell.text.replace("\n", ""))
         shell.line(f"clear; {OURS} logs {name} | tail -1")
-        shell.until("\nready")
+        shell.until("ready\nhere$")
         pane = other.attach(name)
         pane.until("99\n100\nready")
         pane.line("")

@@ -134,8 +134,7 @@ PROGRAMS: dict[str, tuple[list[str], list[str | Size]]] = {
         [
             "sh",
             "-c",
-            "for n in 1 2 3 4 5; do printf '\\r\\033[K[%-5s] %d%%' $n ${n}0; done; echo; "
-            "printf '\\033[3A\\033[10Cup\\n'",
+            "for n in 1 2 3 4 5; do printf '\\r\\033[K[%-5s] %d%%' $n ${n}0; done; echo; echo up",
         ],
         [""],
     ),
