@@ -15,7 +15,7 @@ ACPX := tests/interop/acpx
 # Some thousand starts of Python: what it has compiled once is to be kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all interop check format docs bench fuzz clean
+.PHONY: help demo test test-all faults interop check format docs bench fuzz clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,8 +44,17 @@ test: $(VENV)/.check ## the tests, but for long ones
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -m 'not long and not every_way and not interop'
 
+# The fault tests use every processor up, so they run apart from those that watch the clock.
 test-all: $(VENV)/.check ## all tests, as deep as they can: also long ones, in second ways, with Node
-	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults; \
+	  status=$$?; $(BIN)/python -m pytest tests/faults -n 2 --dist worksteal && exit $$status
+
+faults: $(VENV)/.check ## the faults of docs/reliability.md, many times each, and its table
+	mkdir -p build
+	rm -f build/faults.jsonl
+	ACPTERM_FAULTS=$(or $(FAULTS),full) ACPTERM_FAULTS_REPORT=$(CURDIR)/build/faults.jsonl \
+	  $(BIN)/python -m pytest tests/faults -n 2 --dist worksteal; \
+	  status=$$?; $(BIN)/python -m tests.faults.report build/faults.jsonl && exit $$status
 
 # A release that is pinned here takes the place of the one before. Its packages need a few minutes.
 .venv-kimi/.python .venv-fast-agent/.python:
@@ -93,5 +102,5 @@ fuzz: $(VENV)/.check ## mutated messages, and output for the emulator: make fuzz
 	ACPTERM_FUZZ_MESSAGES=$(or $(MESSAGES),1000000) $(BIN)/python -m pytest tests/host/test_fuzz.py --timeout 0
 
 clean: ## remove what make made
-	rm -rf $(VENV) .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) build .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 	  tests/interop/typescript/node_modules $(ACPX)/node_modules

@@ -124,13 +124,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Literal["auto", "cgroup", "subreaper"],
         Meta(title="How a terminal's processes are known: `auto` is cgroups where they work."),
     ] = "auto"
-    spawner: Annotated[
-        Literal["auto", "forkserver", "thread"],
-        Meta(title="How children are made: `auto` is the fork server where it works."),
-    ] = "auto"
-    pidfds: Annotated[
-        bool, Meta(title="Wait for children by pidfd where there is one; else by a thread each.")
-    ] = True
     keep_released: Annotated[
         int,
         Meta(
@@ -158,6 +151,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "A terminal of the person's own is held until `acpterm rm`, or until it is forgotten.",
         ),
     ] = 600.0
+    resume_timeout: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            title="Seconds that a client waits for the daemon to answer again when its connection "
+            "is lost, and that the daemon keeps the terminals of an agent whose connection is lost "
+            "because the daemon's worker has died. With 0 no client connects again.",
+        ),
+    ] = 30.0
     keep_released_bytes: Annotated[
         int, Meta(ge=0, title="How many bytes of output these may hold together.")
     ] = 64 * MIB

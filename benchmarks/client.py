@@ -1,7 +1,7 @@
-"""A bare client of a host: a blocking socket, msgspec, and no checks.
+"""A minimal client: a blocking socket, msgspec, and no checks.
 
-What it costs is in every figure of the host, so it is as little as a client can do. Its reading
-is used by the baselines too, where there is something to read.
+Its cost is part of every figure, so it does as little as a client can. The baselines that answer on
+a socket are measured with it too.
 """
 
 import itertools
@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 SESSION = "benchmark"
-_CHUNK = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 
 
 class Answer(msgspec.Struct):
-    """An answer to a request."""
+    """A response to a request."""
 
     id: int
     result: Any = None
@@ -24,22 +24,22 @@ class Answer(msgspec.Struct):
 
 
 class Lines:
-    """Whole lines out of a blocking socket."""
+    """Whole lines from a blocking socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._rest = b""
 
     def next(self) -> bytes:
-        """Wait for a line; give it without its end."""
+        """Wait for a line; return it without its end."""
         line, found, self._rest = self._rest.partition(b"\n")
         if found:
             return line
         pieces = [line]
         while True:
-            data = self._sock.recv(_CHUNK)
+            data = self._sock.recv(_CHUNK_BYTES)
             if not data:
-                raise EOFError("the host closed the connection")
+                raise EOFError("the server closed the connection")
             end = data.find(b"\n")
             if end >= 0:
                 pieces.append(data[:end])
@@ -49,24 +49,38 @@ class Lines:
 
 
 class Client:
-    """One connection to a host; requests are answered one at a time, or as they come."""
+    """One connection to a server; responses are awaited one at a time, or taken as they come.
 
-    def __init__(self, path: str) -> None:
+    `resume` is the secret of a connection that was lost: its sessions are taken up again.
+    `own` is further members of `_meta.acpterm`.
+    """
+
+    def __init__(
+        self, path: str, resume: str | None = None, own: dict[str, Any] | None = None
+    ) -> None:
         self._sock = socket.socket(socket.AF_UNIX)
         self._sock.connect(path)
         self._lines = Lines(self._sock)
         self._ids = itertools.count(1)
         self._encode = msgspec.json.Encoder().encode
         self._decode = msgspec.json.Decoder(Answer).decode
-        # The daemon serves from here on.
-        self.ask("initialize", {"protocolVersion": 1})
+        params: dict[str, Any] = {"protocolVersion": 1}
+        own = dict(own or {})
+        if resume is not None:
+            own["resume"] = resume
+        if own:
+            params["_meta"] = {"acpterm": own}
+        # The server serves from here on.
+        meta = ((self.ask("initialize", params)).get("_meta") or {}).get("acpterm") or {}
+        self.resume: str | None = meta.get("resume")
+        self.resumed: bool = meta.get("resumed") is True
 
     def close(self) -> None:
         """Close the connection, which ends its terminals."""
         self._sock.close()
 
     def encode(self, method: str, params: dict[str, Any]) -> tuple[int, bytes]:
-        """Make a request: its id, and its line."""
+        """Return the id and the line of a new request."""
         id_ = next(self._ids)
         message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
         return id_, self._encode(message) + b"\n"
@@ -76,10 +90,10 @@ class Client:
         self._sock.sendall(data)
 
     def receive(self) -> Answer:
-        """Wait for the next answer, to whichever request."""
+        """Wait for the next response, to whichever request."""
         answer = self._decode(self._lines.next())
         if answer.error is not None:
-            raise RuntimeError(f"the host answered {answer.error}")
+            raise RuntimeError(f"the server answered {answer.error}")
         return answer
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
@@ -89,7 +103,7 @@ class Client:
         return self.receive().result
 
     def create(self, command: str, *args: str, argv: bool = True) -> dict[str, str]:
-        """Create a terminal; give the params that name it. `argv` False leaves `args` away."""
+        """Create a terminal; return the params that name it. `argv` False leaves out `args`."""
         params: dict[str, Any] = {"sessionId": SESSION, "command": command}
         if argv:
             params["args"] = args
@@ -105,12 +119,20 @@ class Client:
     def release(self, terminal: dict[str, str]) -> None:
         self.ask("terminal/release", terminal)
 
+    def until_output(self, terminal: dict[str, str], text: str, timeout_s: float = 20) -> None:
+        """Poll until the output contains `text`."""
+        deadline = time.monotonic() + timeout_s
+        while text not in self.output(terminal)["output"]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{text!r} did not appear in {timeout_s:g} s")
+            time.sleep(0.005)
 
-def polls(client: Client, terminal: dict[str, str], count: int, pause: float) -> list[float]:
-    """Ask `count` times for the output, `pause` seconds apart: milliseconds until each answer."""
+
+def polls(client: Client, terminal: dict[str, str], count: int, pause_s: float) -> list[float]:
+    """Poll the output `count` times, `pause_s` apart; return milliseconds until each answer."""
     taken = []
     for _ in range(count):
-        time.sleep(pause)
+        time.sleep(pause_s)
         before = time.perf_counter()
         client.output(terminal)
         taken.append(1000 * (time.perf_counter() - before))

@@ -1,4 +1,4 @@
-"""Answers each byte on a socket with one line: a message of `msgspec` that holds a file's text."""
+"""Answer each byte on a socket with one line: a message of `msgspec` that holds a file's text."""
 
 import socket
 import sys

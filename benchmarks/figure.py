@@ -1,4 +1,4 @@
-"""One figure: what was measured, the baseline beside it, and whether the aim is met."""
+"""One figure: the measured value, its baseline from the same run, and whether the aim is met."""
 
 import statistics
 from collections.abc import Sequence
@@ -8,16 +8,19 @@ from typing import Any
 
 @dataclass
 class Figure:
-    """A measured figure. `host` and `baseline` are in `unit`; no baseline is None."""
+    """A measured figure; `value`, `baseline` and `plain` are in `unit`."""
 
     name: str
     unit: str
-    host: float
-    baseline: float | None
-    aim: str
+    value: float | None
+    """None: not available with the version that was measured."""
+    baseline: float | None = None
+    plain: float | None = None
+    """The same measurement of the plain server, where that is not the baseline."""
+    aim: str = ""
     """What is to be reached, in words; empty for a figure that is only reported."""
-    reached: float | None = None
-    """What the aim speaks of: the ratio, the difference or the figure itself."""
+    compared: str = ""
+    """The ratio to the baseline or the difference, in words."""
     met: bool | None = None
     detail: dict[str, Any] = field(default_factory=dict)
 
@@ -25,45 +28,61 @@ class Figure:
 def compare(
     name: str,
     unit: str,
-    host: float,
+    value: float,
     baseline: float,
     *,
+    plain: float | None = None,
     at_most: float | None = None,
     at_least: float | None = None,
     more: float | None = None,
     **detail: Any,
 ) -> Figure:
-    """Make a figure from a host's value and its baseline's, and one aim.
+    """Return a figure with a baseline and at most one aim.
 
     `at_most`, `at_least`: times the baseline; `more`: how much more than the baseline, in `unit`.
     """
-    figure = Figure(name, unit, host, baseline, "", host / baseline, None, detail)
+    figure = Figure(name, unit, value, baseline, plain, detail=detail)
+    figure.compared = f"{value / baseline:.2f} times"
     if at_most is not None:
-        figure.aim, figure.met = f"at most {at_most:g} times", host <= at_most * baseline
+        figure.aim, figure.met = f"at most {at_most:g} times", value <= at_most * baseline
     elif at_least is not None:
-        figure.aim, figure.met = f"at least {at_least:g} times", host >= at_least * baseline
+        figure.aim, figure.met = f"at least {at_least:g} times", value >= at_least * baseline
     elif more is not None:
-        figure.reached = host - baseline
-        figure.aim, figure.met = f"at most {more:g} {unit} more", host - baseline <= more
+        figure.compared = f"{value - baseline:+.2f} {unit}"
+        figure.aim, figure.met = f"at most {more:g} {unit} more", value - baseline <= more
     return figure
 
 
-def below(name: str, unit: str, host: float, most: float, **detail: Any) -> Figure:
-    """Make a figure that has no baseline, only a most."""
-    return Figure(name, unit, host, None, f"at most {most:g} {unit}", host, host <= most, detail)
+def below(
+    name: str, unit: str, value: float, most: float, *, plain: float | None = None, **detail: Any
+) -> Figure:
+    """Return a figure without a baseline that is to be at most `most`."""
+    aim = f"at most {most:g} {unit}"
+    return Figure(name, unit, value, None, plain, aim, "", value <= most, detail)
 
 
-def report(name: str, unit: str, host: float, baseline: float | None, **detail: Any) -> Figure:
-    """Make a figure without an aim."""
-    ratio = None if baseline is None else host / baseline
-    return Figure(name, unit, host, baseline, "", ratio, None, detail)
+def above(name: str, unit: str, value: float, least: float, **detail: Any) -> Figure:
+    """Return a figure without a baseline that is to be at least `least`."""
+    aim = f"at least {least:g} {unit}".rstrip()
+    return Figure(name, unit, value, aim=aim, met=value >= least, detail=detail)
+
+
+def report(name: str, unit: str, value: float, baseline: float | None, **detail: Any) -> Figure:
+    """Return a figure without an aim."""
+    compared = "" if baseline is None else f"{value / baseline:.2f} times"
+    return Figure(name, unit, value, baseline, compared=compared, detail=detail)
+
+
+def unavailable(name: str, unit: str, aim: str, reason: str) -> Figure:
+    """Return a figure that this version cannot be measured for."""
+    return Figure(name, unit, None, aim=aim, detail={"reason": reason})
 
 
 def p50(values: Sequence[float]) -> float:
-    """Give the median."""
+    """Return the median."""
     return statistics.median(values)
 
 
 def p99(values: Sequence[float]) -> float:
-    """Give the value that one in a hundred is above."""
+    """Return the value that one in a hundred is above."""
     return sorted(values)[max(0, -(-99 * len(values) // 100) - 1)]

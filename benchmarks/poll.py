@@ -1,5 +1,6 @@
-"""Polls a quiet terminal every 5 ms until stdin is closed; then prints what each took, in ms."""
+"""Poll a quiet terminal every 5 ms until stdin closes; then print what each took, in ms."""
 
+import json
 import select
 import sys
 
@@ -14,7 +15,7 @@ def main(path: str) -> None:
     print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 0)[0]:
         taken += polls(client, quiet, 1, 0.005)
-    print(*taken)
+    print(json.dumps(taken))
 
 
 main(sys.argv[1])

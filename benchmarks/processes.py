@@ -1,8 +1,10 @@
-"""The processes that are measured: the daemon, the baselines' bare one, and a poller."""
+"""The processes that are measured: the daemon, the baselines' processes, and a poller."""
 
 import contextlib
+import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -11,34 +13,44 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import ptyprocess
 
+from benchmarks.client import Client
+
 _HERE = Path(__file__).parent
+_START_TIMEOUT_S = 20
 
 
-class Daemon:
-    """`acpterm serve` with default settings, on a socket of its own, for as long as a block."""
+class Server:
+    """A process that serves a Unix socket in a directory of its own, as long as a block lasts."""
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="acpterm-bench-")
-        self.socket = f"{self._folder.name}/run/agent.sock"
-        self._log = Path(self._folder.name, "log")
-        env = {name: value for name, value in os.environ.items() if not name.startswith("ACPTERM_")}
+    def __init__(self, *arguments: str, **env: str) -> None:
+        self.directory = tempfile.TemporaryDirectory(prefix="acpterm-bench-")
+        self.socket = f"{self.directory.name}/run/agent.sock"
+        os.mkdir(os.path.dirname(self.socket), 0o700)
+        self._log = Path(self.directory.name, "log")
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ACPTERM_")}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "acpterm", "serve", "--socket", self.socket],
-                env=env | {"XDG_CONFIG_HOME": self._folder.name},
+                [sys.executable, "-m", *arguments, self.socket],
+                env=inherited | {"XDG_CONFIG_HOME": self.directory.name} | env,
+                cwd=_HERE.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
-        deadline = time.monotonic() + 20
-        while not os.path.exists(self.socket):
+        self.pid = self._process.pid
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not self._listens():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the daemon does not listen:\n{self._log.read_text()}")
+                raise RuntimeError(f"the server does not listen:\n{self._log.read_text()}")
             time.sleep(0.01)
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(self.socket) == 0
 
     def __enter__(self) -> Self:
         return self
@@ -57,25 +69,84 @@ class Daemon:
             self._process.wait()
         if error is not None:
             sys.stderr.write(self._log.read_text())
-        self._folder.cleanup()
+        self.directory.cleanup()
 
-    def memory(self) -> dict[str, int]:
-        """Give the daemon's own resident memory, in KiB: `Rss`, `Pss` (smaps_rollup)."""
-        rollup = Path(f"/proc/{self._process.pid}/smaps_rollup").read_text()
-        return {
-            name: int(size)
-            for name, size in re.findall(r"^(Rss|Pss): +(\d+) kB", rollup, re.MULTILINE)
-        }
+    def client(self, resume: str | None = None, **own: Any) -> Client:
+        """Connect a client; `own`: members of its `_meta.acpterm`."""
+        return Client(self.socket, resume, own)
+
+    def pids(self) -> list[int]:
+        """Return the pids of the processes that the server consists of."""
+        return [self.pid]
+
+    def memory(self) -> dict[str, float]:
+        """Return the server's memory in KiB, every page once: `own`, and the sum of `rss`.
+
+        Own memory is anonymous and shared memory (the rings). Pages of files, such as libraries,
+        are left out: they are shared with any other process that uses them.
+        """
+        sums = {"own": 0.0, "rss": 0.0}
+        for pid in self.pids():
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            sizes = {
+                name: float(size)
+                for name, size in re.findall(r"^(\w+): +(\d+) kB", rollup, re.MULTILINE)
+            }
+            sums["own"] += sizes["Pss_Anon"] + sizes["Pss_Shmem"]
+            sums["rss"] += sizes["Rss"]
+        return sums
 
     def cpu(self) -> float:
-        """Give the processor time that the daemon has used, in seconds."""
-        line = Path(f"/proc/{self._process.pid}/stat").read_text()
-        fields = line[line.rindex(")") + 2 :].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Return the processor time that the server has used, in seconds."""
+        return sum(map(_cpu, self.pids()))
+
+
+class Daemon(Server):
+    """`acpterm serve`, with default settings unless the environment has others."""
+
+    def __init__(self, **settings: str) -> None:
+        env = {f"ACPTERM_{name.upper()}": value for name, value in settings.items()}
+        super().__init__("acpterm", "serve", "--socket", **env)
+        self.user_socket = self.socket.replace("agent.sock", "user.sock")
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not os.path.exists(self.user_socket) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def status(self) -> dict[str, Any]:
+        """Return the answer to `_acpterm/status`."""
+        client = Client(self.user_socket)
+        try:
+            status: dict[str, Any] = client.ask("_acpterm/status", {})
+            return status
+        finally:
+            client.close()
+
+    def worker(self) -> int | None:
+        """Return the worker's pid; None with a version that has no worker."""
+        pid = self.status().get("workerPid")
+        return None if pid is None else int(pid)
+
+    def pids(self) -> list[int]:
+        """Return the pids of keeper and worker."""
+        worker = self.worker()
+        return [self.pid] if worker is None or worker == self.pid else [self.pid, worker]
+
+    def kill_worker(self) -> None:
+        """Kill the worker by SIGKILL."""
+        worker = self.worker()
+        assert worker is not None
+        os.kill(worker, signal.SIGKILL)
+
+
+class PlainServer(Server):
+    """`plain_server.py`."""
+
+    def __init__(self) -> None:
+        super().__init__("benchmarks.plain_server")
 
 
 class Bare:
-    """`bare.py` in a fresh process that has nothing else loaded, for as long as a block."""
+    """`bare.py` in a fresh process that has nothing else loaded, as long as a block lasts."""
 
     def __enter__(self) -> Self:
         library = Path(ptyprocess.__file__).parent.parent
@@ -96,7 +167,7 @@ class Bare:
         self._process.communicate()
 
     def __call__(self, what: str, count: int, *argv: str) -> list[float]:
-        """Have it do `what` (a function of `bare.py`) `count` times: the milliseconds of each."""
+        """Call `what` (a function of `bare.py`) `count` times; return the milliseconds of each."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(what, count, *argv, sep="\t", file=self._process.stdin, flush=True)
@@ -119,9 +190,9 @@ def encoder(file: str) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def poller(path: str) -> Iterator[list[float]]:
-    """Poll a quiet terminal of the daemon at `path`, every 5 ms, from a process of its own.
+    """Poll a quiet terminal of the server at `path` every 5 ms, from a process of its own.
 
-    What it gives is filled at the end of the block: milliseconds until each answer.
+    The list is filled at the end of the block: milliseconds until each answer.
     """
     taken: list[float] = []
     process = subprocess.Popen(
@@ -137,18 +208,45 @@ def poller(path: str) -> Iterator[list[float]]:
         yield taken
     finally:
         printed, _ = process.communicate()
-        taken += map(float, printed.split())
+        taken += json.loads(printed)
 
 
 @contextlib.contextmanager
-def lines(size: int) -> Iterator[str]:
-    """Give a file of lines of 80 characters, `size` bytes or a line less."""
+def lines(size: int, *, coloured: bool = False) -> Iterator[str]:
+    """Yield a file of lines of 80 cells, `size` bytes or a line less.
+
+    A coloured line has five SGR sequences, as the output of compilers and of `ls --color` has.
+    """
     with tempfile.NamedTemporaryFile(prefix="acpterm-bench-") as file:
-        line = "".join(chr(33 + i % 90) for i in range(70))
-        block = "".join(f"{number:09d} {line}\n" for number in range(8192)).encode()
-        left = size - size % 81
+        block = "".join(map(_coloured if coloured else _plain, range(8192))).encode()
+        line = len(block) // 8192
+        left = size - size % line
         while left > 0:
             file.write(block[:left])
             left -= len(block)
         file.flush()
         yield file.name
+
+
+_LETTERS = "".join(chr(33 + i % 90) for i in range(70))
+
+
+def _plain(number: int) -> str:
+    return f"{number:09d} {_LETTERS}\n"
+
+
+def _coloured(number: int) -> str:
+    left, right = _LETTERS[:30], _LETTERS[30:]
+    colour = 16 + number % 200
+    return f"\x1b[1;32m{number:09d}\x1b[0m \x1b[38;5;{colour:03d}m{left}\x1b[4;33m{right}\x1b[0m\n"
+
+
+def resident_memory(pid: int) -> float:
+    """Return the resident memory of a process in MiB, that of libraries included."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""Figures as a table for people and as JSON for programs."""
+"""Figures as a Markdown table and as JSON."""
 
 import json
 import os
@@ -8,13 +8,18 @@ from dataclasses import asdict
 
 from benchmarks.figure import Figure
 
-_HEADER = ("figure", "acpterm", "baseline", "compared", "aim", "met")
+_HEADER = ("figure", "acpterm", "baseline", "compared", "plain server", "to reach", "")
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Write a table, in Markdown."""
-    rows = [_HEADER, *map(_row, figures)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+    """Return a table in Markdown."""
+    return markdown([_HEADER, *map(_row, figures)])
+
+
+def markdown(rows: Sequence[tuple[str, ...]]) -> str:
+    """Return rows, the first of which is the header, as a table in Markdown."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rows.insert(1, tuple("-" * width for width in widths))
     return "\n".join(
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
@@ -23,37 +28,36 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def _row(figure: Figure) -> tuple[str, ...]:
-    compared = ""
-    if figure.baseline is not None and figure.reached is not None:
-        more = figure.aim.endswith("more")
-        compared = f"{figure.reached:+.2f} {figure.unit}" if more else f"{figure.reached:.2f} times"
     return (
         figure.name,
-        _value(figure.host, figure.unit),
-        "" if figure.baseline is None else _value(figure.baseline, figure.unit),
-        compared,
+        "not available" if figure.value is None else value(figure.value, figure.unit),
+        "" if figure.baseline is None else value(figure.baseline, figure.unit),
+        figure.compared,
+        "" if figure.plain is None else value(figure.plain, figure.unit),
         figure.aim,
-        {None: "", True: "yes", False: "NO"}[figure.met],
+        {None: "", True: "reached", False: "missed"}[figure.met],
     )
 
 
-def _value(value: float, unit: str) -> str:
-    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.2f} {unit}"
+def value(number: float, unit: str) -> str:
+    """Return a number with its unit, as precise as it is worth."""
+    return (f"{number:.0f} {unit}" if abs(number) >= 100 else f"{number:.2f} {unit}").rstrip()
 
 
 def machine() -> dict[str, object]:
-    """Say what the figures were measured on."""
+    """Return what the figures were measured on."""
     return {
         "system": f"{platform.system()} {platform.release()}",
         "architecture": platform.machine(),
         "processors": os.cpu_count(),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
+        "libc": " ".join(platform.libc_ver()),
     }
 
 
 def write(path: str, figures: Sequence[Figure]) -> None:
-    """Write the figures, and the machine they are of, to the file `path`."""
+    """Write the figures and the machine to the file `path`."""
     with open(path, "w") as file:
         json.dump({"machine": machine(), "figures": list(map(asdict, figures))}, file, indent=2)
         file.write("\n")

@@ -1,6 +1,6 @@
-"""An agent that answers its first line and then says many updates: `python updates.py COUNT`.
+"""An agent that answers its first line and then sends many updates: `python updates.py COUNT`.
 
-One in four is about a tool call with a content, which a proxy has to look into; the rest are pieces
+One in four is a tool call's update with content, which a proxy has to decode; the others are chunks
 of a message.
 """
 

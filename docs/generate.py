@@ -48,8 +48,9 @@ log_format = "json"
 ACPTERM_ROWS=50 acpterm serve
 ```
 
-Terminals are the daemon's: of them its own settings count, read when it started, and not those of
-the command that asks it. `acpterm shutdown` ends it; the next command starts another.
+Terminals are the daemon's: of them its own settings count, read when its worker started, and not
+those of the command that asks it. `acpterm restart` starts another worker, which reads them again;
+it has the environment and the flags of the first.
 
 A setting that does not exist in the file, or a value that does not fit, is an error; the message
 says which, and where it came from. Sizes are in bytes, times in seconds. In the environment a
@@ -93,7 +94,7 @@ GROUPS = {
         "export",
         "replay",
     ],
-    "The daemon": ["status", "shutdown", "serve", "doctor", "completion"],
+    "The daemon": ["status", "restart", "shutdown", "serve", "doctor", "completion"],
     "For agents, editors and scripts": ["stdio", "proxy", "prompt"],
 }
 

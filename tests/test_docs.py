@@ -23,7 +23,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("**/*.md")
 PROTOCOL = (DOCS / "protocol.md").read_text()
 EXAMPLES = re.findall(r"^```json\n(.*?)^```", PROTOCOL, re.MULTILINE | re.DOTALL)
 # What differs from run to run.
-VARIES = re.compile(r'"(wallMs|cpuMs|maxRssBytes)": \d+')
+VARIES = re.compile(r'"(wallMs|cpuMs|maxRssBytes|resume)": (\d+|"[0-9a-f]{64}")')
 
 
 def load(name, monkeypatch):

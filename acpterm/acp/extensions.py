@@ -22,7 +22,9 @@ OWN: Final = "acpterm"
 """The member of ``_meta`` that is ours."""
 
 Format: TypeAlias = Literal["text", "raw", "screen"]
-EndedBy: TypeAlias = Literal["exited", "agent", "user", "timeout", "idle", "limit", "disconnect"]
+EndedBy: TypeAlias = Literal[
+    "exited", "agent", "user", "timeout", "idle", "limit", "lost", "disconnect"
+]
 
 Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -143,6 +145,21 @@ class InitializeMeta(Wire, omit_defaults=True):
     """``_meta.acpterm`` of ``initialize``."""
 
     asker: Asker | None = None
+    resume: Annotated[str | None, Meta(description="the secret of a connection that was lost")] = (
+        None
+    )
+
+
+class ResumeMeta(Wire):
+    """``_meta.acpterm`` of the answer to ``initialize``, for an agent.
+
+    `resume` is a secret: a later connection that sends it in its ``initialize`` takes the place of
+    this one should it be lost, with its sessions and terminals. `resumed` answers such a request:
+    false if nothing is left of that connection.
+    """
+
+    resume: str
+    resumed: bool | UnsetType = UNSET
 
 
 W = TypeVar("W", bound=Wire)

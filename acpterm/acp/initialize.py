@@ -59,6 +59,7 @@ class InitializeAnswer(Wire):
     client_capabilities: ClientCapabilities
     client_info: Implementation
     protocol_version: int = PROTOCOL_VERSION
+    meta: MetaOut = field(default=UNSET, name="_meta")
 
 
 def host_answer(version: str, extensions: dict[str, Any] | UnsetType = UNSET) -> InitializeAnswer:

@@ -272,10 +272,17 @@ class SubscribeRequest(Wire, omit_defaults=True):
 
 
 class StatusResponse(Wire):
-    """The answer to ``_acpterm/status``. Sizes in bytes, times in milliseconds."""
+    """The answer to ``_acpterm/status``. Sizes in bytes, times in milliseconds.
+
+    `keeper_pid` is the process that has the terminals and listens, `worker_pid` the one that
+    answers; `takeovers` counts the workers that have taken over from another one.
+    """
 
     version: str
     pid: int
+    keeper_pid: int
+    worker_pid: int
+    takeovers: int
     agent_socket: str | None
     user_socket: str | None
     uptime_ms: int

@@ -13,6 +13,7 @@ from acpterm.client.person.attach.detaching import Detaching
 from acpterm.client.person.attach.tty import Tty
 from acpterm.client.person.front import Front
 from acpterm.client.person.words import ended, title
+from acpterm.pty import linux
 
 
 @click.command("attach")
@@ -26,8 +27,14 @@ def command(terminal: str, *, read_only: bool, config: str | None, socket: str |
     once: the smallest window rules the size; one that only looks (-r) does not. The key that the
     setting detach_key names, C-\ as a rule, leaves it running.
 
+    When the daemon's worker is replaced, the window keeps its picture until it gets a new one, at
+    most resume_timeout seconds. What is typed meanwhile rings the bell and is not typed; what was
+    pasted at that moment may be typed in part.
+
     Exit status: 0; 1 if there is no such terminal, it has ended, or this is not run in a terminal.
     """
+    # What is typed here may be a password.
+    linux.forbid_inspection()
     if not Tty.is_there():
         fail("attach needs a terminal on stdin and stdout; see acpterm logs -f for elsewhere")
     detaching = detaching_keys(config, socket)

@@ -1,7 +1,8 @@
 """`acpterm events`: prints everything that happens, a line each."""
 
+from functools import partial
+
 import click
-import trio
 from msgspec import Raw
 
 from acpterm.acp.person import EventNotification
@@ -11,6 +12,7 @@ from acpterm.cli.parts.printing import coloured, is_terminal, json_text, say, wi
 from acpterm.client.person.front import Front
 from acpterm.client.person.happening import Happened, happened
 from acpterm.client.person.watching import follow, until_ended
+from acpterm.runtime.threads import run_blocking
 
 _COLOURS = {"created": "green", "exited": "cyan", "killed": "red", "waiting": "yellow"}
 
@@ -24,6 +26,9 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     A line has the time, what happened, the terminal's id and name, its owner, the agent and its
     session, and the command, how it ended, or the agent's tool call. With --json a line is what
     the daemon tells, _acpterm/event.
+
+    When the daemon's worker was replaced, events may be missing: the event "reconnected" says
+    so, in JSON with token, event and at alone.
 
     The daemon is started if it is not running. Ctrl-C ends it.
 
@@ -39,7 +44,7 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
             if event.lost:
                 text = f"{event.lost} events before this one were too many to be told\n{text}"
         # In a thread, so that Ctrl-C ends it when a reader holds it up.
-        await trio.to_thread.run_sync(say, text, abandon_on_cancel=True)
+        await run_blocking(partial(say, text), abandon_on_cancel=True)
 
     async def work(front: Front) -> int:
         return await until_ended(lambda: follow(front, take))

@@ -41,6 +41,8 @@ def command(
     printed again if it was written over. Where something is gone it says so on stderr: much is
     kept, not all of it; and if it cannot be printed as fast as it comes, some of it is left out.
 
+    It goes on where it was when the daemon's worker is replaced.
+
     Exit status: 0, however the program ended; 1 if there is no such terminal; 130 after Ctrl-C.
     """
 

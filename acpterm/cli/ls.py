@@ -4,7 +4,6 @@ import time
 from functools import partial
 
 import click
-import trio
 
 from acpterm.acp.person import TerminalInfo
 from acpterm.cli.parts.asking import ask, ask_running
@@ -16,6 +15,7 @@ from acpterm.client.person.listing import Row, row
 from acpterm.client.person.names import short_ids
 from acpterm.client.person.watched import look_again, terminals
 from acpterm.client.person.watching import until_ended
+from acpterm.runtime.threads import run_blocking
 
 
 @click.command("ls")
@@ -71,7 +71,7 @@ async def _watch(everything: bool, as_json: bool, front: Front) -> int:
         now = json_text(found) if as_json else f"{_text(found)}\n"
         if now != said:
             said = now
-            await trio.to_thread.run_sync(say, now, abandon_on_cancel=True)
+            await run_blocking(partial(say, now), abandon_on_cancel=True)
 
     look = partial(look_again, front, show, everything=everything)
     if not has_keyboard():

@@ -15,6 +15,7 @@ from acpterm.client.person.attach.unattended import follow
 from acpterm.client.person.front import Front
 from acpterm.client.person.words import exit_code, title
 from acpterm.jsonrpc import can_be_said
+from acpterm.pty import linux
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -45,6 +46,9 @@ def command(
     program ends then when nobody reads that any more, or this command is told to end; if it is
     killed (SIGKILL), the program is left to the daemon, and runs on.
 
+    It goes on when the daemon's worker is replaced; what was printed meanwhile and not kept is said
+    to be missing.
+
     Exit status: that of COMMAND, 128 + n when the signal n ended it; 0 when it was left running.
     """
     words = list(command_line) or [os.environ.get("SHELL") or "/bin/sh"]
@@ -52,6 +56,7 @@ def command(
         if not can_be_said(word):
             fail(f"{word!r} is not UTF-8: no terminal can be told of it")
     folder = _folder()
+    _protect(folder)
     here = Tty.is_there() and not detached
     detaching = detaching_keys(config, socket) if here else None
     cols, rows = Tty().size if here else (None, None)
@@ -84,6 +89,13 @@ def command(
         tell(f"[left running: acpterm attach {title(info)} comes back to it]")
     else:
         raise SystemExit(exit_code(how))
+
+
+def _protect(folder: str) -> None:
+    """Keep what is typed here, which may be a password, from other processes."""
+    # A directory whose name cannot be sent is looked up by the daemon, which must be allowed to.
+    if can_be_said(folder):
+        linux.forbid_inspection()
 
 
 def _folder() -> str:

@@ -2,16 +2,23 @@
 
 import math
 import os
+import signal
+import sys
+from collections.abc import Mapping
+from functools import partial
 
 import click
-import structlog
 
-from acpterm.cli.parts.options import common, run, settings
-from acpterm.config import agent_socket, user_socket
+from acpterm.cli.parts.options import common, fail, run, settings
+from acpterm.config import agent_socket
 from acpterm.host import logs, stdio
-from acpterm.host.activation import ActivationError, handed_listeners, notify, path_of
-from acpterm.host.daemon import Sockets, serve
-from acpterm.host.listener import ListenError, UnixListener
+from acpterm.host.activation import FIRST, ActivationError, check_handed
+from acpterm.host.daemon import serve
+from acpterm.host.ending import minded as ending_signals
+from acpterm.host.listener import ListenError
+from acpterm.host.start import start_keeper
+from acpterm.host.state.records import StateVersionError
+from acpterm.keeper.client import KeeperLostError, inherited_keeper
 from acpterm.pty.trees import TrackingError
 
 
@@ -32,40 +39,35 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
     stdio.open_missing()
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
-    log = structlog.get_logger("acpterm.daemon")
-    environ = dict(os.environ)
+    patience = chosen.idle_exit if when_needed else math.inf
+    keeper = inherited_keeper()
+    if keeper is None:
+        try:
+            handed = check_handed(os.environ)
+        except ActivationError as error:
+            fail(str(error))
+        given = {"--socket": chosen.socket and agent_socket(chosen), "--config": config, **flags}
+        command = _worker_command(given, when_needed=when_needed)
+        keeper = start_keeper(command, range(FIRST, FIRST + handed))
+    for number in ending_signals():
+        # The keeper gets them too, and asks for the end in order.
+        signal.signal(number, signal.SIG_IGN)
+    run(
+        partial(serve, chosen, keeper, patience=patience),
+        expected=(
+            ListenError,
+            TrackingError,
+            StateVersionError,
+            KeeperLostError,
+        ),
+    )
 
-    async def listen() -> None:
-        handed = handed_listeners(environ)
-        # Which of them is the person's, its place beside one of the others says.
-        theirs = {user_socket(chosen, path_of(listener)) for listener in handed}
-        users = [listener for listener in handed if path_of(listener) in theirs]
-        agents = [listener for listener in handed if listener not in users]
-        agent_path = (path_of(agents[0]) if agents else None) or agent_socket(chosen)
-        user_path = user_socket(chosen, agent_path)
-        with UnixListener(agent_path) as for_agents, UnixListener(user_path) as for_users:
 
-            def sockets() -> Sockets:
-                return Sockets(
-                    agents or [for_agents.listen()],
-                    users or [for_users.listen()],
-                    agent_path,
-                    user_path,
-                )
-
-            def ready() -> None:
-                log.info(
-                    "listening", socket="handed over" if agents else agent_path, pid=os.getpid()
-                )
-                notify(environ, "READY=1")
-
-            await serve(
-                chosen,
-                sockets,
-                ready=ready,
-                ending=lambda: notify(environ, "STOPPING=1"),
-                patience=chosen.idle_exit if when_needed else math.inf,
-            )
-        log.info("ended")
-
-    run(listen, expected=(ListenError, ActivationError, TrackingError))
+def _worker_command(options: Mapping[str, object], *, when_needed: bool) -> list[str]:
+    """Return the command that starts a worker with these settings, from any directory."""
+    command = [sys.executable, "-P", "-m", "acpterm", "serve"]
+    for name, value in options.items():
+        if value is not None:
+            text = os.path.abspath(str(value)) if name == "--config" else str(value)
+            command += [f"--{name.removeprefix('--').replace('_', '-')}", text]
+    return [*command, "--when-needed"] if when_needed else command

@@ -3,33 +3,43 @@
 import click
 
 from acpterm.acp.person import StatusResponse
-from acpterm.cli.parts.asking import ask_running
-from acpterm.cli.parts.options import at_daemon
+from acpterm.cli.parts.options import at_daemon, run, settings
 from acpterm.cli.parts.printing import json_text, say_once
-from acpterm.client.person.front import Front
+from acpterm.client.daemon import DaemonError
 from acpterm.client.person.listing import duration, line, memory
+from acpterm.client.person.worker import NoWorker, status
+from acpterm.jsonrpc import RpcError
 
 
 @click.command("status")
 @click.option("--json", "as_json", is_flag=True, help="Print what the daemon says as JSON.")
 @at_daemon
 def command(as_json: bool, config: str | None, socket: str | None) -> None:
-    """Say how the daemon is: its version, sockets, terminals, connections and memory.
+    """Show daemon status: its version, processes, sockets, terminals, connections and memory.
 
-    Of the terminals, those are kept that were released and can still be read. With --json it is an
-    object, or null when no daemon runs; sizes are in bytes then, and times in milliseconds.
+    Of the terminals, those are kept that were released and can still be read. The keeper has the
+    programs and outlives the worker, which answers; when the worker dies, another one takes over.
+    If no worker answers within 3 seconds, the keeper's message says why and what to do.
+
+    With --json it is an object, or null when no daemon runs; sizes are in bytes then, and times in
+    milliseconds. It is {"keeperPid", "workerPid": null, "message"} when there is no worker.
 
     Exit status: 0 it runs, 1 it does not, or cannot be asked.
     """
-    found = ask_running(config, socket, _ask)
+    found = run(status, settings(config, socket=socket), expected=(DaemonError, RpcError))
     if found is None:
         say_once("null" if as_json else "not running")
+        raise SystemExit(1)
+    if isinstance(found, NoWorker):
+        say_once(json_text(found) if as_json else _no_worker(found))
         raise SystemExit(1)
     say_once(json_text(found) if as_json else _text(found))
 
 
-async def _ask(front: Front) -> StatusResponse:
-    return await front.ask_plain("status", StatusResponse)
+def _no_worker(found: NoWorker) -> str:
+    keeper = "" if found.keeper_pid is None else f" (its keeper is pid {found.keeper_pid})"
+    why = "acpterm restart starts another one" if found.message is None else line(found.message)
+    return f"no worker of the daemon answers{keeper}: {why}"
 
 
 def _text(status: StatusResponse) -> str:
@@ -47,10 +57,18 @@ def _text(status: StatusResponse) -> str:
         "terminals": f"{status.running} running, {status.exited} exited, {status.kept} kept",
         "connections": f"{_count(people, 'of yours', 'of yours')}, "
         f"{_count(status.agents, 'agent', 'agents')}",
+        **_workers(status),
         "memory": f"{used}, output held: {memory(status.output_bytes)}",
         "processes": f"known by {line(status.tracking)}",
     }
     return "\n".join(f"{name:<16}{value}" for name, value in rows.items())
+
+
+def _workers(status: StatusResponse) -> dict[str, str]:
+    return {
+        "keeper": f"pid {status.keeper_pid}",
+        "worker": f"pid {status.worker_pid}, {_count(status.takeovers, 'takeover', 'takeovers')}",
+    }
 
 
 def _count(number: int, one: str, more: str) -> str:

@@ -92,13 +92,16 @@ def _give_up(*_: object) -> NoReturn:
 
 
 async def _ended(front: Front, terminal: str) -> int:
-    info = await front.about("wait", terminal, TerminalInfo)
+    # A name may be another terminal's when it is asked for again.
+    info = await front.about("get", terminal, TerminalInfo)
+    info = await front.about("wait", info.terminal_id, TerminalInfo)
     return 1 if info.exit_status is None else exit_code(info.exit_status)
 
 
 async def _printed(front: Front, terminal: str, pattern: re.Pattern[str]) -> tuple[int, str]:
     matching = Matching(pattern)
-    async with following_text(front, terminal) as text:
+    info = await front.about("get", terminal, TerminalInfo)
+    async with following_text(front, info.terminal_id) as text:
         async for over, line, lost in text:
             if lost:
                 matching.forget()

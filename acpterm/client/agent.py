@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 import trio
 
 from acpterm.host import stdio
+from acpterm.pty import marks
 from acpterm.pty.signals import name_of
 from acpterm.pty.tree import Tree, end
 from acpterm.pty.trees import Trees
@@ -171,7 +172,7 @@ async def open_agent(
     """
     tree = trees.new(f"agent_{secrets.token_hex(16)}")
     starting = True
-    trees.spare(lambda: (), lambda: starting)
+    trees.exclude(lambda: (), lambda: starting)
     tree.begins()
     try:
         process = await _start(argv, tree)
@@ -225,14 +226,15 @@ async def _start(argv: Sequence[str], tree: Tree) -> trio.Process:
         # It joins its control group before it becomes the agent: nothing of it can be outside.
         command = ["/bin/sh", "-c", 'echo 0 >"$0" && exec "$@"', tree.join, program, *argv[1:]]
     try:
-        process: trio.Process = await trio.lowlevel.open_process(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # A Ctrl-C in our terminal is for us: we tell the agent what it means.
-            start_new_session=True,
-        )
+        with marks.inherited(tree.rlimits):
+            process: trio.Process = await trio.lowlevel.open_process(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # A Ctrl-C in our terminal is for us: we tell the agent what it means.
+                start_new_session=True,
+            )
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise StartError(f"the agent {argv[0]!r} cannot be started: {why}") from error

@@ -10,17 +10,21 @@ both connect to the first.
 """
 
 import contextlib
+import errno
 import os
 import stat
 import subprocess
 import sys
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 import trio
 
 from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
 from acpterm.host.listener import BUSY, ListenError, peer_of, private_folder
+from acpterm.pty.marks import DETACHED
 from acpterm.pty.processes import identity
+from acpterm.runtime.threads import run_blocking
 
 LONGEST: Final = 107
 """Bytes that a socket's path may have (unix(7))."""
@@ -35,6 +39,7 @@ _NOT_PASSED_ON: Final = ("LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "NOTIFY_S
 _EMBEDDED: Final = ", or use --embedded, which needs none"
 # Of what it said: the end.
 _SAID: Final = 2000
+_LOCK_BYTES_MAX: Final = 4096
 
 
 class DaemonError(Exception):
@@ -56,26 +61,26 @@ async def connect(
     """
     path = user_socket(settings) if user else agent_socket(settings)
     with contextlib.suppress(OSError):
-        return await _open(path)
+        return await open_socket(path)
     _check_places(settings, "" if user else _EMBEDDED)
     why, said = "it takes no connections", "it was woken by a connection of ours"
     async with contextlib.AsyncExitStack() as stack:
         with trio.move_on_after(PATIENCE):
             log = None
             if not user or not await _wake(settings, stack):
-                log = await trio.to_thread.run_sync(_start, settings, config)
+                log = await run_blocking(partial(_start, settings, config))
             while True:
                 try:
-                    return await _open(path)
+                    return await open_socket(path)
                 except OSError as error:
                     why = error.strerror or str(error)
-                if log is not None and not await trio.to_thread.run_sync(_lives, log):
+                if log is not None and not await run_blocking(partial(_lives, log)):
                     if stream := await _open_within(_ANOTHER, path):
                         return stream
                     if BUSY not in _said(log):
                         break
                     # There was another one, and it was about to end.
-                    log = await trio.to_thread.run_sync(_start, settings, config)
+                    log = await run_blocking(partial(_start, settings, config))
                 await trio.sleep(_LOOK)
         if log is not None:
             said = _said(log)
@@ -91,7 +96,7 @@ async def _wake(settings: Settings, stack: contextlib.AsyncExitStack) -> bool:
     A service manager may: then it starts the daemon, which listens for the user, too.
     """
     try:
-        await stack.enter_async_context(await _open(agent_socket(settings)))
+        await stack.enter_async_context(await open_socket(agent_socket(settings)))
     except OSError:
         return False
     return True
@@ -101,19 +106,23 @@ async def _open_within(seconds: float, path: str) -> trio.SocketStream | None:
     with trio.move_on_after(seconds):
         while True:
             with contextlib.suppress(OSError):
-                return await _open(path)
+                return await open_socket(path)
             await trio.sleep(_LOOK)
     return None
 
 
-async def _open(path: str) -> trio.SocketStream:
-    """Connect; raises `DaemonError` if somebody else listens, who is told nothing then.
+async def open_socket(path: str) -> trio.SocketStream:
+    """Connect; raises `OSError`, and `DaemonError` if another user listens: nothing is sent then.
 
     A daemon is told our environment. In a folder that others can write to, as `/tmp`, anybody may
     listen where ours is not.
     """
     stream = await trio.open_unix_socket(path)
     uid = peer_of(stream).uid
+    if uid < 0:
+        # trio takes the EAGAIN of a Unix socket for a connection that is under way.
+        await stream.aclose()
+        raise BlockingIOError(errno.EAGAIN, "the daemon's queue of connections is full", path)
     if uid not in (os.geteuid(), 0):
         await stream.aclose()
         raise DaemonError(
@@ -129,10 +138,30 @@ async def connect_running(settings: Settings) -> trio.SocketStream | None:
     Raises `DaemonError` if none can run there.
     """
     try:
-        return await _open(user_socket(settings))
+        return await open_socket(user_socket(settings))
     except OSError:
         _check_places(settings)
         return None
+
+
+class Lock(NamedTuple):
+    """What the lock file beside an agents' socket says of the daemon that listens there."""
+
+    pid: int | None = None
+    """The keeper's."""
+    message: str | None = None
+    """Why there is no worker, and what to do; None while there is one."""
+
+
+def read_lock(settings: Settings) -> Lock:
+    """Read the lock file of the agents' socket; one that cannot be read says nothing."""
+    try:
+        with open(f"{agent_socket(settings)}.lock", errors="replace") as file:
+            lines = file.read(_LOCK_BYTES_MAX).splitlines()
+    except OSError:
+        return Lock()
+    pid = int(lines[0]) if lines and lines[0].isascii() and lines[0].isdigit() else None
+    return Lock(pid, " ".join(lines[1:]).strip() or None)
 
 
 def _check_places(settings: Settings, otherwise: str = "") -> None:
@@ -157,6 +186,8 @@ def _start(settings: Settings, config: str | None) -> str:
     log = f"{path}.log"
     command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]
     env = {name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON}
+    # This process may adopt orphans; the daemon is none that its trees may end.
+    env[DETACHED[-1]] = "1"
     if settings.user_socket is not None:
         env[f"{ENV_PREFIX}USER_SOCKET"] = user_socket(settings)
     # Its folder is another.

@@ -3,20 +3,26 @@
 Two of them are in use: towards the host, which only answers, and in `acpterm prompt` towards the
 agent, which asks as well.
 
-States: *open*; *closed*, when the stream has ended or broken, or `run` was cancelled: whoever waits
-for an answer is told so by an `RpcError`, and what is asked from then on likewise, at once. What is
-put before `run` has begun is sent when it has.
+States: *open*; *closed*, when the stream has ended or broken, or `run` was cancelled: each request
+without an answer gets a `LostError`, and so does what is asked from then on, at once. What is put
+before `run` has begun is sent when it has.
+
+With a `Recovery` there is a state between: *recovering*, when the stream has ended or broken. What
+is asked and told meanwhile waits. `Recovery.reconnect` returns another stream, on which what the
+other side may not have read or answered is sent again (`unanswered`); or it raises, and the
+endpoint is closed.
 
 An answer is given to a function that is called in the order in which answers come, by the reader:
 it must not wait. What the other side asks goes to `asked` and `told`, likewise.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import trio
 from msgspec import UNSET, Raw, UnsetType
 
+from acpterm.client.unanswered import Unanswered
 from acpterm.host.outbox import Outbox
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
@@ -43,6 +49,24 @@ Answer: TypeAlias = Raw | RpcError
 Answered: TypeAlias = Callable[[Answer], None]
 
 
+class LostError(RpcError):
+    """The connection has ended, and no answer comes; the message says why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(INTERNAL_ERROR, message)
+
+
+class Recovery(Protocol):
+    """How an endpoint gets another stream when it has lost one."""
+
+    @property
+    def unanswered(self) -> Unanswered:
+        """What was sent and has no answer; the endpoint keeps it."""
+
+    async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
+        """Return another stream and what was received from it. Raises `LostError`."""
+
+
 def _refuse(endpoint: "Endpoint", request: RequestReceived) -> None:
     what = f"there is no method {quoted(request.method)} here"
     endpoint.fail(request.id, RpcError(METHOD_NOT_FOUND, what))
@@ -62,13 +86,16 @@ class Endpoint:
         max_line: int = MAX_LINE,
         *,
         lenient: bool = False,
+        recovery: Recovery | None = None,
     ) -> None:
         self._stream = stream
+        self._recovery = recovery
+        self._unanswered = None if recovery is None else recovery.unanswered
         self.whom: Final = whom
         self._peer = Peer(max_line, lenient=lenient)
         self._outbox = Outbox(stream, HIGH)
         self._answered: dict[int, Answered] = {}
-        self._closed: str | None = None
+        self._closed: RpcError | None = None
         self.asked: Callable[[RequestReceived], None] = lambda request: _refuse(self, request)
         """Called with each request; `respond` or `fail` answers it, then or later."""
         self.told: Callable[[NotificationReceived], None] = lambda _: None
@@ -87,15 +114,41 @@ class Endpoint:
 
     async def run(self) -> None:
         """Read and write until the stream ends, breaks or this is cancelled. Closes it."""
+        received = b""
         try:
-            async with self._stream, trio.open_nursery() as nursery:
-                nursery.start_soon(self._write, nursery.cancel_scope)
-                await self._read()
-                if self.fate is not None:
-                    self.close(await self.fate())
-                nursery.cancel_scope.cancel()
+            while self._closed is None:
+                await self._serve(received)
+                if self._recovery is None:
+                    break
+                if self._closed is None:
+                    received = await self._recover(self._recovery)
         finally:
-            self.close(f"{self.whom} is gone")
+            self.close(LostError(f"{self.whom} is gone"))
+
+    async def _serve(self, received: bytes) -> None:
+        async with self._stream, trio.open_nursery() as nursery:
+            nursery.start_soon(self._write, nursery.cancel_scope)
+            await self._read(received)
+            if self.fate is not None:
+                self.close(LostError(await self.fate()))
+            nursery.cancel_scope.cancel()
+
+    async def _recover(self, recovery: Recovery) -> bytes:
+        """Have another stream, and what is due on it in the outbox; return what was received."""
+        self._peer.close()  # half a line
+        lost = recovery.unanswered.lost()
+        self._outbox.restart(lost.lines)
+        try:
+            self._stream, received = await recovery.reconnect()
+        except LostError as error:
+            self.close(error)
+            return b""
+        self._outbox.connect(self._stream)
+        for id_, answer in lost.errors:
+            if isinstance(id_, int):
+                self._peer.give_up(id_)
+                self._answer(id_, answer)
+        return received
 
     def ask(self, method: str, params: Any, answered: Answered) -> int | None:
         """Send a request; `answered` is called with its result or error. Never waits.
@@ -103,10 +156,12 @@ class Endpoint:
         Gives its id, for `cancel`; None when the stream is closed.
         """
         if self._closed is not None:
-            answered(RpcError(INTERNAL_ERROR, self._closed))
+            answered(self._closed)
             return None
         id_, line = self._peer.request(method, params)
         self._answered[id_] = answered
+        if self._unanswered is not None:
+            self._unanswered.request(id_, method, line)
         self._outbox.put(line)
         return id_
 
@@ -136,12 +191,18 @@ class Endpoint:
     def tell(self, method: str, params: Any) -> None:
         """Send a notification. Never waits; after the end it is dropped."""
         if self._closed is None:
-            self._outbox.put(self._peer.notify(method, params))
+            line = self._peer.notify(method, params)
+            if self._unanswered is not None:
+                self._unanswered.notification(method, line)
+            self._outbox.put(line)
 
     def cancel(self, id_: int) -> None:
         """Say that a request of ours is no longer wanted; it is answered all the same."""
         if self._closed is None and id_ in self._answered:
-            self._outbox.put(self._peer.cancel(id_))
+            line = self._peer.cancel(id_)
+            if self._unanswered is not None:
+                self._unanswered.cancel(id_, line)
+            self._outbox.put(line)
 
     def respond(self, id_: Id, result: Any) -> None:
         """Answer a request of the other side's."""
@@ -164,13 +225,13 @@ class Endpoint:
         """Wait until there is not too much waiting to be sent."""
         await self._outbox.room()
 
-    def close(self, why: str) -> None:
-        """Answer whoever waits, now and later, with the reason why nobody else will."""
+    def close(self, why: RpcError) -> None:
+        """Answer every request without an answer, and every later one, with `why`."""
         if self._closed is None:
             self._closed = why
         waiting, self._answered = self._answered, {}
         for answered in waiting.values():
-            answered(RpcError(INTERNAL_ERROR, self._closed))
+            answered(self._closed)
 
     async def _write(self, scope: trio.CancelScope) -> None:
         try:
@@ -180,21 +241,22 @@ class Endpoint:
             return
         scope.cancel()
 
-    async def _read(self) -> None:
+    async def _read(self, data: bytes | bytearray) -> None:
         while True:
-            try:
-                data = await self._stream.receive_some(_CHUNK)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return
-            if not data:
-                return
             for event in self._peer.receive_data(data):
                 await self.ready(event)
                 self._take(event)
                 if self._closed is not None:
                     return
                 await self.pace()
-            await self._outbox.room()
+            if data:
+                await self._outbox.room()
+            try:
+                data = await self._stream.receive_some(_CHUNK)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+            if not data:
+                return
 
     def _take(self, event: Event) -> None:
         match event:
@@ -213,10 +275,13 @@ class Endpoint:
                 if self.rubbish is not None:
                     self.rubbish(wrong)
                 else:
-                    self.close(f"{self.whom} said what is no message: {wrong.message}")
+                    what = f"{self.whom} said what is no message: {wrong.message}"
+                    self.close(RpcError(INTERNAL_ERROR, what))
             case _:
                 pass  # an answer that nobody waits for any more
 
     def _answer(self, id_: int, answer: Answer) -> None:
+        if self._unanswered is not None:
+            self._unanswered.answered(id_)
         if answered := self._answered.pop(id_, None):
             answered(answer)

@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from msgspec import Raw, UnsetType
 from acpterm.client.filestream import FileStream
 from acpterm.host.outbox import Outbox
 from acpterm.jsonrpc import LineSplitter
+from acpterm.runtime.threads import run_blocking
 
 _FAREWELL: Final = 5.0
 
@@ -77,7 +79,7 @@ async def open_log(path: str | None) -> AsyncIterator[WireLog]:
         yield WireLog(None)
         return
     try:
-        fd = await trio.to_thread.run_sync(_open, path)
+        fd = await run_blocking(partial(_open, path))
     except OSError as error:
         raise LogError(f"the log {path!r} cannot be written: {error.strerror}") from error
     outbox = Outbox(FileStream(fd))

@@ -1,62 +1,58 @@
-"""Being a service of systemd: the sockets it hands over, and telling it how things stand.
+"""Started by systemd: the descriptors that it hands over.
 
-Implements sd_listen_fds(3) and sd_notify(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID`
-is this process; datagrams to the socket that `NOTIFY_SOCKET` names, `@` being the abstract space.
-Where the variables are not set there is nothing to do.
+Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process.
+The keeper takes them (`keeper.process.handed`), and has the sockets for every worker. Here they are
+only looked at, so that a wrong one is an error of `acpterm serve`.
 """
 
-import contextlib
 import os
 import socket
 from collections.abc import Mapping
+from typing import Final
 
-import trio
+from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX
 
-FIRST = 3
+FIRST: Final = 3
+# The beginnings of the names of descriptors that a keeper has stored with the service manager.
+_OF_KEEPER: Final = (MASTER_PREFIX, RING_PREFIX)
 
 
 class ActivationError(Exception):
     """What was handed over cannot be used; the message says why."""
 
 
-def handed_listeners(environ: Mapping[str, str]) -> list[trio.SocketListener]:
-    """Take the listening Unix sockets that were handed to this process, if any.
+def check_handed(environ: Mapping[str, str]) -> int:
+    """Return how many descriptors were handed to this process, from `FIRST` on.
 
-    Raises `ActivationError` for a descriptor that is no listening stream Unix socket.
+    The keeper takes them, which this process becomes: they are left as they are. Raises
+    `ActivationError` for one that is neither a listening stream Unix socket nor the keeper's own.
     """
     if environ.get("LISTEN_PID") != str(os.getpid()):
-        return []
+        return 0
     count = environ.get("LISTEN_FDS", "0")
     if not (count.isascii() and count.isdigit()):
         raise ActivationError(f"LISTEN_FDS is {count!r}, and should be a number")
-    return [_listener(fd) for fd in range(FIRST, FIRST + int(count))]
+    names = environ.get("LISTEN_FDNAMES", "").split(":")
+    for fd in range(FIRST, FIRST + int(count)):
+        name = names[fd - FIRST] if fd - FIRST < len(names) else ""
+        if not name.startswith(_OF_KEEPER):
+            _check_listening(fd)
+    return int(count)
 
 
-def _listener(fd: int) -> trio.SocketListener:
+def _check_listening(fd: int) -> None:
     wrong = f"descriptor {fd}, handed over by LISTEN_FDS, is no listening Unix stream socket"
     try:
-        os.set_inheritable(fd, False)
-        sock = socket.socket(fileno=fd)
-        listens = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            listens = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            family, kind = sock.family, sock.type
     except OSError as error:
         raise ActivationError(f"{wrong}: {error.strerror}") from error
-    if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM or not listens:
+    if family != socket.AF_UNIX or kind != socket.SOCK_STREAM or not listens:
         raise ActivationError(wrong)
-    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
 
-def path_of(listener: trio.SocketListener) -> str | None:
-    """Give the path that a listener is bound to; None if it has none, but a name or nothing."""
-    name = listener.socket.getsockname()
+def path_of(sock: socket.socket) -> str | None:
+    """Give the path that a socket is bound to; None if it has none, but a name or nothing."""
+    name = sock.getsockname()
     return name if isinstance(name, str) and os.path.isabs(name) else None
-
-
-def notify(environ: Mapping[str, str], state: str) -> None:
-    """Tell the service manager a state, such as `READY=1`. Never raises: nobody has to listen."""
-    path = environ.get("NOTIFY_SOCKET")
-    if not path:
-        return
-    address = f"\0{path[1:]}" if path.startswith("@") else path
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.setblocking(False)
-        sock.sendto(state.encode(), address)

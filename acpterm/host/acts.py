@@ -4,7 +4,7 @@ What goes wrong is said as an `RpcError` that names the terminal.
 """
 
 import base64
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 import trio
@@ -15,6 +15,7 @@ from acpterm.config import Settings
 from acpterm.host.checks import seconds
 from acpterm.host.exit_status import exit_status
 from acpterm.host.screens import check_screen, shown
+from acpterm.host.sender import Sender
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.pty.signals import number_of
 from acpterm.terminal import views
@@ -37,7 +38,9 @@ class Read(Protocol):
 class Reader(Protocol):
     """Who reads."""
 
-    room: Callable[[], Awaitable[None]]
+    @property
+    def sender(self) -> Sender:
+        """Sends to the reader."""
 
     @property
     def settings(self) -> Settings:
@@ -52,6 +55,7 @@ def read(reader: Reader, terminal: Terminal, params: Read) -> Coroutine[Any, Any
     view = params.format or terminal.view
     if view == "screen":
         check_screen(terminal.cols, terminal.rows)
+    terminal.catch_up()
     if params.since is not None and params.since > terminal.ring.end:
         raise RpcError(
             INVALID_PARAMS,
@@ -68,8 +72,9 @@ async def _read(reader: Reader, terminal: Terminal, params: Read, view: str) -> 
     while True:
         with trio.move_on_at(deadline):
             while terminal.exit is None and terminal.ring.end <= seen:
-                await terminal.wait_news()
-        await reader.room()
+                await terminal.wait_changed()
+        await reader.sender.room()
+        terminal.catch_up()
         if view == "screen":
             screen, position = await shown(terminal)
             text = screen.text()

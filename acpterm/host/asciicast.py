@@ -41,18 +41,18 @@ class Event(NamedTuple):
 
 
 class Walk:
-    """Goes once through what a terminal has printed, from the oldest byte that is kept on."""
+    """Goes once through what a terminal has printed, from `position` or the oldest byte on."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, position: int = 0) -> None:
         self._terminal: Final = terminal
         timeline = terminal.timeline
         #: Up to where it has come.
-        self.position = 0
+        self.position = position
         #: Columns and rows at the beginning.
         self.size = timeline.size
         # The number of the next resize.
         self._number = timeline.first_resize
-        start = terminal.ring.start
+        start = max(position, terminal.ring.start)
         while (resize := timeline.resize_at(self._number)) and resize.position <= start:
             self.size = resize.cols, resize.rows
             self._number += 1
@@ -99,6 +99,11 @@ class Encoder:
     def __init__(self) -> None:
         self._time = 0.0
         self._utf8: Final = {OUTPUT: Utf8(), INPUT: Utf8()}
+
+    @property
+    def held(self) -> int:
+        """Bytes of output that wait for the rest of their character."""
+        return self._utf8[OUTPUT].held
 
     def encode(self, event: Event) -> bytes:
         """Give the lines of an event: nothing, while it is a part of one character."""

@@ -13,10 +13,15 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from acpterm import acp
+from acpterm.host.state.records import ContextRecord, pack_text, unpack_text
 from acpterm.jsonrpc import can_be_said
+from acpterm.pty import marks
 
+# Bytes of an environment that is stored: programs can be given no more (execve(2)).
+_STORED_ENV = 6 * 1024 * 1024
 # What means something to the daemon alone, or is wrong in a terminal of another size or pager.
 _NOT_PASSED_ON = (
+    *marks.DETACHED,
     "COLUMNS",
     "LINES",
     "LISTEN_FDNAMES",
@@ -103,6 +108,26 @@ def to_send(asker: Asker) -> acp.Asker:
     env = {name: value for name, value in asker.env.items() if can_be_said(name + value)}
     cwd = asker.cwd if can_be_said(asker.cwd) else None
     return acp.Asker(env=env, cwd=cwd, umask=asker.umask, rlimits=limits)
+
+
+def to_record(asker: Asker) -> ContextRecord | None:
+    """Describe an asker for a successor of this worker; None if it is too large for any program."""
+    env = {pack_text(name): pack_text(value) for name, value in asker.env.items()}
+    if sum(len(name) + len(value) for name, value in env.items()) > _STORED_ENV:
+        return None
+    return ContextRecord(
+        env=env, cwd=pack_text(asker.cwd), umask=asker.umask, rlimits=list(asker.rlimits)
+    )
+
+
+def from_record(record: ContextRecord) -> Asker:
+    """Return what `to_record` has described."""
+    return Asker(
+        env={unpack_text(name): unpack_text(value) for name, value in record.env.items()},
+        cwd=unpack_text(record.cwd),
+        umask=record.umask,
+        rlimits=tuple(record.rlimits),
+    )
 
 
 def _limits() -> list[int]:

@@ -35,10 +35,8 @@ class CastFile:
     # Held while old files are counted and a new one is made.
     _making: Final = threading.Lock()
 
-    def __init__(self, terminal: Terminal, settings: Settings) -> None:
-        when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(terminal.started))
-        folder = settings.record_dir or default_record_dir()
-        self.path: Final = os.path.join(folder, f"{when}-{terminal.id}.cast")
+    def __init__(self, path: str, settings: Settings) -> None:
+        self.path: Final = path
         self._settings: Final = settings
         self._encoder: Final = Encoder()
         self._lock: Final = threading.Lock()
@@ -49,7 +47,10 @@ class CastFile:
         #: Whether there is one.
         self.made = False
         self._fd = -1
-        self._size = 0
+        #: Bytes that are written.
+        self.size = 0
+        #: Bytes of output that are written to, and wait for the rest of their character.
+        self.held = 0
 
     def open(self, first: bytes) -> None:
         """Remove old files, and begin this one with the line `first`."""
@@ -68,13 +69,30 @@ class CastFile:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._append(first)
 
+    def resume(self, size: int) -> None:
+        """Go on with a file of which the first `size` bytes are as they should be."""
+        with self._lock:
+            if self.closing:
+                return
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            self._fd = os.open(self.path, flags)
+            self.made = True
+            found = os.fstat(self._fd)
+            if not stat.S_ISREG(found.st_mode) or found.st_size < size:
+                self._close()
+                raise FileNotFoundError(f"{self.path} is not the recording that it was")
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._fd, size)
+            self.size = size
+
     def write(self) -> bool:
         """Write what there is to write; whether there is room for more."""
         with self._lock:
             if self._fd < 0:
                 return False
             lines: list[bytes] = []
-            room = self._settings.record_bytes - _LAST - self._size
+            room = self._settings.record_bytes - _LAST - self.size
             while self.events and room >= 0:
                 event = self.events.popleft()
                 lines.append(self._encoder.encode(event))
@@ -85,6 +103,7 @@ class CastFile:
             if self.closing:
                 lines.append(self._encoder.finish())
             self._append(b"".join(lines))
+            self.held = self._encoder.held
             if room < 0 or self.closing:
                 self._close()
             return self._fd >= 0
@@ -102,14 +121,21 @@ class CastFile:
         except OSError:
             # Half a line is none.
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self._size + data.rfind(b"\n", 0, written) + 1)
+                os.ftruncate(self._fd, self.size + data.rfind(b"\n", 0, written) + 1)
             self._close()
             raise
-        self._size += written
+        self.size += written
 
     def _close(self) -> None:
         fd, self._fd = self._fd, -1
         os.close(fd)
+
+
+def path_of(terminal: Terminal, settings: Settings) -> str:
+    """Return the path of a terminal's recording."""
+    when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(terminal.started))
+    folder = settings.record_dir or default_record_dir()
+    return os.path.join(folder, f"{when}-{terminal.id}.cast")
 
 
 def _open_folder(path: str) -> int:

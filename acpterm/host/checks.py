@@ -4,13 +4,31 @@ Every message says which value is wrong and what would be right.
 """
 
 import os
+import resource
+import struct
+import sys
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import trio
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quoted
+from acpterm.pty import linux
+from acpterm.runtime.threads import run_blocking
+
+# execve(2) on Linux: of one string 32 pages with its NUL; of all together a quarter of the stack
+# limit, at least 32 pages and at most three quarters of the 8 MiB that a stack has by default.
+# Elsewhere only the sum is limited.
+STRING_BYTES_MAX: Final = 32 * os.sysconf("SC_PAGE_SIZE") - 1 if linux.AVAILABLE else sys.maxsize
+_TOTAL_BYTES_MIN: Final = 128 * 1024
+_TOTAL_BYTES_MAX: Final = 6 * 1024 * 1024
+_POINTER_BYTES: Final = struct.calcsize("P")
+# Characters of what is far too long, in a message that says so.
+_QUOTED_MAX: Final = 64
+
+PATH_MAX: Final = 4096
 
 FRESH: Final = 1.0
 REMEMBERED: Final = 64
@@ -25,7 +43,9 @@ def seconds(milliseconds: int) -> float:
 
 
 def check_absolute(path: str) -> None:
-    """Raise `RpcError` (-32602) unless `path` is absolute."""
+    """Raise `RpcError` (-32602) unless `path` is absolute, and no longer than any can be."""
+    if len(path) > PATH_MAX:
+        raise _bad_folder(path, f"has {len(path)} characters, and {PATH_MAX} is the most")
     if not os.path.isabs(path) or "\0" in path:
         wrong = "holds a NUL character" if "\0" in path else "is not absolute"
         raise _bad_folder(path, wrong)
@@ -46,7 +66,7 @@ class Folders:
         now = trio.current_time()
         if now - self._good.get(path, -FRESH) < FRESH:
             return
-        await trio.to_thread.run_sync(check_folder, path, abandon_on_cancel=True, limiter=_threads)
+        await run_blocking(partial(check_folder, path), abandon_on_cancel=True, limiter=_threads)
         self._good[path] = now
         self._good.move_to_end(path)
         while len(self._good) > REMEMBERED:
@@ -83,6 +103,55 @@ def check_command(command: str, args: list[str] | None) -> None:
                 INVALID_PARAMS,
                 f"{quoted(word)} holds a NUL character, which no program can be given",
             )
+
+
+def check_size(
+    words: Sequence[str], env: Mapping[str, str], rlimits: Iterable[tuple[int, int, int]]
+) -> None:
+    """Raise `RpcError` (-32602) for a program with more words or variables than can be executed.
+
+    `rlimits`: the program's, of which that of the stack counts. See execve(2), "Limits on size of
+    arguments and environment". What is far too large is refused in no time.
+    """
+    limit = total_bytes_max(rlimits)
+    # The kernel counts each string with its NUL and a pointer, and the program's path once more.
+    size = (_POINTER_BYTES + 1) * (len(words) + len(env) + 1)
+    if size <= limit:
+        for word in words:
+            size += _check_string(word, "is one argument, or a line for the shell, of")
+        for name, value in env.items():
+            size += _check_string(f"{name}={value}", "is a variable of")
+        size += len(os.fsencode(words[0]))
+    if size > limit:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"the command {quoted(words[0])}, its {len(words) - 1} arguments and its {len(env)} "
+            f"variables have {size} bytes or more together: a program can be given at most {limit} "
+            "here (ARG_MAX, a quarter of its stack limit); write them to a file, and give its path",
+        )
+
+
+def _check_string(string: str, what: str) -> int:
+    """Return how many bytes a string has. Raises `RpcError` for too many."""
+    # What has too many characters need not be encoded, which takes its time.
+    size = len(string) if len(string) > STRING_BYTES_MAX else len(os.fsencode(string))
+    if size > STRING_BYTES_MAX:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"{quoted(string, _QUOTED_MAX)} {what} {size} bytes or more: one may have at most "
+            f"{STRING_BYTES_MAX} here (MAX_ARG_STRLEN); write it to a file, and give its path",
+        )
+    return size
+
+
+def total_bytes_max(rlimits: Iterable[tuple[int, int, int]]) -> int:
+    """Return how many bytes of arguments and variables a program with these limits can be given."""
+    if not linux.AVAILABLE:
+        return os.sysconf("SC_ARG_MAX")
+    own, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    stack = next((soft for number, soft, _ in rlimits if number == resource.RLIMIT_STACK), own)
+    quarter = _TOTAL_BYTES_MAX if stack == resource.RLIM_INFINITY else stack // 4
+    return max(_TOTAL_BYTES_MIN, min(quarter, _TOTAL_BYTES_MAX))
 
 
 def check_environment(env: Iterable[tuple[str, str]]) -> None:

@@ -14,7 +14,7 @@ nothing else is touched.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 import structlog
@@ -24,6 +24,7 @@ from acpterm.acp import decode
 from acpterm.config import Settings
 from acpterm.host.method import Methods
 from acpterm.host.outbox import HIGH, Outbox
+from acpterm.host.sender import Sender
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -54,20 +55,36 @@ class Served(Protocol):
     def settings(self) -> Settings:
         """The host's."""
 
-    room: Callable[[], Awaitable[None]]
-    """To be waited for before a large answer is made: the peer has to read, too."""
-    say: Callable[[str, object], None]
-    """Sends a notification."""
+    @property
+    def sender(self) -> Sender:
+        """Sends to the peer besides answers."""
 
-    def asks(self) -> None:
-        """Learn that the peer asks for something."""
+    def flush(self) -> None:
+        """Store what has changed: an answer that tells of it is about to be sent."""
 
     def leave(self) -> None:
         """Learn that the peer is gone. Can be repeated."""
 
 
+class _Nobody:
+    """Served by a connection that was abandoned: its handlers may still answer, unheard."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings: Final = settings
+        self.sender: Final = Sender()
+
+    def flush(self) -> None:
+        """Do nothing: nobody reads the answer."""
+
+    def leave(self) -> None:
+        """Do nothing."""
+
+
 class Connection:
-    """The host's end of one connection. `high`: bytes from which on its outbox is full."""
+    """The host's end of one connection. `high`: bytes from which on its outbox is full.
+
+    Nothing that a connection refers to refers to it, so that what it holds is freed with it.
+    """
 
     def __init__(
         self,
@@ -83,8 +100,9 @@ class Connection:
         self._methods = methods
         self._peer = Peer(served.settings.max_message_bytes)
         self._outbox = Outbox(stream, high)
-        served.room = self._outbox.room
-        served.say = self._say
+        self._serve(served)
+        self.received = 0
+        """Bytes that came from the peer."""
         self._reading = trio.CancelScope()
         self._scopes: dict[Id, trio.CancelScope] = {}
         self._tasks = 0
@@ -93,6 +111,21 @@ class Connection:
     def close(self) -> None:
         """Have the connection close, as if the agent had said its last. Can be repeated."""
         self._reading.cancel()
+
+    def serve_as(self, served: Served, name: str) -> None:
+        """Serve `served` from now on, by the name of its connection; the one before is not left."""
+        self._serve(served)
+        self._log = _log.bind(connection=name)
+        self._log.info("connection resumed")
+
+    def abandon(self) -> None:
+        """Close without leaving the one that is served: another connection serves it now."""
+        self._serve(_Nobody(self._served.settings))
+        self.close()
+
+    def _serve(self, served: Served) -> None:
+        self._served = served
+        served.sender.connect(self._outbox)
 
     async def serve(self) -> None:
         """Serve the peer until it is gone or `close` is called. Closes the stream.
@@ -113,6 +146,7 @@ class Connection:
                 nursery.cancel_scope.deadline = trio.current_time() + SENDING
         finally:
             self._served.leave()
+            self._served.sender.disconnect(self._outbox)
             self._log.info("connection closed")
 
     async def _write(self, connection: trio.CancelScope) -> None:
@@ -130,11 +164,13 @@ class Connection:
                 return
             if not data:
                 return
+            self.received += len(data)
             for number, event in enumerate(self._peer.receive_data(data)):
                 if number:
                     # Between two events others have their turn, as before the next data.
                     await self._outbox.room()
                 self._take(event, nursery, handlers)
+            self._served.flush()
             if self._outbox.full:
                 await self._outbox.room()
 
@@ -155,14 +191,14 @@ class Connection:
                 self._log.warning("an answer to nothing that was asked")
 
     def _request(self, request: RequestReceived, handlers: trio.Nursery) -> None:
-        self._served.asks()
         method = self._methods.requests.get(request.method)
         if method is None:
             self._fail(request, self._unknown(request.method))
             return
         try:
             params = decode(request.params, method.params)
-            result = method.handle(self._served, params)
+            more = (request.id,) if method.takes_id else ()
+            result = method.handle(self._served, params, *more)
         except Exception as error:  # noqa: BLE001  whatever a handler does costs its own request
             self._fail(request, error)
             return
@@ -196,10 +232,8 @@ class Connection:
             self._tasks -= 1
             self._scopes.pop(request.id, None)
 
-    def _say(self, method: str, params: object) -> None:
-        self._outbox.put(self._peer.notify(method, params))
-
     def _respond(self, request: RequestReceived, result: object) -> None:
+        self._served.flush()
         self._outbox.put(self._peer.respond(request.id, result))
 
     def _fail(self, request: RequestReceived, error: Exception) -> None:
@@ -207,6 +241,7 @@ class Connection:
             self._log.error("a handler failed", method=request.method, exc_info=error)
             what = f"{request.method}: internal error: {type(error).__name__}: {error}"
             error = RpcError(INTERNAL_ERROR, what)
+        self._served.flush()
         self._outbox.put(self._peer.respond_error(request.id, error))
 
     def _notification(self, event: NotificationReceived, nursery: trio.Nursery) -> None:

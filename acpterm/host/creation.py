@@ -2,19 +2,32 @@
 
 import errno
 import math
+import time
 from typing import Final
 
 from acpterm.config import Settings
 from acpterm.host import checks
 from acpterm.host.asker import Asker
 from acpterm.host.command import words
+from acpterm.host.state.records import TerminalRecord, pack_text
+from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.terminal import Terminal
 
 # What the system says when it has none left of something.
-_NO_ROOM: Final = frozenset((errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC))
+_LIMITS: Final = {
+    errno.EAGAIN: "the limit of this user's processes is reached (ulimit -u, or pids.max of the "
+    "control group): end some of them",
+    errno.EMFILE: "the limit of acpterm's open files is reached (ulimit -n): release terminals "
+    "that are no longer needed",
+    errno.ENFILE: "the limit of the system's open files is reached (fs.file-max)",
+    errno.ENOMEM: "no memory is left: end what uses much of it",
+    errno.ENOSPC: "the limit of the system's PTYs, or of its files for output, is reached "
+    "(kernel.pty.max): release terminals that are no longer needed",
+}
 
 
 class Order:
@@ -36,6 +49,8 @@ class Order:
         size: tuple[int, int],
         attended: bool = False,
     ) -> None:
+        # Before anything is done with them that takes its time.
+        checks.check_size((command, *(args or ())), dict(env), asker.rlimits)
         checks.check_command(command, args)
         checks.check_environment(env)
         self._settings = settings
@@ -44,6 +59,8 @@ class Order:
         self.cwd: Final = cwd
         self.size: Final = size
         self._argv, self._otherwise = words(command, args, shell=shell, shell_path=settings.shell)
+        longest = self._otherwise or self._argv
+        checks.check_size(longest, self.env, asker.rlimits)
 
     def _program(self, identifier: str) -> Program:
         # The id is not the agent's to say: whoever asks by it has to get this terminal.
@@ -56,36 +73,67 @@ class Order:
             otherwise=self._otherwise,
         )
 
-    async def start(
+    def record(
         self,
-        pool: Pool,
+        command: str,
         *,
         limit: int | None = None,
         lifetime: float = math.inf,
         view: str = "text",
-    ) -> Terminal:
-        """Start it. `limit`: bytes of text to keep, if that was said; `lifetime`: seconds.
+    ) -> TerminalRecord:
+        """Return the record of the terminal that is to be started: the user's, so far.
 
-        Raises `RpcError` (-32603) when the machine has nothing left for it, or the host is ending.
+        `command` is what lists show; `limit`: bytes of text to keep, if that was said; `lifetime`:
+        seconds.
         """
         settings = self._settings
         limit = settings.output_bytes if limit is None else limit
+        started = boot_time()
+        return TerminalRecord(
+            command=command,
+            cwd=pack_text(self.cwd),
+            created_time=time.time(),
+            started_at=started,
+            cols=self.size[0],
+            rows=self.size[1],
+            limit=min(limit, settings.max_output_bytes),
+            ring_size=settings.raw_bytes,
+            view=view,
+            lifetime_end=None if lifetime == math.inf else started + lifetime,
+            is_users=True,
+        )
+
+    async def start(
+        self, pool: Pool, record: TerminalRecord, state: StateWriter | None = None
+    ) -> Terminal:
+        """Start it; `record` is stored with the spawn, behind what has changed in `state` before.
+
+        Raises `RpcError` (-32603) when the machine has nothing left for it, or the host is ending.
+        """
+
+        def encode(identifier: str) -> bytes:
+            del identifier
+            if state is not None:
+                state.flush()
+            return record.encode()
+
+        end = record.lifetime_end
         try:
-            return await pool.create(
+            terminal = await pool.create(
                 self._program,
-                size=self.size,
-                limit=min(limit, settings.max_output_bytes),
-                ring_size=settings.raw_bytes,
-                lifetime=lifetime,
-                view=view,
+                size=(record.cols, record.rows),
+                limit=record.limit,
+                ring_size=record.ring_size,
+                lifetime=math.inf if end is None else end - record.started_at,
+                view=record.view,
+                record=encode,
             )
         except OSError as error:
-            what = f"no terminal can be created now: {error.strerror or error}"
-            if error.errno in _NO_ROOM:
-                what += (
-                    "; release terminals that are no longer needed, or ask for higher limits of "
-                    "processes, PTYs and open files"
-                )
+            why = _LIMITS.get(error.errno or 0, error.strerror or str(error))
+            what = f"no terminal can be created now: {why}"
             raise RpcError(INTERNAL_ERROR, what) from error
         except ShutDownError as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from error
+        # Stored with the next change; until then what was guessed before the spawn has to do.
+        record.started_at = terminal.started_at
+        return terminal

@@ -10,11 +10,10 @@ SIGINT, SIGHUP and SIGQUIT begin it; a second one does not hurry it.
 import contextlib
 import gc
 import math
+import os
 import resource
-import select
 from collections.abc import Callable
-from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 import trio
@@ -22,73 +21,119 @@ import trio
 from acpterm.config import Settings
 from acpterm.host import asker as askers
 from acpterm.host import logs
+from acpterm.host.accepting import Acceptor
 from acpterm.host.ending import hear, told_to_end
-from acpterm.host.host import Host, open_host
+from acpterm.host.host import Host, Supervision, open_host
 from acpterm.host.shared import Place
+from acpterm.host.sockets import Sockets, open_sockets
+from acpterm.host.state.records import StateVersionError
+from acpterm.host.state.snapshot import Snapshot
+from acpterm.keeper.client import KeeperClient
+from acpterm.pty import linux
+from acpterm.runtime.descriptors import reserve
 
 FIRST: Final = 10.0
 """Seconds that one which ends by itself waits for the first connection, if not for longer."""
 
+_ALIVE_PERIOD_S: Final = 1.0
+_FAILED: Final = 70
+
 _log = structlog.get_logger("acpterm.daemon")
-
-
-class Sockets(NamedTuple):
-    """What a daemon listens on, and where that is."""
-
-    agents: list[trio.SocketListener]
-    users: list[trio.SocketListener]
-    agent_path: str
-    user_path: str
-
-    def in_line(self) -> bool:
-        """Whether somebody has connected who was not accepted yet."""
-        look = select.poll()
-        for listener in (*self.agents, *self.users):
-            look.register(listener.socket.fileno(), select.POLLIN)
-        return bool(look.poll(0))
 
 
 async def serve(
     settings: Settings,
-    listen: Callable[[], Sockets],
+    keeper: KeeperClient,
     *,
-    ready: Callable[[], None],
-    ending: Callable[[], None],
     patience: float = math.inf,
 ) -> None:
-    """Serve agents and the person on what `listen` gives until a signal; closes it.
+    """Be a worker of `keeper`: serve agents and the user until the keeper asks for the end.
 
-    Whoever can connect can also have it end in order: it listens once it minds signals.
-    `ready` is called when connections are taken, `ending` when they are no longer. It ends by
-    itself when for `patience` seconds nobody was connected and nobody had a terminal.
+    It ends by itself when for
+    `patience` seconds nothing was connected and no terminal held. Raises `StateVersionError`, and
+    takes nothing over, if the worker before was a newer acpterm; `ListenError`, `TrackingError`;
+    `KeeperLostError` when all has been ended since the keeper is gone.
     """
     asker = askers.own()
     raise_open_files()
+    reserve.keep()
     hear()
     freeze()
-    async with told_to_end(logs.ending) as told:
-        sockets = listen()
-        async with open_host(settings, asker) as host, trio.open_nursery() as nursery:
-            host.shared.place = Place(
-                agent_socket=sockets.agent_path,
-                user_socket=sockets.user_path,
-                patience=patience if patience < math.inf else None,
-                tracking=host.tracking,
-                end=told.set,
-            )
-            accepting = trio.CancelScope()
-            nursery.start_soon(_accept, accepting, host, sockets)
-            ready()
-            if patience < math.inf:
-                nursery.start_soon(_end_when_idle, host, sockets, patience, told)
-            await told.wait()
-            ending()
-            accepting.cancel()
-            await host.close()
-            nursery.cancel_scope.cancel()
+    linux.forbid_inspection()
+    await keeper.connect()
+    try:
+        snapshot = Snapshot.read(keeper.entries)
+    except StateVersionError as error:
+        keeper.refuse(f"refuses: {error}")
+        raise
+    if snapshot.host is not None and snapshot.host.context is not None:
+        asker = askers.from_record(snapshot.host.context)
+    sockets = open_sockets(settings, snapshot.listeners, keeper.entries, keeper.pid)
+    ending = trio.Event()
+    supervision = Supervision(on_terminate=ending.set, on_failure=_die)
+    serves = False
+    try:
+        async with open_host(
+            settings, asker, keeper, snapshot, supervision, socket_path=sockets.agent_path
+        ) as host:
+            serves = True
+            with supervision.guarding():
+                host.shared.place = Place(
+                    agent_socket=sockets.agent_path,
+                    user_socket=sockets.user_path,
+                    patience=patience if patience < math.inf else None,
+                    tracking=host.tracking,
+                    end=ending.set,
+                )
+                sockets.store(keeper)
+                await _serve_until(ending, host, sockets, patience, keeper)
+    except BaseException:
+        # What the worker before has bound stays for the next one.
+        if not serves:
+            sockets.remove(new_only=True)
+        raise
+    sockets.remove()
+    if host.lost is not None:
+        raise host.lost
+    keeper.end()
+    _log.info("ended")
 
 
-async def _end_when_idle(host: Host, sockets: Sockets, patience: float, told: trio.Event) -> None:
+async def _serve_until(
+    ending: trio.Event, host: Host, sockets: Sockets, patience: float, keeper: KeeperClient
+) -> None:
+    """Serve until the end is asked for, or the keeper is lost."""
+    accepting = trio.CancelScope()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_accept, accepting, host, sockets)
+        nursery.start_soon(_report_alive, keeper)
+        if patience < math.inf:
+            nursery.start_soon(_end_when_idle, host, sockets.has_queued, patience, ending)
+        where = "handed over" if sockets.is_handed else sockets.agent_path
+        _log.info("listening", socket=where, pid=keeper.pid)
+        await ending.wait()
+        _log.info("ending")
+        accepting.cancel()
+        await host.close()
+        nursery.cancel_scope.cancel()
+
+
+def _die(error: BaseException) -> None:
+    """End this process at once: the next worker goes on with the programs, which unwinding ends."""
+    _log.critical("the worker failed, another one takes over", exc_info=error)
+    os._exit(_FAILED)
+
+
+async def _report_alive(keeper: KeeperClient) -> None:
+    """Have the service manager see that this loop turns."""
+    while True:
+        keeper.alive()
+        await trio.sleep(_ALIVE_PERIOD_S)
+
+
+async def _end_when_idle(
+    host: Host, has_queued: Callable[[], bool], patience: float, told: trio.Event
+) -> None:
     # Whoever has started it is yet to connect.
     with trio.move_on_after(FIRST):
         while not host.is_needed():
@@ -103,7 +148,7 @@ async def _end_when_idle(host: Host, sockets: Sockets, patience: float, told: tr
         # Whoever is accepted at this moment is one of the host's connections two turns later.
         for _ in range(2):
             await trio.lowlevel.checkpoint()
-        if host.is_needed() or sockets.in_line():
+        if host.is_needed() or has_queued():
             continue
         _log.info("ending: nobody was connected, and there was no terminal", seconds=patience)
         told.set()
@@ -115,18 +160,11 @@ async def _accept(scope: trio.CancelScope, host: Host, sockets: Sockets) -> None
     async with trio.open_nursery() as connections:
         with scope:
             async with trio.open_nursery() as nursery:
-                for serve_one, listeners in (
-                    (host.serve_agent_socket, sockets.agents),
-                    (host.serve_user_socket, sockets.users),
-                ):
-                    nursery.start_soon(
-                        partial(
-                            trio.serve_listeners,
-                            serve_one,
-                            listeners,
-                            handler_nursery=connections,
-                        )
-                    )
+                agents = Acceptor(host.serve_agent_socket, connections, reserved=False)
+                users = Acceptor(host.serve_user_socket, connections, reserved=True)
+                for acceptor, listeners in ((agents, sockets.agents), (users, sockets.users)):
+                    for listener in listeners:
+                        nursery.start_soon(acceptor.run, listener)
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
@@ -135,6 +173,7 @@ async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
     raise_open_files()
     hear()
     freeze()
+    linux.forbid_inspection()
     async with (
         told_to_end(logs.ending) as told,
         open_host(settings, asker) as host,

@@ -1,16 +1,11 @@
 """A terminal as the person is told of it."""
 
 import os
-from typing import Final
 
 from acpterm.acp.person import ExitOf, TerminalInfo
-from acpterm.host.roster import Entry
+from acpterm.host.roster import CALL_ID, CALLS, Entry
 from acpterm.host.windows import Windows
 from acpterm.terminal.status import ExitStatus
-
-# Of the tool calls that show a terminal, the newest are named, and none by a longer id.
-_CALLS: Final = 64
-_CALL_ID: Final = 512
 
 
 def describe(entry: Entry, windows: Windows, *, waiting: bool | None) -> TerminalInfo:
@@ -26,7 +21,7 @@ def describe(entry: Entry, windows: Windows, *, waiting: bool | None) -> Termina
         agent=session.agent.name if session else None,
         connection=session.agent.connection if session else None,
         session_id=session.id if session else None,
-        tool_calls=[call for call in entry.tool_calls[-_CALLS:] if len(call) <= _CALL_ID],
+        tool_calls=[call for call in entry.tool_calls[-CALLS:] if len(call) <= CALL_ID],
         command=entry.command,
         # Not every folder's name is UTF-8.
         cwd=os.fsencode(entry.cwd).decode(errors="replace"),

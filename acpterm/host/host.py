@@ -5,11 +5,13 @@ answers what is pending; the pool waits until its terminals are gone. It begins 
 `open_host` is used in is left, or by `Host.close`.
 """
 
+import gc
 import itertools
 import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Final
 
 import structlog
@@ -18,71 +20,116 @@ import trio
 from acpterm.config import Settings
 from acpterm.host import asker as askers
 from acpterm.host.agents.caller import Caller
+from acpterm.host.agents.resumption import Resumption
 from acpterm.host.agents.session import Session
 from acpterm.host.agents.table import AGENT
-from acpterm.host.asker import Asker
+from acpterm.host.asker import Asker, to_record
 from acpterm.host.connection import Connection
-from acpterm.host.events import Happening
-from acpterm.host.listener import peer_of
+from acpterm.host.listener import peer_has_ended, peer_of
 from acpterm.host.method import Methods
 from acpterm.host.people.person import Person
 from acpterm.host.people.refusing import refusing
 from acpterm.host.people.table import PERSON
+from acpterm.host.restore import Restorer
 from acpterm.host.shared import Shared
-from acpterm.pty.trees import Trees, open_trees
+from acpterm.host.state.records import HostRecord
+from acpterm.host.state.snapshot import Snapshot
+from acpterm.host.state.store import TREES_KEY
+from acpterm.keeper.client import KeeperClient, KeeperLostError, embedded_keeper
+from acpterm.pty import linux
+from acpterm.pty.processes import now as boot_time
+from acpterm.pty.tree import retry_on_oserror
+from acpterm.pty.trees import Handover, Trees
+from acpterm.runtime.descriptors import reserve
 from acpterm.terminal.pool import Pool
-from acpterm.terminal.terminal import FAREWELL
+from acpterm.terminal.terminal import DISCONNECT_GRACE_S
 
 # Seconds that the end takes at most, and that terminals have of them to go: the grace of each, and
 # a moment for SIGKILL.
 _END = 4.6
-_FAREWELL = FAREWELL + 0.5
+_FAREWELL = DISCONNECT_GRACE_S + 0.5
 
 # Bytes that may wait for a front end: what is shown is to be what is so now.
 HIGH: Final = 64 * 1024
+# A connection that has received more than this may have left much that is not in use any more.
+_LARGE_BYTES: Final = 4 * 1024 * 1024
 # Seconds between two looks at what is too old.
 _ROUND: Final = 60.0
 
 _log = structlog.get_logger("acpterm.host")
 
 
+class Supervision:
+    """How a host and the process that it is in end each other.
+
+    `on_terminate` is called when the keeper asks for the end, and when it is lost. `on_failure` is
+    called with what a task of the host has failed with, before all others are cancelled: a worker
+    of a daemon ends itself then, and leaves the programs to the next one. Without it errors are
+    raised as usual.
+    """
+
+    def __init__(
+        self,
+        on_terminate: Callable[[], None] = lambda: None,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.on_terminate: Final = on_terminate
+        self._on_failure: Final = on_failure
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Report what fails in the block."""
+        try:
+            yield
+        except Exception as error:
+            if self._on_failure is not None:
+                self._on_failure(error)
+            raise
+
+    async def run(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Run a task of the host."""
+        with self.guarding():
+            await work(*arguments)
+
+
 class Host:
     """What all connections share. Made by `open_host`."""
 
-    def __init__(self, shared: Shared, asker: Asker, trees: Trees) -> None:
+    def __init__(self, shared: Shared, asker: Asker, trees: Trees, resumption: Resumption) -> None:
         self.settings: Final = shared.settings
         self.pool: Final = shared.pool
         self.shared: Final = shared
         self.asker = asker
         self._trees = trees
         self._connections: set[Connection] = set()
-        self._callers: set[Caller] = set()
-        self._names = itertools.count(1)
+        self._resumption = resumption
+        self._user_names = itertools.count(1)
         self._changed = trio.lowlevel.ParkingLot()
         self._ending = False
         self.end_by = math.inf
+        self.lost: KeeperLostError | None = None
+        """Set when the keeper is gone."""
         shared.roster.changed = self._note
 
     async def serve(self, stream: trio.abc.Stream, asker: Asker) -> None:
         """Serve one agent until it is gone, or the host ends; at once if it is ending."""
-        name = f"c{next(self._names)}"
-        caller = Caller(asker, self.shared, name)
-        self._callers.add(caller)
+        name = self.shared.name_connection()
+        caller = Caller(asker, self.shared, name, self._resumption)
+        caller.changed()
+        connection = Connection(stream, caller, AGENT, name)
+        self._resumption.connected(caller, connection)
         self.shared.agents += 1
-        self.shared.bus.publish(Happening("connected", connection=name))
         try:
-            await self._serve(Connection(stream, caller, AGENT, name))
+            await self._serve(connection)
         finally:
-            self._callers.discard(caller)
             self.shared.agents -= 1
-            agent = caller.agent.name
-            self.shared.bus.publish(Happening("disconnected", connection=name, agent=agent))
+            self._resumption.disconnected(connection)
 
     async def serve_person(
         self, stream: trio.abc.Stream, asker: Asker, methods: Methods = PERSON
     ) -> None:
         """Serve one front end of the person's, likewise."""
-        name = f"p{next(self._names)}"
+        name = f"p{next(self._user_names)}"
         self.shared.people += 1
         try:
             await self._serve(
@@ -103,6 +150,8 @@ class Host:
         finally:
             self._connections.discard(connection)
             self._note()
+            if connection.received > _LARGE_BYTES:
+                give_back_memory()
 
     @property
     def tracking(self) -> str:
@@ -110,8 +159,8 @@ class Host:
         return self._trees.tracking
 
     def is_needed(self) -> bool:
-        """Whether somebody is connected, or holds a terminal."""
-        return bool(self._connections) or self.shared.roster.busy
+        """Whether there is a connection, one that may be resumed, or a terminal that is held."""
+        return bool(self._connections or self._resumption.absent) or self.shared.roster.busy
 
     async def wait_changed(self) -> None:
         """Wait until it may be another answer, whether it is needed."""
@@ -121,7 +170,7 @@ class Host:
         self._changed.unpark_all()
 
     def _sessions(self) -> Iterator[Session]:
-        for caller in list(self._callers):
+        for caller in self._resumption.callers:
             yield from list(caller.sessions.values())
 
     async def serve_agent_socket(self, stream: trio.SocketStream) -> None:
@@ -135,16 +184,25 @@ class Host:
         """
 
         async def serve(stream: trio.SocketStream, asker: Asker) -> None:
-            pid = peer_of(stream).pid
-            found = pid and await self._trees.whose(pid)
+            peer = peer_of(stream)
+            found = None
+            if peer.pid:
+                found = await retry_on_oserror(partial(self._trees.whose, peer.pid))
             entry = self.shared.roster.get(found) if found else None
-            if found and (entry is None or not entry.is_users):
+            has_ended = reserve.borrow(partial(peer_has_ended, stream))
+            if found is None and has_ended and self._has_agents_terminals():
+                _log.warning("connection refused: the process that made it has ended", pid=peer.pid)
+                await self.serve_person(stream, asker, refusing(None))
+            elif found and (entry is None or not entry.is_users):
                 _log.warning("connection refused: it is an agent's", terminal=found)
                 await self.serve_person(stream, asker, refusing(found))
             else:
                 await self.serve_person(stream, asker)
 
         await self._serve_socket(stream, serve)
+
+    def _has_agents_terminals(self) -> bool:
+        return any(not entry.is_users for entry in self.shared.roster)
 
     async def _serve_socket(
         self,
@@ -159,9 +217,8 @@ class Host:
                 return
             asker = self.asker
             if peer.pid:
-                asker = await trio.to_thread.run_sync(
-                    askers.of_process, peer.pid, asker, abandon_on_cancel=True
-                )
+                # Some twenty quick system calls: a thread would cost more, and there may be none.
+                asker = askers.of_process(peer.pid, asker)
             await serve(stream, asker)
         except Exception as error:  # noqa: BLE001  a bug met by one peer costs the others nothing
             _log.error("a connection failed", exc_info=error)
@@ -171,38 +228,93 @@ class Host:
         if not self._ending:
             self._ending = True
             self.end_by = trio.current_time() + _END
+        self._resumption.expire()
         for connection in list(self._connections):
             connection.close()
         while self._connections:
             await self.wait_changed()
 
+    async def expire_absent(self) -> None:
+        """Give the clients of the worker before time to connect again; then end what they had."""
+        await trio.sleep(self.settings.resume_timeout)
+        self._resumption.expire()
+        self.shared.windows.settle()
+        self._note()
+
+    async def run_keeper(self, on_terminate: Callable[[], None]) -> None:
+        """Receive what the keeper reports.
+
+        When it is lost, end all that runs, whose exit status nobody can know, and answer those that
+        wait. Where the service manager stores the programs' terminals, they run on instead, and
+        `KeeperLostError` is raised.
+        """
+        try:
+            await self.shared.keeper.run(on_terminate=on_terminate)
+        except KeeperLostError as error:
+            if self.shared.keeper.stored:
+                _log.error("the keeper is lost: programs run on until the service is started again")
+                raise
+            _log.error("the keeper is lost: all terminals are ended")
+            self.lost = error
+            self.pool.lose_keeper()
+            with trio.move_on_after(_END):
+                for entry in self.shared.roster:
+                    await entry.terminal.wait_exited()
+            on_terminate()
+
 
 @asynccontextmanager
 async def open_host(
-    settings: Settings, asker: Asker, trees: Trees | None = None
+    settings: Settings,
+    asker: Asker,
+    keeper: KeeperClient | None = None,
+    snapshot: Snapshot | None = None,
+    supervision: Supervision | None = None,
+    *,
+    socket_path: str | None = None,
 ) -> AsyncIterator[Host]:
     """Run a host for as long as the block lasts; at its end everything in it is ended.
 
-    `asker`: whose environment, folder and limits a connection's terminals get by default. `trees`:
-    those of this process, where others than the host start programs too; else it has its own.
-    Raises `TrackingError`.
+    `asker`: whose environment, folder and limits a connection's terminals get by default. `keeper`
+    makes their programs; it is connected, and not ready yet. Without one, a child of this process
+    does. `snapshot`: what the worker before has left in the keeper's store. `socket_path`: where a
+    daemon listens; what a killed daemon there has left is ended first. Raises `TrackingError`.
     """
     async with AsyncExitStack() as stack:
-        if trees is None:
-            trees = await stack.enter_async_context(open_trees(settings.tracking))
-        pool = Pool(
-            trees,
-            grace=settings.kill_grace,
-            spawner=settings.spawner,
-            pidfds=settings.pidfds,
+        snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
+        is_embedded = keeper is None
+        if keeper is None:
+            keeper = await stack.enter_async_context(embedded_keeper())
+        trees = Trees(
+            settings.tracking,
+            parent=keeper.pid,
+            inherited=_handover(keeper),
+            socket_path=socket_path,
         )
+        stack.callback(trees.close)
+        if not is_embedded:
+            # From here on, and not before, this worker may change what the next one finds.
+            await keeper.ready()
+        keeper.put(TREES_KEY, *trees.handover())
+        pool = Pool(keeper, trees, grace=settings.kill_grace)
         nursery = await stack.enter_async_context(trio.open_nursery())
+        nursery.start_soon(supervision.run, trees.run)
         await nursery.start(pool.run)
         recording = await stack.enter_async_context(trio.open_nursery())
-        shared = Shared(settings, pool, recording)
-        host = Host(shared, asker, trees)
-        nursery.start_soon(shared.attention.run, lambda: shared.bus.heard)
-        nursery.start_soon(_expire, shared)
+        shared = Shared(settings, pool, recording, keeper, snapshot.host or _new_host(asker))
+        resumption = Resumption(shared.bus)
+        host = Host(shared, asker, trees, resumption)
+        Restorer(shared, resumption, trees, asker, nursery).restore(snapshot, keeper.terminals)
+        keeper.terminals.clear()
+        keeper.entries.clear()
+        if not is_embedded:
+            nursery.start_soon(supervision.run, host.run_keeper, supervision.on_terminate)
+        nursery.start_soon(supervision.run, shared.state.run)
+        nursery.start_soon(supervision.run, host.expire_absent)
+        nursery.start_soon(supervision.run, shared.attention.run, lambda: shared.bus.heard)
+        nursery.start_soon(supervision.run, _expire, shared)
+        if socket_path is not None:
+            nursery.start_soon(supervision.run, trees.end_leftovers)
         try:
             yield host
         finally:
@@ -211,6 +323,26 @@ async def open_host(
                 await pool.shut_down(min(_FAREWELL, host.end_by - trio.current_time()))
             recording.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
+
+
+def _handover(keeper: KeeperClient) -> Handover | None:
+    """Return what the worker before knew its trees by."""
+    entry = keeper.entries.get(TREES_KEY)
+    return None if entry is None else Handover(entry.value, entry.fds)
+
+
+def _new_host(asker: Asker) -> HostRecord:
+    return HostRecord(started_at=boot_time(), context=to_record(asker))
+
+
+def give_back_memory() -> None:
+    """Return what is not in use any more to the system: cycles, and free memory of the heap.
+
+    What was there at the start is left out of collections (`daemon.freeze`): this takes about a
+    millisecond, and one more for each thousand terminals and connections.
+    """
+    gc.collect()
+    linux.trim_memory()
 
 
 async def _expire(shared: Shared) -> None:

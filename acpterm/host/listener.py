@@ -14,16 +14,26 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import socket
 import stat
 import struct
-from types import TracebackType
 from typing import Final, Self
 
 import trio
 
+from acpterm.pty import processes
+
 BUSY: Final = "already listens"
 """What the message of a `ListenError` says when somebody else does."""
+
+
+BACKLOG: Final = 4096
+"""Connections that wait to be accepted, as far as the system allows (`net.core.somaxconn`)."""
+
+
+# Of the peer that connected, by descriptor (unix(7), Linux 6.5).
+_SO_PEERPIDFD: Final = 77
 
 
 class ListenError(Exception):
@@ -50,35 +60,66 @@ def peer_of(stream: trio.SocketStream) -> Peer:
     return Peer(uid, None)
 
 
-class UnixListener:
-    """A bound, listening socket at `path`, as a context manager that removes it at the end."""
+def peer_has_ended(stream: trio.SocketStream) -> bool:
+    """Return whether the process that connected has ended; False where that cannot be known."""
+    pid = peer_of(stream).pid
+    if pid is None:
+        return False
+    try:
+        pidfd = stream.socket.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError as error:
+        if error.errno == errno.ESRCH:
+            return True
+        # An older kernel, or no descriptor is left: by the pid, which is not used again so soon.
+        found = processes.identity(pid)
+        return found is None or found.zombie
+    try:
+        exited = select.poll()
+        exited.register(pidfd, select.POLLIN)
+        return bool(exited.poll(0))
+    finally:
+        os.close(pidfd)
 
-    def __init__(self, path: str) -> None:
+
+class UnixListener:
+    """A bound, listening socket at `path`, until `close` removes it.
+
+    `pid`: the daemon's, for those who find it locked.
+    """
+
+    def __init__(self, path: str, pid: int) -> None:
         self.path = path
+        self._pid = pid
         self._lock = -1
         self._inode: tuple[int, int] | None = None
 
-    def __enter__(self) -> Self:
-        return self
+    @classmethod
+    def restored(cls, path: str, inode: tuple[int, int], lock: int) -> Self:
+        """Return the listener of a worker before, from what `handover` has returned."""
+        listener = cls(path, os.getpid())
+        listener._inode, listener._lock = inode, lock
+        return listener
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def handover(self) -> tuple[tuple[int, int], int]:
+        """Return what a successor needs to remove it at the end: its inode, and the lock file."""
+        assert self._inode is not None  # noqa: S101  it listens, for the type checker
+        return self._inode, self._lock
+
+    def close(self) -> None:
+        """Remove the socket, if it is still ours, and the lock. Can be repeated."""
         if self._inode is not None:
             with contextlib.suppress(OSError):
                 found = os.lstat(self.path)
                 if (found.st_dev, found.st_ino) == self._inode:
                     os.unlink(self.path)
+            self._inode = None
         if self._lock >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(f"{self.path}.lock")
             os.close(self._lock)
             self._lock = -1
 
-    def listen(self) -> trio.SocketListener:
+    def listen(self) -> socket.socket:
         """Bind and listen. Raises `ListenError`."""
         folder = os.path.dirname(os.path.abspath(self.path))
         try:
@@ -109,7 +150,7 @@ class UnixListener:
                     break
             os.close(lock)
         os.ftruncate(lock, 0)
-        os.write(lock, f"{os.getpid()}\n".encode())
+        os.write(lock, f"{self._pid}\n".encode())
         self._lock = lock
 
     def _remove_stale(self) -> None:
@@ -136,7 +177,7 @@ class UnixListener:
             f"another program {BUSY} on {self.path}: end it, or choose another --socket"
         )
 
-    def _bind(self) -> trio.SocketListener:
+    def _bind(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # The mode of the socket is that of the moment it is made: there is no gap.
@@ -147,11 +188,11 @@ class UnixListener:
                 os.umask(before)
             found = os.lstat(self.path)
             self._inode = (found.st_dev, found.st_ino)
-            sock.listen(128)
-            return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+            sock.listen(BACKLOG)
         except BaseException:
             sock.close()
             raise
+        return sock
 
 
 def private_folder(folder: str) -> None:

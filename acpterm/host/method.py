@@ -11,6 +11,8 @@ class Method(NamedTuple):
 
     params: type[Wire]
     handle: Callable[..., Any]
+    takes_id: bool = False
+    """Whether the handler is given the request's id, behind its params."""
 
 
 class Methods(NamedTuple):

@@ -9,6 +9,7 @@ is in memory is at most `high` bytes, one large answer, and the small answers of
 """
 
 import os
+from collections.abc import Iterable
 from typing import Final
 
 import trio
@@ -20,7 +21,7 @@ class Outbox:
     """Lines on their way to a stream, of which it is full from `high` bytes on."""
 
     def __init__(self, stream: trio.abc.SendStream, high: int = HIGH) -> None:
-        self._stream = stream
+        self._stream: trio.abc.SendStream | None = stream
         self._high: Final = high
         self._lines: list[bytes | memoryview] = []
         self._sending = False
@@ -71,6 +72,24 @@ class Outbox:
         self._news.set()
         self._sent.set()
 
+    def restart(self, lines: Iterable[bytes]) -> None:
+        """Hold `lines`, and what is put from now on, for the stream that `connect` is given.
+
+        The stream is lost, and what is waiting to be sent with it. `run` is not under way.
+        """
+        self._stream, self._sending, self._closed = None, False, False
+        self._lines = list(lines)
+        self._size = sum(map(len, self._lines))
+        if not self.full:
+            self._room.set()
+        elif self._room.is_set():
+            self._room = trio.Event()
+        self._news.set()
+
+    def connect(self, stream: trio.abc.SendStream) -> None:
+        """Have what waits since `restart` sent to `stream`, by `run`."""
+        self._stream = stream
+
     async def run(self) -> None:
         """Send until closed. Raises `trio.BrokenResourceError` when the peer is gone.
 
@@ -85,6 +104,7 @@ class Outbox:
             raise
 
     async def _run(self) -> None:
+        assert self._stream is not None  # noqa: S101  `connect` comes before
         while self._lines or not self._closed:
             await self._news.wait()
             self._news = trio.Event()

@@ -8,6 +8,8 @@ default (`record`). Rules:
 - Files (`castfile`) are written in threads of their own, a batch at a time: each `PERIOD` seconds,
   or `BATCH` bytes. A disk that hangs holds up nobody else.
 - A file that cannot be written is given up for good, with a line in the log; nothing else is hurt.
+- A worker that takes over goes on with the file where the one before had written to: nothing is
+  missing, and nothing twice.
 - Input, if that is wanted, is noted when it is typed, and only if the terminal's echo shows it.
 
 Who owns what: the nursery given to `Recorder.start` owns a task, which owns the file. The task ends
@@ -20,15 +22,18 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 import trio
 
 from acpterm.config import Settings
 from acpterm.host.asciicast import INPUT, MARKER, Event, Walk, ending, header
-from acpterm.host.castfile import CastFile
+from acpterm.host.castfile import CastFile, path_of
+from acpterm.host.state.records import RecordingRecord
+from acpterm.runtime.threads import run_blocking
 from acpterm.terminal.terminal import Terminal
 
 PERIOD: Final = 0.2
@@ -36,6 +41,8 @@ BATCH: Final = 256 * 1024
 FAREWELL: Final = 1.0
 _EACH: Final = 1024  # what an event counts beside its bytes
 _INPUT: Final = 1024 * 1024  # of what was typed and waits to be written, so counted
+
+OnProgress: TypeAlias = Callable[[RecordingRecord | None], None]
 
 _log = structlog.get_logger("acpterm.recording")
 
@@ -55,20 +62,55 @@ class Recorder:
         nursery: trio.Nursery,
         env: Mapping[str, str] = MappingProxyType({}),
         gave_up: Callable[[], None] = lambda: None,
+        on_progress: OnProgress = lambda _: None,
     ) -> str:
         """Record `terminal` from its beginning, in a task of `nursery`: the path of its file.
 
         To be called when it has just been made: what its ring has dropped is gone. `command` is
         the title; of `env`, the program's, the file has `TERM` and `SHELL`. It is made later, if
-        that can be.
+        that can be. `on_progress` is called with what `resume` needs, and None at the end.
         """
-        file = CastFile(terminal, self._settings)
-        recording = _Recording(terminal, file, self._threads, gave_up)
+        file = CastFile(path_of(terminal, self._settings), self._settings)
+        walk = Walk(terminal)
+        recording = self._new(terminal, file, walk, gave_up, on_progress)
+        first = header(terminal, walk.size, command=command, env=env)
+        nursery.start_soon(recording.run, partial(file.open, first))
+        return file.path
+
+    def resume(
+        self,
+        terminal: Terminal,
+        path: str,
+        progress: RecordingRecord,
+        *,
+        nursery: trio.Nursery,
+        on_progress: OnProgress,
+    ) -> None:
+        """Go on with the recording of a terminal that was taken over, in the same file.
+
+        Nothing is missing in it, and nothing twice; output that was not written before has the time
+        of the take-over.
+        """
+        file = CastFile(path, self._settings)
+        walk = Walk(terminal, progress.position)
+        recording = self._new(terminal, file, walk, lambda: None, on_progress)
+        recording.has_exit = progress.has_exit
+        nursery.start_soon(recording.run, partial(file.resume, progress.size))
+
+    def _new(
+        self,
+        terminal: Terminal,
+        file: CastFile,
+        walk: Walk,
+        gave_up: Callable[[], None],
+        on_progress: OnProgress,
+    ) -> "_Recording":
+        recording = _Recording(
+            terminal, file, walk, self._threads, gave_up=gave_up, on_progress=on_progress
+        )
         if self._settings.record_input:
             terminal.keyboard.listeners.append(recording.typed)
-        first = header(terminal, recording.walk.size, command=command, env=env)
-        nursery.start_soon(recording.run, first)
-        return file.path
+        return recording
 
 
 class _Recording:
@@ -78,17 +120,21 @@ class _Recording:
         self,
         terminal: Terminal,
         file: CastFile,
+        walk: Walk,
         threads: trio.CapacityLimiter,
+        *,
         gave_up: Callable[[], None],
+        on_progress: OnProgress,
     ) -> None:
+        self._on_progress = on_progress
         self._gave_up = gave_up
         self._terminal = terminal
         self._file = file
         self._threads = threads
-        self.walk = Walk(terminal)
+        self.walk = walk
         self._inputs: deque[tuple[int, Event]] = deque()  # each with its position in the output
         self._waiting = 0
-        self._told = False
+        self.has_exit = False
 
     def typed(self, piece: bytes, shown: bool) -> None:
         """Note what was typed."""
@@ -103,11 +149,12 @@ class _Recording:
         self._waiting += len(event.data) + _EACH
         self._inputs.append((timeline.end, event))
 
-    async def run(self, first: bytes) -> None:
-        """Write the file, with `first` as its first line."""
+    async def run(self, open_file: Callable[[], None]) -> None:
+        """Write the file, which `open_file` opens."""
         try:
             try:
-                await self._in_thread(lambda: self._file.open(first))
+                await self._in_thread(open_file)
+                self._report(self.walk.position)
                 await self._follow()
                 await self._in_thread(self._file.close)
             except trio.Cancelled:
@@ -125,25 +172,26 @@ class _Recording:
         except Exception as error:  # noqa: BLE001  a bug met by one recording costs the others nothing
             _log.error("a recording failed", terminal=self._terminal.id, exc_info=error)
         finally:
+            self._on_progress(None)
             with contextlib.suppress(ValueError):
                 self._terminal.keyboard.listeners.remove(self.typed)
 
     async def _follow(self) -> None:
         """Write what comes, until nothing more can or the file is full."""
         while True:
-            over = self._terminal.silent
+            over = self._terminal.output_closed
             if not await self._write() or over:
                 return
             if not self._news():
-                await self._terminal.wait_news()
+                await self._terminal.wait_changed()
             with trio.move_on_after(PERIOD):
                 while self._news() < BATCH:
-                    await self._terminal.wait_news()
+                    await self._terminal.wait_changed()
 
     def _news(self) -> int:
         """Tell how many bytes there are to write, or `BATCH`, if that should not be put off."""
         terminal = self._terminal
-        if terminal.silent or (terminal.exit is not None and not self._told):
+        if terminal.output_closed or (terminal.exit is not None and not self.has_exit):
             return BATCH
         return terminal.timeline.end - self.walk.position
 
@@ -151,13 +199,25 @@ class _Recording:
         """Write what has come up to now; whether there is room for more."""
         until, status = self._terminal.timeline.end, self._terminal.exit
         while self._take(until):
-            if not await self._in_thread(self._file.write):
+            if not await self._write_file():
                 return False
-        if status is not None and not self._told:
-            self._told = True
+        if status is not None and not self.has_exit:
+            self.has_exit = True
             self._file.events.append(ending(status))
-            return await self._in_thread(self._file.write)
+            return await self._write_file()
         return True
+
+    async def _write_file(self) -> bool:
+        """Write what the file was given; return whether there is room for more."""
+        position = self.walk.position
+        if not await self._in_thread(self._file.write):
+            return False
+        self._report(max(0, position - self._file.held))
+        return True
+
+    def _report(self, position: int) -> None:
+        size = self._file.size
+        self._on_progress(RecordingRecord(position=position, size=size, has_exit=self.has_exit))
 
     def _take(self, until: int) -> int:
         """Give the file the next batch; its size."""
@@ -176,5 +236,4 @@ class _Recording:
 
     async def _in_thread(self, work: Callable[[], bool | None]) -> bool:
         # Cancelled, a thread that has begun goes on, and the next one waits for the file.
-        run = trio.to_thread.run_sync
-        return bool(await run(work, abandon_on_cancel=True, limiter=self._threads))
+        return bool(await run_blocking(work, abandon_on_cancel=True, limiter=self._threads))

@@ -24,7 +24,11 @@ from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from acpterm.config import Settings
+from acpterm.host.state.records import RecordingRecord, TerminalRecord, unpack_text
+from acpterm.host.state.store import terminal_key
+from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
+from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
@@ -34,33 +38,32 @@ LAST: Final = "@last"
 _NAMED: Final = 5
 # Of a name: it is to fit into a list, and not to be what a list shows of another terminal.
 _LONGEST: Final = 64
+# Of the tool calls that show a terminal, the newest are named, and none by a longer id.
+CALLS: Final = 64
+CALL_ID: Final = 512
 _ID: Final = re.compile("[0-9a-f]{8,}")
 
 
 class Entry:
-    """One terminal. `made`, `exited` and `released` are seconds since 1970."""
+    """One terminal, and its record, which is stored again by `changed`."""
 
     def __init__(
         self,
         terminal: Terminal,
-        *,
-        command: str,
-        cwd: str,
-        name: str | None = None,
+        record: TerminalRecord,
+        state: StateWriter,
         session: "Session | None" = None,
     ) -> None:
         self.terminal: Final = terminal
-        self.command: Final = command
-        self.cwd: Final = cwd
-        self.name: Final = name
+        self.record: Final = record
         self.session: Final = session
-        self.is_users = session is None
-        self.made: Final = terminal.started
+        self.cwd: Final = unpack_text(record.cwd)
         self.exited: float | None = None
-        self.released: float | None = None
-        self.recording: str | None = None
+        """When its program ended, in seconds since 1970."""
         self.waiting: bool | None = None
-        self._shown_in: list[str] = []
+        self._state: Final = state
+        self._key: Final = terminal_key(terminal.id)
+        self._is_forgotten = False
 
     @property
     def id(self) -> str:
@@ -68,21 +71,121 @@ class Entry:
         return self.terminal.id
 
     @property
+    def command(self) -> str:
+        """What runs in it, as it is shown in lists."""
+        return self.record.command
+
+    @property
+    def name(self) -> str | None:
+        """The name that the user gave it."""
+        return self.record.name
+
+    @property
+    def is_users(self) -> bool:
+        """Whether the user owns it."""
+        return self.record.is_users
+
+    @property
+    def made(self) -> float:
+        """When it was created, in seconds since 1970."""
+        return self.record.created_time
+
+    @property
+    def released(self) -> float | None:
+        """When it was released, in seconds since 1970."""
+        return self.record.released_time
+
+    @property
+    def recording(self) -> str | None:
+        """The path of its recording."""
+        return self.record.recording
+
+    @property
     def tool_calls(self) -> list[str]:
         """The ids of the tool calls that show it, or did when it was released."""
-        if self.session is None or self.released is not None:
-            return self._shown_in
-        return self.session.calls_showing(self.id)
-
-    def release(self) -> None:
-        """Note that it was released, and which tool calls show it."""
-        self._shown_in = self.tool_calls
-        self.released = time.time()
+        if self.session is None or self.record.released_time is not None:
+            return self.record.tool_calls
+        return self.session.calls_showing(self.id) or self.record.tool_calls
 
     @property
     def over(self) -> bool:
         """Whether nothing but its output is left to look at, by the person's leave."""
         return self.released is not None or (self.is_users and self.terminal.exit is not None)
+
+    @property
+    def over_since(self) -> float:
+        """When it was released, or else exited, or else began: on the boot clock.
+
+        Nobody sets that clock: a terminal is not older because the time of day was put right.
+        """
+        if self.record.released_at is not None:
+            return self.record.released_at
+        exit_ = self.terminal.exit
+        return self.record.started_at + (0 if exit_ is None else exit_.wall)
+
+    def changed(self) -> None:
+        """Have the record stored, before the next answer at the latest."""
+        if not self._is_forgotten:
+            self._state.changed(self._key, self.record.encode)
+
+    def forget(self) -> None:
+        """Store the record no more: the keeper deletes it with the terminal.
+
+        Until a killed tree has ended a successor has to know that it was released.
+        """
+        if self.terminal.gone:
+            self._state.discard(self._key)
+        else:
+            self._state.flush()
+        self._is_forgotten = True
+
+    def set_recording(self, path: str | None) -> None:
+        """Note where its recording is; None if there is none any more."""
+        self.record.recording = path
+        self.changed()
+
+    def set_recorded(self, progress: RecordingRecord | None) -> None:
+        """Note how far its recording is; None if nothing more is written to it."""
+        self.record.recorded = progress
+        self.changed()
+
+    def resized(self, cols: int, rows: int) -> None:
+        """Note the size that it has while no window is attached."""
+        self.record.cols, self.record.rows = cols, rows
+        self.changed()
+
+    def kill_requested(self, by: EndedBy) -> None:
+        """Note who ends the program, or what it has left, unless that was requested before."""
+        if self.record.killed_by is None:
+            self.record.killed_by, self.record.killed_at = by.value, boot_time()
+            self.changed()
+
+    def answer_arrived(self) -> None:
+        """Note that its agent has named it, so that the answer to its create has arrived.
+
+        From now on another request may have that one's id.
+        """
+        if self.record.request is not None:
+            self.record.request = None
+            self.changed()
+
+    def id_released(self) -> None:
+        """Note that the session that created it no longer names it."""
+        self._store_tool_calls()
+        self.record.is_held = False
+        self.changed()
+
+    def release(self, by: EndedBy) -> None:
+        """Note that it was released, and which tool calls show it."""
+        self.kill_requested(by)
+        self._store_tool_calls()
+        self.record.released_by = by.value
+        self.record.released_time, self.record.released_at = time.time(), boot_time()
+        self.changed()
+
+    def _store_tool_calls(self) -> None:
+        # Those that are described: the newest, and none by a longer id.
+        self.record.tool_calls = [call[: CALL_ID + 1] for call in self.tool_calls[-CALLS:]]
 
 
 class Agent:
@@ -109,6 +212,22 @@ class Session(Protocol):
 
     def release(self, identifier: str) -> "Entry | None":
         """Make the id of a terminal invalid."""
+
+
+class Origin:
+    """A session whose connection is gone: what a terminal that outlives it still says of it."""
+
+    def __init__(self, identifier: str, agent: Agent) -> None:
+        self.id: Final = identifier
+        self.agent: Final = agent
+
+    def calls_showing(self, identifier: str) -> list[str]:
+        """Return nothing: the terminal's record has the ids."""
+        del identifier
+        return []
+
+    def release(self, identifier: str) -> None:
+        """Do nothing: nobody may name the terminal."""
 
 
 class Roster:
@@ -210,9 +329,15 @@ class Roster:
         self.told("created", entry, None)
         self.changed()
 
+    def restore(self, entry: Entry) -> None:
+        """Take a terminal over from the worker before, which has published that it was created."""
+        self._entries[entry.id] = entry
+
     def exited(self, entry: Entry) -> None:
         """Learn that a terminal's program has ended."""
-        entry.exited = time.time()
+        assert entry.terminal.exit is not None  # noqa: S101  set before, for the type checker
+        # It may have ended while no worker was there to see it.
+        entry.exited = min(time.time(), entry.made + entry.terminal.exit.wall)
         entry.waiting = False
         if entry.id in self._entries:
             self.told("exited", entry, None)
@@ -224,6 +349,7 @@ class Roster:
         """Begin to end a terminal's program and all that it has started."""
         if entry.terminal.exit is None:
             self.told("killed", entry, by.value)
+        entry.kill_requested(by)
         entry.terminal.kill(by)
 
     def release(self, entry: Entry, by: EndedBy) -> None:
@@ -231,29 +357,31 @@ class Roster:
 
         Can be repeated.
         """
-        self._pool.release(entry.terminal, by)
         if entry.released is not None:
+            self._pool.release(entry.terminal, by)
             return
-        entry.release()
+        entry.release(by)
+        if entry.tool_calls:
+            entry.terminal.retained = True
+            self._pool.release(entry.terminal, by)
+        else:
+            self._forget(entry, by)
         self.told("released", entry, by.value)
         if entry.tool_calls:
             # What the agent read of it last would be held a second time, and not be counted.
             entry.terminal.text.forget()
             self._tidy()
-        else:
-            self._entries.pop(entry.id, None)
         self.changed()
 
     def remove(self, entry: Entry) -> None:
         """Release a terminal for the person, and forget it."""
-        self._pool.release(entry.terminal, EndedBy.USER)
         if entry.released is None:
-            entry.release()
+            entry.release(EndedBy.USER)
             self.told("released", entry, EndedBy.USER.value)
         if entry.session is not None:
             with suppress(RpcError):
                 entry.session.release(entry.id)
-        self._entries.pop(entry.id, None)
+        self._forget(entry, EndedBy.USER)
         self.changed()
 
     def promote(self, entry: Entry) -> None:
@@ -268,7 +396,9 @@ class Roster:
             )
         if entry.is_users:
             return
-        entry.is_users = True
+        entry.record.is_users = True
+        entry.record.lifetime_end = entry.record.release_at = None
+        entry.changed()
         entry.terminal.keep()
         self.told("promoted", entry, EndedBy.USER.value)
         self._tidy()
@@ -281,20 +411,21 @@ class Roster:
     def _tidy(self) -> bool:
         """Forget the oldest of those that are over and that there is no more room for."""
         over = [entry for entry in self._entries.values() if entry.over]
-        over.sort(key=_over_since)
+        over.sort(key=lambda entry: entry.over_since)
         held = [entry.terminal.held for entry in over]
-        size, oldest = sum(held), time.time() - self._age
+        size, oldest = sum(held), boot_time() - self._age
         gone = 0
         while gone < len(over) and (
-            len(over) - gone > self._number or size > self._size or _over_since(over[gone]) < oldest
+            len(over) - gone > self._number or size > self._size or over[gone].over_since < oldest
         ):
             size -= held[gone]
             entry = over[gone]
-            self._pool.release(entry.terminal, EndedBy.USER)
-            self._entries.pop(entry.id, None)
+            self._forget(entry, EndedBy.USER)
             gone += 1
         return gone > 0
 
-
-def _over_since(entry: Entry) -> float:
-    return entry.released or entry.exited or entry.made
+    def _forget(self, entry: Entry, by: EndedBy) -> None:
+        self._entries.pop(entry.id, None)
+        entry.forget()
+        self._pool.release(entry.terminal, by)
+        self._pool.forget(entry.terminal)

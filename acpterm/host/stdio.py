@@ -17,6 +17,8 @@ import threading
 
 import trio
 
+from acpterm.runtime.threads import run_blocking
+
 
 class StdioStream(trio.abc.Stream):
     """The stream over two descriptors, which it owns. Reading and writing by one task each."""
@@ -142,7 +144,7 @@ async def _write_in_thread(fd: int, data: bytes) -> None:
                 os.close(fd)
 
     try:
-        await trio.to_thread.run_sync(write, abandon_on_cancel=True)
+        await run_blocking(write, abandon_on_cancel=True)
     finally:
         if begun.acquire(blocking=False):
             os.close(fd)

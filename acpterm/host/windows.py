@@ -46,11 +46,30 @@ class Windows:
     def __init__(self, told: Callable[[str, Entry, str | None], None]) -> None:
         self._told = told
         self._shown: dict[str, _Shown] = {}
+        self._restored: list[Entry] = []
 
     def count(self, entry: Entry) -> int:
         """Give the number of windows that a terminal is shown in."""
         shown = self._shown.get(entry.id)
         return len(shown.windows) if shown else 0
+
+    def restore(self, entry: Entry, own: tuple[int, int]) -> None:
+        """Take over a terminal whose windows are to come back: it keeps their size until then.
+
+        `own` is the size that it has without.
+        """
+        if own != (entry.terminal.cols, entry.terminal.rows):
+            self._shown[entry.id] = _Shown(own)
+            self._restored.append(entry)
+
+    def settle(self) -> None:
+        """Give restored terminals whose windows have not come back their own size."""
+        restored, self._restored = self._restored, []
+        for entry in restored:
+            shown = self._shown.get(entry.id)
+            if shown is not None and not shown.windows:
+                del self._shown[entry.id]
+                self._rule(entry, shown)
 
     def open(self, entry: Entry, window: Window) -> None:
         """Show a terminal in one more window."""
@@ -74,7 +93,7 @@ class Windows:
         window.cols, window.rows = cols, rows
         window.anew = True
         self._rule(entry, self._shown[entry.id])
-        entry.terminal.tell()
+        entry.terminal.notify()
 
     def resize(self, entry: Entry, cols: int, rows: int) -> None:
         """Give a terminal its own size: now, or when the windows that rule it have gone.
@@ -82,6 +101,7 @@ class Windows:
         Raises `trio.ClosedResourceError` when it has ended, `OSError` when it cannot be done.
         """
         shown = self._shown.get(entry.id)
+        entry.resized(cols, rows)
         if shown is not None:
             shown.own = cols, rows
             if any(not window.read_only for window in shown.windows):
@@ -100,4 +120,4 @@ class Windows:
             with contextlib.suppress(trio.ClosedResourceError, OSError):
                 terminal.resize(cols, rows)
                 self._told("resized", entry, None)
-        terminal.tell()
+        terminal.notify()

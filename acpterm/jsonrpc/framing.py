@@ -57,6 +57,11 @@ class LineSplitter:
             self._keep(data, start)
         return lines
 
+    @property
+    def unfinished(self) -> bytes | None:
+        """The beginning of the line that is not finished yet; None of one over the limit."""
+        return bytes(self._partial) if self._size <= self.max_line else None
+
     def close(self) -> bytes:
         """Say that nothing more comes; return what is left of an unfinished line.
 

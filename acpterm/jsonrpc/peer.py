@@ -11,7 +11,7 @@ State, and what changes it:
   not kept here: such a request may be answered at any time and cannot be cancelled.
 - *pending*: ids of our own requests which have no answer yet. They are 0, 1, 2, … and never
   used again. `request` adds one; its answer, good or malformed, takes it out; `cancel` leaves
-  it in, for the other side still answers.
+  it in, for the other side still answers; `give_up` takes it out.
 - *the unfinished line*: in the `LineSplitter`.
 
 Nothing here reads or writes: bytes to send are returned, and sending them, in the order in
@@ -135,6 +135,10 @@ class Peer:
         """
         return encode_notification(CANCEL_REQUEST, {"requestId": request_id})
 
+    def give_up(self, request_id: int) -> None:
+        """Expect no answer to a request of ours any more: it was lost."""
+        self._pending.discard(request_id)
+
     def respond(self, request_id: Id, result: Any) -> bytes:
         """Return the line that answers a request with its result.
 
@@ -165,9 +169,11 @@ class Peer:
         return Refused(encode_error(None, error), error)
 
     def _invalid(self, error: InvalidMessage) -> list[Event]:
+        # The exception's traceback refers to the message, and to the list that this goes into.
+        refusal = RpcError(error.code, error.message)
         if not error.is_response:
-            return [Refused(encode_error(error.id, error), error)]
-        events: list[Event] = [Refused(None, error)]
+            return [Refused(encode_error(error.id, refusal), refusal)]
+        events: list[Event] = [Refused(None, refusal)]
         if isinstance(error.id, int) and error.id in self._pending:
             # No better answer will come, and whoever asked must not wait for ever.
             self._pending.discard(error.id)

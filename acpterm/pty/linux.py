@@ -8,13 +8,21 @@ import os
 import signal
 import sys
 import termios
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from acpterm.runtime.descriptors import EXHAUSTED
 
 AVAILABLE = sys.platform == "linux"
 
 # Input flag that makes the line discipline's erase remove a whole UTF-8 character (termios(3)).
 IUTF8 = 0x4000 if AVAILABLE else 0
 
+# A resource limit that no kernel enforces, and its line in /proc/PID/limits (proc_pid_limits(5)).
+RLIMIT_LOCKS = 10
+LOCKS_LINE = b"Max file locks"
+
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -36,6 +44,27 @@ def become_subreaper() -> bool:
         return False
     libc = ctypes.CDLL(None, use_errno=True)
     return int(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
+
+
+def forbid_inspection() -> bool:
+    """Keep this user's other processes from copying our descriptors and memory.
+
+    That is PR_SET_DUMPABLE 0 (prctl(2)): pidfd_getfd, ptrace and most of `/proc/PID` are refused
+    to processes without CAP_SYS_PTRACE, and no core is dumped. An exec makes a process inspectable
+    again. Return whether it could be done.
+    """
+    if not AVAILABLE:
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    return int(libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)) == 0
+
+
+def pid_namespace() -> int:
+    """Return the number of the pid namespace that this process's pids are of; 0 if unknown."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino if AVAILABLE else 0
+    except OSError:
+        return 0
 
 
 def resident_memory() -> int | None:
@@ -87,19 +116,70 @@ def read_stat(pid: int) -> ProcStat | None:
     )
 
 
-def all_stats() -> list[ProcStat]:
-    """Read every process's. Takes some 20 µs a process: for a thread, not for the loop."""
-    found = (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return [stat for stat in found if stat is not None]
+def all_stats() -> Iterator[ProcStat | None]:
+    """Read every process's, some 20 µs each; None for one that has gone meanwhile."""
+    return (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
+
+
+def ticks(started: float) -> int:
+    """Return `ProcStat.started` in clock ticks, as the kernel counts."""
+    return round(started * _CLOCK_TICKS)
+
+
+def children(pid: int) -> set[int] | None:
+    """Return the children of a process, zombies too; None where the kernel does not list them.
+
+    The kernel may leave out some while others are being reaped: it is read twice.
+    """
+    found: set[int] = set()
+    try:
+        for _ in range(2):
+            for task in os.listdir(f"/proc/{pid}/task"):
+                found |= _children_of_task(pid, task)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    return found
+
+
+def _children_of_task(pid: int, task: str) -> set[int]:
+    try:
+        with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:
+            return {int(child) for child in file.read().split()}
+    except ProcessLookupError:  # that thread has ended
+        return set()
+
+
+def soft_limit_of(pid: int, line: bytes) -> int | None:
+    """Return the soft limit of a process that `line` of `/proc/PID/limits` begins with.
+
+    None if it is unlimited or cannot be seen.
+    """
+    try:
+        with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:
+            limits = file.read()
+    except OSError as error:
+        _raise_if_exhausted(error)
+        return None
+    value = limits.partition(line)[2].split(None, 1)[:1]
+    return int(value[0]) if value and value[0].isdigit() else None
 
 
 def environ_of(pid: int) -> bytes:
-    """Give the environment that a process was started with; empty when it may not be read."""
+    """Return the environment that a process was started with; empty when it may not be read.
+
+    Raises `OSError` when no descriptor is left to look: that is not to find nothing.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read()
-    except OSError:
+    except OSError as error:
+        _raise_if_exhausted(error)
         return b""
+
+
+def _raise_if_exhausted(error: OSError) -> None:
+    if error.errno in EXHAUSTED:
+        raise error
 
 
 def set_utf8_input(fd: int) -> None:

@@ -8,7 +8,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from acpterm.pty import linux
@@ -24,51 +24,50 @@ def now() -> float:
     return time.time()
 
 
-def snapshot() -> list[ProcStat]:
-    """Read all processes. Takes milliseconds: call it in a thread."""
-    return linux.all_stats() if linux.AVAILABLE else portable_snapshot()
+def read_all() -> Iterator[ProcStat | None]:
+    """Read all processes, one a step; None for one that cannot be seen."""
+    return linux.all_stats() if linux.AVAILABLE else portable_read_all()
 
 
-def portable_snapshot() -> list[ProcStat]:
+def portable_read_all() -> Iterator[ProcStat | None]:
     """Read all processes with psutil, on systems without `/proc`."""
     import psutil  # noqa: PLC0415  installed only where it is needed
 
-    found = []
     for process in psutil.process_iter():
         try:
             with process.oneshot():
-                found.append(
-                    ProcStat(
-                        pid=process.pid,
-                        ppid=process.ppid(),
-                        sid=os.getsid(process.pid),
-                        zombie=process.status() == psutil.STATUS_ZOMBIE,
-                        started=process.create_time(),
-                    )
+                found = ProcStat(
+                    pid=process.pid,
+                    ppid=process.ppid(),
+                    sid=os.getsid(process.pid),
+                    zombie=process.status() == psutil.STATUS_ZOMBIE,
+                    started=process.create_time(),
                 )
         except (psutil.Error, OSError):
-            continue  # it ended meanwhile, or is none of ours to look at
-    return found
+            continue  # it ended meanwhile, or may not be inspected
+        yield found
 
 
 def identity(pid: int) -> ProcStat | None:
     """Read one process; None when there is none of that pid."""
     if linux.AVAILABLE:
         return linux.read_stat(pid)
-    return next((stat for stat in portable_snapshot() if stat.pid == pid), None)
+    return next((stat for stat in portable_read_all() if stat and stat.pid == pid), None)
 
 
-def has_in_environment(pid: int, entry: bytes) -> bool:
-    """Whether the process was started with `entry` (`NAME=value`) in its environment."""
+def environment_of(pid: int) -> dict[bytes, bytes]:
+    """Return the environment that a process was started with; empty if it may not be read."""
     if linux.AVAILABLE:
-        return entry in linux.environ_of(pid).split(b"\0")
+        entries = linux.environ_of(pid).split(b"\0")
+        parts = (entry.partition(b"=") for entry in entries if entry)
+        return {name: value for name, _, value in parts}
     import psutil  # noqa: PLC0415  as above
 
-    name, _, value = os.fsdecode(entry).partition("=")
     try:
-        return bool(psutil.Process(pid).environ().get(name) == value)
+        found = psutil.Process(pid).environ()
     except (psutil.Error, OSError):
-        return False
+        return {}
+    return {os.fsencode(name): os.fsencode(value) for name, value in found.items()}
 
 
 def send(process: ProcStat, number: int) -> bool:

@@ -1,10 +1,5 @@
-"""What a child is to become, and how it is told.
+"""What a child is to become; the keeper gets it as a tuple of these fields."""
 
-Wire, to a blank of the fork server: 4 bytes, little-endian, the length of what follows; `marshal`
-of the fields, in order, which are the arguments of `child.become`.
-"""
-
-import marshal
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,16 +19,8 @@ class Program(NamedTuple):
     otherwise: Sequence[str] | None = None
     """What to be instead when there is no file of `argv`'s name: a shell, given a line."""
 
-
-def pack(program: Program) -> bytes:
-    """Write what a blank reads."""
-    fields = (
-        list(program.argv),
-        dict(program.env),
-        program.cwd,
-        program.umask,
-        list(program.rlimits),
-        None if program.otherwise is None else list(program.otherwise),
-    )
-    body = marshal.dumps(fields)
-    return len(body).to_bytes(4, "little") + body
+    def marked(
+        self, environment: Mapping[str, str], rlimits: Sequence[tuple[int, int, int]]
+    ) -> "Program":
+        """Return the program with the variables and limits of its tree, over its own."""
+        return self._replace(env={**self.env, **environment}, rlimits=(*self.rlimits, *rlimits))

@@ -1,119 +1,221 @@
-"""Trees without control groups: by descent, session and identity.
+"""Trees by descent, session, identity and marks: the way that needs no control groups.
 
-What belongs to the tree of a terminal whose first child was `root`:
+All programs are started by one process, the *parent*: this one, or the keeper. It is a subreaper
+(prctl(2), PR_SET_CHILD_SUBREAPER), so an orphan of any tree becomes its child, and every process of
+every tree is its descendant at all times. To the tree of a terminal whose first child was `root`
+belong:
 
-- `root`, while its pid is ours;
+- `root`, while its pid is ours, known by pid and start time;
 - every process of root's session: its id is root's pid, which the system does not use again while
   the session has a member. Once root is reaped, that holds for processes that had started by then;
 - the descendants of all these, and of every process once seen to belong;
-- orphans. A process that leaves the session and whose parent ends becomes the child of the nearest
-  subreaper, which is this process (prctl(2), PR_SET_CHILD_SUBREAPER; elsewhere, of pid 1). It is
-  the tree's if its environment says so (`ACPTERM_TERMINAL_ID`), or if no other tree can have it:
-  it started in this one's lifetime and in no other's that is still open.
+- orphans that carry the terminal's marks (`marks`): a process that leaves the session, whose
+  parent ends and who clears its environment is still known by its resource limit;
+- orphans without any mark that no other tree can have: they started in this one's lifetime and in
+  no other's that is still open.
 
-An orphan that two open trees may own, that wiped its environment and that nobody ever looked at
-while its parent lived, is the only one that waits: for the last of these trees to be closed.
-Nothing outlives the daemon. Orphans that end are reaped here, `Subreaper.run`, and only here.
+What is not known: a process that has left the session, has cleared its environment, has reset the
+resource limit, and was never seen while its parent lived. With one tree open the last rule applies
+to it at once; else it is killed when the last tree closes that may own it. Outside of Linux the
+only mark is the environment.
+
+Making each first child a subreaper of its own would keep descent visible, but harms programs: one
+that waits for *any* child waits for adopted daemons too, and one that waits for its own children
+only collects their zombies.
+
+Orphans that end are reaped by the parent: by `Subreaper.run` if that is this process, by the
+keeper otherwise.
 """
 
 import contextlib
 import math
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import trio
 
-from acpterm.pty import linux, processes
+from acpterm.pty import linux, marks, processes
 from acpterm.pty.linux import ProcStat
-from acpterm.pty.tree import insist
+from acpterm.pty.marks import Daemon
+from acpterm.pty.slices import collect
+from acpterm.pty.tree import Rlimits, retry_on_oserror
 
-# Seconds between two rounds that reap orphans; one that is a zombie in two rounds is nobody's.
-_ROUND = 1.0
+# Between two rounds that reap orphans; one that is a zombie in two rounds has no other parent.
+_ROUND_S = 1.0
 # Start times are in clock ticks, and the system's clock is read a moment later.
-_SLACK = 0.02
-# Seconds that closing a tree may take to end what only then can be nobody else's.
-_CLOSING = 1.0
+_SLACK_S = 0.02
+# Closing a tree may take so long to end what only then can be no other tree's.
+_CLOSING_S = 1.0
+# A tree of more processes than this, or one that has grown since it was signalled, is stopped
+# before it is killed: else its forks take the places of those that are gone.
+_SMALL_TREE = 16
+_STOP_ROUNDS_MAX = 10
+_ANCESTRY_RETRIES_MAX = 5
+_CLOSED_TAGS_MAX = 4096
 
 
-class _Look:
-    """A look at all processes, shared by those who wait for it."""
+class _Scan:
+    """One reading of all processes, shared by the callers that wait for it."""
 
     found: list[ProcStat] | None = None
 
 
 class Subreaper:
-    """Adopts the orphans of all trees. `run` reaps them; `new` makes a tree."""
+    """The trees of one parent, which adopts their orphans.
 
-    def __init__(self) -> None:
-        self.parent = os.getpid() if linux.become_subreaper() else 1
-        self.trees: set[ProcessTree] = set()
-        self._not_orphans: list[Callable[[], Iterable[int]]] = []
-        self._next = _Look()
-        self._looking = trio.Lock()
+    `parent`: its pid; this process if None, which then adopts and `run` reaps. `sole_parent`:
+    whether all children of the parent that are not excluded come from trees, so that an orphan
+    without marks may be attributed by its start time. `socket_path`: where the daemon listens.
+    """
 
-    def new(self, name: str) -> "ProcessTree":
+    def __init__(
+        self,
+        parent: int | None = None,
+        *,
+        sole_parent: bool = True,
+        socket_path: str | None = None,
+    ) -> None:
+        if parent is None:
+            parent = os.getpid() if linux.become_subreaper() else 1
+        self.parent: Final = parent
+        self.daemon: Final = Daemon.of(parent if parent != 1 else os.getpid(), socket_path)
+        self.trees: Final[set[DescendantTree]] = set()
+        self._sole_parent: Final = sole_parent
+        self._excluded: list[Callable[[], Iterable[int]]] = []
+        self._closed_tags: OrderedDict[int, None] = OrderedDict()
+        self._next = _Scan()
+        self._scanning = trio.Lock()
+
+    def new(self, name: str) -> "DescendantTree":
         """Make the tree of the terminal `name`."""
-        tree = ProcessTree(self, name)
+        tree = DescendantTree(self, name)
         self.trees.add(tree)
         return tree
 
-    async def look(self) -> list[ProcStat]:
+    def adopt(
+        self, name: str, pid: int, started: float, reaped_at: float | None
+    ) -> "DescendantTree":
+        """Make the tree of a terminal whose first child was started by a predecessor of ours."""
+        tree = self.new(name)
+        tree.restore(pid, started, reaped_at)
+        return tree
+
+    def discard(self, tree: "DescendantTree") -> None:
+        """Forget a tree. What still turns up of it is killed when it is seen."""
+        self.trees.discard(tree)
+        self._closed_tags[tree.tag] = None
+        while len(self._closed_tags) > _CLOSED_TAGS_MAX:
+            self._closed_tags.popitem(last=False)
+
+    async def scan(self) -> list[ProcStat]:
         """Read all processes, as they are after this call.
 
-        Whoever asks while a look is under way shares the next one with all others who do: many
-        trees that end at once cost little more than one.
+        Callers that come while a scan is under way share the next one: many trees that end at
+        once cost little more than one.
         """
-        look = self._next
-        async with self._looking:
-            if look.found is None:
-                self._next = _Look()
-                look.found = await trio.to_thread.run_sync(processes.snapshot)
-            return look.found
+        scan = self._next
+        async with self._scanning:
+            if scan.found is None:
+                self._next = _Scan()
+                found = await collect(processes.read_all())
+                scan.found = [process for process in found if process is not None]
+            return scan.found
+
+    def has_no_orphans(self) -> bool | None:
+        """Return whether each child of the parent is a tree's first child; None if not known.
+
+        That takes some 20 µs, however many processes there are.
+        """
+        children = linux.children(self.parent) if linux.AVAILABLE and self.parent != 1 else None
+        return None if children is None else children <= self._known()
 
     async def whose(self, pid: int) -> str | None:
-        """Give the name of the tree that a process is of, or one that it descends from."""
-        found = {process.pid: process for process in await self.look()}
-        line = []
-        while (process := found.pop(pid, None)) and pid != os.getpid():
-            line.append(process)
-            pid = process.ppid
-        for tree in self.trees:
-            if any(tree.has(process) for process in line):
-                return tree.name
-        return await trio.to_thread.run_sync(self._marked, line)
+        """Return the name of the tree that a process is of, or one of its ancestors."""
+        await trio.lowlevel.checkpoint()
+        line = self._ancestry(pid)
+        for process in line:
+            for tree in self.trees:
+                if tree.has(process):
+                    return tree.name
+        for process in line:
+            if owner := _marked(marks.read(process.pid), self.trees):
+                return owner.name
+        return None
 
-    def _marked(self, line: list[ProcStat]) -> str | None:
-        return next((tree.name for tree in self.trees if tree.marks(line)), None)
+    def _ancestry(self, pid: int) -> list[ProcStat]:
+        """Return a process and its ancestors, up to the parent of all."""
+        line: list[ProcStat] = []
+        tries = _ANCESTRY_RETRIES_MAX
+        while pid not in (0, self.parent, os.getpid()):
+            process = processes.identity(pid)
+            if process is not None and (not line or process.started <= line[-1].started):
+                line.append(process)
+                pid = process.ppid
+                continue
+            # The ancestor has ended meanwhile: its child has another parent now.
+            tries -= 1
+            if not line or tries < 0 or (child := processes.identity(line[-1].pid)) is None:
+                break
+            pid = child.ppid
+        return line
 
-    def spare(self, pids: Callable[[], Iterable[int]]) -> None:
-        """Have the children that `pids` names, now or later, never taken for orphans."""
-        self._not_orphans.append(pids)
+    def exclude(self, pids: Callable[[], Iterable[int]]) -> None:
+        """Never take the children that `pids` names, now or later, for orphans."""
+        self._excluded.append(pids)
 
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
-        """Give those whom nobody in this process waits for."""
+        """Return the children of the parent that are neither first children nor excluded."""
         known = self._known()
         return [p for p in found if p.ppid == self.parent and p.pid not in known]
 
-    def _known(self) -> set[int | None]:
-        spared = (pid for pids in self._not_orphans for pid in pids())
-        return {*spared, *(tree.root for tree in self.trees)}
+    def owner(self, orphan: ProcStat, closing: "DescendantTree") -> "DescendantTree | None":
+        """Return the tree that an orphan belongs to, as far as that is certain; kill a stray.
+
+        `closing`: a tree that counts although it may be forgotten already. A stray is what one has
+        left that is forgotten altogether.
+        """
+        trees = {*self.trees, closing}
+        if owner := next((tree for tree in trees if tree.has(orphan)), None):
+            return owner
+        found = marks.read(orphan.pid)
+        owner = _marked(found, trees)
+        if owner is None:
+            named = None if found.terminal is None else marks.tag(found.terminal)
+            if found.tag in self._closed_tags or named in self._closed_tags:
+                with contextlib.suppress(OSError):
+                    processes.send(orphan, signal.SIGKILL)
+            elif self._sole_parent and orphan.ppid != 1 and not found.detached:
+                able = [tree for tree in trees if tree.may_own(orphan)]
+                owner = able[0] if len(able) == 1 else None
+        if owner is not None:
+            owner.recognise(orphan)
+        return owner
+
+    def _known(self) -> set[int]:
+        excluded = {pid for pids in self._excluded for pid in pids()}
+        roots = {tree.root for tree in self.trees if tree.root is not None}
+        return excluded | roots | {os.getpid()}
 
     async def run(self, busy: Callable[[], bool]) -> None:
-        """Reap orphans until cancelled; not while `busy`: then a child may not be known yet."""
+        """Reap orphans until cancelled; not while `busy`: then a child may not be known yet.
+
+        Returns at once where another process is the parent.
+        """
         if self.parent != os.getpid():
             return
         before: set[tuple[int, float]] = set()
         with trio.open_signal_receiver(signal.SIGCHLD) as deaths:
             async for _ in deaths:
                 while not busy():
-                    await trio.sleep(_ROUND)
+                    await trio.sleep(_ROUND_S)
                     try:
-                        found = await self.look()
+                        orphans = await self._orphans_now()
                     except OSError:
                         continue  # no descriptor is left just now; there is another round
-                    dead = {(p.pid, p.started) for p in self.orphans(found) if p.zombie}
+                    dead = {(p.pid, p.started) for p in orphans if p.zombie}
                     for pid, _started in dead & before:
                         if not busy() and pid not in self._known():
                             _reap(pid)
@@ -121,30 +223,54 @@ class Subreaper:
                     if not before:
                         break
 
+    async def _orphans_now(self) -> list[ProcStat]:
+        children = linux.children(self.parent) if linux.AVAILABLE else None
+        if children is None:
+            return self.orphans(await self.scan())
+        found = await collect(map(linux.read_stat, children))
+        return self.orphans([process for process in found if process is not None])
+
+
+def _marked(found: marks.Marks, trees: "Iterable[DescendantTree]") -> "DescendantTree | None":
+    by_tag = (tree for tree in trees if tree.tag == found.tag)
+    by_name = (tree for tree in trees if tree.name == found.terminal)
+    return next(by_tag, None) or next(by_name, None)
+
 
 def _reap(pid: int) -> None:
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
 
-class ProcessTree:
-    """One terminal's processes. See `tree.Tree`."""
+class DescendantTree:
+    """One terminal's processes by descent. See `tree.Tree`."""
 
     cgroup: int | None = None
     join: str | None = None
 
     def __init__(self, subreaper: Subreaper, name: str) -> None:
         self.name: Final = name
+        self.tag: Final = marks.tag(name)
         self._subreaper = subreaper
-        self._marker = f"ACPTERM_TERMINAL_ID={name}".encode()
         self._seen: set[tuple[int, float]] = set()
         self._pid: int | None = None
-        # Who may be of this tree, by when it started: while the first child was being made, which
-        # may be any new child of this process then; and since its program began.
+        self._pid_started: float | None = None
+        # Processes that may be of this tree, by when they started: while the first child was being
+        # made, which may be any new child of the parent then; and since its program began.
         self._making = processes.now()
         self._made = math.inf
         self._begun = math.inf
         self._reaped_at: float | None = None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that mark the tree's processes."""
+        return marks.environment(self.name, self._subreaper.daemon)
+
+    @property
+    def rlimits(self) -> Rlimits:
+        """The limit that marks the tree's processes."""
+        return marks.rlimits(self.name)
 
     @property
     def root(self) -> int | None:
@@ -152,58 +278,102 @@ class ProcessTree:
         return None if self._reaped_at is not None else self._pid
 
     def has(self, process: ProcStat) -> bool:
-        """Whether a process is of the tree, as far as that is known without a look."""
+        """Return whether a process is of the tree, as far as that is known without its marks."""
         identity = process.pid, process.started
         return self._is_root(process) or self._in_session(process) or identity in self._seen
 
-    def marks(self, line: list[ProcStat]) -> set[int]:
-        """Give the pids of those whose environment says that they are of the tree."""
-        return {p.pid for p in line if processes.has_in_environment(p.pid, self._marker)}
+    def recognise(self, process: ProcStat) -> None:
+        """Record that a process is of the tree."""
+        self._seen.add((process.pid, process.started))
 
-    def started(self, pid: int) -> None:
-        """Learn the first child's pid."""
-        self._pid = pid
+    def may_own(self, orphan: ProcStat) -> bool:
+        """Return whether an orphan without marks has started at a time when this tree did start."""
+        while_making = self._making - _SLACK_S <= orphan.started <= self._made + _SLACK_S
+        return while_making or orphan.started >= self._begun - _SLACK_S
+
+    def started(self, pid: int, started: float | None = None) -> None:
+        """Record the first child's identity."""
         self._made = processes.now()
+        self._pid = pid
+        if not started:
+            with contextlib.suppress(OSError):
+                found = processes.identity(pid)
+                started = None if found is None else found.started
+        self._pid_started = started
+
+    def restore(self, pid: int, started: float, reaped_at: float | None) -> None:
+        """Record the identity of a first child that a predecessor of this process started."""
+        self.started(pid, started)
+        self._making = self._begun = self._made = started
+        self._reaped_at = reaped_at
 
     def begins(self) -> None:
-        """Learn that whoever starts from now on may be one of the tree's."""
+        """Record that processes which start from now on may be of the tree."""
         self._begun = processes.now()
 
-    def reaped(self) -> None:
-        """Learn that the first child's pid is no longer ours."""
-        self._reaped_at = processes.now()
+    def reaped(self, at: float | None = None) -> None:
+        """Record that the first child's pid is no longer ours."""
+        self._reaped_at = processes.now() if at is None else at
 
     async def empty(self) -> bool:
-        """Whether nobody is left."""
-        return not await self._members()
+        """Return whether no process is left."""
+        await trio.lowlevel.checkpoint()
+        if self.root is not None:
+            found = processes.identity(self.root)
+            if found is not None and self._is_root(found) and not found.zombie:
+                return False
+        # The first child has ended: whatever else there is descends from an orphan.
+        return self._subreaper.has_no_orphans() or not await self.members()
 
-    async def signal(self, number: int) -> None:
-        """Signal each process by its identity."""
-        for process in await self._members():
-            processes.send(process, number)
+    async def signal(self, number: int, *, without: Collection[int] = ()) -> None:
+        """Signal each process by its identity, but for the pids `without`."""
+        for process in await self.members():
+            if process.pid not in without:
+                processes.send(process, number)
 
     async def kill(self) -> None:
-        """SIGKILL who is there until nobody is: what forks meanwhile is there the next time."""
+        """SIGKILL what is there until nothing is: what forks meanwhile is there the next time."""
         pause = 0.002
-        while members := await insist(self._members):
+        before = _SMALL_TREE
+        while not await retry_on_oserror(self.empty):
+            members = await retry_on_oserror(self.members)
+            if len(members) > before:
+                members = await self._stop(members)
+            before = len(members)
             for process in members:
                 with contextlib.suppress(OSError):  # then the next time
                     processes.send(process, signal.SIGKILL)
             await trio.sleep(pause)
             pause = min(2 * pause, 0.1)
 
+    async def _stop(self, members: list[ProcStat]) -> list[ProcStat]:
+        """Stop the tree until it grows no more, as far as that succeeds; return its members."""
+        stopped: set[ProcStat] = set()
+        for _ in range(_STOP_ROUNDS_MAX):
+            running = set(members) - stopped
+            if not running:
+                break
+            for process in running:
+                with contextlib.suppress(OSError):
+                    processes.send(process, signal.SIGSTOP)
+            stopped |= running
+            members = await retry_on_oserror(self.members)
+        return members
+
     async def close(self) -> None:
-        """Forget the tree, and end those that it was the last to share with others."""
-        self._subreaper.trees.discard(self)
-        with trio.move_on_after(_CLOSING, shield=True):
+        """Forget the tree, and end what only now can be no other's."""
+        self._subreaper.discard(self)
+        with trio.move_on_after(_CLOSING_S, shield=True):
             await self.kill()
 
-    async def _members(self) -> list[ProcStat]:
-        found = await self._subreaper.look()
+    async def members(self) -> list[ProcStat]:
+        """Return the processes of the tree that run. Raises `OSError` when they cannot be seen."""
+        found = await self._subreaper.scan()
+        self._check_root(found)
         orphans = [p for p in self._subreaper.orphans(found) if not p.zombie]
-        marked = await trio.to_thread.run_sync(self.marks, orphans) if orphans else set()
-        mine = {p.pid for p in found if self.has(p) or p.pid in marked}
-        mine |= {p.pid for p in orphans if p.pid not in mine and self._is_last_resort_of(p)}
+        owners = await collect(self._subreaper.owner(orphan, self) for orphan in orphans)
+        adopted = {p.pid for p, owner in zip(orphans, owners, strict=True) if owner is self}
+        mine = {p.pid for p in found if self.has(p)} | adopted
         children: dict[int, list[int]] = {}
         for p in found:
             children.setdefault(p.ppid, []).append(p.pid)
@@ -217,21 +387,20 @@ class ProcessTree:
         self._seen = {(p.pid, p.started) for p in members}
         return members
 
+    def _check_root(self, found: list[ProcStat]) -> None:
+        """Record that the first child was reaped, if another process has its pid by now.
+
+        The parent may be a process that tells of it later.
+        """
+        for process in found:
+            if process.pid == self.root and not self._is_root(process):
+                self.reaped(process.started - 2 * _SLACK_S)
+
     def _is_root(self, process: ProcStat) -> bool:
-        return process.pid == self.root
+        known = self._pid_started is None or process.started == self._pid_started
+        return process.pid == self.root and known
 
     def _in_session(self, process: ProcStat) -> bool:
         if process.sid != self._pid or self._pid is None:
             return False
-        return self._reaped_at is None or process.started <= self._reaped_at + _SLACK
-
-    def _is_last_resort_of(self, process: ProcStat) -> bool:
-        """Whether an orphan that says nothing of itself can be nobody else's."""
-        if process.ppid == 1 or not self._covers(process):
-            return False
-        others = (tree for tree in self._subreaper.trees if tree is not self)
-        return not any(tree._covers(process) for tree in others)  # noqa: SLF001  the same class
-
-    def _covers(self, process: ProcStat) -> bool:
-        while_making = self._making - _SLACK <= process.started <= self._made + _SLACK
-        return while_making or process.started >= self._begun - _SLACK
+        return self._reaped_at is None or process.started <= self._reaped_at + _SLACK_S

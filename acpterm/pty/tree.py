@@ -1,24 +1,27 @@
-"""Which processes are a terminal's, and the end of all of them.
+"""The processes of one terminal, and the end of all of them.
 
-A `Tree` knows its processes exactly and can signal each of them and nobody else. Two kinds:
-`cgroup.CgroupTree`, where this process may make control groups, and `subreaper.ProcessTree`
-everywhere else. `end` is what kill means, for both.
+A `Tree` signals exactly its own processes. `Trees` makes it from one or two ways to know them:
+`subreaper.DescendantTree` everywhere, and `cgroup.CgroupTree` beside it where control groups can
+be made. `end` is what kill means, for all of them.
 """
 
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
 import trio
 
+from acpterm.runtime.descriptors import EXHAUSTED, reserve
+
 T = TypeVar("T")
 
-# Seconds between two looks whether a tree has ended: the first, and at most.
-_FIRST_LOOK = 0.005
-_LAST_LOOK = 0.1
-# Seconds until what the system refused is tried again.
-_AGAIN = 0.05
+_FIRST_POLL_S = 0.005
+_LAST_POLL_S = 0.1
+_RETRY_S = 0.05
+
+Rlimits = tuple[tuple[int, int, int], ...]
 
 
 class Tree(Protocol):
@@ -35,19 +38,30 @@ class Tree(Protocol):
     def join(self) -> str | None:
         """The file that a child made without `cgroup` writes `0` to, to be in the tree."""
 
-    def started(self, pid: int) -> None:
-        """Learn the first child's pid: it is ours, alive or a zombie."""
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that the first child needs in its environment, over all others."""
+
+    @property
+    def rlimits(self) -> Rlimits:
+        """Limits (resource, soft, hard) that the first child needs, after all others."""
+
+    def started(self, pid: int, started: float | None = None) -> None:
+        """Record the first child: it is ours, alive or a zombie.
+
+        `started`: its start time as `ProcStat.started`, if that is known.
+        """
 
     def begins(self) -> None:
-        """Learn that the first child's program begins now: from now on there may be others."""
+        """Record that the first child's program begins now: from now on there may be others."""
 
-    def reaped(self) -> None:
-        """Learn that the first child's pid is no longer ours."""
+    def reaped(self, at: float | None = None) -> None:
+        """Record that the first child was reaped, `at` a time of `processes.now`, or just now."""
 
     async def empty(self) -> bool:
-        """Whether no process of the tree runs any more; zombies do not.
+        """Return whether no process of the tree runs any more; zombies do not.
 
-        Raises `OSError` when it cannot be seen.
+        Raises `OSError` when that cannot be seen.
         """
 
     async def signal(self, number: int) -> None:
@@ -66,13 +80,13 @@ class Tree(Protocol):
 async def end(tree: Tree, grace: float) -> None:
     """End the whole tree: SIGTERM, up to `grace` seconds to tidy up, then SIGKILL.
 
-    Stopped processes are continued, to hear the SIGTERM. Returns when nobody is left; cancelled,
-    it leaves what is left running.
+    Stopped processes are continued, so that SIGTERM reaches them. Returns when no process is
+    left; cancelled, it leaves the rest running.
     """
-    if await insist(tree.empty):
+    if await retry_on_oserror(tree.empty):
         return
-    await insist(partial(tree.signal, signal.SIGTERM))
-    await insist(partial(tree.signal, signal.SIGCONT))
+    await retry_on_oserror(partial(tree.signal, signal.SIGTERM))
+    await retry_on_oserror(partial(tree.signal, signal.SIGCONT))
     with trio.move_on_after(grace):
         await wait_empty(tree)
         return
@@ -81,19 +95,23 @@ async def end(tree: Tree, grace: float) -> None:
 
 async def wait_empty(tree: Tree) -> None:
     """Wait until no process of the tree runs any more."""
-    pause = _FIRST_LOOK
-    while not await insist(tree.empty):
+    pause = _FIRST_POLL_S
+    while not await retry_on_oserror(tree.empty):
         await trio.sleep(pause)
-        pause = min(2 * pause, _LAST_LOOK)
+        pause = min(2 * pause, _LAST_POLL_S)
 
 
-async def insist(step: Callable[[], Awaitable[T]]) -> T:
-    """Do `step`, and again while the system refuses it: for want of a descriptor, as a rule.
+async def retry_on_oserror(step: Callable[[], Awaitable[T]]) -> T:
+    """Do `step`, and again while the system refuses it.
 
-    Whoever has processes to end has to go on; others give back what is wanted here.
+    For want of a descriptor it is done again at once with some of the reserve: processes have to
+    be found and ended even so.
     """
     while True:
         try:
             return await step()
-        except OSError:
-            await trio.sleep(_AGAIN)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                with suppress(OSError), reserve.lent():
+                    return await step()
+            await trio.sleep(_RETRY_S)

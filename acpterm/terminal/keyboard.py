@@ -106,8 +106,9 @@ class Keyboard:
             raise trio.ClosedResourceError
 
     def close(self) -> None:
-        """Tell those who wait that the terminal is closed."""
+        """Wake those that wait: the terminal is closed. Can be repeated."""
         self._drop()
+        self._start = _refuse
 
     def _drop(self) -> None:
         if self._rest:
@@ -159,3 +160,7 @@ class Keyboard:
             return self._master.echoes
         except (OSError, termios.error):  # what cannot be known is not shown
             return False
+
+
+def _refuse(_: Callable[[], Awaitable[None]]) -> None:
+    raise trio.ClosedResourceError

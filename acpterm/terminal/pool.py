@@ -1,84 +1,100 @@
-"""All terminals of one daemon: makes them, runs them, knows them by id, ends them.
+"""All terminals of one worker: creates, adopts, runs and ends them, and finds them by id.
 
 Who owns what: the pool's nursery, `run`, has one task per terminal, from `create` until the
-terminal is gone. A terminal leaves the pool's books when it is released; one that is to stay
-readable is kept by whoever wants to read it. Ids are drawn at random from 2**128 and so are
-neither guessed nor drawn again.
+terminal is gone. The keeper owns the programs. A terminal leaves the pool's books when it is
+released; its output stays with the keeper while it is `retained`, and is dropped by `forget`.
+Ids are drawn at random from 2**128, so they can be neither guessed nor drawn again.
 
-The unhappy order: `create` before `run` has begun, or after it has ended, is an error of the
-caller. Once `shut_down` was called nothing is created. When `run` is cancelled every terminal is
-killed without grace.
+Unhappy orders: `create` before `run` has begun, or after it has ended, is an error of the caller.
+After `shut_down` nothing is created. When `run` is cancelled, every terminal is killed without
+grace. When the keeper is lost, what runs is ended and reported as lost.
 """
 
 import math
 import os
-from typing import Final
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
 import structlog
 import trio
 
-from acpterm.pty.forkclient import ForkServer
-from acpterm.pty.prefork import Prefork
-from acpterm.pty.spawn import MakeProgram, Spawner, ThreadSpawner
+from acpterm.keeper.client import Found, KeeperClient, Spawned
+from acpterm.pty.program import Program
+from acpterm.pty.tree import Tree
 from acpterm.pty.trees import Trees
-from acpterm.terminal.floods import Floods
+from acpterm.terminal.consumer import Turns
+from acpterm.terminal.shared_ring import WINDOW_BYTES, SharedRing
 from acpterm.terminal.status import EndedBy
-from acpterm.terminal.terminal import Terminal
+from acpterm.terminal.terminal import Terminal, open_master
 
 MIB: Final = 1024 * 1024
 # Descriptors that terminals leave free: without any, processes cannot even be looked at and killed.
-_SPARE: Final = 16
+_SPARE_DESCRIPTORS: Final = 32
+# Seconds that it may take to end a child that was not handed out.
+_DISCARD_TIMEOUT_S: Final = 1.0
 _log = structlog.get_logger("acpterm.pool")
 _SHUT_DOWN: Final = "acpterm is shutting down: no terminal is created any more"
+
+MakeProgram: TypeAlias = Callable[[str], Program]
+MakeRecord: TypeAlias = Callable[[str], bytes]
+
+
+class TerminalSpec(NamedTuple):
+    """What a terminal is to be like."""
+
+    size: tuple[int, int] = (120, 40)
+    """Columns and rows."""
+    limit: int = MIB
+    """Bytes of text to keep."""
+    ring_size: int = MIB
+    """Bytes of raw output to keep."""
+    lifetime: float = math.inf
+    """Seconds until its program is killed."""
+    view: str = "text"
+    """What its creator wants to see of it: `text`, `raw` or `screen`."""
+    created_time: float | None = None
+    """When it was created, in seconds since 1970; None for now."""
+    started_at: float | None = None
+    """The same on the clock since boot (`pty.processes.now`); None for now."""
+    ended_by: EndedBy | None = None
+    """Who had begun to end its program when it is taken over, if anybody had."""
 
 
 class ShutDownError(Exception):
     """The pool creates no more terminals."""
 
 
-class Pool:
-    """The terminals of one daemon.
+def _no_record(_: str) -> bytes:
+    return b""
 
-    `grace`: seconds that a killed tree has to tidy up. `trees` knows its terminals' processes, and
-    is run by its owner. `spawner`: `forkserver`, `thread`, or `auto` for the first of them that
-    works. `pidfds` False has children waited for by threads, as where there are no pidfds.
+
+class Pool:
+    """The terminals of one worker.
+
+    `keeper` makes and holds the programs; `trees` knows their processes. Both are run by their
+    owners. `grace`: seconds that a killed tree has to tidy up.
     """
 
-    def __init__(
-        self,
-        trees: Trees,
-        *,
-        grace: float = 2.0,
-        spawner: str = "auto",
-        pidfds: bool = True,
-    ) -> None:
+    def __init__(self, keeper: KeeperClient, trees: Trees, *, grace: float = 2.0) -> None:
         self.terminals: Final[dict[str, Terminal]] = {}
-        self.floods: Final = Floods()
+        self._keeper: Final = keeper
+        self._trees: Final = trees
         self._grace = grace
-        self._server = ForkServer()
-        threads = ThreadSpawner(trees.new, pidfds=pidfds)
-        self._spawner: Spawner = threads
-        self._prefork: Prefork | None = None
-        if spawner == "forkserver" or (spawner == "auto" and pidfds):
-            fallback = threads if spawner == "auto" else None
-            self._prefork = Prefork(self._server, trees.new, fallback, pidfds=pidfds)
-            self._spawner = self._prefork
-        trees.spare(self._children, self._spawner.unknown)
+        self._turns: Final = Turns()
         self._nursery: trio.Nursery | None = None
         self._running: set[Terminal] = set()
         self._closing = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Supervise terminals until cancelled; then kill those that are left."""
-        async with self._server, trio.open_nursery() as nursery:
-            if self._prefork is not None:
-                nursery.start_soon(self._prefork.run)
-            try:
-                async with trio.open_nursery() as self._nursery:
-                    task_status.started()
-                    await trio.sleep_forever()
-            finally:
-                self._nursery = None
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
 
     async def create(
         self,
@@ -89,12 +105,13 @@ class Pool:
         ring_size: int = MIB,
         lifetime: float = math.inf,
         view: str = "text",
+        record: MakeRecord = _no_record,
     ) -> Terminal:
-        """Start a program on a new terminal of `size` (columns, rows).
+        """Start a program on a new terminal; see `TerminalSpec`.
 
-        `make_program` is given the terminal's id, for the program's environment. `limit`: bytes of
-        text to keep; `ring_size`: bytes of raw output; `lifetime`: seconds until it is killed;
-        `view`: what its creator wants to see of it, `text`, `raw` or `screen`.
+        `make_program` is called with the terminal's id, for the program's environment; `record`
+        likewise, and returns what a successor of this process has to know.
+
         A program that cannot be found or run is a terminal that says so and ends with 127 or 126.
         Raises `OSError` when the machine has no PTY, process or descriptor left, `ShutDownError`
         after `shut_down`. Cancelled, it leaves nothing running.
@@ -102,31 +119,58 @@ class Pool:
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
         _check_spare()
-        child = await self._spawner.spawn(make_program, *size)
-        terminal = Terminal(child, size=size, limit=limit, ring_size=ring_size, view=view)
-        self.terminals[terminal.id] = terminal
-        self._running.add(terminal)
-        if self._has_ended():
-            self.release(terminal, EndedBy.DISCONNECT)
-            with trio.CancelScope() as scope:
-                scope.cancel()
-                await self._run(terminal, lifetime)
+        spec = TerminalSpec(size, limit, ring_size, lifetime, view)
+        name = f"term_{secrets.token_hex(16)}"
+        program = make_program(name)
+        tree = self._trees.new(name)
+        tree.begins()
+        try:
+            program = program.marked(tree.environment, tree.rlimits)
+            terminal = await self._keeper.spawn(
+                name,
+                program,
+                cols=size[0],
+                rows=size[1],
+                ring_size=ring_size + WINDOW_BYTES,
+                record=record(name),
+                cgroup=tree.cgroup,
+                make=partial(self._start, tree, spec),
+            )
+        except BaseException:
+            await _discard(tree)
+            raise
+        assert isinstance(terminal, Terminal)  # noqa: S101  it is what `make` returned
+        if terminal.released:
             raise ShutDownError(_SHUT_DOWN)
-        self._nursery.start_soon(self._run, terminal, lifetime)
-        if self._has_closed():
-            self.release(terminal, EndedBy.DISCONNECT)
         return terminal
 
-    def _has_closed(self) -> bool:
-        return self._closing
+    def adopt(self, found: Found, tree: Tree, spec: TerminalSpec) -> Terminal:
+        """Take over a terminal that was created under an earlier worker.
 
-    def _has_ended(self) -> bool:
-        return self._nursery is None
+        Its text and screen are made again from what the ring has retained.
+        """
+        spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
+        terminal = self._make(spawned, tree, spec, adopted=True)
+        self._keeper.watch(found.name, terminal)
+        self._supervise(terminal, spec.lifetime)
+        if found.exit is not None:
+            terminal.exited(found.exit)
+        if found.closed_end is not None:
+            terminal.closed(found.closed_end)
+        return terminal
 
     def release(self, terminal: Terminal, by: EndedBy) -> None:
         """Take `terminal` from the books and begin to end what is left of it. Can be repeated."""
         self.terminals.pop(terminal.id, None)
         terminal.release(by)
+        if terminal.gone and not terminal.retained:
+            self._keeper.forget(terminal.id)
+
+    def forget(self, terminal: Terminal) -> None:
+        """Have the keeper drop the output of a released terminal, now or when it is gone."""
+        terminal.retained = False
+        if terminal.gone:
+            self._keeper.forget(terminal.id)
 
     async def shut_down(self, deadline: float) -> None:
         """Release every terminal and wait, at most `deadline` seconds, until all are gone."""
@@ -137,27 +181,80 @@ class Pool:
             for terminal in list(self._running):
                 await terminal.wait_gone()
 
+    def lose_keeper(self) -> None:
+        """End all that runs: the keeper is gone, and with it every exit status."""
+        self._closing = True
+        for terminal in list(self._running):
+            terminal.lost()
+
+    def _start(self, tree: Tree, spec: TerminalSpec, spawned: Spawned) -> Terminal:
+        terminal = self._make(spawned, tree, spec, adopted=False)
+        tree.started(spawned.pid, spawned.started)
+        self._supervise(terminal, spec.lifetime)
+        if self._closing:
+            self.release(terminal, EndedBy.DISCONNECT)
+        return terminal
+
+    def _make(self, spawned: Spawned, tree: Tree, spec: TerminalSpec, *, adopted: bool) -> Terminal:
+        try:
+            ring = SharedRing(
+                spawned.ring,
+                spec.ring_size,
+                arm=partial(self._keeper.arm, spawned.name),
+                on_room=self._keeper.kick,
+                adopted=adopted,
+            )
+        finally:
+            os.close(spawned.ring)
+        terminal = Terminal(
+            spawned.name,
+            spawned.pid,
+            keeper=self._keeper,
+            master=open_master(spawned.pid, spawned.master),
+            ring=ring,
+            tree=tree,
+            turns=self._turns,
+            size=spec.size,
+            limit=spec.limit,
+            view=spec.view,
+            created_time=spec.created_time,
+            started_at=spec.started_at,
+        )
+        if spec.ended_by is not None:
+            terminal.kill(spec.ended_by)
+        self.terminals[terminal.id] = terminal
+        self._running.add(terminal)
+        return terminal
+
+    def _supervise(self, terminal: Terminal, lifetime: float) -> None:
+        assert self._nursery is not None  # noqa: S101  checked by the callers
+        self._nursery.start_soon(self._run, terminal, lifetime)
+
     async def _run(self, terminal: Terminal, lifetime: float) -> None:
         try:
-            await terminal.run(grace=self._grace, lifetime=lifetime, floods=self.floods)
+            await terminal.run(grace=self._grace, lifetime=lifetime)
         except* Exception as errors:  # noqa: BLE001  a bug met by one terminal costs the others nothing
             # By now it is ended, with no grace.
             _log.error("a terminal failed", terminal=terminal.id, exc_info=errors)
         finally:
             self._running.discard(terminal)
+            if terminal.released and not terminal.retained:
+                self._keeper.forget(terminal.id)
 
-    def _children(self) -> list[int]:
-        """Give the children of this process that somebody here waits for."""
-        terminals = (terminal.pid for terminal in self._running)
-        pids = [self._server.pid, *self._spawner.waiting(), *terminals]
-        return [pid for pid in pids if pid is not None]
+
+async def _discard(tree: Tree) -> None:
+    """End and forget a tree whose first child was not handed out."""
+    with trio.CancelScope(shield=True):
+        with trio.move_on_after(_DISCARD_TIMEOUT_S):
+            await tree.kill()
+        await tree.close()
 
 
 def _check_spare() -> None:
-    """Raise `OSError` (EMFILE) unless `_SPARE` more descriptors could be opened."""
+    """Raise `OSError` (EMFILE) unless `_SPARE_DESCRIPTORS` more descriptors could be opened."""
     spare = [os.open(os.devnull, os.O_RDONLY)]
     try:
-        while len(spare) < _SPARE:
+        while len(spare) < _SPARE_DESCRIPTORS:
             spare.append(os.dup(spare[0]))
     finally:
         for fd in spare:

@@ -19,6 +19,8 @@ class EndedBy(enum.StrEnum):
     """It had printed nothing for too long."""
     LIMIT = "limit"
     """It used more than it may."""
+    LOST = "lost"
+    """The keeper was lost, and its status with it: it was ended, and nobody knows how."""
     DISCONNECT = "disconnect"
     """The connection that it belonged to went away, or the daemon was ended."""
 

@@ -2,114 +2,128 @@
 
 States, in order; none comes back:
 
-    running ──child ends──▶ reapable ──drained──▶ exited ──closed for good──▶ gone
-                                                                │
-    `released` is a mark beside them: nobody may ask any more; a running program is being ended.
+    running ──child reaped, its output consumed──▶ exited ──tree ended, PTY closed──▶ gone
 
-- *running*: the reader takes what the PTY has into the ring and the text.
-- *reapable*: the child has ended, its pid is still ours. The PTY is read until it is empty, closed
-  or `DRAIN` bytes have come from somebody who holds it still; then the child is reaped.
-- *exited*: `exit` is set and whoever waits is told. Where the kernel has not hung them up,
-  processes it left may write on, and are read.
-- *gone*: the tree has ended, the descriptors are closed. What was written stays readable.
+Beside them stands the mark *released*: the terminal is out of the pool's books, and what still
+runs is being ended.
 
-Two facts end a program, in either order. The PTY closes first when a program closes its own
-descriptors and runs on: then it has not exited, and may open `/dev/tty` again, so the master is
-kept and looked at every `REOPENED` seconds. The child goes first as a rule.
+- *running*: the keeper reads the PTY into the ring, and the consumer takes it from there.
+- *exited*: the keeper has drained the PTY and reaped the child, and all that the child wrote has
+  been consumed: `exit` is set. What it left behind may write on, and is consumed.
+- *gone*: the tree has ended and the PTY is closed. What was written stays readable.
 
-Who owns what: `run` owns the child, its descriptors and its tree, from its start to its end; it is
-one task (with children) in the pool's nursery. The ring and the text belong to the terminal.
-Cancelling `run` kills the program at once and closes everything.
+The keeper reports two facts, in this order: the child's end, with the position where its output
+ends; and, once no process has the PTY open, the end of the output. Each takes effect when the
+consumer has reached that position.
+
+Who owns what: the keeper owns the child and the ring file. `run` owns this process's duplicate of
+the master, the process tree and the tasks, from the terminal's start to its end. Cancelling `run`
+kills the program at once and closes everything.
 """
 
 import math
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
 
-from acpterm.pty.reap import Exit, reap, wait_reapable
-from acpterm.pty.spawn import Child
-from acpterm.pty.tree import end
-from acpterm.terminal.floods import Floods
+from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
+from acpterm.pty import processes
+from acpterm.pty.exit_status import decode_status
+from acpterm.pty.master import Master
+from acpterm.pty.tree import Tree, end
+from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
-from acpterm.terminal.output import Output
-from acpterm.terminal.reader import Reader
-from acpterm.terminal.ring import Ring
+from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text import TextView
 from acpterm.terminal.timeline import Timeline
 from acpterm.terminal.vt.emulator import Emulator
 
-# Seconds until a child that a debugger holds on to is looked at again.
-REAPED: Final = 0.02
 # The most seconds of grace for a program whose owner has gone.
-FAREWELL: Final = 2.0
-# Seconds that SIGKILL may take to be obeyed before the rest is given up and reported.
-_LAST_DEADLINE: Final = 5.0
-
-# 255 and no signal is what a shell says of a status that it could not have; agents break on
-# neither.
-_UNKNOWN: Final = Exit(code=255, signal=None, cpu=math.nan, max_rss=0)
-
-
-def _nothing() -> None:
-    pass
+DISCONNECT_GRACE_S: Final = 2.0
+# What a shell gives for a status that it could not have; agents take it for a failure.
+UNKNOWN_CODE: Final = 255
+# Seconds that SIGKILL may take before the rest is given up and reported as unknown.
+_KILL_DEADLINE_S: Final = 5.0
 
 
 class Terminal:
-    """A terminal. Made by `Pool.create`, which also runs it."""
+    """A terminal. Made by `Pool.create` or `Pool.adopt`, which also run it."""
 
     def __init__(
         self,
-        child: Child,
+        name: str,
+        pid: int,
         *,
+        keeper: KeeperClient,
+        master: Master,
+        ring: SharedRing,
+        tree: Tree,
+        turns: Turns,
         size: tuple[int, int],
         limit: int,
-        ring_size: int,
         view: str,
+        created_time: float | None = None,
+        started_at: float | None = None,
     ) -> None:
-        self.id: Final = child.name
-        self._output: Final = Output(ring_size, limit)
+        self.id: Final = name
         self.limit: Final = limit
         self.view: Final = view
+        self.ring: Final = ring
+        self.text: Final = TextView(limit, truncated=ring.position > 0)
         self.exit: ExitStatus | None = None
         self.released = False
+        #: Whether its output is to stay with the keeper when it is gone.
+        self.retained = False
         self.cols, self.rows = size
-        self.keyboard: Final = Keyboard(child.master, self._start)
+        self.keyboard: Final = Keyboard(master, self._start)
+        self._keeper: Final = keeper
+        self._master: Final = master
+        self._tree: Final = tree
+        self._pid: Final = pid
         self._nursery: trio.Nursery | None = None
-        self._child: Final = child
-        self._started = time.monotonic()
-        #: When it was made, for people: seconds since 1970.
-        self.started: Final = time.time()
-        self.timeline: Final = Timeline(self._started, kept=ring_size, size=size)
+        now = processes.now()
+        #: When it was created, on the clock since boot (`pty.processes.now`).
+        self.started_at: Final = now if started_at is None else started_at
+        #: The same for display: seconds since 1970.
+        self.started: Final = time.time() if created_time is None else created_time
+        age = now - self.started_at
+        self.timeline: Final = Timeline(
+            time.monotonic() - age, kept=ring.retained, size=size, end=ring.position
+        )
+        self.emulator: Final = Emulator(
+            *size, _Replies(ring, self.keyboard), at_work=ring.emulator_mark
+        )
+        self._consumer: Final = Consumer(
+            ring,
+            self.text,
+            self.emulator,
+            self.timeline,
+            turns=turns,
+            on_change=self._after_consuming,
+        )
+        self._report: ExitReport | None = None
+        self._closed_at = math.inf
+        self._output_ended = False
         self._exited = trio.Event()
         self._ending = trio.Event()
         self._gone = trio.Event()
         self._ended_by = EndedBy.EXITED
-        self._news = trio.lowlevel.ParkingLot()
-        #: What its window shows; see `caught_up`.
-        self.emulator: Final = Emulator(*size, self.keyboard.answer)
-        self.reader: Final = Reader(
-            self.id,
-            child.master,
-            self._output,
-            self.timeline,
-            self.emulator,
-            told=self.tell,
-        )
+        self._changed = trio.lowlevel.ParkingLot()
         self._lifetime = trio.CancelScope()
-        self._kept = False
+        self._unlimited = False
         self.when_exited: Callable[[], None] = _nothing
         """Called once, when `exit` has been set."""
 
     # What may be asked of it
 
     @property
-    def silent(self) -> bool:
+    def output_closed(self) -> bool:
         """Whether nothing more can come: the program has ended, and its PTY is closed."""
-        return self.exit is not None and self._child.master.closed
+        return self.exit is not None and (self._output_ended or self._master.closed)
 
     @property
     def gone(self) -> bool:
@@ -118,27 +132,26 @@ class Terminal:
 
     @property
     def pid(self) -> int | None:
-        """Its program's, while that is ours: from its start until it is reaped."""
-        return self._child.pid if self.exit is None else None
-
-    @property
-    def ring(self) -> Ring:
-        """What it has printed: the raw bytes."""
-        return self._output.ring
-
-    @property
-    def text(self) -> TextView:
-        """What it has printed: the text."""
-        return self._output.text
+        """Its program's, from its start until its exit is known."""
+        return self._pid if self.exit is None and self._report is None else None
 
     @property
     def held(self) -> int:
         """Bytes of output in memory, raw and text."""
-        return self._output.held
+        return self.ring.end - self.ring.start + self.text.size
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether text and screen are complete again after a take-over."""
+        return self.ring.is_restored
+
+    def catch_up(self) -> None:
+        """Consume what little the program has written by now; a flood is left to its turn."""
+        self._consumer.catch_up()
 
     async def caught_up(self) -> None:
-        """Have the emulator know all that was written so far, up to the ring's end."""
-        await trio.lowlevel.checkpoint()
+        """Wait until all that was written before this call is in text, ring and screen."""
+        await self._consumer.caught_up()
 
     async def wait_exited(self) -> ExitStatus:
         """Wait for the program's end, and all it had written to be readable."""
@@ -150,23 +163,23 @@ class Terminal:
         """Wait until its processes have ended and its descriptors are closed."""
         await self._gone.wait()
 
-    async def wait_news(self) -> None:
+    async def wait_changed(self) -> None:
         """Wait for output that comes after this call, for another size, or for the end."""
-        await self._news.park()
+        await self._changed.park()
 
-    def tell(self) -> None:
-        """Wake all that wait for news: there is some that the terminal does not know of."""
-        self._news.unpark_all()
+    def notify(self) -> None:
+        """Wake all that wait for changes."""
+        self._changed.unpark_all()
 
     def kill(self, by: EndedBy) -> None:
         """Begin to end the whole tree, on behalf of `by`. Returns at once; can be repeated."""
-        if self.exit is None and not self._ending.is_set() and not self.reader.ended:
+        if self.exit is None and not self._ending.is_set() and self._report is None:
             self._ended_by = by
         self._ending.set()
 
     def keep(self) -> None:
-        """Have its program run for as long as it likes, whatever time it was given."""
-        self._kept = True
+        """Remove the limit on how long the program may run."""
+        self._unlimited = True
         self._lifetime.deadline = math.inf
 
     def release(self, by: EndedBy) -> None:
@@ -176,93 +189,110 @@ class Terminal:
 
     def resize(self, cols: int, rows: int) -> None:
         """Set the window's size. Raises `trio.ClosedResourceError` when the terminal has ended."""
-        if self._child.master.closed:
+        if self._master.closed:
             raise trio.ClosedResourceError
-        self._child.master.resize(cols, rows)
+        self._master.resize(cols, rows)
         if (cols, rows) != (self.cols, self.rows):
-            self.timeline.note_size(cols, rows, time.monotonic())
-            self.emulator.resize(cols, rows)
+            self._consumer.resize(cols, rows)
         self.cols, self.rows = cols, rows
-        self._news.unpark_all()
+        self._changed.unpark_all()
 
     def waits_for_input(self) -> bool | None:
-        """Whether its program waits for somebody to type (`pty.waiting`); None if nobody knows."""
+        """Whether its program waits for input (`pty.waiting`); None if it cannot be known."""
         busy = self.timeline.last or self.timeline.start
-        return self._child.master.waits_for_input(time.monotonic() - busy)
+        return self._master.waits_for_input(time.monotonic() - busy)
 
     def signal(self, number: int) -> bool:
-        """Signal the foreground process group; whether there is one."""
-        return not self._child.master.closed and self._child.master.signal_foreground(number)
+        """Signal the foreground process group; return whether there is one."""
+        return not self._master.closed and self._master.signal_foreground(number)
+
+    # What the keeper reports; see `keeper.client.TerminalEvents`
+
+    def wake(self) -> None:
+        """Consume: the keeper has written to the ring."""
+        self._consumer.wake()
+
+    def exited(self, report: ExitReport) -> None:
+        """Take the child's end: it is reaped, and its output ends at `report.end`."""
+        self._report = report
+        self._tree.reaped(report.reaped_at)
+        self._consumer.catch_up()
+        self._consumer.wake()
+        self._after_consuming()
+
+    def closed(self, end: int) -> None:
+        """Take the end of the output: no process has the PTY open any more."""
+        self._closed_at = end
+        self._consumer.catch_up()
+        self._consumer.wake()
+        self._after_consuming()
+
+    def lost(self) -> None:
+        """Take the loss of the keeper: the child's status can never be known."""
+        if self.exit is None and self._report is None:
+            self._ended_by = EndedBy.LOST
+        self._ending.set()
 
     # What runs it
 
-    async def run(self, *, grace: float, lifetime: float, floods: Floods) -> None:
+    async def run(self, *, grace: float, lifetime: float) -> None:
         """Supervise the program until the terminal is gone.
 
         `grace`: seconds between SIGTERM and SIGKILL; `lifetime`: seconds until the program is
-        killed, or `math.inf`; `floods` is shared by all terminals. Cancelled, it kills the tree
-        with no grace.
+        killed, or `math.inf`. Cancelled, it kills the tree without grace.
         """
         ended = False
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                nursery.start_soon(self._read, floods)
-                nursery.start_soon(self._see_exit)
-                if lifetime < math.inf and not self._kept:
+                nursery.start_soon(self._consumer.run)
+                if lifetime < math.inf and not self._unlimited:
                     self._lifetime.deadline = trio.current_time() + lifetime
                     nursery.start_soon(self._expire)
                 await self._ending.wait()
                 if self._ended_by is EndedBy.DISCONNECT:
-                    grace = min(grace, FAREWELL)
-                await end(self._child.tree, grace)
+                    grace = min(grace, DISCONNECT_GRACE_S)
+                await end(self._tree, grace)
                 ended = True
-                if self.exit is None:
+                if self.exit is None and self._ended_by is not EndedBy.LOST:
                     await self._exited.wait()
                 nursery.cancel_scope.cancel()
         finally:
-            with trio.move_on_after(_LAST_DEADLINE, shield=True):
+            with trio.move_on_after(_KILL_DEADLINE_S, shield=True):
                 await self._finish(ended=ended)
 
     async def _finish(self, *, ended: bool) -> None:
         """Close everything: first the processes, unless they have `ended`; then the descriptors."""
-        child = self._child
         try:
             if not ended or self.exit is None:
-                with trio.move_on_after(_LAST_DEADLINE / 2):
+                with trio.move_on_after(_KILL_DEADLINE_S / 2):
                     if not ended:
-                        await child.tree.kill()
-                    if self.exit is None:
-                        await self._see_exit()
+                        await self._tree.kill()
+                    while self.exit is None and self._ended_by is not EndedBy.LOST:
+                        # The keeper may wait for room in the ring before it can report the end.
+                        await self._consumer.caught_up()
+                        with trio.move_on_after(0.01):
+                            await self._exited.wait()
         finally:
+            self._consumer.catch_up()
             if self.exit is None:
-                # Whoever waits is told all the same.
-                self._set_exit(_UNKNOWN)
-            child.master.close()
-            self.keyboard.close()
-            child.close_pidfd()
-            self._output.finish()
+                # Waiting callers get an answer all the same.
+                self._set_exit(UNKNOWN_CODE, None, 0.0, 0)
+            self._keeper.close_master(self.id)
+            self._end_output()
             try:
-                await child.tree.close()
+                await self._tree.close()
             finally:
                 self._gone.set()
-                self._news.unpark_all()
-
-    async def _read(self, floods: Floods) -> None:
-        await self.reader.run(floods)
-        self.keyboard.close()
-        self._news.unpark_all()
+                self._changed.unpark_all()
+                # No cycle is left: the memory goes with the last reference.
+                self._consumer.close()
+                self._nursery = None
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._nursery is None:
             raise trio.ClosedResourceError
         self._nursery.start_soon(work)
-
-    async def _see_exit(self) -> None:
-        await wait_reapable(self._child.pid, self._child.pidfd)
-        self.reader.end()
-        while not self._reap():  # noqa: ASYNC110  the kernel tells of this to nobody
-            await trio.sleep(REAPED)
 
     async def _expire(self) -> None:
         with self._lifetime:
@@ -270,27 +300,63 @@ class Terminal:
             return
         self.kill(EndedBy.TIMEOUT)
 
-    def _reap(self) -> bool:
-        """Reap the child and tell how it ended; False while that cannot be had."""
-        try:
-            ended = reap(self._child.pid)
-        except ChildProcessError:
-            ended = _UNKNOWN  # somebody else in this process has waited for all children
-        if ended is not None:
-            self._set_exit(ended)
-        return ended is not None
+    def _after_consuming(self) -> None:
+        """Apply what the keeper has reported, if its place in the stream is reached."""
+        report = self._report
+        if self.ring.position >= self._closed_at:
+            self._end_output()
+        if report is not None and self.exit is None and self.ring.end >= report.end:
+            if report.status == UNKNOWN:
+                self._ended_by = EndedBy.LOST
+                self._set_exit(UNKNOWN_CODE, None, report.cpu, report.max_rss)
+            else:
+                self._set_exit(*decode_status(report.status), report.cpu, report.max_rss)
+        self._changed.unpark_all()
 
-    def _set_exit(self, ended: Exit) -> None:
-        self._child.tree.reaped()
-        self._child.close_pidfd()
+    def _end_output(self) -> None:
+        if not self._output_ended:
+            self._output_ended = True
+            self.text.finish()
+            self._master.close()
+            self.keyboard.close()
+
+    def _set_exit(self, code: int | None, signal: str | None, cpu: float, max_rss: int) -> None:
         self.exit = ExitStatus(
-            code=ended.code,
-            signal=ended.signal,
+            code=code,
+            signal=signal,
             ended_by=self._ended_by,
-            wall=time.monotonic() - self._started,
-            cpu=ended.cpu,
-            max_rss=ended.max_rss,
+            wall=(self._report.reaped_at if self._report else processes.now()) - self.started_at,
+            cpu=cpu,
+            max_rss=max_rss,
         )
         self._exited.set()
-        self._news.unpark_all()
-        self.when_exited()
+        self._changed.unpark_all()
+        when_exited, self.when_exited = self.when_exited, _nothing
+        when_exited()
+
+
+class _Replies:
+    """Types what the emulator answers, unless an earlier process has answered it."""
+
+    __slots__ = ("_keyboard", "_ring")
+
+    def __init__(self, ring: SharedRing, keyboard: Keyboard) -> None:
+        self._ring = ring
+        self._keyboard = keyboard
+
+    def __call__(self, data: bytes) -> None:
+        if self._ring.claim_reply():
+            self._keyboard.answer(data)
+
+
+def _nothing() -> None:
+    pass
+
+
+def open_master(pid: int, fd: int | None) -> Master:
+    """Return the master side over `fd`; over nothing, a closed one."""
+    if fd is not None:
+        return Master(pid, fd)
+    closed = Master(pid, os.open(os.devnull, os.O_RDWR))
+    closed.close()
+    return closed

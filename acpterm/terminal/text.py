@@ -49,7 +49,10 @@ _STRING_REST = re.compile(rb"[^\x1b\n]*(?:\a|\x1b\\)")
 
 
 class TextView:
-    """The last `limit` bytes of a terminal's text; limit 0 keeps none of it."""
+    """The last `limit` bytes of a terminal's text; limit 0 keeps none of it.
+
+    `truncated`: whether what comes first is not the beginning.
+    """
 
     __slots__ = (
         "_cached",
@@ -63,7 +66,7 @@ class TextView:
         "_version",
     )
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, truncated: bool = False) -> None:
         if limit < 0:
             raise ValueError(f"the limit of a text must be 0 bytes or more, not {limit}")
         self._limit = limit
@@ -73,7 +76,7 @@ class TextView:
         self._controls = Controls()
         self._line = Line()
         self._tail = Tail(limit)
-        self._truncated = False
+        self._truncated = truncated
         self._version = 0
         self._cached: str | None = ""
 

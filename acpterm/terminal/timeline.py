@@ -50,8 +50,8 @@ class Resize(NamedTuple):
 class Timeline:
     """The times of one terminal's output; `start` is when the terminal began.
 
-    `kept`: how many bytes of output the terminal keeps; what came before needs no time. `size`:
-    columns and rows at the start.
+    `end`: the position of the first byte to be noted. `kept`: how many bytes of output the terminal
+    keeps; what came before needs no time. `size`: columns and rows at the start.
     """
 
     __slots__ = (
@@ -67,10 +67,10 @@ class Timeline:
         "start",
     )
 
-    def __init__(self, start: float, *, kept: int, size: tuple[int, int]) -> None:
+    def __init__(self, start: float, *, kept: int, size: tuple[int, int], end: int = 0) -> None:
         self.start: Final = start
         #: The position that the next byte will have.
-        self.end = 0
+        self.end = end
         #: When output came last; None while there was none.
         self.last: float | None = None
         #: Columns and rows before the first resize that `resize_at` knows.

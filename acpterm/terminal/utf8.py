@@ -23,6 +23,11 @@ class Utf8:
     def __init__(self) -> None:
         self._held = b""
 
+    @property
+    def held(self) -> int:
+        """How many bytes are held back."""
+        return len(self._held)
+
     def feed(self, data: bytes) -> bytes:
         """Return the characters that `data` completes, as valid UTF-8."""
         if self._held:

@@ -1,1 +1,1 @@
-"""One module for each thing measured; each has `measure(quick=…)`, which gives its figures."""
+"""One module per group of figures: `measure(quick=...)` returns them."""

@@ -1,33 +1,63 @@
-"""A short command: until its creation is answered, and from its creation to its release."""
+"""A short command: until its create is answered, and its life until release.
+
+Where a child's processes are tracked by subreaper it is made by posix_spawn, or by fork if its
+limits are not the daemon's; where they are tracked by control group by clone3. All are measured.
+"""
 
 import time
 
 from benchmarks.client import Client
 from benchmarks.figure import Figure, compare, p50
-from benchmarks.processes import Bare, Daemon
+from benchmarks.processes import Bare, Daemon, PlainServer
 
 _TRUE = "/bin/true"
+_WAYS = (
+    ("subreaper", "posix_spawn", 0.5, 1.3),
+    ("cgroup", "clone3", 0.7, 1.8),
+    ("subreaper", "fork", None, None),
+)
+# A limit that nobody reaches, which no process sets for itself around a spawn.
+_OWN_LIMITS = {"rlimits": {"FSIZE": [1 << 40, 1 << 40]}}
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    rounds, count = (3, 30) if quick else (10, 100)
+    rounds, count = (2, 30) if quick else (10, 100)
+    return [figure for way in _WAYS for figure in _measure(*way, rounds, count)]
+
+
+def _measure(
+    tracking: str,
+    way: str,
+    create_at_most: float | None,
+    life_at_most: float | None,
+    rounds: int,
+    count: int,
+) -> list[Figure]:
+    own = {"asker": _OWN_LIMITS} if way == "fork" else {}
     spawned: list[float] = []
-    created: list[float] = []
-    whole: list[float] = []
-    with Daemon() as daemon, Bare() as baseline:
-        client = Client(daemon.socket)
+    waited: list[float] = []
+    created: dict[str, list[float]] = {"acpterm": [], "plain": []}
+    whole: dict[str, list[float]] = {"acpterm": [], "plain": []}
+    with Daemon(tracking=tracking) as daemon, PlainServer() as plain, Bare() as baseline:
+        clients = {"acpterm": daemon.client(**own), "plain": plain.client()}
         baseline("spawn", 20, _TRUE)
-        _lives(client, 20)
+        for client in clients.values():
+            _lives(client, 20)
         for _ in range(rounds):
             spawned += baseline("spawn", count, _TRUE)
-            created += [_create(client) for _ in range(count)]
-            whole += _lives(client, count)
-        client.close()
+            waited += baseline("spawn_and_wait", count, _TRUE)
+            for name, client in clients.items():
+                created[name] += [_create(client) for _ in range(count)]
+                whole[name] += _lives(client, count)
     return [
-        compare("create of /bin/true, p50", "ms", p50(created), p50(spawned), at_most=1.5),
         compare(
-            "create, wait, output and release of true, p50", "ms", p50(whole), p50(spawned),
-            at_most=2,
+            f"create of true, {tracking} ({way}), p50 (baseline: ptyprocess.spawn)", "ms",
+            p50(created["acpterm"]), p50(spawned), plain=p50(created["plain"]),
+            at_most=create_at_most,
+        ),
+        compare(
+            f"life of true, {tracking} ({way}), p50 (baseline: ptyprocess.spawn and wait)", "ms",
+            p50(whole["acpterm"]), p50(waited), plain=p50(whole["plain"]), at_most=life_at_most,
         ),
     ]  # fmt: skip
 
@@ -45,7 +75,7 @@ def _lives(client: Client, count: int) -> list[float]:
     taken = []
     for _ in range(count):
         before = time.perf_counter()
-        terminal = client.create("true", argv=False)
+        terminal = client.create(_TRUE)
         client.wait(terminal)
         client.output(terminal)
         client.release(terminal)

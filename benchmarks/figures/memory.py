@@ -1,32 +1,81 @@
-"""What a terminal costs the daemon in memory: idle, and full of text."""
+"""What a terminal costs in memory: idle, with a full screen, and full of text.
+
+The memory of the daemon is that of keeper and worker together, each page counted once.
+"""
+
+import sys
 
 from benchmarks.client import Client
-from benchmarks.figure import Figure, below, report
-from benchmarks.processes import Daemon, lines
+from benchmarks.figure import Figure, below, unavailable
+from benchmarks.processes import Daemon, lines, resident_memory
+
+_SCREEN = (
+    "import sys, time\n"
+    "w = sys.stdout.write\n"
+    "w(sys.argv[1])\n"
+    "for row in range(40):\n"
+    "    cells = ''.join(chr(33 + (row + i) % 90) for i in range(120))\n"
+    "    w(f'\\x1b[{row + 1};1H\\x1b[3{row % 8}m{cells}')\n"
+    "w('\\x1b[1;1Hready')\n"
+    "sys.stdout.flush()\n"
+    "time.sleep(1000)\n"
+)
+_ALTERNATE_SCREEN = "\x1b[?1049h"
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    return _idle(100 if quick else 500) + _full(20)
+    count = 20 if quick else 50
+    idle = _idle(100 if quick else 500)
+    assert idle.value is not None
+    return [
+        _keeper(),
+        idle,
+        _screen("a full screen of 120x40", "", count, idle.value),
+        _screen("a full alternate screen of 120x40", _ALTERNATE_SCREEN, count, idle.value),
+        _full(5 if quick else 20),
+    ]
 
 
-def _idle(count: int) -> list[Figure]:
+def _keeper() -> Figure:
+    name = "resident memory of the keeper"
     with Daemon() as daemon:
-        client = Client(daemon.socket)
+        _warm_up(daemon.client())
+        if len(daemon.pids()) < 2:
+            return unavailable(name, "MiB", "at most 16 MiB", "this version has no keeper")
+        return below(name, "MiB", resident_memory(daemon.pid), 16)
+
+
+def _idle(count: int) -> Figure:
+    with Daemon() as daemon:
+        client = daemon.client()
         _warm_up(client)
         before = daemon.memory()
         for _ in range(count):
             client.create("/bin/sleep", "1000")
         after = daemon.memory()
-        client.close()
     each = {name: (after[name] - before[name]) / count for name in before}
-    return [
-        below(f"memory of an idle terminal, of {count}", "KiB", each["Rss"], 32, pss=each["Pss"])
-    ]
+    name = f"memory of an idle terminal, of {count}"
+    return below(name, "KiB", each["own"], 24, rss=each["rss"])
 
 
-def _full(count: int) -> list[Figure]:
+def _screen(what: str, prefix: str, count: int, idle: float) -> Figure:
+    with Daemon() as daemon:
+        client = daemon.client()
+        _warm_up(client)
+        before = daemon.memory()
+        argv = (sys.executable, "-I", "-S", "-c", _SCREEN, prefix)
+        terminals = [client.create(*argv) for _ in range(count)]
+        for terminal in terminals:
+            client.until_output(terminal, "ready")
+        after = daemon.memory()
+    each = {name: (after[name] - before[name]) / count for name in before}
+    name = f"more memory with {what}, of {count}"
+    return below(name, "KiB", each["own"] - idle, 200, rss=each["rss"])
+
+
+def _full(count: int) -> Figure:
     with lines(3 << 20) as file, Daemon() as daemon:
-        client = Client(daemon.socket)
+        client = daemon.client()
         _warm_up(client)
         before = daemon.memory()
         terminals = [client.create("/bin/cat", file) for _ in range(count)]
@@ -36,14 +85,10 @@ def _full(count: int) -> list[Figure]:
         for terminal in terminals:
             client.output(terminal)
         polled = daemon.memory()
-        client.close()
     each = {name: (after[name] - before[name]) / count / 1024 for name in before}
-    read = (polled["Rss"] - before["Rss"]) / count / 1024
+    read = (polled["own"] - before["own"]) / count / 1024
     name = f"memory of a terminal with 1 MiB of text, of {count}"
-    return [
-        below(name, "MiB", each["Rss"], 2.5, pss=each["Pss"]),
-        report(f"{name}, after an output of each", "MiB", read, None),
-    ]
+    return below(name, "MiB", each["own"], 2.5, rss=each["rss"], after_output=read)
 
 
 def _warm_up(client: Client) -> None:

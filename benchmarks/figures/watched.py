@@ -32,9 +32,9 @@ def measure(*, quick: bool) -> list[Figure]:
         with _stopped(daemon, _subscribe, terminal):
             # What waits to be sent fills up first.
             time.sleep(stopped / 10)
-            before = daemon.memory()["Rss"]
+            before = daemon.memory()["rss"]
             _pace(person, terminal, stopped)
-            grown = daemon.memory()["Rss"] - before
+            grown = daemon.memory()["rss"] - before
         read = _pace_when_read(daemon, person, terminal, seconds)
         agent.close()
         person.close()

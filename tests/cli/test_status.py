@@ -26,6 +26,8 @@ async def test_status_says_how_it_is(tmp_path):
         assert said.pop("daemon").startswith(f"acpterm {__version__}, pid {process.pid}, runs for ")
         assert re.fullmatch(r"\d+\.\d MiB, output held: .*", said.pop("memory"))
         assert re.fullmatch("known by (cgroup|subreaper)", said.pop("processes"))
+        assert said.pop("keeper") == f"pid {process.pid}"
+        assert re.fullmatch(r"pid \d+, 0 takeovers", said.pop("worker"))
         assert said == {
             "agents' socket": path,
             "your socket": path.replace("agent.sock", "user.sock"),

@@ -9,7 +9,7 @@ import sys
 import pytest
 import trio
 
-from acpterm.client import daemon, introduction
+from acpterm.client import daemon, host_connection
 from acpterm.client.proxy.run import Wishes, run_proxy
 from acpterm.client.terminals import EXTENDED
 from acpterm.config import Settings
@@ -791,7 +791,9 @@ async def test_a_daemon_that_dies_costs_the_terminals_and_nothing_else(tmp_path,
         os.kill(daemon, 9)
         await poll(lambda: not alive(daemon))
         await editor.prompt({**create("true"), "report": True}, say("still here"))
-        assert "agent.sock is gone" in json.loads(editor.said[0])["message"]
+        # The worker outlives its keeper by a moment.
+        why = json.loads(editor.said[0])["message"]
+        assert "agent.sock is gone" in why or "acpterm is shutting down" in why
         assert editor.said[1] == "still here"
 
 
@@ -825,7 +827,7 @@ async def test_a_daemon_of_another_user_is_told_nothing(tmp_path, monkeypatch):
 
 
 async def test_a_daemon_that_does_not_answer_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(introduction, "_PATIENCE", 0.2)
+    monkeypatch.setattr(host_connection, "_INITIALIZE_TIMEOUT_S", 0.2)
     path = tmp_path / "agent.sock"
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(path))

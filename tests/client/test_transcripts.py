@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from acpterm.client.envelope import peek
-from acpterm.client.link import open_link
+from acpterm.client.host_connection import open_host_connection
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.lines import Lines
 from acpterm.client.proxy.relay import Relay
@@ -22,7 +22,6 @@ from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
 from acpterm.host.asker import own
 from acpterm.host.outbox import Outbox
-from acpterm.pty.trees import open_trees
 from tests.acp.validate import validate_sent
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))
@@ -190,8 +189,7 @@ async def test_a_recorded_conversation_passes_through_the_proxy(stem, entries, t
     capable = capabilities.of_editor(peek(json.dumps(entries[0]["msg"]).encode()).params)
     asker = own()
     async with (
-        open_trees() as trees,
-        open_link(None, settings, asker, trees, "an agent") as link,
+        open_host_connection(None, settings, asker, "an agent") as link,
         trio.open_nursery() as nursery,
     ):
         outboxes = Outbox(proxy_editor), Outbox(proxy_agent)

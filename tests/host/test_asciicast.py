@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from acpterm.host.asciicast import STEP, Encoder, Event, Walk, ending, export
 from acpterm.pty.program import Program
-from acpterm.pty.trees import open_trees
-from acpterm.terminal.pool import Pool
 from acpterm.terminal.ring import Ring
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.timeline import Timeline
+from tests.support.pools import running_pool
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
@@ -230,21 +229,18 @@ def test_a_walk_gives_each_byte_once_or_says_that_it_is_gone(acts):
 
 
 @asynccontextmanager
-async def ran(nursery, line, **more):
+async def ran(line, **more):
     """Run a program on a terminal to its end."""
-    async with open_trees("auto") as trees:
-        pool = Pool(trees)
-        await nursery.start(pool.run)
+    async with running_pool() as pool:
         program = Program(["/bin/sh", "-c", line], {"PATH": "/bin:/usr/bin"}, "/", 0o22)
         terminal = await pool.create(lambda _: program, **more)
         await terminal.wait_exited()
         yield terminal
-        nursery.cancel_scope.cancel()
 
 
-async def test_a_terminal_that_was_not_recorded_is_exported_with_the_times_of_its_output(nursery):
+async def test_a_terminal_that_was_not_recorded_is_exported_with_the_times_of_its_output():
     line = "printf one; sleep 0.3; printf two; exit 4"
-    async with ran(nursery, line, size=(90, 30)) as terminal:
+    async with ran(line, size=(90, 30)) as terminal:
         header, found = events(export(terminal, command=line, env=ENV))
     assert (header["width"], header["height"], header["title"]) == (90, 30, line)
     (first, _, one), (second, _, two), (last, *marker) = found
@@ -255,12 +251,12 @@ async def test_a_terminal_that_was_not_recorded_is_exported_with_the_times_of_it
 
 @pytest.mark.skipif(shutil.which("asciinema") is None, reason="asciinema is not installed")
 @pytest.mark.parametrize("command", [["cat"], ["play", "-s", "100"]])
-async def test_asciinema_reads_it(nursery, tmp_path, command):
+async def test_asciinema_reads_it(tmp_path, command):
     line = (
         "printf 'h\\303\\251llo \\033[31mred\\033[m\\n'; sleep 0.2; seq 3000; printf '\\342\\202'"
     )
     path = tmp_path / "exported.cast"
-    async with ran(nursery, line, ring_size=8192) as terminal:
+    async with ran(line, ring_size=8192) as terminal:
         terminal_output = terminal.ring.read(terminal.ring.start).data
         path.write_bytes(b"".join(export(terminal, command=line, env=ENV)))
     with trio.fail_after(20):

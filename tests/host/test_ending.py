@@ -8,13 +8,9 @@ import trio
 from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError
 from tests.support.hosts import agent_here, agent_of, alive, host_here, poll
 
-# What Python 3.12 and later say of the fork in a thread that is one of the ways.
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-
 WAYS = [
-    pytest.param({"spawner": "forkserver"}, id="forkserver"),
-    pytest.param({"spawner": "thread"}, id="thread"),
-    pytest.param({"spawner": "thread", "pidfds": False}, id="no pidfds"),
+    pytest.param({"tracking": "auto"}, id="auto"),
+    pytest.param({"tracking": "subreaper"}, id="subreaper"),
 ]
 
 

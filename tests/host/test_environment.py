@@ -19,8 +19,6 @@ from tests.support.hosts import (
 )
 from tests.support.signals import blocked_or_ignored
 
-SPAWNERS = ["forkserver", "thread"]
-
 
 def variables(**values):
     return [{"name": name, "value": value} for name, value in values.items()]
@@ -140,9 +138,9 @@ def ignore_and_block():
 
 
 @asynccontextmanager
-async def host_at(tmp_path, way, spawner, **more):
+async def host_at(tmp_path, way, **more):
     """An agent of a host in a process of its own, reached one way or the other."""
-    env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_SPAWNER=spawner)
+    env = environment(XDG_CONFIG_HOME=str(tmp_path))
     if way == "stdio":
         async with agent_on_stdio(tmp_path, env=env, **more) as (process, agent):
             yield process, agent
@@ -151,12 +149,11 @@ async def host_at(tmp_path, way, spawner, **more):
             yield process, agent
 
 
-@pytest.mark.parametrize("spawner", SPAWNERS)
 @pytest.mark.parametrize("way", ["stdio", "daemon"])
 async def test_signals_are_at_their_defaults_and_unblocked_whatever_the_host_was_left_with(
-    tmp_path, way, spawner
+    tmp_path, way
 ):
-    async with host_at(tmp_path, way, spawner, preexec_fn=ignore_and_block) as (_, agent):
+    async with host_at(tmp_path, way, preexec_fn=ignore_and_block) as (_, agent):
         look = ["-E", "^Sig(Blk|Ign)", "/proc/self/status"]
         for _ in range(2):
             assert not blocked_or_ignored((await agent.run("grep", args=look))[0])
@@ -172,16 +169,11 @@ async def test_signals_are_at_their_defaults_and_unblocked_whatever_the_host_was
 
 
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
-@pytest.mark.parametrize("spawner", SPAWNERS)
-async def test_a_host_whose_parent_ignored_sigchld_knows_how_programs_end(
-    tmp_path, spawner, tracking
-):
+async def test_a_host_whose_parent_ignored_sigchld_knows_how_programs_end(tmp_path, tracking):
     def ignore():
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
-    env = environment(
-        XDG_CONFIG_HOME=str(tmp_path), ACPTERM_SPAWNER=spawner, ACPTERM_TRACKING=tracking
-    )
+    env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_TRACKING=tracking)
     async with agent_on_stdio(tmp_path, env=env, preexec_fn=ignore) as (process, agent):
         try:
             for code in 0, 1, 127:
@@ -196,12 +188,11 @@ async def test_a_host_whose_parent_ignored_sigchld_knows_how_programs_end(
 # Descriptors.
 
 
-@pytest.mark.parametrize("spawner", SPAWNERS)
 @pytest.mark.parametrize("way", ["stdio", "daemon"])
-async def test_no_descriptor_of_the_hosts_is_open_in_a_program(tmp_path, way, spawner):
+async def test_no_descriptor_of_the_hosts_is_open_in_a_program(tmp_path, way):
     reads, writes = os.pipe()
     try:
-        async with host_at(tmp_path, way, spawner, pass_fds=(reads, writes)) as (_, agent):
+        async with host_at(tmp_path, way, pass_fds=(reads, writes)) as (_, agent):
             waiting = [await agent.create("read x") for _ in range(3)]
             for _ in range(3):
                 output, _ = await agent.run("ls", args=["-l", "/proc/self/fd"])
@@ -218,9 +209,8 @@ async def test_no_descriptor_of_the_hosts_is_open_in_a_program(tmp_path, way, sp
         os.close(writes)
 
 
-@pytest.mark.parametrize("spawner", SPAWNERS)
-async def test_programs_that_start_at_once_do_not_get_each_others_descriptors(tmp_path, spawner):
-    async with host_at(tmp_path, "daemon", spawner) as (_, agent):
+async def test_programs_that_start_at_once_do_not_get_each_others_descriptors(tmp_path):
+    async with host_at(tmp_path, "daemon") as (_, agent):
         asked = [
             await agent.start(
                 "terminal/create", {"sessionId": agent.session, "command": "echo /proc/$$/fd/*"}
@@ -257,16 +247,11 @@ def be_modest():
         resource.setrlimit(limit, both)
 
 
-@pytest.mark.parametrize("spawner", SPAWNERS)
-async def test_over_stdio_umask_limits_and_folder_are_those_that_the_host_was_given(
-    tmp_path, spawner
-):
+async def test_over_stdio_umask_limits_and_folder_are_those_that_the_host_was_given(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     # The host finds its own package from another folder too.
-    env = environment(
-        XDG_CONFIG_HOME=str(tmp_path), ACPTERM_SPAWNER=spawner, PYTHONPATH=os.getcwd()
-    )
+    env = environment(XDG_CONFIG_HOME=str(tmp_path), PYTHONPATH=os.getcwd())
     more = {"preexec_fn": be_modest, "cwd": str(folder), "env": env}
     async with agent_on_stdio(tmp_path, **more) as (process, agent):
         assert (await agent.run(SHOW))[0] == shown(folder)
@@ -290,13 +275,10 @@ print(ask("terminal/output", sessionId="s", terminalId=one)["output"], end="")
 """
 
 
-@pytest.mark.parametrize("spawner", SPAWNERS)
-async def test_at_a_daemon_umask_limits_and_folder_are_those_of_whoever_connected(
-    tmp_path, spawner
-):
+async def test_at_a_daemon_umask_limits_and_folder_are_those_of_whoever_connected(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
-    env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_SPAWNER=spawner)
+    env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path):
         for _ in range(2):
             done = await trio.run_process(
@@ -330,6 +312,7 @@ async def test_an_asker_can_send_what_the_system_does_not_tell(tmp_path):
         assert env["MINE"] == "yes"
         assert env.keys() == {
             "PATH", "MINE", "TERM", "PAGER", "GIT_PAGER", "ACPTERM_TERMINAL_ID",
+            "ACPTERM_DAEMON",
         }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Kill and release end the whole tree, soon, whatever its programs do.
 
-Each case is driven against daemons of their own, one for each way to know a terminal's processes,
-to make them and to wait for them. The daemons last as long as this module.
+Each case is driven against daemons of their own, one for each way to know a terminal's processes.
+The daemons last as long as this module.
 """
 
 import functools
@@ -14,41 +14,27 @@ from contextlib import ExitStack
 import pytest
 import trio
 
-from acpterm.pty import linux
 from acpterm.pty.cgroup import Cgroups
 from tests.support.hosts import ACPTERM, agent_at, alive, environment, poll
 
 GRACE = 0.6
-WAYS = [
-    pytest.param(("cgroup", "forkserver", True), id="cgroup-forkserver"),
-    pytest.param(("cgroup", "thread", True), id="cgroup-thread", marks=pytest.mark.every_way),
-    pytest.param(("subreaper", "forkserver", True), id="subreaper-forkserver"),
-    pytest.param(
-        ("subreaper", "thread", False),
-        id="subreaper-thread-no pidfds",
-        marks=pytest.mark.every_way,
-    ),
-]
+WAYS = ["cgroup", "subreaper"]
 
 
 @pytest.fixture(scope="module", params=WAYS)
 def socket(request, tmp_path_factory):
     """Run a daemon: the path of its socket."""
-    tracking, spawner, pidfds = request.param
+    tracking = request.param
     if tracking == "cgroup":
         found = Cgroups.find()
         if found is None:
             pytest.skip("this process may make no control groups")
         found.close()
-    if pidfds and not linux.has_pidfd():
-        pytest.skip("no pidfds on this system")
     folder = tmp_path_factory.mktemp("daemon")
     path = str(folder / "agent.sock")
     env = environment(
         XDG_CONFIG_HOME=str(folder),
         ACPTERM_TRACKING=tracking,
-        ACPTERM_SPAWNER=spawner,
-        ACPTERM_PIDFDS=str(pidfds).lower(),
         ACPTERM_KILL_GRACE=str(GRACE),
     )
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from acpterm.pty.cgroup import Cgroups
-from acpterm.pty.processes import snapshot
+from acpterm.pty.processes import read_all
 from tests.support.hosts import (
     agent_at,
     agent_here,
@@ -23,14 +23,7 @@ from tests.support.hosts import (
     poll,
 )
 
-WAYS = [
-    pytest.param("cgroup", "forkserver", True, id="cgroup-forkserver"),
-    pytest.param("cgroup", "thread", True, id="cgroup-thread", marks=pytest.mark.every_way),
-    pytest.param("subreaper", "forkserver", True, id="subreaper-forkserver"),
-    pytest.param(
-        "subreaper", "thread", False, id="subreaper-thread-no pidfds", marks=pytest.mark.every_way
-    ),
-]
+WAYS = ["cgroup", "subreaper"]
 
 
 def own_folder():
@@ -60,7 +53,7 @@ class Traces:
         groups = []
         if self.folder is not None and os.path.isdir(self.folder):
             groups = [entry for entry in os.listdir(self.folder) if entry.startswith("term_")]
-        children = [process for process in snapshot() if process.ppid == self.process.pid]
+        children = [found for found in read_all() if found and found.ppid == self.process.pid]
         return {
             "descriptors": self.descriptors(),
             # Some idle ones are kept for a while; one for each terminal would be many more.
@@ -96,14 +89,12 @@ class Traces:
 
 @pytest.fixture
 def settings(tmp_path):
-    def make(tracking, spawner, pidfds):
+    def make(tracking):
         if tracking == "cgroup" and own_folder() is None:
             pytest.skip("this process may make no control groups")
         return environment(
             XDG_CONFIG_HOME=str(tmp_path),
             ACPTERM_TRACKING=tracking,
-            ACPTERM_SPAWNER=spawner,
-            ACPTERM_PIDFDS=str(pidfds).lower(),
             ACPTERM_KILL_GRACE="0.3",
         )
 
@@ -125,17 +116,15 @@ async def run_many(agent, count):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("tracking", "spawner", "pidfds"), WAYS)
-async def test_500_terminals_one_after_the_other_leave_nothing(
-    tmp_path, settings, tracking, spawner, pidfds
-):
-    env = settings(tracking, spawner, pidfds)
+@pytest.mark.parametrize("tracking", WAYS)
+async def test_500_terminals_one_after_the_other_leave_nothing(tmp_path, settings, tracking):
+    env = settings(tracking)
     async with daemon(tmp_path, env=env) as (process, path), agent_at(path) as agent:
         traces = Traces(process.pid)
         await run_many(agent, 10)
         before = await at_rest(traces)
         # The slower ways are the same in what they could leave: a fifth shows it as well.
-        await run_many(agent, 500 if (tracking, spawner) == ("cgroup", "forkserver") else 100)
+        await run_many(agent, 500 if tracking == "cgroup" else 100)
         await traces.until(before)
         assert traces.look()["zombies"] == []
 
@@ -166,11 +155,9 @@ LINES = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("tracking", "spawner", "pidfds"), WAYS)
-async def test_50_at_once_that_are_killed_half_way_leave_nothing(
-    tmp_path, settings, tracking, spawner, pidfds
-):
-    env = settings(tracking, spawner, pidfds)
+@pytest.mark.parametrize("tracking", WAYS)
+async def test_50_at_once_that_are_killed_half_way_leave_nothing(tmp_path, settings, tracking):
+    env = settings(tracking)
     async with daemon(tmp_path, env=env) as (process, path), agent_at(path) as agent:
         traces = Traces(process.pid)
         await run_many(agent, 10)
@@ -204,7 +191,7 @@ async def test_50_at_once_that_are_killed_half_way_leave_nothing(
 async def test_connections_that_go_with_terminals_running_leave_nothing(
     tmp_path, settings, tracking
 ):
-    env = settings(tracking, "auto", True)
+    env = settings(tracking)
     async with daemon(tmp_path, env=env) as (process, path):
         traces = Traces(process.pid)
         async with agent_at(path) as agent:
@@ -222,7 +209,7 @@ async def test_connections_that_go_with_terminals_running_leave_nothing(
 
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
 async def test_a_host_that_ends_leaves_no_process_and_no_folder(tmp_path, settings, tracking):
-    env = settings(tracking, "auto", True)
+    env = settings(tracking)
     async with agent_on_stdio(tmp_path, env=env) as (process, agent):
         traces = Traces(process.pid)
         for line in LINES:

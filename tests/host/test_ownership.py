@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 import pytest
 import trio
@@ -135,6 +136,17 @@ async def test_what_is_kept_is_forgotten_when_it_is_too_old():
         with trio.fail_after(5):
             while await person.list(all=True):
                 await trio.sleep(0.02)
+
+
+@pytest.mark.parametrize("years", [-30, 30])
+async def test_what_is_kept_stays_when_the_clock_is_set(monkeypatch, years):
+    async with host_here(keep_released_age=60) as host, person_of(host) as person:
+        made = await person.request("terminal/create", {"command": "echo", "args": ["x"]})
+        await person.about("wait", made["terminalId"])
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + years * 365 * 86400)
+        host.shared.roster.expire()
+        assert len(await person.list(all=True)) == 1
 
 
 async def test_of_the_persons_own_that_have_ended_the_oldest_go_first():

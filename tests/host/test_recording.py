@@ -16,13 +16,13 @@ import trio
 from acpterm.config import Settings, default_record_dir
 from acpterm.host import recording
 from acpterm.host.recording import Recorder
-from acpterm.pty.master import Master, open_pair
+from acpterm.pty.master import Master
 from acpterm.pty.program import Program
-from acpterm.pty.trees import open_trees
 from acpterm.terminal.keyboard import Keyboard
-from acpterm.terminal.pool import Pool
 from acpterm.terminal.status import EndedBy
 from tests.support.hosts import poll
+from tests.support.pools import running_pool
+from tests.support.ptys import open_pair
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
@@ -58,12 +58,8 @@ class Recording:
 @asynccontextmanager
 async def recordings(folder, **settings):
     settings = Settings(record=True, record_dir=str(folder), **settings)
-    async with open_trees("auto") as trees, trio.open_nursery() as nursery:
-        pool = Pool(trees, grace=0.2)
-        await nursery.start(pool.run)
-        async with trio.open_nursery() as recording_nursery:
-            yield Recording(pool, Recorder(settings), recording_nursery)
-            recording_nursery.cancel_scope.cancel()
+    async with running_pool(grace=0.2) as pool, trio.open_nursery() as nursery:
+        yield Recording(pool, Recorder(settings), nursery)
         nursery.cancel_scope.cancel()
 
 
@@ -290,7 +286,7 @@ async def test_cancelled_it_writes_what_there_is(folder):
         await poll(lambda: terminal.ring.end or None)
         path = await poll(lambda: next(iter(folder.glob("*")), None))
         await poll(lambda: b"one\\r\\n" in path.read_bytes())
-        await poll(lambda: terminal._news.statistics().tasks_waiting)
+        await poll(lambda: terminal._changed.statistics().tasks_waiting)
         # Not yet on the disk: the period has just begun.
         terminal.keyboard.type(b"typed")
         await poll(lambda: b"typed" in terminal.ring.read(0).data)

@@ -13,6 +13,7 @@ from acpterm.host.agents.session import _REMEMBERED
 from acpterm.host.agents.tool_calls import MOST, SHOWN
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here, poll
+from tests.support.keepers import SlowKeeper
 
 NAMING_A_TERMINAL = {
     "terminal/output": {},
@@ -406,14 +407,15 @@ async def test_a_terminal_that_was_just_asked_for_goes_with_the_cancelled_turn(k
 
 async def test_a_terminal_that_is_being_made_goes_with_the_cancelled_turn():
     async with host_here() as host, agent_of(host) as agent:
+        host.pool._keeper = slow = SlowKeeper(host.pool._keeper)
         params = {"sessionId": "session-1", "command": "sleep 60"}
         made = await agent.start("terminal/create", params)
         with trio.fail_after(10):
-            while not host.pool._spawner.unknown():
-                await trio.lowlevel.checkpoint()
+            await slow.asked.wait()
         (connection,) = host._connections
         session = CancelNotification(session_id="session-1")
         assert session_methods.cancel(connection._served, session) is None
+        slow.may_answer.set()
         with pytest.raises(RpcError, match="cancelled with the turn"):
             await agent.answer(made)
         await poll(lambda: not host.pool._running)

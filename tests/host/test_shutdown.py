@@ -6,13 +6,15 @@ import signal
 import socket
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from acpterm.host.daemon import Sockets, _end_when_idle
+from acpterm.host.daemon import _end_when_idle
+from acpterm.host.sockets import has_queued
 from tests.support.hosts import (
     agent_at,
     agent_of,
@@ -259,7 +261,7 @@ async def test_one_that_was_started_when_needed_ends_when_nobody_was_connected_f
 async def test_one_that_was_started_when_needed_waits_for_the_first_to_connect():
     async with host_here() as host, trio.open_nursery() as nursery:
         told = trio.Event()
-        nursery.start_soon(_end_when_idle, host, Sockets([], [], "", ""), 0, told)
+        nursery.start_soon(_end_when_idle, host, lambda: False, 0, told)
         await wait_all_tasks_blocked(0.05)
         assert not told.is_set()
         async with agent_of(host) as agent:
@@ -280,8 +282,8 @@ async def test_one_that_nobody_needs_stays_for_who_has_connected_and_was_not_acc
             listener = trio.SocketListener(sock)
             told = trio.Event()
             async with await trio.open_unix_socket(path):
-                sockets = Sockets([listener], [], path, "")
-                nursery.start_soon(_end_when_idle, host, sockets, 0.02, told)
+                queued = partial(has_queued, [listener])
+                nursery.start_soon(_end_when_idle, host, queued, 0.02, told)
                 with trio.move_on_after(0.3):
                     await told.wait()
                 assert not told.is_set()

@@ -12,17 +12,21 @@ from msgspec import Raw
 
 from acpterm.acp.members import members
 from acpterm.acp.notes import in_v2
+from acpterm.host.agents.creates import Creates
 from acpterm.host.agents.session import Session
+from acpterm.host.agents.session_state import SessionState
 from acpterm.host.people.forms import MetaForm, V2Form
 from acpterm.host.people.person import Person
 from acpterm.host.people.shown import STEP, Shown
 from acpterm.host.people.subscriber import Subscriber
 from acpterm.host.roster import Agent
+from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import RpcError, encode_notification
 from tests.support.depth import examples
 from tests.support.front_ends import FRONT_ENDS
 from tests.support.hosts import agent_at, agent_of, daemon, environment, host_here, poll
 from tests.support.person import person_at, person_of
+from tests.support.stores import MemoryStore
 
 FORMS = ["meta", "v2"]
 
@@ -283,6 +287,8 @@ class Reader:
         self.front = FRONT_ENDS[form]("x", "y", "z")
         self.open = trio.Event()
         self.open.set()
+        # What is sent arrives in this very object.
+        self.sender = self
 
     def stop(self):
         if self.open.is_set():
@@ -296,7 +302,7 @@ class Reader:
         while not self.open.is_set():
             await self.open.wait()
 
-    def say(self, method, params):
+    def notify(self, method, params):
         message = json.loads(encode_notification(method, params))
         self.front.take(message)
 
@@ -379,7 +385,9 @@ def say(session, step):
 
 
 async def same_for_all(form, steps):
-    session = Session("s", Agent("c1"))
+    session = Session(
+        "s", Agent("c1"), SessionState(StateWriter(MemoryStore()), "c1", 0), Creates()
+    )
     readers = []
 
     async def join(nursery):
@@ -594,7 +602,7 @@ async def test_a_front_end_that_goes_leaves_nothing():
         async with person_of(host) as person:
             _, token = await follow(person)
             await person.until(lambda: person.by_token[token])
-        (caller,) = host._callers
+        (caller,) = host._resumption.callers
         await poll(lambda: not caller.sessions["session-1"].watchers)
 
 
@@ -632,7 +640,7 @@ async def test_a_session_is_found_or_the_error_says_what_there_is():
             assert caught.value.code == -32002
             with pytest.raises(RpcError, match="of connection 'c9'"):
                 await person.answer((await follow(person, connection="c9"))[0])
-            (name, _) = {caller.agent.connection for caller in host._callers}
+            (name, _) = {caller.agent.connection for caller in host._resumption.callers}
             _, token = await follow(person, connection=name)
             await person.until(lambda: person.by_token[token])
 

@@ -4,18 +4,23 @@
 imported, for the start of these processes to be quick.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 
 import trio
 import trio.testing
 
-from acpterm.pty import linux, processes
+from acpterm.pty import linux, marks, processes
+from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.subreaper import Subreaper
 from acpterm.pty.tree import end
+from acpterm.pty.trees import Trees
 from tests.pty.scarcity import no_descriptors
+from tests.support import bounded
 
 SCENARIOS = {}
 
@@ -54,6 +59,22 @@ def start(tree, line, marker="ACPTERM_TERMINAL_ID=one"):
         start_new_session=True,
         env={"PATH": os.environ["PATH"], name: value},
     )
+    tree.started(process.pid)
+    return process
+
+
+def start_marked(tree, line):
+    """Start a shell line as a terminal's program: in its control group, with all marks."""
+    tree.begins()
+    join = "" if tree.join is None else f"echo 0 > {tree.join}; "
+    with marks.inherited(tree.rlimits):
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", join + line],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            env={"PATH": os.environ["PATH"], **tree.environment},
+        )
     tree.started(process.pid)
     return process
 
@@ -164,7 +185,7 @@ async def an_orphan_that_two_trees_may_own_ends_however_their_ends_interleave():
 @scenario
 async def many_who_look_at_once_share_what_they_see_and_see_what_was_there_before():
     looks = 0
-    real = processes.snapshot
+    real = processes.read_all
 
     def count():
         nonlocal looks
@@ -173,12 +194,12 @@ async def many_who_look_at_once_share_what_they_see_and_see_what_was_there_befor
 
     async def look():
         own = subprocess.Popen(["sleep", "60"])
-        found = await subreaper.look()
+        found = await subreaper.scan()
         assert own.pid in {process.pid for process in found}
         own.kill()
         own.wait()
 
-    processes.snapshot = count
+    processes.read_all = count
     subreaper = Subreaper()
     async with trio.open_nursery() as nursery:
         for _ in range(20):
@@ -192,7 +213,8 @@ async def one_seen_while_its_parent_lived_is_known_for_good():
     one, _two = new(subreaper, "one"), new(subreaper, "two")
     process = start(one, "env -i setsid sleep 60 & echo $!; read x; exit 0")
     (orphan,) = pids(process, 1)
-    assert not await one.empty()
+    # As a signal does, while the parent lives.
+    assert orphan in {member.pid for member in await one.members()}
     process.stdin.close()
     assert await reap(one, process) == 0
     await one.kill()
@@ -203,7 +225,7 @@ async def one_seen_while_its_parent_lived_is_known_for_good():
 async def children_that_are_no_trees_are_left_alone():
     subreaper = Subreaper()
     own = subprocess.Popen(["sleep", "60"])
-    subreaper.spare(lambda: [own.pid])
+    subreaper.exclude(lambda: [own.pid])
     tree = new(subreaper, "one")
     process = start(tree, "sleep 60")
     await tree.kill()
@@ -240,7 +262,7 @@ async def whoever_has_the_first_childs_pid_later_is_a_stranger():
     # A later session of the same id: as if the pid had come round.
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     tree._pid = stranger.pid
-    tree._subreaper.spare(lambda: [stranger.pid])
+    tree._subreaper.exclude(lambda: [stranger.pid])
     assert await tree.empty()
     await tree.kill()
     assert stranger.poll() is None
@@ -301,5 +323,221 @@ async def a_tree_that_keeps_forking_ends():
     assert await tree.empty()
 
 
+# Leaves its session, its parent and its environment behind, and says so.
+VANISH = "(env -i setsid sh -c 'echo $$; exec sleep 60' &)"
+
+
+@scenario
+async def one_that_left_all_behind_is_known_with_other_trees_open():
+    subreaper = Subreaper()
+    before, one, after = (subreaper.new(name) for name in ("before", "one", "after"))
+    stranger = start_marked(before, VANISH)
+    process = start_marked(one, VANISH)
+    other = start_marked(after, VANISH)
+    mine, *others = (pids(process, 1)[0] for process in (process, stranger, other))
+    for tree, first in ((one, process), (before, stranger), (after, other)):
+        await reap(tree, first)
+    assert await subreaper.whose(mine) == "one"
+    await end(one, 5)
+    assert not alive(mine)
+    assert all(alive(pid) for pid in others)
+    await end(before, 5)
+    await end(after, 5)
+    assert not any(alive(pid) for pid in others)
+
+
+def members_of(group):
+    with open(f"{group}/cgroup.procs") as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+@scenario
+async def one_that_moved_to_another_control_group_is_killed_with_its_tree():
+    groups = Cgroups.find()
+    if groups is None:
+        return
+    elsewhere = f"{os.path.dirname(groups._base)}/elsewhere-of-tests-{os.getpid()}"
+    groups.close()
+    trees = Trees("cgroup")
+    one, _other = trees.new("one"), trees.new("other")
+    os.mkdir(elsewhere)
+    try:
+        move = f"echo 0 > {elsewhere}/cgroup.procs"
+        line = (
+            f"{VANISH}; (env -i setsid sh -c '{move}; echo $$; exec sleep 60' &); {move}; echo $$; "
+        )
+        process = start_marked(one, line + "exec sleep 60")
+        all_three = sorted(pids(process, 3))
+        moved = members_of(elsewhere)
+        assert len(moved) == 2
+        assert [await trees.whose(pid) for pid in all_three] == ["one"] * 3
+        assert not await one.empty()
+        await end(one, 0.1)
+        assert not any(alive(pid) for pid in all_three)
+        await reap(one, process)
+        await one.close()
+        await _other.close()
+        trees.close()
+    finally:
+        with contextlib.suppress(OSError):
+            os.rmdir(elsewhere)
+
+
+@scenario
+async def one_that_moved_is_signalled_once():
+    if (groups := Cgroups.find()) is None:
+        return
+    groups.close()
+    trees = Trees("cgroup")
+    tree = trees.new("one")
+    count = "trap 'n=${n}x; echo $n' TERM; echo $$; while :; do sleep 0.02; done"
+    process = start_marked(tree, count)
+    pids(process, 1)
+    await tree.signal(signal.SIGTERM)
+    assert process.stdout.readline() == b"x\n"
+    await trio.sleep(0.1)
+    await tree.signal(signal.SIGTERM)
+    assert process.stdout.readline() == b"xx\n"
+    await tree.kill()
+    await reap(tree, process)
+    await tree.close()
+    trees.close()
+
+
+@scenario
+async def what_a_closed_tree_left_is_killed_when_it_is_seen():
+    subreaper = Subreaper()
+    one, two = subreaper.new("one"), subreaper.new("two")
+    process = start_marked(one, VANISH)
+    (stray,) = pids(process, 1)
+    await reap(one, process)
+    subreaper.discard(one)  # as if it had not been there yet when the tree was closed
+    assert alive(stray)
+    await two.members()
+    await poll(lambda: not alive(stray))
+
+
+@scenario
+async def a_worker_of_the_parents_is_no_orphan():
+    subreaper = Subreaper()
+    tree = new(subreaper, "one")
+    worker = subprocess.Popen(["sleep", "60"], env={**os.environ, "ACPTERM_KEEPER_FD": "3"})
+    process = start(tree, "sleep 60")
+    await tree.kill()
+    await reap(tree, process)
+    await tree.close()
+    assert worker.poll() is None
+    worker.kill()
+    worker.wait()
+
+
+@scenario
+async def a_process_that_has_the_first_childs_pid_before_its_end_is_noted_is_a_stranger():
+    tree = new(Subreaper(), "one")
+    process = start(tree, "exit 0")
+    await poll(process.poll)
+    # The parent has reaped it, and has not said so; the pid has come round.
+    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    tree._pid, tree._pid_started = stranger.pid, linux.read_stat(stranger.pid).started - 1
+    tree._subreaper.exclude(lambda: [stranger.pid])
+    await tree.signal(signal.SIGKILL)
+    assert await tree.empty()
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+@scenario
+async def a_successor_ends_a_tree_that_it_has_adopted():
+    # This process is the parent of programs, as the keeper is; the worker is a child of it.
+    subreaper = Subreaper()
+    gone, runs, other = (subreaper.new(name) for name in ("gone", "runs", "other"))
+    first = start_marked(gone, VANISH)
+    second = start_marked(runs, VANISH + "; echo $$; exec sleep 60")
+    third = start_marked(other, VANISH + "; echo $$; exec sleep 60")
+    mine = [*pids(first, 1), *pids(second, 2)]
+    others = pids(third, 2)
+    await reap(gone, first)
+    facts = f"{second.pid} {linux.read_stat(second.pid).started} {first.pid} {processes.now()}"
+    await trio.run_process([sys.executable, __file__, "worker", *facts.split()])
+    assert not any(alive(pid) for pid in mine)
+    assert all(alive(pid) for pid in others)
+    await reap(runs, second)
+    await other.kill()
+    await reap(other, third)
+
+
+async def _worker(pid, started, gone, gone_at):
+    trees = Trees("subreaper", parent=os.getppid())
+    runs = trees.adopt("runs", int(pid), float(started))
+    gone = trees.adopt("gone", int(gone), 0.0, reaped_at=float(gone_at))
+    trees.adopt("other", 2**22, 0.0)
+    assert not await gone.empty()
+    await end(gone, 5)
+    assert await gone.empty()
+    assert not await runs.empty()
+    await end(runs, 5)
+    assert await runs.empty()
+
+
+@scenario
+async def control_groups_are_handed_over_with_their_lock():
+    if (groups := Cgroups.find()) is None:
+        return
+    groups.close()
+    trees = Trees("cgroup")
+    tree = trees.new("one")
+    process = start_marked(tree, VANISH + "; echo $$; exec sleep 60")
+    two = pids(process, 2)
+    handover = trees.handover()
+    kept = handover._replace(fds=tuple(os.dup(fd) for fd in handover.fds))
+    os.close(handover.fds[0])  # as the death of the first worker does
+    Cgroups.find().close()  # somebody else looks for stale groups
+    assert all(alive(pid) for pid in two)
+    successor = Trees("cgroup", inherited=kept)
+    adopted = successor.adopt("one", process.pid, linux.read_stat(process.pid).started)
+    assert adopted.cgroup is None
+    assert not await adopted.empty()
+    await end(adopted, 5)
+    assert not any(alive(pid) for pid in two)
+    adopted.reaped()
+    process.wait()
+    await adopted.close()
+    successor.close()
+    assert not os.path.exists(os.fsdecode(kept.value))  # noqa: ASYNC240
+
+
+@scenario
+async def a_tree_that_uses_up_all_processes_is_known_and_ends():
+    bounded.check(STORM)
+    trees = Trees("subreaper")
+    tree, other = trees.new("one"), trees.new("other")
+    quiet = start_marked(other, "echo $$; exec sleep 60")
+    pids(quiet, 1)
+    storm = f"exec {sys.executable} -m tests.support.storm {STORM} 30"
+    process = start_marked(tree, storm)
+    assert process.stdout.readline() == b"full\n"
+    try:
+        threading.Thread(target=lambda: None).start()
+    except RuntimeError:
+        pass
+    else:
+        raise AssertionError("a thread could be started")
+    assert await trees.whose(process.pid) == "one"
+    assert await trees.whose(quiet.pid) == "other"
+    assert not await tree.empty()
+    with trio.fail_after(10):
+        await end(tree, 0.2)
+    assert await tree.empty()
+    assert quiet.poll() is None
+    await other.kill()
+
+
+STORM = 40
+
+
 if __name__ == "__main__":
-    trio.run(SCENARIOS[sys.argv[1]])
+    if sys.argv[1] == "worker":
+        trio.run(_worker, *sys.argv[2:])
+    else:
+        trio.run(SCENARIOS[sys.argv[1]])

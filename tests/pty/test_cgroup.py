@@ -129,7 +129,7 @@ async def test_stopped_processes_hear_the_end(tree):
 async def test_where_a_kernel_has_no_cgroup_kill_each_process_is_killed(tree, monkeypatch):
     process = start(tree, "(setsid sleep 60 & echo $!); echo $$; exec sleep 60")
     two = pids(process, 2)
-    monkeypatch.setattr(tree, "_kill_at_once", lambda: False)
+    monkeypatch.setattr(tree, "kill_at_once", lambda: False)
     with trio.fail_after(10):
         await tree.kill()
     assert await reaped(process) == -signal.SIGKILL
@@ -139,7 +139,7 @@ async def test_where_a_kernel_has_no_cgroup_kill_each_process_is_killed(tree, mo
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_a_tree_ends_though_there_are_no_descriptors_for_a_while(tree, monkeypatch, at_once):
     if not at_once:
-        monkeypatch.setattr(tree, "_kill_at_once", lambda: False)
+        monkeypatch.setattr(tree, "kill_at_once", lambda: False)
     process = start(tree, "trap '' TERM; echo $$; while :; do sleep 0.01; done")
     pids(process, 1)
     with trio.fail_after(10):
@@ -156,8 +156,8 @@ async def test_many_are_signalled_with_few_looks_at_the_group(tree, monkeypatch)
     process = start(tree, line)
     pids(process, 1)
     looks = []
-    real = tree._pids
-    monkeypatch.setattr(tree, "_pids", lambda: looks.append(1) or real())
+    real = tree.pids
+    monkeypatch.setattr(tree, "pids", lambda: looks.append(1) or real())
     await tree.signal(signal.SIGTERM)
     assert len(looks) == 2
     with trio.fail_after(10):

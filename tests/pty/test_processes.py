@@ -51,24 +51,22 @@ def test_a_name_with_brackets_and_spaces_does_not_confuse(tmp_path):
 
 
 def test_a_snapshot_has_every_process(sleeper):
-    found = {process.pid: process for process in processes.snapshot()}
+    found = {process.pid: process for process in processes.read_all() if process}
     assert found[sleeper.pid] == processes.identity(sleeper.pid)
     assert os.getpid() in found
 
 
 def test_the_portable_snapshot_says_the_same(sleeper):
-    found = {process.pid: process for process in processes.portable_snapshot()}
+    found = {process.pid: process for process in processes.portable_read_all() if process}
     exact = processes.identity(sleeper.pid)
     portable = found[sleeper.pid]
     assert portable._replace(started=0) == exact._replace(started=0)
     assert portable.started == psutil.Process(sleeper.pid).create_time()
 
 
-def test_an_entry_of_the_environment_is_found_whole_or_not_at_all(sleeper):
-    assert processes.has_in_environment(sleeper.pid, b"MARK=here")
-    assert not processes.has_in_environment(sleeper.pid, b"MARK=her")
-    assert not processes.has_in_environment(sleeper.pid, b"ARK=here")
-    assert not processes.has_in_environment(2**22, b"MARK=here")
+def test_an_environment_is_that_which_the_process_was_started_with(sleeper):
+    assert processes.environment_of(sleeper.pid)[b"MARK"] == b"here"
+    assert processes.environment_of(2**22) == {}
 
 
 @pytest.mark.usefixtures("by_pidfd")

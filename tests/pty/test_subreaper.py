@@ -1,11 +1,13 @@
 import os
 import sys
+from contextlib import nullcontext
 
 import pytest
 import trio
 
 from acpterm.pty import linux
-from tests.pty.scenarios import SCENARIOS
+from tests.pty.scenarios import SCENARIOS, STORM
+from tests.support.bounded import bounds
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="subreapers are Linux's")
 
@@ -13,11 +15,9 @@ pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="subreapers are Linu
 @pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_a_tree_by_descent(name):
-    with trio.fail_after(20):
+    command = [sys.executable, "-m", "tests.pty.scenarios", name]
+    with bounds(STORM) if "uses_up" in name else nullcontext([]) as bound, trio.fail_after(30):
         done = await trio.run_process(
-            [sys.executable, "-m", "tests.pty.scenarios", name],
-            capture_stderr=True,
-            check=False,
-            cwd=os.getcwd(),
+            [*bound, *command], capture_stderr=True, check=False, cwd=os.getcwd()
         )
     assert done.returncode == 0, done.stderr.decode()

@@ -13,8 +13,9 @@ import time
 import pytest
 
 from acpterm.pty import syscalls, waiting
-from acpterm.pty.master import Master, open_pair
+from acpterm.pty.master import Master
 from acpterm.pty.waiting import waits_for_input
+from tests.support.ptys import open_pair
 
 pytestmark = pytest.mark.skipif(not syscalls.KNOWN, reason="system calls are not known here")
 

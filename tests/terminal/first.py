@@ -8,6 +8,7 @@ import sys
 
 import trio
 
+from acpterm.keeper.client import embedded_keeper
 from acpterm.pty import processes
 from acpterm.pty.program import Program
 from acpterm.pty.trees import open_trees
@@ -16,21 +17,25 @@ from acpterm.terminal.pool import Pool
 
 async def main(tracking):
     assert os.getpid() == 1
-    async with open_trees(tracking) as trees, trio.open_nursery() as nursery:
-        pool = Pool(trees)
+    async with (
+        embedded_keeper() as keeper,
+        open_trees(tracking, parent=keeper.pid) as trees,
+        trio.open_nursery() as nursery,
+    ):
+        pool = Pool(keeper, trees)
         await nursery.start(pool.run)
         # An orphan that ends, and a program that is there before, meanwhile and after.
         line = "(setsid sh -c 'sleep 0.1' & echo $!); read x"
         program = Program(["/bin/sh", "-c", line], dict(os.environ), "/", 0o22)
         terminal = await pool.create(lambda _: program)
         while not (said := terminal.text.text()):
-            await terminal.wait_news()
+            await terminal.wait_changed()
         orphan = int(said)
         with trio.fail_after(15):
             while processes.identity(orphan) is not None:
                 await trio.sleep(0.02)
         assert processes.identity(terminal.pid) is not None
-        terminal._child.master.write(b"\n")
+        terminal._master.write(b"\n")
         assert (await terminal.wait_exited()).code in (0, 1)
         nursery.cancel_scope.cancel()
 

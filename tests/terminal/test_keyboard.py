@@ -8,9 +8,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from acpterm.pty.master import Master, open_pair
+from acpterm.pty.master import Master
 from acpterm.terminal import keyboard as keyboards
 from acpterm.terminal.keyboard import InputFullError, Keyboard
+from tests.support.ptys import open_pair
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """The pool, without a host: makes terminals, runs them, ends them, and leaves nothing."""
 
-import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager, suppress
 
 import psutil
 import pytest
@@ -15,15 +13,17 @@ import structlog.testing
 import trio
 import trio.testing
 
-from acpterm.pty import forkclient, linux
+from acpterm.keeper.client import embedded_keeper
+from acpterm.pty import linux
 from acpterm.pty.cgroup import Cgroups
-from acpterm.pty.prefork import Prefork
 from acpterm.pty.program import Program
 from acpterm.pty.trees import TrackingError, Trees, open_trees
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
 from tests.support.hosts import alive, poll
+from tests.support.keepers import SlowKeeper
+from tests.support.pools import running_pool
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
@@ -36,18 +36,10 @@ def program(line, **more):
     return make
 
 
-@asynccontextmanager
-async def running(tracking="auto", **settings):
-    """Run a pool for as long as the block lasts."""
-    async with open_trees(tracking) as trees, trio.open_nursery() as nursery:
-        pool = Pool(trees, **settings)
-        await nursery.start(pool.run)
-        yield pool
-        nursery.cancel_scope.cancel()
-
-
 def descriptors():
-    return sorted(os.readlink(f"/proc/self/fd/{fd}") for fd in _open_fds())
+    """Return what is open, but for the output that terminals still have."""
+    found = (os.readlink(f"/proc/self/fd/{fd}") for fd in _open_fds())
+    return sorted(name for name in found if "acpterm-ring" not in name)
 
 
 def _open_fds():
@@ -64,43 +56,8 @@ async def pid_of(terminal):
     return int(await poll(lambda: text(terminal).partition("\n")[0] or None))
 
 
-async def nothing(_prefork):
-    await trio.lowlevel.checkpoint()
-
-
-class Wrapped:
-    """A spawner."""
-
-    def __init__(self, spawner):
-        self.spawner = spawner
-
-    def unknown(self):
-        return self.spawner.unknown()
-
-    def waiting(self):
-        return self.spawner.waiting()
-
-
-class Slow(Wrapped):
-    """One that makes its child, and gives it when it is told to."""
-
-    def __init__(self, spawner):
-        super().__init__(spawner)
-        self.made = trio.Event()
-        self.may_give = trio.Event()
-        self.pid = None
-
-    async def spawn(self, *arguments):
-        child = await self.spawner.spawn(*arguments)
-        self.pid = child.pid
-        self.made.set()
-        with trio.CancelScope(shield=True):
-            await self.may_give.wait()
-        return child
-
-
 async def test_a_terminal_runs_its_program_and_remembers_what_it_wrote():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("stty size; echo $ACPTERM_TERMINAL_ID; exit 3"))
         status = await terminal.wait_exited()
         assert (status.code, status.signal, status.ended_by) == (3, None, EndedBy.EXITED)
@@ -110,18 +67,18 @@ async def test_a_terminal_runs_its_program_and_remembers_what_it_wrote():
 
 @pytest.mark.parametrize("line", ["echo last", "seq 400; echo last"])
 async def test_all_that_was_written_is_there_at_the_very_moment_of_the_exit(line):
-    async with running() as pool:
+    async with running_pool() as pool:
         for _ in range(10):
             terminal = await pool.create(program(line))
             # The loop is held up until output and end are both there to be seen, in either order.
-            while linux.read_stat(terminal._child.pid).zombie is False:
+            while (stat := linux.read_stat(terminal._pid)) and not stat.zombie:
                 time.sleep(0.002)  # noqa: ASYNC251  the reader is to find it all there
             await terminal.wait_exited()
             assert text(terminal).endswith("last\n")
 
 
 async def test_all_that_was_written_is_there_at_the_exit_though_another_floods():
-    async with running() as pool:
+    async with running_pool() as pool:
         flood = await pool.create(program("yes"))
         for _ in range(10):
             terminal = await pool.create(program("seq 600; sleep 0.002; echo last"))
@@ -131,7 +88,7 @@ async def test_all_that_was_written_is_there_at_the_exit_though_another_floods()
 
 
 async def test_size_limit_and_view_are_what_was_asked_for():
-    async with running() as pool:
+    async with running_pool() as pool:
         line = "stty size; seq 1000"
         terminal = await pool.create(
             program(line), size=(33, 7), limit=9, ring_size=100, view="raw"
@@ -144,7 +101,7 @@ async def test_size_limit_and_view_are_what_was_asked_for():
 
 
 async def test_ids_are_unguessable_and_never_used_twice():
-    async with running() as pool:
+    async with running_pool() as pool:
         found = [(await pool.create(program("true"))).id for _ in range(50)]
     assert len(set(found)) == 50
     # 128 bits, in hexadecimal.
@@ -153,17 +110,17 @@ async def test_ids_are_unguessable_and_never_used_twice():
 
 
 async def test_nothing_is_created_before_the_pool_runs_or_after_it_has_run():
-    async with open_trees() as trees:
+    async with embedded_keeper() as keeper, open_trees() as trees:
         with pytest.raises(ShutDownError):
-            await Pool(trees).create(program("true"))
-    async with running() as pool:
+            await Pool(keeper, trees).create(program("true"))
+    async with running_pool() as pool:
         pass
     with pytest.raises(ShutDownError):
         await pool.create(program("true"))
 
 
 async def test_nothing_is_created_once_it_shuts_down_and_what_runs_is_ended():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("echo $$; exec sleep 60"))
         pid = await pid_of(terminal)
         await pool.shut_down(5)
@@ -176,7 +133,7 @@ async def test_nothing_is_created_once_it_shuts_down_and_what_runs_is_ended():
 
 
 async def test_shutting_down_waits_no_longer_than_it_may_for_those_that_will_not():
-    async with running(grace=2.0) as pool:
+    async with running_pool(grace=2.0) as pool:
         terminal = await pool.create(program("trap '' TERM; echo $$; while :; do sleep 0.02; done"))
         pid = await pid_of(terminal)
         started = trio.current_time()
@@ -188,44 +145,25 @@ async def test_shutting_down_waits_no_longer_than_it_may_for_those_that_will_not
     assert terminal.exit.signal == "SIGKILL"
 
 
-@pytest.mark.parametrize("spawner", ["forkserver", "thread"])
-async def test_what_is_being_made_when_the_pool_shuts_down_is_ended(spawner):
-    async with running(spawner=spawner) as pool, trio.open_nursery() as nursery:
-        pool._spawner = slow = Slow(pool._spawner)
-        nursery.start_soon(pool.create, program("exec sleep 60"))
-        await slow.made.wait()
+async def test_a_terminal_being_created_when_the_pool_shuts_down_is_ended(tmp_path):
+    async with running_pool() as pool, trio.open_nursery() as nursery:
+        pool._keeper = slow = SlowKeeper(pool._keeper)
+        pid = tmp_path / "pid"
+
+        async def create():
+            with pytest.raises(ShutDownError, match="shutting down"):
+                await pool.create(program(f"echo $$ > {pid}; exec sleep 60"))
+
+        nursery.start_soon(create)
+        await trio.testing.wait_all_tasks_blocked()
         await pool.shut_down(0)
-        slow.may_give.set()
-        await poll(lambda: not alive(slow.pid))
+        slow.may_answer.set()
+        await poll(lambda: not pool._running)
+        assert not pid.exists() or not alive(int(pid.read_text() or 2**22))
 
 
-@pytest.mark.parametrize("spawner", ["forkserver", "thread"])
-async def test_what_is_being_made_when_the_pool_ends_is_ended(spawner):
-    before = descriptors()
-
-    async def refused():
-        with pytest.raises(ShutDownError, match="shutting down"):
-            await pool.create(program("exec sleep 60"))
-
-    async with open_trees() as trees, trio.open_nursery() as nursery:
-        pool = Pool(trees, spawner=spawner)
-        pool._spawner = slow = Slow(pool._spawner)
-        async with trio.open_nursery() as inner:
-            await inner.start(pool.run)
-            nursery.start_soon(refused)
-            await slow.made.wait()
-            inner.cancel_scope.cancel()
-        slow.may_give.set()
-    assert not alive(slow.pid)
-    assert not pool._running
-    assert pool.terminals == {}
-    assert descriptors() == before
-
-
-@pytest.mark.parametrize("spawner", ["forkserver", "thread"])
-async def test_a_creation_that_is_cancelled_leaves_nothing(spawner, monkeypatch):
-    monkeypatch.setattr(Prefork, "_prepare", nothing)
-    async with running(spawner=spawner) as pool:
+async def test_a_creation_that_is_cancelled_leaves_nothing():
+    async with running_pool() as pool:
         first = await pool.create(program("true"))
         pool.release(first, EndedBy.AGENT)
         await first.wait_gone()
@@ -236,51 +174,15 @@ async def test_a_creation_that_is_cancelled_leaves_nothing(spawner, monkeypatch)
             await pool.create(program("exec sleep 60"))
         assert scope.cancelled_caught
         assert pool.terminals == {}
-        assert psutil.Process().children(recursive=True) == children
-        assert descriptors() == before
+        await poll(lambda: psutil.Process().children(recursive=True) == children)
+        await poll(lambda: descriptors() == before)
 
 
-LOST = """
-import sys; sys.path.insert(0, sys.argv[1])
-import os
-from acpterm.pty import forkserver
-real, left = forkserver._clone, [1]
-def lose(cgroup):
-    pid, pidfd = real(cgroup)
-    if pid and not left:
-        with open({made!r}, "w") as file:
-            file.write(str(pid))
-        os._exit(1)
-    left.clear()
-    return pid, pidfd
-forkserver._clone = lose
-forkserver.main(int(sys.argv[2]))
-"""
-
-
-@pytest.mark.parametrize("tracking", ["auto", "subreaper"])
-async def test_a_child_that_a_lost_fork_server_made_is_ended(tmp_path, monkeypatch, tracking):
-    made = tmp_path / "made"
-    monkeypatch.setattr(forkclient, "_BOOT", LOST.format(made=str(made)))
-    # None is made ahead: that would be the second.
-    monkeypatch.setattr(Prefork, "_prepare", nothing)
-    async with running(tracking=tracking, spawner="forkserver") as pool:
-        assert (await (await pool.create(program("true"))).wait_exited()).code == 0
-        with pytest.raises(OSError, match="try again"):
-            await pool.create(program("true"))
-        pid = int(made.read_text())
-        await poll(lambda: not alive(pid))
-    with suppress(ChildProcessError):
-        os.waitpid(pid, 0)  # noqa: ASYNC222  it has ended
-
-
-async def test_a_program_that_cannot_be_described_leaves_nothing(monkeypatch):
-    monkeypatch.setattr(Prefork, "_prepare", nothing)
-
+async def test_a_program_that_cannot_be_described_leaves_nothing():
     def make(identifier):
         raise ValueError(identifier)
 
-    async with running() as pool:
+    async with running_pool() as pool:
         first = await pool.create(program("true"))
         pool.release(first, EndedBy.AGENT)
         await first.wait_gone()
@@ -295,7 +197,7 @@ async def test_the_end_of_the_pool_ends_all_at_once_and_leaves_nothing():
     groups = Cgroups.find()
     if groups is not None:
         groups.close()
-    async with running(grace=30.0) as pool:
+    async with running_pool(grace=30.0) as pool:
         line = "trap '' TERM HUP; echo $$; while :; do sleep 0.02; done"
         terminals = [await pool.create(program(line)) for _ in range(5)]
         pids = [await pid_of(terminal) for terminal in terminals]
@@ -309,7 +211,7 @@ async def test_the_end_of_the_pool_ends_all_at_once_and_leaves_nothing():
 
 
 async def test_a_release_takes_the_terminal_from_the_books_and_what_it_wrote_stays():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("echo $$; exec sleep 60"))
         pid = await pid_of(terminal)
         for _ in range(2):
@@ -323,7 +225,7 @@ async def test_a_release_takes_the_terminal_from_the_books_and_what_it_wrote_sta
 
 
 async def test_a_lifetime_ends_the_program():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("exec sleep 60"), lifetime=0.05)
         status = await terminal.wait_exited()
         assert (status.signal, status.ended_by) == ("SIGTERM", EndedBy.TIMEOUT)
@@ -331,7 +233,7 @@ async def test_a_lifetime_ends_the_program():
 
 
 async def test_the_first_reason_is_the_one_that_is_told():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("exec sleep 60"))
         terminal.kill(EndedBy.USER)
         terminal.kill(EndedBy.AGENT)
@@ -345,12 +247,12 @@ async def test_a_terminal_that_fails_is_ended_at_once_and_costs_the_others_nothi
     async def fail(*_):
         raise RuntimeError("a bug")
 
-    async with running(tracking=tracking, grace=30.0) as pool:
+    async with running_pool(tracking=tracking, grace=30.0) as pool:
         other = await pool.create(program("read x; exit 3"))
         terminal = await pool.create(program("trap '' TERM; echo $$; while :; do sleep 0.02; done"))
         pid = await pid_of(terminal)
         with structlog.testing.capture_logs() as logs, trio.fail_after(10):
-            terminal._child.tree.signal = fail
+            terminal._tree.signal = fail
             terminal.kill(EndedBy.AGENT)
             await terminal.wait_gone()
         assert not alive(pid)
@@ -358,13 +260,13 @@ async def test_a_terminal_that_fails_is_ended_at_once_and_costs_the_others_nothi
         assert [(log["event"], log["terminal"]) for log in logs] == [
             ("a terminal failed", terminal.id)
         ]
-        other._child.master.write(b"\n")
+        other._master.write(b"\n")
         assert (await other.wait_exited()).code == 3
 
 
 async def test_what_a_program_left_behind_ends_with_the_pool(tmp_path):
     left = tmp_path / "left"
-    async with running(grace=30.0) as pool:
+    async with running_pool(grace=30.0) as pool:
         left.write_text("trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done")
         line = "setsid sh left & while ! test -s pid; do sleep 0.01; done; exit 3"
         terminal = await pool.create(program(line, cwd=str(tmp_path)))
@@ -377,44 +279,22 @@ async def test_what_a_program_left_behind_ends_with_the_pool(tmp_path):
 
 
 async def test_news_is_what_comes_after_the_question():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("read x; echo $x; read x"))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(terminal.wait_news)
+            nursery.start_soon(terminal.wait_changed)
             await trio.testing.wait_all_tasks_blocked(0.01)
             terminal.signal(1)
         # The end is news as well.
         await terminal.wait_exited()
 
 
-class Stealing(Wrapped):
-    """One whose children have ended, and whose status somebody else has taken."""
-
-    async def spawn(self, *arguments):
-        child = await self.spawner.spawn(*arguments)
-        os.kill(child.pid, signal.SIGKILL)
-        os.waitpid(child.pid, 0)  # noqa: ASYNC222  it ends at once
-        return child
-
-
-@pytest.mark.parametrize("pidfds", [True, False])
-async def test_a_status_that_somebody_else_took_is_255_and_whoever_waits_is_told(pidfds):
-    async with running(pidfds=pidfds) as pool:
-        pool._spawner = Stealing(pool._spawner)
-        terminal = await pool.create(program("read x"))
-        with trio.fail_after(5):
-            status = await terminal.wait_exited()
-        assert (status.code, status.signal, status.max_rss) == (255, None, 0)
-        assert math.isnan(status.cpu)
-
-
 async def test_a_traced_program_holds_up_its_own_terminal_alone():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("exec sleep 60"))
-        with tracing(terminal._child.pid):
-            os.kill(terminal._child.pid, signal.SIGKILL)
+        with tracing(terminal._pid):
+            os.kill(terminal._pid, signal.SIGKILL)
             with trio.fail_after(10):
-                await terminal.reader._reapable.wait()
                 other = await pool.create(program("exit 3"))
                 assert (await other.wait_exited()).code == 3
             assert terminal.exit is None
@@ -423,7 +303,7 @@ async def test_a_traced_program_holds_up_its_own_terminal_alone():
 
 
 async def test_after_the_end_a_terminal_cannot_be_resized_or_signalled():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("true"))
         pool.release(terminal, EndedBy.AGENT)
         await terminal.wait_gone()
@@ -433,7 +313,7 @@ async def test_after_the_end_a_terminal_cannot_be_resized_or_signalled():
 
 
 async def test_a_terminal_that_wrote_nothing_holds_next_to_nothing():
-    async with running() as pool:
+    async with running_pool() as pool:
         terminal = await pool.create(program("read x"), limit=16 * 2**20, ring_size=16 * 2**20)
         assert terminal.held == 0
 
@@ -466,28 +346,6 @@ def test_a_command_says_in_a_line_that_control_groups_cannot_be_had(tmp_path, co
     assert done.stderr.count(b"\n") == 1
 
 
-async def test_a_fork_server_that_was_asked_for_and_does_not_work_is_an_error(monkeypatch):
-    monkeypatch.setattr(forkclient, "_BOOT", "pass")
-    before = descriptors()
-    async with running(spawner="forkserver") as pool:
-        for _ in range(2):
-            with pytest.raises(OSError, match="'forkserver' does not work here"):
-                await pool.create(program("true"))
-    assert descriptors() == before
-    async with running(spawner="auto") as pool:
-        assert (await (await pool.create(program("exit 3"))).wait_exited()).code == 3
-
-
-@pytest.mark.parametrize("spawner", ["forkserver", "thread", "auto"])
-async def test_each_way_to_make_children_works_without_pidfds(spawner):
-    async with running(spawner=spawner, pidfds=False) as pool:
-        terminal = await pool.create(program("exit 3"))
-        assert terminal._child.pidfd is None
-        assert (await terminal.wait_exited()).code == 3
-        # It is there if, and only if, it was asked for.
-        assert (pool._server.pid is not None) == (spawner == "forkserver")
-
-
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
 async def test_orphans_are_reaped_by_a_pool_that_is_pid_1(tracking):
     namespace = ["unshare", "--pid", "--fork", "--mount-proc"]
@@ -505,8 +363,8 @@ async def test_orphans_are_reaped_by_a_pool_that_is_pid_1(tracking):
 
 
 async def test_two_pools_of_one_process_do_not_disturb_each_other():
-    async with running() as one:
-        async with running() as two:
+    async with running_pool() as one:
+        async with running_pool() as two:
             await (await two.create(program("true"))).wait_exited()
         terminal = await one.create(program("exit 3"))
         assert (await terminal.wait_exited()).code == 3

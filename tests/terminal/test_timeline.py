@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acpterm.pty.program import Program
-from acpterm.pty.trees import open_trees
-from acpterm.terminal.pool import Pool
 from acpterm.terminal.timeline import MARKS, SIZES, Resize, Slice, Timeline
 from tests.support.hosts import poll
+from tests.support.pools import running_pool
 
 
 def timeline(kept=1 << 30, start=0.0):
@@ -143,11 +142,8 @@ def test_it_has_hardly_any_memory_while_nothing_comes():
     assert sys.getsizeof(line._times) + sys.getsizeof(line._positions) < 50_000
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-async def test_a_terminal_has_one(nursery):
-    async with open_trees("auto") as trees:
-        pool = Pool(trees)
-        await nursery.start(pool.run)
+async def test_a_terminal_has_one():
+    async with running_pool() as pool:
         program = Program(["/bin/sh", "-c", "echo one; read x; echo two"], {}, "/", 0o22)
         terminal = await pool.create(lambda _: program, size=(80, 24))
         await poll(lambda: terminal.timeline.end or None)
@@ -163,4 +159,3 @@ async def test_a_terminal_has_one(nursery):
         first, *_, last = line.slices(0, line.end)
         assert 0 <= first.time < last.time <= status.wall + 0.01
         assert line.last == pytest.approx(line.start + last.time, abs=0.02)
-        nursery.cancel_scope.cancel()

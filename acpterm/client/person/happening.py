@@ -11,6 +11,8 @@ from acpterm.client.person.listing import duration, line
 from acpterm.client.person.words import ended
 from acpterm.client.plain import in_a_line
 
+RECONNECTED: Final = "reconnected"
+"""The event that the daemon's worker was replaced; it is made by `watching`."""
 # Hexadecimal digits of an id: who is to be told of it later is not known yet.
 _ID: Final = 8
 # Characters of what an agent or a program calls itself.
@@ -72,10 +74,8 @@ def _who(event: EventNotification) -> str:
 
 def _what(event: EventNotification) -> str:
     terminal = event.terminal
-    if event.event == "tool_call":
-        return _call(event.update)
     if terminal is None:
-        return ""
+        return _apart_from_terminals(event)
     if event.event == "exited" and terminal.exit_status is not None:
         status = terminal.exit_status
         words = f"{ended(status)} after {duration(status.wall_ms / 1000)}"
@@ -86,6 +86,14 @@ def _what(event: EventNotification) -> str:
         return f"{terminal.cols}x{terminal.rows}"
     command = in_a_line(terminal.command)
     return f"{command}  (by {line(event.by)})" if event.by else command
+
+
+def _apart_from_terminals(event: EventNotification) -> str:
+    if event.event == "tool_call":
+        return _call(event.update)
+    if event.event == RECONNECTED:
+        return "the daemon's worker was replaced: events may be missing"
+    return ""
 
 
 def _call(update: Any) -> str:

@@ -5,6 +5,7 @@ killed by that; or when nobody reads stdout any more, as before `head`.
 """
 
 import signal
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -12,11 +13,13 @@ from typing import Final
 
 import trio
 from msgspec import Raw, ValidationError
-from msgspec.json import decode
+from msgspec.json import decode, encode
 
 from acpterm.acp import Empty
 from acpterm.acp.person import EventNotification, EventsRequest
+from acpterm.client.endpoint import LostError
 from acpterm.client.person.front import Front
+from acpterm.client.person.happening import RECONNECTED
 from acpterm.client.person.reading.stdout import while_read
 from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
 
@@ -60,41 +63,61 @@ async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
 async def follow(front: Front, take: Callable[[EventNotification, Raw], Awaitable[object]]) -> None:
     """Give `take` everything that happens, until cancelled: as it is, and as it came.
 
+    When the daemon's worker was replaced, events may be missing: an event `RECONNECTED` says so.
+
     While `take` takes its time nothing more is read: the daemon counts what it cannot tell then.
     Raises `GoneError` when the daemon ends.
     """
-    token = front.token()
-    come: deque[Raw] = deque()
-    news, room = trio.Event(), trio.Event()
-
-    def told(method: str, params: Raw) -> None:
-        if method == "_acpterm/event":
-            come.append(params.copy())
-            news.set()
-
-    async def pace() -> None:
-        nonlocal room
-        while len(come) >= _AHEAD:
-            room = trio.Event()
-            await room.wait()
-
-    async def ask() -> None:
-        try:
-            await front.ask("events", EventsRequest(token), Empty)
-        except RpcError as error:
-            raise gone(front, error) from error
-
-    front.told, front.endpoint.pace = told, pace
+    events = _Events(front)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask)
+        nursery.start_soon(events.ask)
         while True:
-            await news.wait()
-            news = trio.Event()
-            while come:
-                params = come.popleft()
-                room.set()
-                # What cannot be read is of a newer daemon: nothing that this could show.
-                with suppress(ValidationError):
-                    event = decode(params, type=EventNotification)
-                    if event.token == token:
-                        await take(event, params)
+            params = await events.next()
+            # What cannot be read is of a newer daemon: nothing that this could show.
+            with suppress(ValidationError):
+                event = decode(params, type=EventNotification)
+                if event.token == events.token:
+                    await take(event, params)
+
+
+class _Events:
+    """The events that are told, as they came."""
+
+    def __init__(self, front: Front) -> None:
+        self.token: Final = front.token()
+        self._front = front
+        self._come: deque[Raw] = deque()
+        self._news = trio.Event()
+        self._room = trio.Event()
+        front.told, front.pace = self._told, self._pace
+
+    async def ask(self) -> None:
+        """Ask for them, and again when the connection was lost. Raises `GoneError`."""
+        while True:
+            endpoint = self._front.endpoint
+            try:
+                await self._front.ask("events", EventsRequest(self.token), Empty)
+            except LostError:
+                await self._front.reconnect(endpoint)
+                event = EventNotification(self.token, RECONNECTED, round(1000 * time.time()))
+                self._told("_acpterm/event", Raw(encode(event)))
+            except RpcError as error:
+                raise gone(self._front, error) from error
+
+    async def next(self) -> Raw:
+        """Wait for an event."""
+        while not self._come:
+            self._news = trio.Event()
+            await self._news.wait()
+        self._room.set()
+        return self._come.popleft()
+
+    def _told(self, method: str, params: Raw) -> None:
+        if method == "_acpterm/event":
+            self._come.append(params.copy())
+            self._news.set()
+
+    async def _pace(self) -> None:
+        while len(self._come) >= _AHEAD:
+            self._room = trio.Event()
+            await self._room.wait()

@@ -45,6 +45,7 @@ from acpterm.jsonrpc import (
     RpcError,
     quoted,
 )
+from acpterm.runtime.threads import run_blocking
 
 # Requests that wait in tasks at a time.
 PENDING: Final = 1000
@@ -233,12 +234,12 @@ class Conversation:
         self._check_session(params.session_id)
         # A file may be large, and the agent has to read the one before.
         await self._agent.room()
-        return {"content": await trio.to_thread.run_sync(self._files.read, params)}
+        return {"content": await run_blocking(partial(self._files.read, params))}
 
     async def _write(self, request: RequestReceived) -> object:
         params = decode(request.params, WriteTextFileRequest)
         self._check_session(params.session_id)
-        await trio.to_thread.run_sync(self._files.write, params)
+        await run_blocking(partial(self._files.write, params))
         return {}
 
     def _check_session(self, session: str) -> None:

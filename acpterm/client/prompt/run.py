@@ -25,8 +25,8 @@ from acpterm.client.agent import FAREWELL, Agent, StartError, open_agent
 from acpterm.client.daemon import DaemonError
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.filestream import FileStream
+from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.leaves import leaf
-from acpterm.client.link import open_link, reach
 from acpterm.client.plain import plain
 from acpterm.client.prompt.calls import Call, Calls
 from acpterm.client.prompt.conversation import Conversation, ConversationError, Place
@@ -138,11 +138,11 @@ class _Run:
         wishes, settings = self._wishes, self._settings
         try:
             # The daemon first: it is to be nobody's child, and the trees adopt orphans.
-            daemon = None if wishes.embedded else await reach(settings, wishes.config)
+            daemon = None if wishes.embedded else await connect_daemon(settings, wishes.config)
             async with AsyncExitStack() as stack:
                 trees = await stack.enter_async_context(open_trees(settings.tracking))
-                opening = open_link(
-                    daemon, settings, asker, trees, in_a_line(wishes.command[0], wishes.command[1:])
+                opening = open_host_connection(
+                    daemon, settings, asker, in_a_line(wishes.command[0], wishes.command[1:])
                 )
                 host = await stack.enter_async_context(opening)
                 grace = settings.kill_grace

@@ -25,8 +25,8 @@ from acpterm.client.agent import Agent, StartError, exit_status, open_agent
 from acpterm.client.daemon import DaemonError
 from acpterm.client.endpoint import HIGH
 from acpterm.client.envelope import peek
+from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.leaves import leaf
-from acpterm.client.link import open_link, reach
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.lines import Lines
@@ -142,13 +142,15 @@ class _Session:
             capable = capabilities.of_editor(seen.params)
         ours = wishes.terminals == "ours" or (wishes.terminals is None and not capable.terminals)
         # The daemon first: it is to be nobody's child, and the trees adopt orphans.
-        daemon = await reach(settings, wishes.config) if ours and not wishes.embedded else None
+        daemon = (
+            await connect_daemon(settings, wishes.config) if ours and not wishes.embedded else None
+        )
         async with AsyncExitStack() as stack:
             trees = await stack.enter_async_context(open_trees(settings.tracking))
             link = None
             if ours:
-                opening = open_link(
-                    daemon, settings, asker, trees, in_a_line(wishes.command[0], wishes.command[1:])
+                opening = open_host_connection(
+                    daemon, settings, asker, in_a_line(wishes.command[0], wishes.command[1:])
                 )
                 link = await stack.enter_async_context(opening)
             grace = settings.kill_grace

@@ -7,47 +7,73 @@ States: *present*, then, by `leave`, *gone*: all its terminals are released, onc
 one whose creation was under way is released when it comes.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+import itertools
+import secrets
+from collections.abc import Iterable
+from typing import Final, Protocol
 
-import trio
-
+from acpterm.host.agents.creates import Creates
 from acpterm.host.agents.session import Session
-from acpterm.host.asker import Asker
+from acpterm.host.agents.session_state import SessionState
+from acpterm.host.asker import Asker, to_record
 from acpterm.host.checks import Folders
 from acpterm.host.creation import Order
 from acpterm.host.roster import Agent, Entry
+from acpterm.host.sender import Sender
 from acpterm.host.shared import Shared
+from acpterm.host.state.records import (
+    ConnectionRecord,
+    SessionRecord,
+    TerminalRecord,
+    ToolCallRecord,
+)
+from acpterm.host.state.store import connection_key
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quoted
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
 SESSIONS: Final = 10_000
+_SECRET_BYTES: Final = 32
 _SESSION_ID: Final = 4096
 
-Room: TypeAlias = Callable[[], Awaitable[None]]
-Say: TypeAlias = Callable[[str, object], None]
+
+class Resumes(Protocol):
+    """See `resumption.Resumption`."""
+
+    def resume(self, fresh: "Caller", secret: str) -> "Caller | None":
+        """Have the transport of `fresh` serve the connection of that secret, if there is one."""
 
 
 class Caller:
     """One connection's agent."""
 
-    def __init__(self, asker: Asker, shared: Shared, connection: str) -> None:
+    def __init__(
+        self,
+        asker: Asker,
+        shared: Shared,
+        connection: str,
+        resumption: "Resumes",
+        secret: str | None = None,
+    ) -> None:
         self.asker = asker
+        self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
+        """What another connection takes the place of this one with. Never logged."""
+        self.resumption: Final[Resumes] = resumption
+        self.creates: Final = Creates()
         self.shared: Final = shared
         self.settings: Final = shared.settings
         self.pool: Final = shared.pool
         self.agent: Final = Agent(connection)
         self.sessions: Final[dict[str, Session]] = {}
         self.folders: Final = Folders()
-        self.room: Room = trio.lowlevel.checkpoint
-        """To be waited for before a large answer is made: the agent has to read, too."""
-        self.say: Say = lambda *_: None
+        self.sender: Final = Sender()
         self._gone = False
+        self._key: Final = connection_key(connection)
+        self._numbers = itertools.count()
 
-    def asks(self) -> None:
-        """Learn that the agent asks for something: it is not to wait for floods."""
-        self.pool.floods.asked()
+    def flush(self) -> None:
+        """Store what has changed: an answer that tells of it is about to be sent."""
+        self.shared.state.flush()
 
     def session(self, identifier: str) -> Session:
         """Give the session of that name; a new one, at its first use.
@@ -60,7 +86,33 @@ class Caller:
                 f"sessionId {quoted(identifier)} has {len(identifier)} characters: it may have "
                 f"{_SESSION_ID} at most",
             )
-        return self.sessions.get(identifier) or Session(identifier, self.agent)
+        return self.sessions.get(identifier) or self._new_session(identifier, next(self._numbers))
+
+    def _new_session(self, identifier: str, number: int) -> Session:
+        state = SessionState(self.shared.state, self.agent.connection, number)
+        return Session(identifier, self.agent, state, self.creates)
+
+    def changed(self) -> None:
+        """Have the connection's record stored, before the next answer at the latest."""
+        self.shared.state.changed(self._key, self._record)
+
+    def _record(self) -> bytes:
+        return ConnectionRecord(
+            secret=self.secret, agent=self.agent.name, context=to_record(self.asker)
+        ).encode()
+
+    def restore_session(
+        self, number: int, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]
+    ) -> None:
+        """Take a session over from the worker before."""
+        session = self.sessions[record.id] = self._new_session(record.id, number)
+        session.restore(record, calls)
+        self._numbers = itertools.count(max(number + 1, next(self._numbers)))
+
+    def restore_terminal(self, session: Session, entry: Entry) -> None:
+        """Take a terminal over from the worker before."""
+        self.sessions.setdefault(session.id, session).add(entry)
+        self.creates.add(entry)
 
     def own(self, session: Session) -> None:
         """Remember a session that has something to remember.
@@ -79,14 +131,24 @@ class Caller:
                 )
             other.over.set()
             del self.sessions[other.id]
-        self.sessions.setdefault(session.id, session)
+            other.forget()
+        if session.id not in self.sessions:
+            self.sessions[session.id] = session
+            session.store()
 
-    def add(self, session: Session, terminal: Terminal, order: Order, command: str) -> None:
+    def add(
+        self, session: Session, terminal: Terminal, order: Order, record: TerminalRecord
+    ) -> None:
         """Hold a terminal that was just made; if the caller is gone, release it."""
         # It was remembered when it was asked for, and may have been forgotten while it was made.
-        session = self.sessions.setdefault(session.id, session)
-        entry = Entry(terminal, command=command, cwd=order.cwd, session=session)
+        if session.id not in self.sessions:
+            self.sessions[session.id] = session
+            if not self._gone:
+                session.store()
+        session = self.sessions[session.id]
+        entry = Entry(terminal, record, self.shared.state, session)
         session.add(entry)
+        self.creates.add(entry)
         self.shared.add(entry, order.env)
         if self._gone:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
@@ -104,8 +166,12 @@ class Caller:
 
     def leave(self) -> None:
         """Release all that is left. Can be repeated."""
+        if self._gone:
+            return
         self._gone = True
         for session in self.sessions.values():
             for identifier in list(session.entries):
                 self.release(session, identifier, EndedBy.DISCONNECT)
             session.over.set()
+            session.forget()
+        self.shared.state.removed(self._key)

@@ -9,6 +9,7 @@ A session is made by its first use: ACP creates sessions between client and agen
 a host. Its folder is told by `_acpterm/session/set`, if at all.
 """
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
@@ -17,14 +18,21 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp.notes import Note, in_meta
+from acpterm.host.agents.creates import Creates
 from acpterm.host.agents.displayed import AllDisplayed
+from acpterm.host.agents.session_state import SessionState
 from acpterm.host.agents.tool_calls import ToolCalls
 from acpterm.host.roster import Agent, Entry
+from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
 from acpterm.terminal.terminal import Terminal
 
 # Of released ids; the oldest are forgotten, and then answered as ids that never were.
 _REMEMBERED: Final = 10_000
+# Of these, the newest that a successor of this worker knows: what is stored is stored again with
+# each release, and a release is repeated at once if at all.
+_STORED_RELEASED: Final = 256
+_STORED_CWD: Final = 4096
 
 Watcher: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
 
@@ -32,12 +40,15 @@ Watcher: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
 class Session:
     """A session."""
 
-    def __init__(self, identifier: str, agent: Agent) -> None:
+    def __init__(
+        self, identifier: str, agent: Agent, state: SessionState, creates: Creates
+    ) -> None:
         self.id: Final = identifier
         self.agent: Final = agent
-        self.cwd: str | None = None
-        self.cancelled = 0
-        """How many times its turn was cancelled."""
+        self._state: Final = state
+        self._creates: Final = creates
+        self._cwd: str | None = None
+        self._cancelled = 0
         self.entries: Final[dict[str, Entry]] = {}
         """The terminals that the agent may name."""
         self.tool_calls: Final = ToolCalls()
@@ -50,6 +61,53 @@ class Session:
         """Set when its connection is closed."""
         self._released: OrderedDict[str, None] = OrderedDict()
 
+    @property
+    def cwd(self) -> str | None:
+        """The directory of commands that name none."""
+        return self._cwd
+
+    @cwd.setter
+    def cwd(self, path: str) -> None:
+        self._cwd = path
+        self._changed()
+
+    @property
+    def cancelled(self) -> int:
+        """How many times its turn was cancelled."""
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Count a turn that was cancelled."""
+        self._cancelled += 1
+        self._changed()
+
+    def store(self) -> None:
+        """Have the session's record stored, before the next answer at the latest."""
+        self._state.store(self._record)
+
+    def _changed(self) -> None:
+        self._state.changed(self._record)
+
+    def forget(self) -> None:
+        """Remove what is stored of it."""
+        self._state.remove(self.tool_calls.numbers())
+
+    def restore(self, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]) -> None:
+        """Take over what the worker before has stored; `calls` with their numbers."""
+        self._state.restored()
+        self._cwd = None if record.cwd is None else unpack_text(record.cwd)
+        self._cancelled = record.cancelled
+        self._released.update(dict.fromkeys(record.released))
+        self.tool_calls.restore(calls)
+
+    def _record(self) -> SessionRecord:
+        ids = reversed(self._released)
+        released = [*itertools.islice(ids, _STORED_RELEASED)][::-1]
+        # A longer one is no directory.
+        is_stored = self._cwd is not None and len(self._cwd) <= _STORED_CWD
+        cwd = pack_text(self._cwd) if is_stored and self._cwd else None
+        return SessionRecord(id=self.id, cwd=cwd, cancelled=self._cancelled, released=released)
+
     def add(self, entry: Entry) -> None:
         """Hold a terminal."""
         self.entries[entry.id] = entry
@@ -57,9 +115,11 @@ class Session:
     def get(self, identifier: str) -> Terminal:
         """Give the terminal of this id, to look at; raises `RpcError` (-32002) if there is none."""
         try:
-            return self.entries[identifier].terminal
+            entry = self.entries[identifier]
         except KeyError:
             raise self._no_such(identifier) from None
+        self._creates.confirm(entry)
+        return entry.terminal
 
     def mine(self, identifier: str, what: str) -> Entry:
         """Give the terminal of this id, to do something to it: `what`, for the message.
@@ -90,7 +150,10 @@ class Session:
             if identifier in self._released:
                 return None
             raise self._no_such(identifier)
+        self._creates.confirm(entry)
+        entry.id_released()
         self._released[identifier] = None
+        self._changed()
         while len(self._released) > _REMEMBERED:
             self._released.popitem(last=False)
         return entry
@@ -100,7 +163,8 @@ class Session:
 
         `terminals`: the ids of those that it shows, or None when it does not say.
         """
-        self.tool_calls.take(call, fields, terminals)
+        for number, record in self.tool_calls.take(call, fields, terminals):
+            self._state.call_changed(number, record)
         told = self._display(in_meta(fields.get("_meta")))
         for watcher in list(self.watchers):
             watcher(call, fields, told)

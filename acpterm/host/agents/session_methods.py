@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 import trio
-from msgspec import Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from acpterm import __version__
 from acpterm.acp import (
@@ -16,24 +16,29 @@ from acpterm.acp import (
     InitializeMeta,
     InitializeRequest,
     OtherUpdate,
+    ResumeMeta,
     SessionNotification,
     Terminal,
     host_answer,
     own_meta,
     read_update,
 )
+from acpterm.acp.extensions import OWN
 from acpterm.acp.members import members
 from acpterm.acp.notes import V2_KINDS, in_v2
 from acpterm.host.agents.caller import Caller
 from acpterm.host.agents.session import Session
 from acpterm.host.asker import Asker, limits_by_name
-from acpterm.host.checks import check_absolute, check_environment
+from acpterm.host.checks import check_absolute, check_environment, check_size
 from acpterm.host.events import Happening
 from acpterm.host.roster import Entry
+from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
 
 # Seconds that an agent has after a cancel to release its terminals itself.
 AFTER_CANCEL: Final = 2.0
+# Characters of the ids of tool calls and terminals.
+ID_MAX: Final = 4096
 # Characters of an agent's name.
 _NAME: Final = 100
 
@@ -53,10 +58,21 @@ EXTENSIONS: Final = {
 
 
 def initialize(caller: Caller, params: InitializeRequest) -> InitializeAnswer:
-    """`initialize`: here the agent asks, since it is the one that connects."""
+    """`initialize`: here the agent asks, since it is the one that connects.
+
+    With the secret of a connection that was lost it takes that one's place.
+    """
+    wishes = own_meta(params.meta, InitializeMeta)
+    resumed: bool | UnsetType = UNSET
+    if wishes and wishes.resume is not None:
+        found = caller.resumption.resume(caller, wishes.resume)
+        caller, resumed = found or caller, found is not None
     caller.asker = take_asker(caller.asker, params)
     caller.agent.name = name_in(params.client_info) or caller.agent.name
-    return host_answer(__version__, EXTENSIONS)
+    caller.changed()
+    answer = host_answer(__version__, EXTENSIONS)
+    answer.meta = {OWN: ResumeMeta(resume=caller.secret, resumed=resumed)}
+    return answer
 
 
 def take_asker(asker: Asker, params: InitializeRequest) -> Asker:
@@ -69,6 +85,7 @@ def take_asker(asker: Asker, params: InitializeRequest) -> Asker:
         check_absolute(sent.cwd)
     if sent.env is not None:
         check_environment(sent.env.items())
+        check_size(("/bin/sh",), sent.env, asker.rlimits)
     return asker._replace(
         env=asker.env if sent.env is None else sent.env,
         cwd=asker.cwd if sent.cwd is None else sent.cwd,
@@ -94,9 +111,13 @@ def update(caller: Caller, params: SessionNotification) -> None:
             caller.own(session)
             session.show(in_v2(said.kind, members(params.update)))
         return
+    if len(said.tool_call_id) > ID_MAX:
+        # Such an id would be remembered: what the session holds is bounded.
+        return
     shown = None
     if not isinstance(said.content, UnsetType):
-        shown = [item.terminal_id for item in said.content or () if isinstance(item, Terminal)]
+        found = [item.terminal_id for item in said.content or () if isinstance(item, Terminal)]
+        shown = [identifier for identifier in found if len(identifier) <= ID_MAX]
     session = caller.session(params.session_id)
     caller.own(session)
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])
@@ -121,19 +142,25 @@ def cancel(caller: Caller, params: CancelNotification) -> Coroutine[Any, Any, No
     session = caller.sessions.get(params.session_id)
     if session is None:
         return None
-    session.cancelled += 1
+    session.cancel()
     running = [
         entry
         for entry in session.entries.values()
         if entry.terminal.exit is None and not entry.is_users
     ]
+    release_at = boot_time() + AFTER_CANCEL
     for entry in running:
         caller.shared.roster.kill(entry, EndedBy.AGENT)
-    return _release_later(caller, session, running) if running else None
+        entry.record.release_at = release_at
+        entry.changed()
+    return release_later(caller, session, running, AFTER_CANCEL) if running else None
 
 
-async def _release_later(caller: Caller, session: Session, running: list[Entry]) -> None:
-    await trio.sleep(AFTER_CANCEL)
-    for entry in running:
+async def release_later(
+    caller: Caller, session: Session, entries: list[Entry], delay: float
+) -> None:
+    """Release terminals of a cancelled turn in `delay` seconds, if their agent has not done so."""
+    await trio.sleep(delay)
+    for entry in entries:
         if entry.id in session.entries and not entry.is_users:
             caller.release(session, entry.id, EndedBy.AGENT)

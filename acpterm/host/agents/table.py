@@ -17,7 +17,7 @@ from acpterm.host.method import Method, Methods
 
 REQUESTS: dict[str, Method] = {
     "initialize": Method(InitializeRequest, session_methods.initialize),
-    "terminal/create": Method(CreateTerminalRequest, terminal_methods.create),
+    "terminal/create": Method(CreateTerminalRequest, terminal_methods.create, takes_id=True),
     "terminal/output": Method(TerminalRequest, terminal_methods.output),
     "terminal/wait_for_exit": Method(TerminalRequest, terminal_methods.wait_for_exit),
     "terminal/kill": Method(TerminalRequest, terminal_methods.kill),

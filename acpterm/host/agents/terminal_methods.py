@@ -24,13 +24,14 @@ from acpterm.acp import (
 )
 from acpterm.acp.extensions import OWN
 from acpterm.host.agents.caller import Caller
+from acpterm.host.agents.creates import recognised
 from acpterm.host.checks import seconds
 from acpterm.host.command import summary
 from acpterm.host.creation import Order
 from acpterm.host.exit_status import exit_code, exit_meta, exit_status
 from acpterm.host.roster import Entry
 from acpterm.host.screens import check_screen, shown
-from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
+from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.terminal import views
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.terminal import Terminal
@@ -40,9 +41,15 @@ PATIENCE: Final = 0.3
 
 
 def create(
-    caller: Caller, params: CreateTerminalRequest
-) -> Coroutine[Any, Any, CreateTerminalResponse]:
-    """`terminal/create`: start a command in a new terminal."""
+    caller: Caller, params: CreateTerminalRequest, request_id: Id
+) -> CreateTerminalResponse | Coroutine[Any, Any, CreateTerminalResponse]:
+    """`terminal/create`: start a command in a new terminal.
+
+    One that was sent before, on a transport that was lost, is answered with its terminal.
+    """
+    request = recognised(request_id)
+    if entry := caller.creates.repeated(request):
+        return CreateTerminalResponse(entry.id)
     settings = caller.settings
     wishes = own_meta(params.meta, CreateMeta) or CreateMeta()
     session = caller.session(params.session_id)
@@ -63,20 +70,31 @@ def create(
     caller.own(session)
     turn = session.cancelled
 
+    lifetime = math.inf if wishes.timeout_ms is None else seconds(wishes.timeout_ms)
+
     async def start() -> CreateTerminalResponse:
-        await caller.folders.check(order.cwd)
-        if session.cancelled != turn:
-            raise _cancelled()
-        terminal = await order.start(
-            caller.pool,
-            limit=params.output_byte_limit,
-            lifetime=math.inf if wishes.timeout_ms is None else seconds(wishes.timeout_ms),
-            view=wishes.format or "text",
-        )
-        if session.cancelled != turn:
-            caller.pool.release(terminal, EndedBy.AGENT)
-            raise _cancelled()
-        caller.add(session, terminal, order, summary(params.command, params.args))
+        await caller.creates.wait_in_flight(request)
+        if entry := caller.creates.repeated(request):
+            return CreateTerminalResponse(entry.id)
+        with caller.creates.in_flight(request):
+            await caller.folders.check(order.cwd)
+            if session.cancelled != turn:
+                raise _cancelled()
+            record = order.record(
+                summary(params.command, params.args),
+                limit=params.output_byte_limit,
+                lifetime=lifetime,
+                view=wishes.format or "text",
+            )
+            record.is_users, record.request = False, request
+            record.connection, record.agent = caller.agent.connection, caller.agent.name
+            record.session, record.secret = session.id, caller.secret
+            terminal = await order.start(caller.pool, record, caller.shared.state)
+            if session.cancelled != turn:
+                caller.pool.release(terminal, EndedBy.AGENT)
+                caller.pool.forget(terminal)
+                raise _cancelled()
+            caller.add(session, terminal, order, record)
         return CreateTerminalResponse(terminal.id)
 
     return start()
@@ -93,8 +111,21 @@ def output(
     session = caller.session(params.session_id)
     terminal = session.get(params.terminal_id)
     entry = session.entries[terminal.id]
+    terminal.catch_up()
     if terminal.view == "screen":
         return _screen_output(caller, entry)
+    if not terminal.is_restored:
+        return _restored_output(caller, entry)
+    return _text_output(caller, entry)
+
+
+async def _restored_output(caller: Caller, entry: Entry) -> TerminalOutputResponse:
+    await entry.terminal.caught_up()
+    return _text_output(caller, entry)
+
+
+def _text_output(caller: Caller, entry: Entry) -> TerminalOutputResponse:
+    terminal = entry.terminal
     if terminal.view == "raw":
         text, truncated = views.raw(terminal)
     else:

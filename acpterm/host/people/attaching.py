@@ -76,7 +76,7 @@ class _Attached:
         """Show it until the end."""
         terminal = self._terminal
         while True:
-            await self._person.room()
+            await self._person.sender.room()
             ended = self._ended()
             seen = terminal.ring.end
             try:
@@ -95,7 +95,7 @@ class _Attached:
                 return
             # All of it as it is now: to paint takes a while.
             if terminal.ring.end == seen and not self._stale() and not self._ended():
-                await terminal.wait_news()
+                await terminal.wait_changed()
             if self._position is None:
                 await trio.sleep(FRAME)
 
@@ -173,7 +173,7 @@ class _Attached:
 
     def _send(self, kind: str, data: bytes) -> None:
         encoded = base64.b64encode(data).decode()
-        self._person.say(
+        self._person.sender.notify(
             "_acpterm/terminal/attached",
             AttachedNotification(self._token, "screen" if kind == "screen" else "output", encoded),
         )

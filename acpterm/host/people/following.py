@@ -42,7 +42,7 @@ async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> F
     position = terminal.ring.start if params.since is None else params.since
     with person.going(params.token), _held(person, terminal, hold=params.hold):
         while True:
-            await person.room()
+            await person.sender.room()
             # In this order: what there is at the end is all that there will be.
             ended = terminal.exit is not None
             end = terminal.ring.end if params.stay else begin
@@ -55,7 +55,7 @@ async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> F
             elif ended or not params.stay:
                 return FollowResponse(position, exit_of(terminal.exit))
             else:
-                await terminal.wait_news()
+                await terminal.wait_changed()
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def _tell(person: Person, terminal: Terminal, token: str, position: int, end: in
     data = part.data[: end - begin] if part.position < end else b""
     behind = begin + len(data)
     encoded = base64.b64encode(data).decode()
-    person.say(
+    person.sender.notify(
         "_acpterm/terminal/followed",
         FollowedNotification(token, encoded, behind, begin - position),
     )

@@ -1,7 +1,6 @@
 """What a front end of the person's asks of the host as a whole: how it is, what happens."""
 
 import os
-import time
 
 from acpterm import __version__
 from acpterm.acp import Empty, InitializeAnswer, InitializeRequest, host_answer
@@ -16,6 +15,8 @@ from acpterm.acp.person import (
 from acpterm.host.agents.session_methods import take_asker
 from acpterm.host.events import Happening, Listener
 from acpterm.host.people.person import Person
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.keeper.client import KeeperLostError, RestartError
 from acpterm.pty import linux
 
 
@@ -34,10 +35,14 @@ def status(person: Person, params: Nothing) -> StatusResponse:
     place = shared.place
     return StatusResponse(
         version=__version__,
-        pid=os.getpid(),
+        # The daemon's main process.
+        pid=os.getpid() if shared.keeper.embedded else shared.keeper.pid,
+        keeper_pid=shared.keeper.pid,
+        worker_pid=os.getpid(),
+        takeovers=shared.keeper.takeovers,
         agent_socket=place.agent_socket,
         user_socket=place.user_socket,
-        uptime_ms=round(1000 * (time.monotonic() - shared.began)),
+        uptime_ms=round(1000 * shared.uptime),
         idle_exit_ms=None if place.patience is None else round(1000 * place.patience),
         tracking=place.tracking,
         running=sum(entry.terminal.exit is None for entry in entries),
@@ -57,6 +62,24 @@ def shutdown(person: Person, params: Nothing) -> Empty:
     return Empty()
 
 
+async def restart(person: Person, params: Nothing) -> Empty:
+    """`_acpterm/restart`: have the installed version take over from this worker.
+
+    Answered with an error when that fails, and this one goes on. When it succeeds this process, and
+    with it the connection, ends: the client finds out by connecting again.
+    """
+    del params
+    person.shared.state.flush()
+    try:
+        with person.present():
+            await person.shared.keeper.restart()
+    except RestartError as error:
+        raise RpcError(INTERNAL_ERROR, f"not restarted: {error}") from error
+    except KeeperLostError as error:
+        raise RpcError(INTERNAL_ERROR, f"not restarted, the keeper is lost: {error}") from error
+    return Empty()
+
+
 async def events(person: Person, params: EventsRequest) -> Empty:
     """`_acpterm/events`: tell everything that happens from now on, until it is cancelled."""
     with person.going(params.token):
@@ -65,8 +88,8 @@ async def events(person: Person, params: EventsRequest) -> Empty:
         try:
             while True:
                 happening, lost = await listener.next()
-                await person.room()
-                person.say("_acpterm/event", _event(params.token, happening, lost))
+                await person.sender.room()
+                person.sender.notify("_acpterm/event", _event(params.token, happening, lost))
         finally:
             person.shared.bus.listeners.discard(listener)
 

@@ -12,15 +12,24 @@ from acpterm.host.method import Method, Methods
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 
-def refusing(terminal: str) -> Methods:
-    """Give methods of which each is refused to a program in this terminal."""
+def refusing(terminal: str | None) -> Methods:
+    """Return methods of which each is refused to a program in this terminal.
+
+    None: the process that connected has ended, and what has its connection now may be anything.
+    """
+    if terminal is None:
+        why = (
+            "this is the user's endpoint, and the process that connected to it has ended, so that "
+            "it cannot be seen whose it was: connect from a process that stays"
+        )
+    else:
+        why = (
+            f"this is the person's endpoint, and you run in an agent's terminal ({terminal}): ask "
+            "the person, or use the terminal methods of your own connection"
+        )
 
     def refuse(*_: object) -> NoReturn:
-        raise RpcError(
-            INVALID_REQUEST,
-            f"this is the person's endpoint, and you run in an agent's terminal ({terminal}): ask "
-            "the person, or use the terminal methods of your own connection",
-        )
+        raise RpcError(INVALID_REQUEST, why)
 
     return Methods(_All(Method(Nothing, refuse)), {})
 

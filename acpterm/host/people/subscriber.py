@@ -139,7 +139,7 @@ class Subscriber:
         """Have a terminal told of when there is news, as soon as the news before are told."""
         while not source.is_over:
             if not shown.is_stale(source):
-                await source.entry.terminal.wait_news()
+                await source.entry.terminal.wait_changed()
             shown.looked = trio.Event()
             self._due[shown] = None
             self._news.set()
@@ -156,7 +156,7 @@ class Subscriber:
             self._news = trio.Event()
             if self._is_over():
                 break
-            await self._person.room()
+            await self._person.sender.room()
             item = self._untold.pop()
             if item is not None:
                 await self._tell_call(*item)
@@ -195,7 +195,7 @@ class Subscriber:
         if waits and status is not None:
             for shown in self._untold_in(in_it):
                 await self._tell_up_to_now(shown)
-            await self._person.room()
+            await self._person.sender.room()
             self._say(self._form.call(call, {"status": status}, (), first=False))
 
     def _new_in(self, terminals: Iterable[str]) -> list[tuple[Shown, Source]]:
@@ -214,7 +214,7 @@ class Subscriber:
         """Tell of what has come from a terminal, at most so much."""
         self._due.pop(shown, None)
         for _ in range(LOOK // STEP):
-            await self._person.room()
+            await self._person.sender.room()
             if not self._step(shown):
                 break
         else:
@@ -228,7 +228,7 @@ class Subscriber:
         if source is not None:
             target = source.length
             while shown.source is source:
-                await self._person.room()
+                await self._person.sender.room()
                 if not self._step(shown) or shown.position >= target:
                     break
 
@@ -240,7 +240,7 @@ class Subscriber:
 
     def _say(self, updates: Iterable[Update]) -> None:
         for update in updates:
-            self._person.say(
+            self._person.sender.notify(
                 "session/update",
                 {
                     "sessionId": self._session.id,

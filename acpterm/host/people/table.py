@@ -44,6 +44,7 @@ PERSON = Methods(
         "_acpterm/session/subscribe": Method(SubscribeRequest, subscriptions.subscribe),
         "_acpterm/events": Method(EventsRequest, front_methods.events),
         "_acpterm/status": Method(Nothing, front_methods.status),
+        "_acpterm/restart": Method(Nothing, front_methods.restart),
         "_acpterm/shutdown": Method(Nothing, front_methods.shutdown),
     },
     {},

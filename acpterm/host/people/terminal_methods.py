@@ -75,11 +75,12 @@ async def create(person: Person, params: PersonCreateRequest) -> TerminalInfo:
     )
     with shared.roster.naming(params.name):
         await person.folders.check(order.cwd)
-        terminal = await order.start(shared.pool)
+        record = order.record(summary(params.command, params.args))
+        record.name = params.name
+        terminal = await order.start(shared.pool, record, shared.state)
         if params.hold:
             person.hold(terminal, 0)
-        command = summary(params.command, params.args)
-        entry = Entry(terminal, command=command, cwd=order.cwd, name=params.name)
+        entry = Entry(terminal, record, shared.state)
         shared.add(entry, order.env)
     return shared.describe(entry)
 
@@ -101,8 +102,11 @@ def output(person: Person, params: NamedRequest) -> Coroutine[Any, Any, OutputRe
 
 
 async def _output(person: Person, entry: Entry) -> OutputResponse:
-    await person.room()
+    await person.sender.room()
     terminal, view = entry.terminal, entry.terminal.text
+    terminal.catch_up()
+    if not terminal.is_restored:
+        await terminal.caught_up()
     text, truncated = view.text(), view.truncated
     if entry.released is not None:
         # As when it was released: it is not to be held twice.
@@ -210,6 +214,7 @@ async def export(person: Person, params: ExportRequest) -> Empty:
     """`_acpterm/terminal/export`: what is kept of a terminal, with its times, as an asciicast."""
     entry, token = person.entry(params.terminal_id), params.token
     with person.going(token):
+        await entry.terminal.caught_up()
         part: list[bytes] = []
         size = 0
         for line in asciicast.export(entry.terminal, command=entry.command):
@@ -224,6 +229,6 @@ async def export(person: Person, params: ExportRequest) -> Empty:
 
 
 async def _tell_part(person: Person, token: str, part: list[bytes]) -> None:
-    await person.room()
+    await person.sender.room()
     lines = b"".join(part).decode()
-    person.say("_acpterm/terminal/exported", ExportedNotification(token, lines))
+    person.sender.notify("_acpterm/terminal/exported", ExportedNotification(token, lines))

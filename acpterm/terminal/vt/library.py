@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
+
+from acpterm.terminal.vt import declarations
 
 PACKAGE: Final = "pyghostty"
 
@@ -37,10 +40,28 @@ class Library(NamedTuple):
 def _load() -> Library | str:
     """Return the library, or why there is none: a failed import is not tried again."""
     try:
-        from pyghostty import ffi, lib  # noqa: PLC0415  loaded only when it is needed
-    except (ImportError, OSError, AssertionError) as error:
+        from cffi import FFI  # noqa: PLC0415  loaded only when it is needed
+
+        ffi = FFI()
+        ffi.cdef(declarations.TYPES + declarations.FUNCTIONS + _constants())
+        return Library(ffi, ffi.dlopen(_path()))
+    except (ImportError, OSError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
-    return Library(ffi, lib)
+
+
+def _constants() -> str:
+    members = (f"{name} = {value}" for name, value in declarations.CONSTANTS.items())
+    return f"enum {{ {', '.join(members)} }};"
+
+
+def _path() -> str:
+    """Return the path of the shared library, which the package brings."""
+    found = find_spec(PACKAGE)
+    for directory in (found and found.submodule_search_locations) or ():
+        for name in ("libghostty-vt.so", "libghostty-vt.dylib"):
+            if os.path.exists(path := os.path.join(directory, "_lib", name)):
+                return path
+    raise ImportError(f"the package {PACKAGE} with libghostty-vt is not installed")
 
 
 def load() -> Library:

@@ -12,13 +12,13 @@ from acpterm.terminal.vt.library import load
 from acpterm.terminal.vt.paint import NEUTRAL
 
 if TYPE_CHECKING:
-    from acpterm.terminal.ring import Ring
+    from acpterm.terminal.shared_ring import SharedRing
 
 _TAIL_BYTES: Final = 16 * 1024
 _ALTERNATE: Final = re.compile(rb"\x1b\[\?(?:47|104[79])([hl])")
 
 
-def picture(ring: Ring, rows: int) -> bytes:
+def picture(ring: SharedRing, rows: int) -> bytes:
     """Return the last lines of the output, at most `rows`, behind what resets the window.
 
     Raises `EmulatorMissingError` while the program shows the alternate screen, which only an

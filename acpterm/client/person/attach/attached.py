@@ -1,8 +1,13 @@
 """Being at a terminal of the daemon's: its screen is shown here, and what is typed is typed there.
 
-States: *attached*, until one of four ends it: the program ends, the person leaves by the detach
+States: *attached*, until one of four ends it: the program ends, the user leaves by the detach
 key, this process is told to end, or the daemon is gone. Then the window is as it was before, but
 for what was printed; that holds for every way out.
+
+When the connection is lost, the daemon's worker has died, and the window is *waiting* for the next
+one, at most `resume_timeout` seconds: it keeps the picture that it shows, and gets a new one then.
+Keys are not queued meanwhile, since the user does not see what they would do: each rings the bell,
+and so does what was typed just before and may not have been taken. The detach key leaves as ever.
 
 Tasks: one prints, one reads what is typed, one minds signals (the window's size, being continued
 after a stop, the end); the request itself is pending for as long as it lasts. The connection is
@@ -31,7 +36,7 @@ from acpterm.acp.person import (
     TerminalInfo,
     WindowRequest,
 )
-from acpterm.client.endpoint import Answer
+from acpterm.client.endpoint import Answer, LostError
 from acpterm.client.person.attach.detaching import Detaching
 from acpterm.client.person.attach.tty import Printer, Tty
 from acpterm.client.person.front import Front
@@ -124,19 +129,16 @@ class _Attached:
     async def run(self, signals: AsyncIterator[int]) -> AttachResponse | None:
         """Be attached until the end."""
         self._front.told = self._told
-        self._front.endpoint.pace = self._printer.room
+        self._front.pace = self._printer.room
         answers: list[AttachResponse] = []
-        cols, rows = self._terminal.size
         # What this window shows goes to where it can be scrolled back to, and not away.
-        self._printer.put(_KEEP_TITLE + b"\r\n" * rows)
+        self._printer.put(_KEEP_TITLE + b"\r\n" * self._terminal.size[1])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._print, nursery.cancel_scope)
             nursery.start_soon(self._type, nursery.cancel_scope)
             nursery.start_soon(self._mind, signals, nursery.cancel_scope)
             nursery.start_soon(self._give_notice)
-            params = AttachRequest(self._id, self._token, cols, rows, self._read_only)
-            answer = await self._front.ask("terminal/attach", params, AttachResponse)
-            answers.append(answer)
+            answers.append(await self._attach())
             if self._noticed:
                 with trio.move_on_after(_LAST):
                     await self._paint_last()
@@ -144,6 +146,17 @@ class _Attached:
             await self._printer.empty()
             nursery.cancel_scope.cancel()
         return answers[0] if answers else None
+
+    async def _attach(self) -> AttachResponse:
+        """Be attached until the program ends, also when the daemon's worker is replaced."""
+        while True:
+            endpoint = self._front.endpoint
+            cols, rows = self._terminal.size
+            params = AttachRequest(self._id, self._token, cols, rows, self._read_only)
+            try:
+                return await self._front.ask("terminal/attach", params, AttachResponse)
+            except LostError:
+                await self._front.reconnect(endpoint)
 
     def _told(self, method: str, params: Raw) -> None:
         if method != "_acpterm/terminal/attached":

@@ -37,7 +37,6 @@ async def examine(config: str | None, socket: str | None) -> list[Finding]:
         "pidfd": trial.pidfd,
         "control groups": Waits(trial.control_groups),
         "subreaper": trial.subreaper,
-        "fork server": Waits(partial(trial.fork_server, settings)),
         "PTYs": system.ptys,
         "open files": system.open_files,
         "processes": system.processes,

@@ -4,9 +4,8 @@ What a daemon has may differ: one that systemd starts has control groups of its 
 """
 
 import os
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 import trio
@@ -17,10 +16,10 @@ from acpterm.config import Settings
 from acpterm.host import asker
 from acpterm.host.creation import Order
 from acpterm.jsonrpc import RpcError
+from acpterm.keeper.client import embedded_keeper
 from acpterm.pty import linux, syscalls
 from acpterm.pty.cgroup import Cgroups
-from acpterm.pty.forkclient import ForkServer, UnavailableError
-from acpterm.pty.trees import TrackingError, Trees
+from acpterm.pty.trees import TrackingError, Trees, open_trees
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
@@ -52,7 +51,7 @@ async def terminal(settings: Settings) -> list[Finding]:
                 cwd="/",
                 size=(80, 24),
             )
-            made = await order.start(pool)
+            made = await order.start(pool, order.record(_SHELL))
             waits = await _see_prompt(made)
             said = made.ring.end >= len(_SAID)
             made.kill(EndedBy.USER)
@@ -77,7 +76,7 @@ async def _see_prompt(made: Terminal) -> bool | None:
     # It has begun when it prints.
     with trio.move_on_after(_BEGINNING):
         while made.exit is None and made.ring.end < len(_SAID):
-            await made.wait_news()
+            await made.wait_changed()
     with trio.move_on_after(_PROMPT):
         while made.exit is None and (waits := made.waits_for_input()) is False:  # noqa: ASYNC110
             await trio.sleep(_LOOK)
@@ -97,54 +96,26 @@ def _waiting(waits: bool | None) -> Finding:
 
 @asynccontextmanager
 async def _pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
-    trees = Trees(settings.tracking)
-    pool = Pool(trees, grace=0.1, spawner=settings.spawner, pidfds=settings.pidfds)
-    try:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(pool.run)
-            try:
-                yield pool, trees
-            finally:
-                with trio.CancelScope(shield=True):
-                    await pool.shut_down(1)
-                nursery.cancel_scope.cancel()
-    finally:
-        trees.close()
-
-
-async def fork_server(settings: Settings) -> Finding:
-    """Whether children can be made by the fork server, which keeps the daemon from stalling."""
-    name = "fork server"
-    otherwise = "children are made by a thread instead, which is slower"
-    if settings.spawner == "thread":
-        return ok(name, "turned off by the setting spawner")
-    master, slave = os.openpty()
-    reads, writes = os.pipe()
-    # Told nothing, the blank ends.
-    os.close(writes)
-    try:
-        async with ForkServer() as server:
-            pid, pidfd = await server.fork(slave, reads, None)
-            if pidfd is not None:
-                os.close(pidfd)
-            with suppress(ChildProcessError):
-                await trio.to_thread.run_sync(os.waitpid, pid, 0, abandon_on_cancel=True)
-        return ok(name, "works, with clone3")
-    except (UnavailableError, OSError) as error:
-        advice = f"{otherwise}; Linux 5.7 has what it needs, unless a filter refuses clone3"
-        if sys.platform != "linux":
-            advice = f"{otherwise}; it needs Linux"
-        return missing(name, line(str(error)), advice)
-    finally:
-        for fd in (master, slave, reads):
-            os.close(fd)
+    async with (
+        embedded_keeper() as keeper,
+        open_trees(settings.tracking, parent=keeper.pid) as trees,
+        trio.open_nursery() as nursery,
+    ):
+        pool = Pool(keeper, trees, grace=0.1)
+        await nursery.start(pool.run)
+        try:
+            yield pool, trees
+        finally:
+            with trio.CancelScope(shield=True):
+                await pool.shut_down(1)
+            nursery.cancel_scope.cancel()
 
 
 def pidfd() -> Finding:
     """Whether a process can be held by a descriptor."""
     if linux.has_pidfd():
         return ok("pidfd", "children are waited for and signalled by descriptor")
-    advice = "a thread waits for each child instead; Linux 5.4 has them, unless a filter refuses"
+    advice = "the keeper uses SIGCHLD instead; Linux 5.4 has them, unless a filter refuses"
     return missing("pidfd", "there are none", advice)
 
 

@@ -1,7 +1,8 @@
 """A terminal's bytes, followed as they come: what the daemon tells, as parts to go through.
 
 They are read as fast as whoever goes through them does so. The daemon waits for nobody: of what was
-not read in time it tells how much is missing.
+not read in time it tells how much is missing. When the connection is lost, the terminal is followed
+again on another one, from the position that was reached: nothing comes twice.
 """
 
 import base64
@@ -15,6 +16,7 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp.following import FollowedNotification, FollowRequest, FollowResponse
+from acpterm.client.endpoint import LostError
 from acpterm.client.person.front import Front
 
 # Parts that wait to be gone through before no more are read.
@@ -41,10 +43,11 @@ class Following:
         self._put, self._parts = trio.open_memory_channel[Part](math.inf)
         self._took = trio.Event()
         self._begun = False
+        self._position: int | None = None
         self.end: FollowResponse | None = None
         """How it ended, when all parts were given."""
         front.told = self._take
-        front.endpoint.pace = self._pace
+        front.pace = self._pace
 
     def __aiter__(self) -> "Following":
         return self
@@ -60,9 +63,16 @@ class Following:
             raise StopAsyncIteration from None
 
     async def run(self, front: Front, params: FollowRequest) -> None:
-        """Ask for it, and wait for its end. Raises `RpcError`."""
+        """Ask for it, and wait for its end. Raises `RpcError`, `DaemonError`."""
         with self._put:
-            self.end = await front.ask("terminal/follow", params, FollowResponse)
+            while self.end is None:
+                endpoint = front.endpoint
+                try:
+                    self.end = await front.ask("terminal/follow", params, FollowResponse)
+                except LostError:
+                    await front.reconnect(endpoint)
+                    if self._position is not None:
+                        params.since = self._position
 
     def leave(self) -> None:
         """Hold up nothing any more: nobody goes through the parts."""
@@ -74,6 +84,7 @@ class Following:
             return
         told = _told.decode(params)
         if told.token == self._token:
+            self._position = told.position
             part = Part(base64.b64decode(told.data), told.position, told.lost)
             # What was on its way when this was left is nobody's.
             with suppress(trio.ClosedResourceError):

@@ -16,9 +16,11 @@ async def print_text(
     `since`: a position in the stream, None for all that is kept. `tail`: only so many lines of what
     there is at the beginning. What is missing is said on stderr. Raises `RpcError`, in a group.
     """
+    info = await front.about("get", terminal, TerminalInfo)
     lines = Lines(window())
     line = ""
-    async with while_read(), following_text(front, terminal, since=since, stay=stay) as text:
+    follower = following_text(front, info.terminal_id, since=since, stay=stay)
+    async with while_read(), follower as text:
         async for over, now, lost in text:
             shown, gone = over, lost
             if tail is not None:
@@ -44,7 +46,7 @@ async def print_raw(
     info = await front.about("get", terminal, TerminalInfo)
     held: list[bytes] = []
     async with while_read():
-        async with following(front, terminal, since=since or 0, stay=stay) as parts:
+        async with following(front, info.terminal_id, since=since or 0, stay=stay) as parts:
             async for data, position, lost in parts:
                 if lost and (tail is None or position > info.position):
                     await note(missing(lost))

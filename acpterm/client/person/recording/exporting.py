@@ -4,10 +4,10 @@ import contextlib
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
-import trio
 from msgspec import Raw
 
 from acpterm.acp import Empty
@@ -15,6 +15,7 @@ from acpterm.acp.person import ExportedNotification, ExportRequest, TerminalInfo
 from acpterm.client import replay
 from acpterm.client.person.front import Front
 from acpterm.client.replay import Report
+from acpterm.runtime.threads import run_blocking
 
 _told: Final = msgspec.json.Decoder(ExportedNotification)
 
@@ -31,7 +32,7 @@ async def write_cast(front: Front, terminal: str, file: BinaryIO) -> Report:
     await _export(front, info.terminal_id, file.write)
     if info.recording is None:
         return Report()
-    return await trio.to_thread.run_sync(_take_better, file, info.recording)
+    return await run_blocking(partial(_take_better, file, info.recording))
 
 
 def _take_better(file: BinaryIO, path: str) -> Report:

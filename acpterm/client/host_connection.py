@@ -1,0 +1,136 @@
+"""The connection to the host that has an agent's terminals: the daemon, or one in this process.
+
+Both are spoken to in the same way, over a socket, so that nothing else here knows which it is. The
+host is sent the environment, directory, umask and limits of this process, which terminals get.
+
+A connection to the daemon outlives the daemon's worker: when it is lost, another one is made and
+resumed, and what is unanswered is sent again (`unanswered`). The agent sees a slow answer. When the
+daemon has ended or does not know the connection, every request gets an error, then and later: the
+terminals that the agent knows are gone. A host in this process has no worker to be replaced.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final, NamedTuple
+
+import trio
+
+from acpterm.client.daemon import DaemonError, connect
+from acpterm.client.endpoint import Endpoint, LostError
+from acpterm.client.handshake import Welcome, initialize_params, reconnect, welcome_in
+from acpterm.client.unanswered import Unanswered
+from acpterm.config import Settings, agent_socket
+from acpterm.host.asker import Asker
+from acpterm.host.host import open_host
+from acpterm.jsonrpc import RpcError
+
+_INITIALIZE_TIMEOUT_S: Final = 10.0
+# The host's own end of a connection takes at most three seconds.
+_CLOSE_TIMEOUT_S: Final = 4.0
+
+
+class NoAnswerError(DaemonError):
+    """The host has not answered `initialize` in time: a daemon may have no worker."""
+
+
+class DaemonRecovery:
+    """Resumes an agent's connection to the daemon. See `endpoint.Recovery`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.unanswered: Final = Unanswered()
+        self._settings = settings
+        self._whom = f"the daemon at {agent_socket(settings)}"
+        self._secret: str | None = None
+
+    def welcomed(self, welcome: Welcome) -> None:
+        """Keep the secret that the daemon has given."""
+        self._secret = welcome.secret or self._secret
+
+    async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
+        """Connect again and resume. Raises `LostError` if the terminals are gone."""
+        timeout = self._settings.resume_timeout
+        if self._secret is None or not timeout:
+            raise LostError(f"{self._whom} is gone")
+        try:
+            params = initialize_params(secret=self._secret)
+            stream, welcome, received = await reconnect(self._settings, params, timeout)
+        except DaemonError as error:
+            raise LostError(f"{self._whom} is gone: {error}") from error
+        if not welcome.resumed:
+            await trio.aclose_forcefully(stream)
+            raise LostError(
+                f"{self._whom} is gone: another one is there, which has none of its terminals"
+            )
+        self.welcomed(welcome)
+        return stream, received
+
+
+class DaemonConnection(NamedTuple):
+    """A connection to the daemon that is not initialized yet."""
+
+    endpoint: Endpoint
+    recovery: DaemonRecovery
+
+
+async def connect_daemon(settings: Settings, config: str | None) -> DaemonConnection:
+    """Connect to the daemon, which is started if it has to be. Raises `DaemonError`."""
+    stream = await connect(settings, config)
+    recovery = DaemonRecovery(settings)
+    endpoint = Endpoint(stream, f"the daemon at {agent_socket(settings)}", recovery=recovery)
+    return DaemonConnection(endpoint, recovery)
+
+
+@asynccontextmanager
+async def open_host_connection(
+    daemon: DaemonConnection | None, settings: Settings, asker: Asker, agent: str
+) -> AsyncIterator[Endpoint]:
+    """Talk to `daemon`, or to a host in this process if that is None, while the block lasts.
+
+    `agent` is the name by which the user sees whose terminals they are. Raises `DaemonError` if the
+    host does not answer.
+    """
+    async with AsyncExitStack() as stack:
+        if daemon is None:
+            host = await stack.enter_async_context(open_host(settings, asker))
+            ours, theirs = trio.socket.socketpair()
+            endpoint = Endpoint(trio.SocketStream(ours), "the host")
+        else:
+            host, theirs, endpoint = None, None, daemon.endpoint
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        if host is not None and theirs is not None:
+            nursery.start_soon(host.serve, trio.SocketStream(theirs), asker)
+        running = trio.CancelScope()
+        nursery.start_soon(_run, endpoint, running)
+        try:
+            welcome = await initialize(endpoint, agent, asker)
+            if daemon is not None:
+                daemon.recovery.welcomed(welcome)
+            yield endpoint
+        finally:
+            running.cancel()
+            nursery.cancel_scope.deadline = trio.current_time() + _CLOSE_TIMEOUT_S
+
+
+async def initialize(
+    host: Endpoint, name: str, asker: Asker, seconds: float | None = None
+) -> Welcome:
+    """Send `initialize`; return what the answer says about resuming.
+
+    Raises `DaemonError`, with the reason, if the host cannot be used, and `NoAnswerError` after
+    `seconds`, by default ten.
+    """
+    seconds = _INITIALIZE_TIMEOUT_S if seconds is None else seconds
+    with trio.move_on_after(seconds):
+        try:
+            return welcome_in(await host.request("initialize", initialize_params(name, asker)))
+        except RpcError as error:
+            raise DaemonError(f"{host.whom} cannot be used: {error.message}") from error
+    raise NoAnswerError(
+        f"{host.whom} cannot be used: it does not answer within {seconds:g} s; acpterm status says "
+        "what is known of it"
+    )
+
+
+async def _run(endpoint: Endpoint, scope: trio.CancelScope) -> None:
+    with scope:
+        await endpoint.run()

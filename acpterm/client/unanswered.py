@@ -1,0 +1,207 @@
+"""What a client has sent to the daemon and would have to send again on another connection.
+
+When the daemon's worker dies, its successor has the terminals but not the messages that the dead
+worker had read or not read. So a client remembers what it has sent until an answer shows that it is
+no longer needed. `lost` returns what to send on the next connection. Sans-IO; the caller sends.
+
+What is repeated, in the order in which it was sent:
+
+- Every request without a response, with its old id: the daemon recognises a `terminal/create` by
+  it and does not execute it twice; all others can be done again.
+- Except `UNREPEATABLE` ones: nobody can know whether the text was typed or the signal sent. They
+  are answered with an error that says so; their lines are not kept.
+- Except one that was lost with `LOSSES_MAX` connections: it may be what the workers die of, and the
+  keeper starts no sixth one in a minute. It is answered with an error. Requests that wait for a
+  program (`_WAITING`) are not counted: they were there by chance.
+- `$/cancel_request`, as long as the request that it names has no response.
+- `session/update` and `session/cancel`, unless they are known to have been read. The daemon
+  handles messages in order, so a notification was read when a request that was sent after it has
+  been answered. One that was read all the same is harmless: an update says the same again.
+- Except a `session/cancel` with a later `terminal/create` of its session that has no response yet:
+  repeated, it could end what was created after it. That create would not have been sent if the
+  cancel were still to come.
+
+Bounds: `size` is the bytes of the requests, for the caller to send no more above a limit.
+Notifications are dropped, oldest first, above `NOTIFICATION_BYTES_MAX`, which is more than a Unix
+socket holds unread on Linux: what is older was read.
+
+Requests with a null id cannot be told apart: they are not remembered, so they are not repeated.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple
+
+import msgspec
+
+from acpterm.jsonrpc import INTERNAL_ERROR, Id, RpcError
+
+UNREPEATABLE: Final = {
+    "_acpterm/terminal/write": "it was typed",
+    "_acpterm/terminal/signal": "the signal was sent",
+}
+"""Methods that are not repeated, and what is unknown of them after a loss."""
+LOSSES_MAX: Final = 4
+NOTIFICATION_BYTES_MAX: Final = 512 * 1024
+_WAITING: Final = ("terminal/wait_for_exit", "_acpterm/terminal/read")
+_UPDATE: Final = "session/update"
+_CANCEL: Final = "session/cancel"
+_CREATE: Final = "terminal/create"
+
+
+class _Params(msgspec.Struct, rename="camel"):
+    session_id: str
+
+
+class _Line(msgspec.Struct):
+    params: _Params
+
+
+_lines: Final = msgspec.json.Decoder(_Line)
+
+
+class Lost(NamedTuple):
+    """What becomes of the messages that were sent on a lost connection."""
+
+    lines: list[bytes]
+    """To be sent on the next connection, in this order."""
+    errors: list[tuple[Id, RpcError]]
+    """The answers to the requests that are not repeated; these are forgotten."""
+
+
+class _Request:
+    __slots__ = ("cancel", "line", "losses", "method", "number", "repeats_of_id")
+
+    def __init__(self, number: int, method: str, line: bytes) -> None:
+        self.number = number
+        self.method = method
+        self.line = line
+        self.cancel = b""
+        self.losses = 0
+        # Requests that were sent with this id while it was in use: each gets an error.
+        self.repeats_of_id = 0
+
+
+class _Notification(NamedTuple):
+    number: int
+    method: str
+    line: bytes
+
+
+class Unanswered:
+    """The messages of one client. Lines have their newline."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._requests: dict[Id, _Request] = {}
+        self._notifications: deque[_Notification] = deque()
+        self._notification_bytes = 0
+        self.size = 0
+        """Bytes of the requests that would be repeated."""
+
+    def __len__(self) -> int:
+        """Return how many requests have no response."""
+        return len(self._requests)
+
+    @property
+    def ids(self) -> list[Id]:
+        """The ids of the requests that have no response, in the order in which they were sent."""
+        return list(self._requests)
+
+    def request(self, id_: Id, method: str, line: bytes) -> None:
+        """Remember a request, before it is sent."""
+        if id_ is None:
+            return
+        if earlier := self._requests.get(id_):
+            earlier.repeats_of_id += 1
+            return
+        if method == _CREATE:
+            self._drop_cancel(line)
+        kept = b"" if method in UNREPEATABLE else line
+        self._requests[id_] = _Request(self._number(), method, kept)
+        self.size += len(kept)
+
+    def notification(self, method: str, line: bytes) -> None:
+        """Remember a notification if it is one that would be repeated."""
+        if method not in (_UPDATE, _CANCEL):
+            return
+        self._notifications.append(_Notification(self._number(), method, line))
+        self._notification_bytes += len(line)
+        while self._notification_bytes > NOTIFICATION_BYTES_MAX:
+            self._notification_bytes -= len(self._notifications.popleft().line)
+
+    def cancel(self, id_: Id, line: bytes) -> None:
+        """Remember that a request was cancelled; `line` is the `$/cancel_request`."""
+        if (request := self._requests.get(id_)) and not request.cancel:
+            request.cancel = line
+            self.size += len(line)
+
+    def answered(self, id_: Id, *, failed: bool = False) -> str | None:
+        """Forget a request that has its response; return its method, None if it is not known.
+
+        `failed`: the response is an error.
+        """
+        request = self._requests.get(id_)
+        if request is None:
+            return None
+        if failed and request.repeats_of_id:
+            request.repeats_of_id -= 1
+            return None
+        del self._requests[id_]
+        self.size -= len(request.line) + len(request.cancel)
+        while self._notifications and self._notifications[0].number < request.number:
+            self._notification_bytes -= len(self._notifications.popleft().line)
+        return request.method
+
+    def lost(self) -> Lost:
+        """Return what to send on the next connection; it stays remembered."""
+        errors: list[tuple[Id, RpcError]] = []
+        for id_, request in list(self._requests.items()):
+            request.repeats_of_id = 0
+            request.losses += request.method not in _WAITING
+            if request.method in UNREPEATABLE or request.losses >= LOSSES_MAX:
+                errors.append((id_, _error(request)))
+                del self._requests[id_]
+                self.size -= len(request.line) + len(request.cancel)
+        sent = [
+            (request.number, request.line + request.cancel) for request in self._requests.values()
+        ]
+        sent += [(notification.number, notification.line) for notification in self._notifications]
+        return Lost([line for _, line in sorted(sent)], errors)
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next
+
+    def _drop_cancel(self, create: bytes) -> None:
+        """Drop the `session/cancel`s of the session in which a terminal is created."""
+        if not any(sent.method == _CANCEL for sent in self._notifications):
+            return
+        session = _session(create)
+        self._notifications = deque(
+            sent
+            for sent in self._notifications
+            if sent.method != _CANCEL or _session(sent.line) != session
+        )
+        self._notification_bytes = sum(len(sent.line) for sent in self._notifications)
+
+
+def _error(request: _Request) -> RpcError:
+    """Return the answer to a request that is not repeated."""
+    if request.method in UNREPEATABLE:
+        why = (
+            "the daemon was replaced while this was being done: it is unknown whether "
+            f"{UNREPEATABLE[request.method]}; read the screen before you repeat it"
+        )
+    else:
+        why = (
+            f"the daemon's worker died {request.losses} times while this was being done: it is "
+            "not tried again, since it may be the reason"
+        )
+    return RpcError(INTERNAL_ERROR, f"{request.method}: {why}")
+
+
+def _session(line: bytes) -> str | None:
+    try:
+        return _lines.decode(line).params.session_id
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

@@ -1,0 +1,167 @@
+"""A worker takes over what the one before has left: connections, sessions and terminals.
+
+In this order: what the snapshot has of connections and their sessions, which are then absent until
+they are resumed; then each terminal that the keeper holds, with its record. A terminal whose record
+cannot be read belongs to nobody: it is ended and forgotten.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+import trio
+
+from acpterm.host.agents.caller import Caller
+from acpterm.host.agents.resumption import Resumption
+from acpterm.host.agents.session_methods import release_later
+from acpterm.host.asker import Asker, from_record
+from acpterm.host.roster import Agent, Entry, Origin, Session
+from acpterm.host.shared import Shared
+from acpterm.host.state.records import TerminalRecord
+from acpterm.host.state.snapshot import Snapshot
+from acpterm.host.state.store import terminal_key
+from acpterm.keeper.client import ExitReport, Found
+from acpterm.pty.master import window_size
+from acpterm.pty.processes import now as boot_time
+from acpterm.pty.trees import Trees
+from acpterm.terminal.pool import TerminalSpec
+from acpterm.terminal.status import EndedBy
+
+_log = structlog.get_logger("acpterm.restore")
+
+
+class Restorer:
+    """Rebuilds the state of a host. `nursery`: for what goes on later."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        resumption: Resumption,
+        trees: Trees,
+        asker: Asker,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._shared: Final = shared
+        self._resumption: Final = resumption
+        self._trees: Final = trees
+        self._asker: Final = asker
+        self._nursery: Final = nursery
+        self._callers: Final[dict[str, Caller]] = {}
+
+    def restore(self, snapshot: Snapshot, found: Iterable[Found]) -> None:
+        """Take over what was found."""
+        for key in snapshot.unusable:
+            self._shared.state.removed(key)
+        for name in {record.connection for record in snapshot.terminals.values()}:
+            self._shared.reserve_connection(name or "")
+        self._restore_connections(snapshot)
+        known = set()
+        for terminal in found:
+            known.add(terminal.name)
+            try:
+                self._restore_terminal(terminal, snapshot.terminals.get(terminal.name))
+            except Exception as error:  # noqa: BLE001  one that fails costs the others nothing
+                _log.error("terminal not restored", terminal=terminal.name, exc_info=error)
+        for name in snapshot.terminals.keys() - known:
+            self._shared.state.removed(terminal_key(name))
+
+    def _restore_connections(self, snapshot: Snapshot) -> None:
+        for name, stored in snapshot.connections.items():
+            record = stored.record
+            asker = from_record(record.context) if record.context else self._asker
+            caller = Caller(asker, self._shared, name, self._resumption, record.secret)
+            caller.agent.name = record.agent
+            for number, (session, calls) in stored.sessions.items():
+                caller.restore_session(number, session, calls.items())
+            self._callers[name] = caller
+            self._resumption.restored(caller)
+
+    def _restore_terminal(self, found: Found, record: TerminalRecord | None) -> None:
+        shared, pool = self._shared, self._shared.pool
+        reaped_at = found.exit.reaped_at if found.exit else None
+        tree = self._trees.adopt(found.name, found.pid, found.started, reaped_at=reaped_at)
+        if record is None:
+            _log.error("terminal ended: it has no record that can be read", terminal=found.name)
+            terminal = pool.adopt(found, tree, TerminalSpec())
+            pool.release(terminal, EndedBy.DISCONNECT)
+            return
+        own = record.cols, record.rows
+        size = own if found.master is None else window_size(found.master) or own
+        lifetime = math.inf
+        if record.lifetime_end is not None and found.exit is None:
+            lifetime = max(0.0, record.lifetime_end - boot_time())
+        terminal = pool.adopt(
+            found,
+            tree,
+            TerminalSpec(
+                size=size,
+                limit=record.limit,
+                ring_size=record.ring_size,
+                lifetime=lifetime,
+                view=record.view,
+                created_time=record.created_time,
+                started_at=record.started_at,
+                ended_by=_ended_by(record, found.exit),
+            ),
+        )
+        caller = self._connection_of(record)
+        entry = Entry(terminal, record, shared.state, self._session(caller, record))
+        if record.released_time is not None:
+            by = EndedBy(record.released_by or EndedBy.DISCONNECT)
+            terminal.retained = bool(record.tool_calls)
+            if terminal.retained:
+                shared.restore(entry)
+            pool.release(terminal, by)
+            return
+        shared.restore(entry)
+        shared.windows.restore(entry, own)
+        if record.killed_by is not None:
+            terminal.kill(EndedBy(record.killed_by))
+        if caller is not None and record.session is not None and record.is_held:
+            session = caller.session(record.session)
+            caller.own(session)
+            caller.restore_terminal(session, entry)
+            if record.release_at is not None:
+                delay = max(0.0, record.release_at - boot_time())
+                self._nursery.start_soon(release_later, caller, session, [entry], delay)
+        elif not record.is_users:
+            # Its connection has ended, and the worker with it, before this was stored.
+            shared.roster.release(entry, EndedBy.DISCONNECT)
+
+    def _connection_of(self, record: TerminalRecord) -> Caller | None:
+        """Return the connection that may name a terminal, if there is one.
+
+        A keeper that died has left the terminals' records alone: the connection is then made from
+        those, with the execution context of the daemon.
+        """
+        name = record.connection
+        if name is None:
+            return None
+        is_over = record.released_time is not None or not record.is_held
+        if name not in self._callers and record.secret is not None and not is_over:
+            caller = Caller(self._asker, self._shared, name, self._resumption, record.secret)
+            caller.agent.name = record.agent
+            caller.changed()
+            self._callers[name] = caller
+            self._resumption.restored(caller)
+        return self._callers.get(name)
+
+    def _session(self, caller: Caller | None, record: TerminalRecord) -> Session | None:
+        if record.session is None:
+            return None
+        if caller is not None:
+            return caller.session(record.session)
+        agent = Agent(record.connection or "")
+        agent.name = record.agent
+        return Origin(record.session, agent)
+
+
+def _ended_by(record: TerminalRecord, report: ExitReport | None) -> EndedBy | None:
+    """Return who has ended, or is about to end, the program; None while it is itself."""
+    ended = math.inf if report is None else report.reaped_at
+    if record.killed_by is not None and (record.killed_at or 0.0) <= ended:
+        return EndedBy(record.killed_by)
+    if record.lifetime_end is not None and report is not None and record.lifetime_end <= ended:
+        return EndedBy.TIMEOUT
+    return None

@@ -1,0 +1,109 @@
+"""What the worker before has left in the store, read before anything is made of it.
+
+The rule: one record of a newer acpterm, and nothing is taken over (`StateVersionError`): another
+worker has to serve. A record that is damaged, or belongs to something without a record, costs only
+what it is about.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeVar
+
+import structlog
+
+from acpterm.host.state.records import (
+    ConnectionRecord,
+    HostRecord,
+    ListenRecord,
+    Record,
+    SessionRecord,
+    StateError,
+    StateVersionError,
+    TerminalRecord,
+    ToolCallRecord,
+)
+from acpterm.host.state.store import HOST_KEY, LISTEN_KEYS, StoredEntry, parse_key
+
+_log = structlog.get_logger("acpterm.state")
+
+R = TypeVar("R", bound=Record)
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StoredSession(NamedTuple):
+    """A session, and its tool calls by their numbers."""
+
+    record: SessionRecord
+    tool_calls: dict[int, ToolCallRecord]
+
+
+class StoredConnection(NamedTuple):
+    """A connection, and its sessions by their numbers."""
+
+    record: ConnectionRecord
+    sessions: dict[int, StoredSession]
+
+
+class Snapshot:
+    """The records of a store. `unusable`: the keys of those that mean nothing to this worker."""
+
+    def __init__(self) -> None:
+        self.host: HostRecord | None = None
+        self.listeners: Final[dict[str, ListenRecord]] = {}
+        self.connections: Final[dict[str, StoredConnection]] = {}
+        self.terminals: Final[dict[str, TerminalRecord]] = {}
+        self.unusable: Final[list[str]] = []
+
+    @classmethod
+    def read(cls, entries: Mapping[str, StoredEntry]) -> "Snapshot":
+        """Read the records in `entries`. Raises `StateVersionError`."""
+        found = cls()
+        records = [(*parsed, key) for key in entries if (parsed := parse_key(key))]
+        # What belongs to something comes behind it: connections, sessions, tool calls.
+        for kind, parts, key in sorted(records, key=lambda one: len(one[1])):
+            if not found._add(kind, parts, entries[key].value):
+                found.unusable.append(key)
+        for key, entry in entries.items():
+            if key == HOST_KEY:
+                found.host = _read(HostRecord, entry.value)
+            elif key in LISTEN_KEYS:
+                _put(found.listeners, key, _read(ListenRecord, entry.value))
+        return found
+
+    def _add(self, kind: str, parts: list[str], value: bytes) -> bool:
+        """Add a record to what it belongs to; return whether that could be done."""
+        name, *numbers = parts
+        if kind == "t":
+            return _put(self.terminals, name, _read(TerminalRecord, value))
+        if kind == "c":
+            connection = _read(ConnectionRecord, value)
+            made = None if connection is None else StoredConnection(connection, {})
+            return _put(self.connections, name, made)
+        owner = self.connections.get(name)
+        if owner is None:
+            return False
+        if kind == "s":
+            session = _read(SessionRecord, value)
+            stored = None if session is None else StoredSession(session, {})
+            return _put(owner.sessions, int(numbers[0]), stored)
+        its = owner.sessions.get(int(numbers[0]))
+        if its is None:
+            return False
+        return _put(its.tool_calls, int(numbers[1]), _read(ToolCallRecord, value))
+
+
+def _put(into: dict[K, V], key: K, value: V | None) -> bool:
+    if value is not None:
+        into[key] = value
+    return value is not None
+
+
+def _read(kind: type[R], value: bytes) -> R | None:
+    """Return a record; None for a damaged one. Raises `StateVersionError`."""
+    try:
+        return kind.decode(value)
+    except StateVersionError:
+        raise
+    except StateError as error:
+        _log.error("state lost", why=str(error))
+        return None

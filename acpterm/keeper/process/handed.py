@@ -1,0 +1,101 @@
+"""What the service manager hands to the keeper when it starts: sockets, and stored descriptors.
+
+Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process,
+with the names in `LISTEN_FDNAMES`. Masters and rings that a keeper before this one has stored
+(`notify`) become terminals again. Their programs are not this process's children: that they end is
+seen by pidfd, and how they ended is unknown, unless the ring's header has the report already.
+Everything else is for the worker: entries `listen/0`, `listen/1`, … with the name as value.
+"""
+
+from __future__ import annotations
+
+import os
+
+from acpterm.keeper import ring
+from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX
+from acpterm.keeper.programs import system
+from acpterm.keeper.programs.reaping import Child, read_exit
+from acpterm.keeper.programs.terminal import Terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from acpterm.keeper.process.notify import Notifier
+    from acpterm.keeper.process.store import Store
+    from acpterm.keeper.programs.terminals import Terminals
+
+_FIRST = 3
+
+
+def take(
+    environ: Mapping[str, str], terminals: Terminals, store: Store, notifier: Notifier
+) -> None:
+    """Take everything that was handed over."""
+    masters: dict[str, int] = {}
+    rings: dict[str, int] = {}
+    others = 0
+    for name, fd in _handed(environ):
+        if name.startswith(MASTER_PREFIX):
+            masters[name.removeprefix(MASTER_PREFIX)] = fd
+        elif name.startswith(RING_PREFIX):
+            rings[name.removeprefix(RING_PREFIX)] = fd
+        else:
+            store.put(f"listen/{others}", name.encode(), [fd])
+            others += 1
+    for name, fd in rings.items():
+        notifier.adopt(RING_PREFIX + name)
+        master = masters.pop(name, None)
+        if master is not None:
+            notifier.adopt(MASTER_PREFIX + name)
+        if not _adopt(terminals, store, name, fd, master):
+            notifier.remove(RING_PREFIX + name)
+            notifier.remove(MASTER_PREFIX + name)
+    for name, fd in masters.items():
+        # Without its ring there is nothing to read it into; closed, it hangs up its program.
+        os.close(fd)
+        notifier.adopt(MASTER_PREFIX + name)
+        notifier.remove(MASTER_PREFIX + name)
+
+
+def _handed(environ: Mapping[str, str]) -> list[tuple[str, int]]:
+    count = environ.get("LISTEN_FDS", "")
+    if environ.get("LISTEN_PID") != str(os.getpid()) or not count.isdigit():
+        return []
+    names = environ.get("LISTEN_FDNAMES", "").split(":")
+    fds = range(_FIRST, _FIRST + int(count))
+    handed = []
+    for index, fd in enumerate(fds):
+        try:
+            os.set_inheritable(fd, False)
+        except OSError:
+            continue  # closed on the way here
+        handed.append((names[index] if index < len(names) else "unknown", fd))
+    return handed
+
+
+def _adopt(terminals: Terminals, store: Store, name: str, ring_fd: int, master: int | None) -> bool:
+    try:
+        mapped = ring.map_ring(ring_fd)
+    except (ring.RingError, OSError, ValueError):
+        os.close(ring_fd)
+        if master is not None:
+            os.close(master)
+        return False
+    header = mapped.header
+    header[ring.RESERVED] = header[ring.HEAD]
+    header[ring.STALLED] = header[ring.ARMED] = 0
+    store.put(f"t/{name}", mapped.record(), [])
+    pid, started_us = header[ring.PID], header[ring.STARTED]
+    pidfd = system.open_pidfd(pid)
+    if pidfd is not None and int(system.started_at(pid) * 1e6) != started_us:
+        os.close(pidfd)
+        pidfd = None
+    child = Child(pid, started_us / 1e6, pidfd)
+    terminal = Terminal(terminals, name, child, master, (ring_fd, mapped))
+    report = read_exit(header)
+    if report is not None:
+        terminal.restore_exit(report)
+    elif pidfd is None:
+        terminal.child_ended()
+    return True

@@ -1,0 +1,239 @@
+"""The keeper: what it does at each message of the worker, and at the end of programs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from acpterm.keeper import ring
+from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, Notifier
+from acpterm.keeper.process.store import Store
+from acpterm.keeper.programs import spawn, system
+from acpterm.keeper.programs.reading import Reader
+from acpterm.keeper.programs.reaping import Child
+from acpterm.keeper.programs.terminal import Terminal
+from acpterm.keeper.programs.terminals import Terminals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from acpterm.keeper.process.link import Descriptors, Link
+    from acpterm.keeper.process.loop import Loop
+    from acpterm.keeper.programs.reaping import Exit
+    from acpterm.keeper.protocol import Message
+
+_RECHECK_S = 0.05
+_SIGCHLD = 20 if os.uname().sysname in ("Darwin", "FreeBSD", "NetBSD", "OpenBSD") else 17
+_SIGKILL = 9
+# What is written to an event descriptor: it adds 1.
+_ONE = (1).to_bytes(8, sys.byteorder)
+
+
+class Keeper:
+    """Programs, their terminals and the entries, and the workers that get reports on them.
+
+    `pidfds`: whether children are waited for by pidfd where there are any, else by SIGCHLD.
+    """
+
+    def __init__(
+        self, loop: Loop, *, embedded: bool, notifier: Notifier | None = None, pidfds: bool = True
+    ) -> None:
+        self._loop = loop
+        self._notifier = Notifier(loop, {}) if notifier is None else notifier
+        self._embedded = embedded
+        self._pidfds = pidfds
+        self.terminals = Terminals(loop, Reader(loop), self._exited, self._closed)
+        self.store = Store()
+        self._links: list[Link] = []
+        """The connections to workers that were sent the state, and so get reports since."""
+        self.not_to_reap: set[int] = set()
+        """Children that are no programs: workers."""
+        self._wake_worker = _event_channel()
+        self._wake_keeper = _event_channel()
+        loop.add_reader(self._wake_keeper[0], self._kicked)
+        loop.on_signal(_SIGCHLD, self._child_signal)
+        self._handlers: dict[str, Callable[[Message], None]] = {
+            "spawn": self._spawn,
+            "put": self._put,
+            "delete": self._delete,
+            "close": self._close,
+            "forget": self._forget,
+        }
+
+    def receive(self, message: Message) -> None:
+        """Do what a worker asks for. Messages of unknown kinds are ignored: it may be newer."""
+        handler = self._handlers.get(message.kind)
+        if handler is not None:
+            handler(message)
+
+    def send_state(self, link: Link, *, takeovers: int) -> None:
+        """Send a worker all that it has to know, and reports from now on.
+
+        `takeovers` is how many workers there were before it.
+        """
+        self._links.append(link)
+        events = self._wake_worker[0], self._wake_keeper[1]
+        facts = os.getpid(), takeovers, self._embedded, self._notifier.stores
+        link.send("welcome", *facts, fds=lambda: events)
+        for terminal in self.terminals.by_name.values():
+            state = terminal.name, terminal.child.pid, terminal.child.started, terminal.exit
+            link.send("terminal", *state, terminal.closed_end, fds=terminal.descriptors)
+        for key, entry in self.store.entries.items():
+            link.send("entry", key, entry.value, fds=entry.descriptors)
+        link.send("state_end")
+
+    def has_state(self, link: Link) -> bool:
+        """Return whether a worker was sent the state."""
+        return link in self._links
+
+    def remove_link(self, link: Link) -> None:
+        """Send this worker nothing more. Can be repeated."""
+        if link in self._links:
+            self._links.remove(link)
+
+    def wake(self) -> None:
+        """Wake the worker, whatever it waits for."""
+        _notify(self._wake_worker[1])
+
+    def before_wait(self) -> float | None:
+        """Wake the worker if it waits for what was written; return how long the loop may wait."""
+        terminals = self.terminals
+        if terminals.must_wake():
+            self.wake()
+        terminals.look_for_room()
+        return _RECHECK_S if terminals.may_miss_a_wait else None
+
+    def _kicked(self) -> None:
+        _clear(self._wake_keeper[0])
+        self.terminals.look_for_room()
+
+    def _send(self, kind: str, *fields: object, fds: Descriptors | None = None) -> None:
+        for link in self._links:
+            link.send(kind, *fields, fds=fds)
+
+    def _spawn(self, message: Message) -> None:
+        request, name = message.fields[:2]
+        try:
+            terminal, way = self._start(message)
+        except OSError as error:
+            number = error.errno or errno.EIO
+            self._send("refused", request, number, error.strerror or os.strerror(number))
+            return
+        facts = terminal.child.pid, terminal.child.started, way
+        self._send("spawned", request, name, *facts, fds=terminal.descriptors)
+
+    def _start(self, message: Message) -> tuple[Terminal, str]:
+        """Create the ring, then the child: what can fail comes first."""
+        _, name, program, cols, rows, ring_size, record = message.fields[:7]
+        if message.cut:
+            raise OSError(errno.EMFILE, "the keeper has no descriptor left")
+        if name in self.terminals.by_name:
+            raise OSError(errno.EEXIST, f"there is a terminal of the name {name}")
+        cgroup = message.fds[0] if message.fds else None
+        ring_fd, mapped = ring.create_ring(ring_size)
+        try:
+            mapped.write_record(record)
+            pid, master, way = spawn.spawn(program, cols, rows, cgroup)
+        except BaseException:
+            mapped.close()
+            os.close(ring_fd)
+            raise
+        started = system.started_at(pid)
+        mapped.header[ring.PID] = pid
+        mapped.header[ring.STARTED] = int(started * 1e6)
+        self.store.put(_entry_of(name), record, [])
+        child = Child(pid, started, system.open_pidfd(pid) if self._pidfds else None)
+        self._notifier.store(RING_PREFIX + name, ring_fd)
+        self._notifier.store(MASTER_PREFIX + name, master)
+        return Terminal(self.terminals, name, child, master, (ring_fd, mapped)), way
+
+    def _put(self, message: Message) -> None:
+        key, value = message.fields[:2]
+        self.store.put(key, value, message.take_fds())
+        if key.startswith("t/"):
+            terminal = self.terminals.by_name.get(key[2:])
+            if terminal is not None and terminal.ring is not None:
+                terminal.ring.write_record(value)
+
+    def _delete(self, message: Message) -> None:
+        self.store.delete(message.fields[0])
+
+    def _close(self, message: Message) -> None:
+        name = message.fields[0]
+        terminal = self.terminals.by_name.get(name)
+        if terminal is not None:
+            self._notifier.remove(MASTER_PREFIX + name)
+            terminal.close_master()
+
+    def _forget(self, message: Message) -> None:
+        name = message.fields[0]
+        terminal = self.terminals.by_name.get(name)
+        if terminal is not None:
+            self._notifier.remove(MASTER_PREFIX + name)
+            self._notifier.remove(RING_PREFIX + name)
+            if terminal.exit is None:
+                # Not reaped: the pid, and the group of this number, are its own.
+                _kill_group(terminal.child.pid)
+            terminal.forget()
+        self.store.delete(_entry_of(name))
+
+    def _exited(self, terminal: Terminal, report: Exit) -> None:
+        self._send("exited", terminal.name, *report)
+
+    def _closed(self, terminal: Terminal, end: int) -> None:
+        self._notifier.remove(MASTER_PREFIX + terminal.name)
+        self._send("closed", terminal.name, end)
+
+    def _child_signal(self) -> None:
+        for terminal in tuple(self.terminals.by_pid.values()):
+            terminal.look_at_child()
+        self._reap_orphans()
+
+    def _reap_orphans(self) -> None:
+        """Reap children that are neither programs of terminals nor workers."""
+        mine = self.terminals.by_pid.keys() | self.not_to_reap
+        for pid in system.children_of_this_process():
+            if pid not in mine:
+                try:
+                    os.waitpid(pid, os.WNOHANG)
+                except ChildProcessError:
+                    continue
+
+
+def _entry_of(name: str) -> str:
+    return f"t/{name}"
+
+
+def _kill_group(pid: int) -> None:
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(pid, _SIGKILL)
+        except OSError:
+            continue
+
+
+def _event_channel() -> tuple[int, int]:
+    """Make something to wake a process by: what it waits on, and what is written to."""
+    if hasattr(os, "eventfd"):
+        fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        return fd, fd
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    return read_end, write_end
+
+
+def _notify(fd: int) -> None:
+    try:
+        os.write(fd, _ONE)
+    except BlockingIOError:
+        return  # it is awake
+
+
+def _clear(fd: int) -> None:
+    try:
+        os.read(fd, 4096)
+    except BlockingIOError:
+        return

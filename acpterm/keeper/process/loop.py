@@ -1,0 +1,175 @@
+"""The keeper's loop: descriptors, timers and signals, in one thread that never blocks elsewhere.
+
+A handler is called when its descriptor is readable, hung up or in error, or, for those of
+`add_writer`, when it is writable. What a handler raises is logged, and the loop goes on: programs
+must not be lost by a defect in the handling of one message.
+"""
+
+from __future__ import annotations
+
+import _heapq
+import _signal  # type: ignore[import-not-found]  # typeshed has none
+import os
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    Handler: TypeAlias = Callable[[], None]
+
+_BATCH_MAX = 256
+_ERRORS_LOGGED_MAX = 100
+_ERROR_PAUSE_S = 0.01
+
+
+class Poller:
+    """Level-triggered polling: epoll, and poll where there is none."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        self._poll = None if self._epoll else select.poll()
+
+    def add(self, fd: int, *, write: bool = False) -> None:
+        """Poll `fd` for reading, or for writing instead."""
+        if self._epoll is not None:
+            self._epoll.register(fd, select.EPOLLOUT if write else select.EPOLLIN)
+        elif self._poll is not None:
+            self._poll.register(fd, select.POLLOUT if write else select.POLLIN)
+
+    def remove(self, fd: int) -> None:
+        """Poll `fd` no longer."""
+        if self._epoll is not None:
+            self._epoll.unregister(fd)
+        elif self._poll is not None:
+            self._poll.unregister(fd)
+
+    def wait(self, timeout_s: float | None, batch: int = _BATCH_MAX) -> list[tuple[int, int]]:
+        """Return the descriptors that are ready, at most `batch` of them where that can be said."""
+        if self._epoll is not None:
+            return self._epoll.poll(-1 if timeout_s is None else timeout_s, batch)
+        if self._poll is None:
+            return []
+        # poll(2) takes milliseconds: round up, so as not to spin before a timer.
+        return self._poll.poll(None if timeout_s is None else int(timeout_s * 1000 + 0.999))
+
+
+class Loop:
+    """Calls handlers until `stop`."""
+
+    def __init__(self) -> None:
+        self._poller = Poller()
+        self._readers: dict[int, Handler] = {}
+        # A descriptor that is polled for reading is polled for writing by a duplicate.
+        self._writers: dict[int, tuple[int, Handler]] = {}
+        self._timers: list[tuple[float, int, Handler]] = []
+        self._timer_count = 0
+        self._running = True
+        self._errors = 0
+        self._signals: dict[int, list[Handler]] = {}
+        self._signal_pipe: int | None = None
+        self.batch_size = 0
+        """How many descriptors were ready in this turn."""
+
+    def add_reader(self, fd: int, handler: Handler) -> None:
+        """Call `handler` whenever `fd` is readable."""
+        self._poller.add(fd)
+        self._readers[fd] = handler
+
+    def remove_reader(self, fd: int) -> None:
+        """Undo `add_reader`; to be called before `fd` is closed. Can be repeated."""
+        if self._readers.pop(fd, None) is not None:
+            self._poller.remove(fd)
+
+    def add_writer(self, fd: int, handler: Handler) -> None:
+        """Call `handler` once, when `fd` is writable. Raises `OSError` (EMFILE)."""
+        if fd not in self._writers:
+            duplicate = os.dup(fd)
+            self._poller.add(duplicate, write=True)
+            self._writers[fd] = duplicate, handler
+            self._readers[duplicate] = lambda: self._written(fd)
+
+    def remove_writer(self, fd: int) -> None:
+        """Undo `add_writer`. Can be repeated."""
+        if fd in self._writers:
+            duplicate, _ = self._writers.pop(fd)
+            self.remove_reader(duplicate)
+            os.close(duplicate)
+
+    def _written(self, fd: int) -> None:
+        _, handler = self._writers[fd]
+        self.remove_writer(fd)
+        handler()
+
+    def call_later(self, seconds: float, handler: Handler) -> None:
+        """Call `handler` once, after `seconds`."""
+        self._timer_count += 1
+        entry = time.monotonic() + seconds, self._timer_count, handler
+        _heapq.heappush(self._timers, entry)
+
+    def on_signal(self, number: int, handler: Handler) -> None:
+        """Call `handler`, after those of earlier calls, in a turn of the loop after the signal."""
+        if self._signal_pipe is None:
+            self._signal_pipe, write_end = os.pipe()
+            os.set_blocking(self._signal_pipe, False)
+            os.set_blocking(write_end, False)
+            _signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+            self.add_reader(self._signal_pipe, self._read_signals)
+        self._signals.setdefault(number, []).append(handler)
+        _signal.signal(number, _ignore)
+
+    def _read_signals(self) -> None:
+        assert self._signal_pipe is not None  # noqa: S101  it is what was readable
+        for number in set(os.read(self._signal_pipe, 4096)):
+            for handler in self._signals.get(number, ()):
+                handler()
+
+    def others_ready(self, fd: int) -> bool:
+        """Return whether anything but `fd` is ready just now."""
+        return any(ready != fd for ready, _ in self._poller.wait(0, 2))
+
+    def stop(self) -> None:
+        """Let `run` return after this turn."""
+        self._running = False
+
+    def run(self, before_wait: Callable[[], float | None]) -> None:
+        """Turn until `stop`. `before_wait` ends each turn; it returns the longest wait allowed."""
+        while self._running:
+            self.turn(before_wait())
+
+    def turn(self, timeout_s: float | None) -> None:
+        """Wait for something to do, or for `timeout_s`, and do it."""
+        if self._timers:
+            wait = max(0.0, self._timers[0][0] - time.monotonic())
+            timeout_s = wait if timeout_s is None else min(wait, timeout_s)
+        ready = self._poller.wait(timeout_s)
+        self.batch_size = len(ready)
+        # Looked up before any of them runs: one may close a descriptor, and another open one that
+        # gets the same number, which this turn's event is not about.
+        handlers = [(fd, self._readers.get(fd)) for fd, _ in ready]
+        for fd, handler in handlers:
+            if handler is not None and self._readers.get(fd) is handler:
+                self._call(handler)
+        if self._timers:
+            now = time.monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                self._call(_heapq.heappop(self._timers)[2])
+
+    def _call(self, handler: Handler) -> None:
+        try:
+            handler()
+        except Exception:  # noqa: BLE001  see above
+            if self._errors < _ERRORS_LOGGED_MAX:
+                self._errors += 1
+                kind, error, where = sys.exc_info()
+                if kind is not None and error is not None:
+                    sys.excepthook(kind, error, where)
+            # What fails may be ready again at once.
+            time.sleep(_ERROR_PAUSE_S)
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    """Handle a signal in Python's sense: the wake-up descriptor has said which it was."""

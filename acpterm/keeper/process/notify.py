@@ -1,0 +1,152 @@
+"""The service manager (systemd): what it is told, and the descriptors that it stores.
+
+Implements sd_notify(3): datagrams to the socket that `NOTIFY_SOCKET` names, `@` being the abstract
+space. Where the variable is not set there is nothing to do. Nothing here raises or waits: a manager
+that does not listen is no reason to fail.
+
+With `FDSTORE=N` in the environment the manager stores up to N descriptors and passes them to the
+next process of the service. Masters and rings go there, so that programs outlive a keeper that is
+killed: while a master is stored, its PTY does not hang up.
+"""
+
+from __future__ import annotations
+
+import _socket
+import collections
+import contextlib
+import os
+import struct
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from acpterm.keeper.process.loop import Loop
+
+RING_PREFIX = "ring."
+MASTER_PREFIX = "master."
+_WATCHDOG_SHARE = 0.5
+_RETRY_S = 0.01
+_QUEUE_MAX = 4096
+
+
+class Notifier:
+    """Sends states to the service manager that `environ` names."""
+
+    def __init__(self, loop: Loop, environ: Mapping[str, str]) -> None:
+        self._loop = loop
+        path = environ.get("NOTIFY_SOCKET", "")
+        self._address = f"\0{path[1:]}" if path.startswith("@") else path
+        self._queue: collections.deque[tuple[bytes, int | None]] = collections.deque()
+        self._socket = None
+        if path:
+            self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+        self._room = _number(environ.get("FDSTORE")) if path else 0
+        self._stored: set[str] = set()
+        self._is_stopping = False
+        watched = path and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        self._watchdog_us = _number(environ.get("WATCHDOG_USEC")) if watched else 0
+
+    @property
+    def stores(self) -> bool:
+        """Whether the manager stores descriptors."""
+        return self._room > 0
+
+    @property
+    def watchdog_s(self) -> float | None:
+        """How often the manager wants to hear that all is well; None: not at all."""
+        return self._watchdog_us / 1e6 * _WATCHDOG_SHARE if self._watchdog_us else None
+
+    def ready(self) -> None:
+        """Report that the daemon serves."""
+        self._send("READY=1")
+
+    def reloading(self) -> None:
+        """Report that the worker is being replaced; `ready` ends it."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        """Report that the daemon ends. Can be repeated: it is reported once."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._send("STOPPING=1")
+
+    def status(self, text: str) -> None:
+        """Set the status line."""
+        line = text.replace("\n", " ")
+        self._send(f"STATUS={line}")
+
+    def alive(self) -> None:
+        """Report that all is well."""
+        if self._watchdog_us:
+            self._send("WATCHDOG=1")
+
+    def adopt(self, name: str) -> None:
+        """Record that a descriptor of this name is stored already."""
+        self._stored.add(name)
+
+    def store(self, name: str, fd: int) -> None:
+        """Have a descriptor stored under a name, if there is room."""
+        if len(self._stored) < self._room:
+            self._stored.add(name)
+            # By default a PTY that no process has open at the moment would be dropped.
+            self._send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", fd)
+
+    def remove(self, name: str) -> None:
+        """Have a descriptor dropped, if it is stored."""
+        if name in self._stored:
+            self._stored.discard(name)
+            self._send(f"FDSTOREREMOVE=1\nFDNAME={name}")
+
+    def remove_all(self) -> None:
+        """Have all descriptors dropped that were stored."""
+        for name in sorted(self._stored):
+            self.remove(name)
+
+    def _send(self, state: str, fd: int | None = None) -> None:
+        if self._socket is None or len(self._queue) >= _QUEUE_MAX:
+            return
+        if not self._queue and self._try(state.encode(), fd):
+            return
+        # The manager reads later than it is written to; its queue is ten messages long.
+        with contextlib.suppress(OSError):
+            self._queue.append((state.encode(), None if fd is None else os.dup(fd)))
+            if len(self._queue) == 1:
+                self._loop.call_later(_RETRY_S, self._flush)
+
+    def _try(self, data: bytes, fd: int | None) -> bool:
+        """Return whether the message is dealt with: sent, or nobody listens."""
+        rights = []
+        if fd is not None:
+            rights.append((_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", fd)))
+        try:
+            if self._socket is not None:
+                self._socket.sendmsg([data], rights, 0, self._address)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def _flush(self) -> None:
+        while self._queue:
+            data, fd = self._queue[0]
+            if not self._try(data, fd):
+                self._loop.call_later(_RETRY_S, self._flush)
+                return
+            self._queue.popleft()
+            if fd is not None:
+                os.close(fd)
+
+    def close(self, timeout_s: float) -> None:
+        """Send what is queued; wait for that no longer than this."""
+        deadline = time.monotonic() + timeout_s
+        while self._queue and time.monotonic() < deadline:
+            self._flush()
+            time.sleep(_RETRY_S if self._queue else 0)
+
+
+def _number(value: str | None) -> int:
+    return int(value) if value is not None and value.isascii() and value.isdigit() else 0

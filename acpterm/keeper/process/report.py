@@ -1,0 +1,56 @@
+"""What the keeper reports to people: its log, which is its standard error, and the lock file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from acpterm.keeper.process.store import Store
+
+LOCK_KEY = "lock"
+"""The entry whose first descriptor is the daemon's lock file."""
+
+
+def log(message: str) -> None:
+    """Write one line to the log."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"acpterm keeper[{os.getpid()}]: {message}\n".encode())
+
+
+def where_log_is() -> str:
+    """Return where a person finds the log."""
+    if "JOURNAL_STREAM" in os.environ:
+        return "journalctl --user -u acpterm"
+    path = ""
+    with contextlib.suppress(OSError):
+        path = os.readlink("/proc/self/fd/2")
+    return path if path.startswith("/") and path != os.devnull else "its standard error"
+
+
+def write_lock(store: Store, message: str) -> None:
+    """Write the lock file, which commands read: the keeper's pid, and what is wrong, if anything.
+
+    Two lines; the second is empty while all is well.
+    """
+    entry = store.entries.get(LOCK_KEY)
+    fds = None if entry is None else entry.descriptors()
+    if fds:
+        try:
+            os.ftruncate(fds[0], 0)
+            os.pwrite(fds[0], f"{os.getpid()}\n{message}\n".encode(), 0)
+        except OSError as error:
+            log(f"the lock file cannot be written: {error}")
+
+
+def how_ended(status: int) -> str:
+    """Describe a wait status."""
+    code = os.waitstatus_to_exitcode(status)
+    return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+
+
+def shell_status(status: int) -> int:
+    """Return the exit status that a shell would report for a wait status."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,320 @@
+"""The daemon's main process: starts the worker, starts it again when it dies, and replaces it.
+
+States, by the worker that serves and the candidate beside it:
+
+    first worker starts --ready--> serving
+        fails before --> the daemon ends with the worker's status
+    serving --dies--> restarting, after the backoff --ready--> serving
+        restarting --five deaths in a minute--> given up --SIGUSR1--> restarting
+    serving --restart--> upgrading: a candidate starts
+        candidate says hello --> the serving worker is stopped, and the candidate sent the state
+        candidate ready in time --> the old worker is killed, the candidate serves
+        candidate fails --> it is killed, the old worker goes on
+        old worker dies --> the candidate is the successor
+    each --end, and the worker goes--> ended
+    each --SIGTERM, SIGINT, SIGHUP or SIGQUIT--> terminating: the worker ends the daemon; after
+        `TERMINATE_TIMEOUT_S` everything is killed
+    given up or restarting --SIGTERM…--> ended
+
+A signal to restart (SIGUSR1) and the request of the worker are the same, but that nobody waits for
+the outcome of a signal: a failure is logged.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # typeshed has none
+import os
+import time
+
+from acpterm.keeper.process import handed
+from acpterm.keeper.process.backoff import DEATHS_MAX, Backoff
+from acpterm.keeper.process.keeper import Keeper
+from acpterm.keeper.process.notify import Notifier
+from acpterm.keeper.process.report import how_ended, log, shell_status, where_log_is, write_lock
+from acpterm.keeper.process.worker import Worker, start_worker
+from acpterm.keeper.programs.ending import end_programs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+    from collections.abc import Callable, Sequence
+
+    from acpterm.keeper.process.loop import Loop
+    from acpterm.keeper.protocol import Message
+
+READY_TIMEOUT_S = 10.0
+"""A candidate that is not ready this long after its start has failed."""
+TERMINATE_TIMEOUT_S = 6.0
+_RESTORE_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 1.0
+_STOP_POLL_S = 0.001
+_NOTIFY_TIMEOUT_S = 0.5
+
+
+class Supervisor:
+    """The life of a daemon's keeper. `open_files`: the limit that workers get."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: _socket.socket,
+        *,
+        first_worker: int,
+        command: Sequence[str],
+        open_files: tuple[int, int],
+    ) -> None:
+        self._loop = loop
+        self._command = command
+        self._open_files = open_files
+        self._nohup = _signal.getsignal(_signal.SIGHUP) == _signal.SIG_IGN
+        self._notifier = Notifier(loop, os.environ)
+        self._keeper = Keeper(loop, embedded=False, notifier=self._notifier)
+        handed.take(os.environ, self._keeper.terminals, self._keeper.store, self._notifier)
+        self._takeovers = 0
+        self._backoff = Backoff()
+        self._has_served = False
+        self._given_up = False
+        self._terminating = False
+        self._ending = False
+        self._status = 0
+        self._candidate: Worker | None = None
+        self._stopped: Worker | None = None
+        self._restart_request: int | None = None
+        self._handlers: dict[str, Callable[[Message], None]] = {
+            "restart": self._restart,
+            "end": self._end,
+            "status": lambda message: self._notifier.status(message.fields[0]),
+            "alive": lambda _: self._notifier.alive(),
+        }
+        self._serving: Worker | None = self._watch(first_worker, sock)
+        for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT):
+            if number != _signal.SIGHUP or not self._nohup:
+                loop.on_signal(number, self._terminate)
+        loop.on_signal(_signal.SIGUSR1, self._restart_by_signal)
+        loop.on_signal(_signal.SIGCHLD, self._child_signal)
+
+    def run(self) -> int:
+        """Serve until the daemon ends; return the exit status."""
+        self._loop.run(self._keeper.before_wait)
+        if self._has_served:
+            self._notifier.stopping()
+            for worker in (self._serving, self._candidate):
+                if worker is not None:
+                    worker.signal(_signal.SIGKILL)
+            end_programs(self._keeper.terminals)
+            self._notifier.remove_all()
+            self._notifier.close(_NOTIFY_TIMEOUT_S)
+        return self._status
+
+    # -- workers
+
+    def _watch(self, pid: int, sock: _socket.socket) -> Worker:
+        self._keeper.not_to_reap.add(pid)
+        return Worker(self._loop, pid, sock, receive=self._receive, gone=self._gone)
+
+    def _start(self) -> Worker:
+        pid, sock = start_worker(self._command, self._open_files, nohup=self._nohup)
+        return self._watch(pid, sock)
+
+    def _receive(self, worker: Worker, message: Message) -> None:
+        if message.kind == "hello":
+            self._hello(worker)
+        elif message.kind == "ready":
+            self._ready(worker)
+        elif message.kind == "refuse":
+            worker.refusal = str(message.fields[0])
+        elif worker is self._serving:
+            handler = self._handlers.get(message.kind, self._keeper.receive)
+            handler(message)
+
+    def _hello(self, worker: Worker) -> None:
+        worker.said_hello = True
+        if worker is self._serving:
+            self._keeper.send_state(worker.link, takeovers=self._takeovers)
+        elif self._serving is not None:
+            self._stop(self._serving, time.monotonic() + _STOP_TIMEOUT_S)
+
+    def _ready(self, worker: Worker) -> None:
+        worker.is_ready = True
+        if worker is self._candidate:
+            self._replace(worker)
+        if worker is self._serving:
+            self._has_served = True
+            self._given_up = False
+            worker.link.send("go")
+            self._notifier.ready()
+            write_lock(self._keeper.store, "")
+
+    def _gone(self, worker: Worker, status: int) -> None:
+        """Act on the death of a worker: after its last messages, which may have said `end`."""
+        self._keeper.not_to_reap.discard(worker.pid)
+        self._keeper.remove_link(worker.link)
+        if worker is self._candidate:
+            ended = f"the new worker {how_ended(status)} before it was ready: see its log"
+            self._roll_back(f"the new worker {worker.refusal}" if worker.refusal else ended)
+            return
+        if worker is not self._serving:
+            return
+        self._serving, self._candidate = self._candidate, None
+        self._stopped = self._restart_request = None
+        if self._ending or self._terminating:
+            self._loop.stop()
+        elif not self._has_served:
+            self._status = shell_status(status)
+            self._loop.stop()
+        elif self._serving is not None:
+            self._takeovers += 1
+            self._limit_restoring(self._serving)
+            if self._serving.said_hello and not self._keeper.has_state(self._serving.link):
+                self._keeper.send_state(self._serving.link, takeovers=self._takeovers)
+        else:
+            self._died(f"the worker {worker.refusal or how_ended(status)}")
+
+    # -- restarting
+
+    def _died(self, what: str) -> None:
+        delay = self._backoff.died()
+        if delay is None:
+            self._give_up(what)
+        else:
+            log(f"{what}; starting another in {delay:g} s")
+            self._loop.call_later(delay, self._start_successor)
+
+    def _start_successor(self) -> None:
+        if self._serving is not None or self._given_up:
+            return
+        self._takeovers += 1
+        try:
+            worker = self._serving = self._start()
+        except OSError as error:
+            self._died(f"no worker could be started: {error}")
+            return
+        self._limit_restoring(worker)
+
+    def _limit_restoring(self, worker: Worker) -> None:
+        def kill_unready() -> None:
+            if not worker.is_ready and not worker.ended:
+                log(f"the worker is not ready after {_RESTORE_TIMEOUT_S:g} s: killing it")
+                worker.signal(_signal.SIGKILL)
+
+        self._loop.call_later(_RESTORE_TIMEOUT_S, kill_unready)
+
+    def _give_up(self, what: str) -> None:
+        self._given_up = True
+        message = (
+            f"{what}, {DEATHS_MAX} times within a minute: given up. Programs run on and wait once"
+            f" their buffers are full. Look into the log ({where_log_is()}), then run"
+            " `acpterm restart`"
+        )
+        write_lock(self._keeper.store, message)
+        log(message)
+        self._notifier.status(message)
+        self._be_alive()
+
+    def _be_alive(self) -> None:
+        """Keep the service manager from ending programs for a fault that it was told of."""
+        interval = self._notifier.watchdog_s
+        if self._given_up and interval is not None:
+            self._notifier.alive()
+            self._loop.call_later(interval, self._be_alive)
+
+    # -- replacing
+
+    def _restart_by_signal(self) -> None:
+        if self._given_up:
+            self._given_up = False
+            self._backoff.reset()
+            self._start_successor()
+        elif self._serving is not None and self._candidate is None and self._has_served:
+            self._try_candidate()
+
+    def _restart(self, message: Message) -> None:
+        request = message.fields[0]
+        if self._candidate is None:
+            self._restart_request = request
+            self._try_candidate()
+        elif self._serving is not None:
+            self._serving.link.send("restart_failed", request, "another restart is under way")
+
+    def _try_candidate(self) -> None:
+        try:
+            candidate = self._candidate = self._start()
+        except OSError as error:
+            self._roll_back(f"no worker could be started: {error}")
+            return
+        self._notifier.reloading()
+        self._loop.call_later(READY_TIMEOUT_S, lambda: self._expire(candidate))
+
+    def _expire(self, candidate: Worker) -> None:
+        if candidate is self._candidate:
+            self._roll_back(f"the new worker was not ready within {READY_TIMEOUT_S:g} s")
+
+    def _stop(self, serving: Worker, deadline: float) -> None:
+        """Stop the serving worker; send the candidate the state as soon as it is stopped."""
+        candidate = self._candidate
+        if candidate is None or serving is not self._serving:
+            return
+        if self._stopped is None:
+            self._stopped = serving
+            serving.signal(_signal.SIGSTOP)
+        if serving.is_stopped():
+            serving.link.drain()
+            self._keeper.send_state(candidate.link, takeovers=self._takeovers + 1)
+        elif time.monotonic() < deadline:
+            self._loop.call_later(_STOP_POLL_S, lambda: self._stop(serving, deadline))
+        else:
+            self._roll_back("the present worker cannot be stopped")
+
+    def _replace(self, candidate: Worker) -> None:
+        """Let the candidate take the place of the serving worker."""
+        old, self._serving = self._serving, candidate
+        self._candidate = self._stopped = self._restart_request = None
+        self._takeovers += 1
+        if old is not None:
+            # Not drained again: it was stopped when it was drained, and has done nothing since.
+            self._keeper.remove_link(old.link)
+            old.link.close()
+            old.signal(_signal.SIGKILL)
+
+    def _roll_back(self, reason: str) -> None:
+        """Kill the candidate, and let the old worker go on."""
+        candidate, self._candidate = self._candidate, None
+        if candidate is not None:
+            self._keeper.remove_link(candidate.link)
+            candidate.signal(_signal.SIGKILL)
+        stopped, self._stopped = self._stopped, None
+        if stopped is not None:
+            stopped.signal(_signal.SIGCONT)
+            # The candidate may have taken the notification that the old worker waits for.
+            self._keeper.wake()
+        self._notifier.ready()
+        request, self._restart_request = self._restart_request, None
+        if request is None or self._serving is None:
+            log(f"restart failed: {reason}")
+        else:
+            self._serving.link.send("restart_failed", request, reason)
+
+    # -- ending
+
+    def _end(self, _message: Message) -> None:
+        self._ending = True
+        self._notifier.stopping()
+        self._loop.call_later(TERMINATE_TIMEOUT_S, self._loop.stop)
+
+    def _terminate(self) -> None:
+        if self._terminating:
+            return
+        self._terminating = True
+        self._notifier.stopping()
+        if self._candidate is not None:
+            self._roll_back("the daemon ends")
+        if self._serving is None:
+            self._loop.stop()
+            return
+        self._serving.link.send("terminate")
+        self._loop.call_later(TERMINATE_TIMEOUT_S, self._loop.stop)
+
+    def _child_signal(self) -> None:
+        for worker in (self._serving, self._candidate):
+            if worker is not None:
+                worker.look()

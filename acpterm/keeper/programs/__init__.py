@@ -1,0 +1,1 @@
+"""What the keeper keeps: children on PTYs, from spawn to reaping, and their output."""

@@ -1,0 +1,91 @@
+"""Ending all programs, when nobody is left to use them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from acpterm.keeper.programs import system
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from acpterm.keeper.programs.terminal import Terminal
+    from acpterm.keeper.programs.terminals import Terminals
+
+ENDING_MAX_S = 2.0
+_ROUND_S = 0.002
+_ROUND_MAX_S = 0.05
+_SIGKILL = 9
+
+
+def end_programs(terminals: Terminals) -> None:
+    """SIGKILL every program, its process group and session, and every child of this process.
+
+    What a killed process leaves behind becomes a child of this process, the subreaper, and is there
+    in the next round, until none is left or `ENDING_MAX_S` are over.
+    """
+    roots = {
+        terminal.child.pid for terminal in terminals.by_name.values()
+    } | terminals.by_pid.keys()
+    deadline = time.monotonic() + ENDING_MAX_S
+    pause = _ROUND_S
+    while _kill_round(roots, terminals.by_pid) and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(2 * pause, _ROUND_MAX_S)
+
+
+def _kill_round(roots: set[int], unreaped: dict[int, Terminal]) -> bool:
+    """Kill what there is, reap what has ended; return whether anything may be left."""
+    members = set(_session_members(roots, unreaped.keys()))
+    children = set(system.children_of_this_process()) or set(unreaped)
+    for pid in unreaped:
+        _kill(os.killpg, pid)
+    for pid in members | children:
+        _kill(os.kill, pid)
+    for pid in children:
+        try:
+            reaped, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            reaped = pid
+        if reaped:
+            unreaped.pop(pid, None)
+    return bool(members or unreaped or system.children_of_this_process())
+
+
+def _session_members(roots: set[int], unreaped: Collection[int]) -> Iterator[int]:
+    """Yield the living processes whose session a program led.
+
+    The number of a session is not used again while it has a member. A process that has the number
+    of a root which was reaped leads a session that is none of ours.
+    """
+    if not system.LINUX or not roots:
+        return
+    found: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            session = _session_of(int(entry))
+            if session in roots:
+                found.setdefault(session, []).append(int(entry))
+    for root, members in found.items():
+        if root in unreaped or root not in members:
+            yield from members
+
+
+def _session_of(pid: int) -> int:
+    """Return the session of a process; 0 if it is gone or a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except OSError:
+        return 0
+    fields = line[line.rindex(b")") + 2 :].split()
+    return 0 if fields[0] in b"ZX" else int(fields[3])
+
+
+def _kill(kill: Callable[[int, int], None], pid: int) -> None:
+    try:
+        kill(pid, _SIGKILL)
+    except OSError:
+        return

@@ -1,0 +1,250 @@
+"""One terminal in the keeper: a program, its PTY, and the ring that its output goes into.
+
+States of the child:
+
+    running --it has ended--> ended --drained--> exited
+       running --a debugger holds it--> ended, and looked at again every `TRACED_RETRY_S`
+
+A child that has *ended* is a zombie: its pid is still its own. Before it is reaped the PTY is read
+until it is empty, so that `exited` comes after everything that the child wrote. If other processes
+hold the PTY open, `DRAIN_BYTES` more are read at most. If the ring is full, the drain waits for
+room.
+
+States of the PTY:
+
+    polled <--> stalled (the ring is full)
+    polled <--> idle (no process has the slave open: looked at every `IDLE_RETRY_S`)
+    each --> shut (the child has exited and the PTY has hung up, or the worker closed it)
+
+Exited and shut is *closed*: the ring is unmapped, and what a successor needs is kept.
+"""
+
+from __future__ import annotations
+
+import os
+
+from acpterm.keeper.programs import reading
+from acpterm.keeper.programs.reaping import write_exit
+from acpterm.keeper.ring import CLOSED, HEAD, STALLED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from acpterm.keeper.programs.reaping import Child, Exit
+    from acpterm.keeper.programs.terminals import Terminals
+    from acpterm.keeper.ring import RingFile
+
+TRACED_RETRY_S = 0.02
+IDLE_RETRY_S = 0.05
+DRAIN_BYTES = 256 * 1024
+_TURN_BYTES = 256 * 1024
+_SHARED_TURN_BYTES = 64 * 1024
+
+
+class Terminal:
+    """One terminal, which owns the descriptors. `ring` is None once it is unmapped."""
+
+    __slots__ = (
+        "_all",
+        "_drain_left",
+        "_forgotten",
+        "_polled",
+        "_stalled",
+        "child",
+        "closed_end",
+        "ended",
+        "exit",
+        "master",
+        "name",
+        "ring",
+        "ring_fd",
+    )
+
+    def __init__(
+        self,
+        terminals: Terminals,
+        name: str,
+        child: Child,
+        master: int | None,
+        ring: tuple[int, RingFile],
+    ) -> None:
+        self._all = terminals
+        self.name = name
+        self.child = child
+        self.master = master
+        self.ring_fd = ring[0]
+        self.ring: RingFile | None = ring[1]
+        self.exit: Exit | None = None
+        self.closed_end: int | None = None
+        self.ended = False
+        self._forgotten = False
+        self._polled = False
+        self._stalled = False
+        self._drain_left = DRAIN_BYTES
+        terminals.by_name[name] = self
+        terminals.by_pid[child.pid] = self
+        if master is not None:
+            os.set_blocking(master, False)
+            self._poll()
+        child.watch(terminals.loop, self.child_ended)
+
+    def descriptors(self) -> list[int] | None:
+        """Return what a worker gets: the ring and, while it is open, the master; None if forgotten.
+
+        In this order, since a master may be missing.
+        """
+        if self._forgotten:
+            return None
+        return [self.ring_fd] if self.master is None else [self.ring_fd, self.master]
+
+    def look_at_child(self) -> None:
+        """Look whether the child has ended: at SIGCHLD, where there is no pidfd."""
+        if not self.ended and self.child.is_known_to_have_ended():
+            self.child_ended()
+
+    def child_ended(self) -> None:
+        """Drain the PTY, then reap the child: it can be waited for. Can be repeated."""
+        self.child.unwatch(self._all.loop)
+        if not self.ended:
+            self.ended = True
+            self._drain()
+
+    def restore_exit(self, report: Exit) -> None:
+        """Take over what the ring's header says of the end of the child."""
+        self.ended = True
+        self.exit = report
+        self._all.by_pid.pop(self.child.pid, None)
+        self._close_if_over()
+
+    def resume(self, fraction: float) -> None:
+        """Go on reading if more than that fraction of the ring is room again."""
+        if self.ring is not None and self.ring.room() > fraction * self.ring.capacity:
+            self._unstall()
+            if self.ended and self.exit is None:
+                self._drain()
+            else:
+                self._poll()
+
+    def close_master(self) -> None:
+        """Close the keeper's descriptor of the PTY. Can be repeated."""
+        if self.master is not None:
+            self._stop_polling()
+            self._unstall()
+            os.close(self.master)
+            self.master = None
+            if self.ended and self.exit is None:
+                self._reap()
+            else:
+                self._close_if_over()
+
+    def forget(self) -> None:
+        """Release everything but the duty to reap the child."""
+        self._forgotten = True
+        self.close_master()
+        self._unmap()
+        os.close(self.ring_fd)
+        self.ring_fd = -1
+        self._all.by_name.pop(self.name, None)
+
+    def _poll(self) -> None:
+        if self.master is not None and not self._polled and not self._stalled:
+            self._polled = True
+            self._all.loop.add_reader(self.master, self._readable)
+
+    def _stop_polling(self) -> None:
+        if self.master is not None and self._polled:
+            self._polled = False
+            self._all.loop.remove_reader(self.master)
+
+    def _readable(self) -> None:
+        alone = self._all.loop.batch_size == 1
+        after = self._read(
+            _TURN_BYTES if alone else _SHARED_TURN_BYTES,
+            reading.GATHER if alone else reading.PRESENT,
+        )
+        if after == reading.HUNG_UP:
+            self._hung_up()
+
+    def _read(self, bound: int, how: int) -> int:
+        """Read; stall if there is no room, and return what came after."""
+        assert self.master is not None and self.ring is not None  # noqa: S101, PT018  polled
+        head = self.ring.header[HEAD]
+        after = self._all.reader.read(self.master, self.ring, bound, how)
+        if self.ring.header[HEAD] != head:
+            self._all.written(self)
+        if after == reading.NO_ROOM:
+            self._stall()
+            # The worker that made room before it could see this does not say so.
+            if self.ring.room() > 0:
+                self._unstall()
+                self._poll()
+                return reading.BOUND
+        return after
+
+    def _stall(self) -> None:
+        assert self.ring is not None  # noqa: S101  it was just written to
+        self._stop_polling()
+        self._stalled = True
+        self.ring.header[STALLED] = 1
+        self._all.stall(self)
+
+    def _unstall(self) -> None:
+        if self._stalled:
+            self._stalled = False
+            self._all.unstall(self)
+            if self.ring is not None:
+                self.ring.header[STALLED] = 0
+
+    def _hung_up(self) -> None:
+        if self.exit is not None:
+            self.close_master()
+            return
+        # A hung-up PTY is ready all the time.
+        self._stop_polling()
+        if not self.ended:
+            self._all.loop.call_later(IDLE_RETRY_S, self._poll)
+
+    def _drain(self) -> None:
+        """Read what the child wrote, then reap it; later, if there is no room for that."""
+        self._stop_polling()
+        after = reading.BOUND
+        while after == reading.BOUND and self.master is not None and self._drain_left > 0:
+            assert self.ring is not None  # noqa: S101  it is unmapped after the master is closed
+            head = self.ring.header[HEAD]
+            after = self._read(self._drain_left, reading.PLAIN)
+            self._drain_left -= self.ring.header[HEAD] - head
+        if after != reading.NO_ROOM:
+            self._reap()
+
+    def _reap(self) -> None:
+        """Report how the child, which has ended, did so; then what other processes write."""
+        if self.exit is not None:
+            return
+        end = 0 if self.ring is None else self.ring.header[HEAD]
+        self.exit = self.child.reap(end)
+        if self.exit is None:
+            self._all.loop.call_later(TRACED_RETRY_S, self._reap)
+        else:
+            self._all.by_pid.pop(self.child.pid, None)
+            if self.ring is not None:
+                write_exit(self.ring.header, self.exit)
+            if not self._forgotten:
+                self._all.exited(self, self.exit)
+            self._close_if_over()
+        # A PTY that has hung up says so when it is read.
+        self._poll()
+
+    def _close_if_over(self) -> None:
+        if self.exit is not None and self.master is None and self.closed_end is None:
+            end = self.exit[4]
+            if self.ring is not None:
+                end = self.ring.header[HEAD]
+                self.ring.header[CLOSED] = end + 1
+            self.closed_end = end
+            if not self._forgotten:
+                self._all.closed(self, end)
+            self._unmap()
+
+    def _unmap(self) -> None:
+        ring, self.ring = self.ring, None
+        if ring is not None:
+            ring.close()

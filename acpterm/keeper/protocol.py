@@ -1,0 +1,247 @@
+"""The protocol between the keeper and a worker.
+
+Transport: a pair of sequence-packet Unix sockets (datagram sockets where the system has no
+sequence packets). One message is one datagram: `marshal` of `(VERSION, kind, *fields)`, with
+descriptors as SCM_RIGHTS. A message of more than `DATAGRAM_BYTES` travels in an unlinked file
+whose descriptor is the last one passed; the datagram is then `(VERSION, "big")`.
+
+From the worker:
+
+    hello(worker_version)               first message; the answer is the state, below
+    ready()                             the state is restored; the answer is `go`
+    refuse(reason)                      instead of `ready`: this worker cannot take over, and ends
+    spawn(request, name, program, cols, rows, ring_size, record)   [cgroup directory] or []
+    put(key, value) descriptors         store an entry; replaces the one of that key
+    delete(key)
+    close(name)                         close the keeper's master of a terminal
+    forget(name)                        drop a terminal with its ring, report and entry "t/NAME"
+    restart(request)                    replace this worker by the installed version
+    status(text), alive()               for the service manager
+    end()                               the daemon ends: end what is left when the worker has gone
+
+From the keeper:
+
+    welcome(keeper_pid, takeovers, embedded, stored)   [event to the worker, event to the keeper]
+    terminal(name, pid, started, exit, closed_end)   [ring] or [ring, master]
+    entry(key, value) descriptors
+    state_end()
+    go()
+    spawned(request, name, pid, started, way)    [ring, master]; [ring] if it has ended and closed
+    refused(request, errno, message)
+    exited(name, wait_status, cpu_s, max_rss_bytes, reaped_at, end)
+    closed(name, end)
+    terminate()                         a signal asks the daemon to end
+    restart_failed(request, reason)
+
+`stored`: the service manager stores what programs need to outlive the keeper. `wait_status` is None
+when the status is unknown: the program is not this keeper's child.
+
+States of a worker, as the keeper sees it:
+
+    started --hello--> restoring --ready--> serving --end--> ending
+       each state --socket closes--> gone
+
+Before `go` a worker publishes nothing: it writes no consumed position and no reply, sends no `put`,
+and accepts no connection. A worker on probation (an upgrade) can so be dropped without a trace.
+
+States of a terminal: *running*; *exited* when the child is reaped (`exited` is sent, and everything
+that the child wrote lies before `end`); *closed* when in addition the PTY has closed (`closed` is
+sent, and nothing more comes). `exited` always comes before `closed`.
+
+Unhappy orders, and what holds then:
+
+- The worker dies between `spawn` and `spawned`: the program was started exactly once if the keeper
+  received the request, and the successor finds it with its record, which is stored with the spawn.
+- The worker cancels a spawn: it waits for the answer all the same and sends `forget`.
+- `forget` of a program that runs: its process group is killed, and no `exited` is sent.
+- `close`, `forget` or `delete` of a name that the keeper does not know: nothing happens.
+- A worker that does not read: messages to it are queued in the keeper, which goes on.
+- A message of an unknown kind is ignored, and so are fields beyond the known ones: a worker may be
+  newer than its keeper. A different VERSION is refused: `ProtocolError`.
+- A datagram whose descriptors did not fit into the receiver's table says so (`Message.cut`): the
+  keeper refuses such a spawn with EMFILE, and the worker forgets such a terminal.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import marshal
+import mmap
+import os
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+VERSION = 1
+DATAGRAM_BYTES = 64 * 1024
+_SEND_BUFFER_BYTES = 1024 * 1024
+# The kernel's limit is 253 in one message (SCM_MAX_FD); one is for the file of a long message.
+DESCRIPTORS_MAX = 252
+_INT = struct.Struct("=i")
+_SEQPACKET = getattr(_socket, "SOCK_SEQPACKET", None)
+_CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
+_BIG = marshal.dumps((VERSION, "big"), 2)
+
+
+class ProtocolError(Exception):
+    """The other end does not speak this version; the message says what it sent."""
+
+
+class Message:
+    """One message: its kind, its fields, and the descriptors that came with it."""
+
+    __slots__ = ("cut", "fds", "fields", "kind")
+
+    def __init__(self, kind: str, fields: tuple[Any, ...], fds: list[int], *, cut: bool) -> None:
+        self.kind = kind
+        self.fields = fields
+        self.fds = fds
+        self.cut = cut
+        """Whether descriptors were lost, for want of room in this process's table."""
+
+    def take_fds(self) -> list[int]:
+        """Return the descriptors, which are the caller's then."""
+        fds, self.fds = self.fds, []
+        return fds
+
+    def close(self) -> None:
+        """Close the descriptors that were not taken."""
+        for fd in self.take_fds():
+            os.close(fd)
+
+
+def pair() -> tuple[_socket.socket, _socket.socket]:
+    """Make the two ends of a connection, neither of them blocking."""
+    try:
+        kind = _socket.SOCK_DGRAM if _SEQPACKET is None else _SEQPACKET
+        ends = _socket.socketpair(_socket.AF_UNIX, kind)
+    except OSError as error:
+        if error.errno not in (errno.EPROTONOSUPPORT, errno.EPROTOTYPE):
+            raise
+        ends = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+    for end in ends:
+        end.setblocking(False)
+        # Twice of what is the default, where no limit has been raised.
+        end.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+    return ends
+
+
+def encode(kind: str, *fields: Any) -> bytes:
+    """Return the datagram of a message."""
+    return marshal.dumps((VERSION, kind, *fields), 2)
+
+
+def send(sock: _socket.socket, data: bytes, fds: Sequence[int] = ()) -> None:
+    """Send what `encode` returned.
+
+    Raises `BlockingIOError` when there is no room just now, `BrokenPipeError` when the other end
+    is closed, and other `OSError`s when it cannot be sent now though there may be room: EMFILE for
+    a long message, ETOOMANYREFS while too many descriptors are under way.
+    """
+    if len(data) <= DATAGRAM_BYTES:
+        _send(sock, data, fds)
+        return
+    file = unlinked_file("acpterm-message")
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+        _send(sock, _BIG, (*fds, file))
+    finally:
+        os.close(file)
+
+
+def _send(sock: _socket.socket, data: bytes, fds: Sequence[int]) -> None:
+    rights = []
+    if fds:
+        packed = b"".join([_INT.pack(fd) for fd in fds])
+        rights.append((_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed))
+    while True:
+        try:
+            sock.sendmsg([data], rights)
+        except ConnectionResetError:
+            # Left by a peer that closed with messages unread; the next call says EPIPE.
+            continue
+        return
+
+
+def receive(sock: _socket.socket) -> Message | None:
+    """Return the next message; None when the other end is closed and all was received.
+
+    Raises `BlockingIOError` when there is none just now, and `ProtocolError`.
+    """
+    received = _receive(sock)
+    if received is None:
+        return None
+    data, fds, cut = received
+    try:
+        if data == _BIG:
+            data = _read_big(fds, cut=cut)
+        return _decode(data, fds, cut=cut)
+    except BaseException:
+        for fd in fds:
+            os.close(fd)
+        raise
+
+
+def _receive(sock: _socket.socket) -> tuple[bytes, list[int], bool] | None:
+    """Return a datagram, its descriptors, and whether some were lost."""
+    space = _socket.CMSG_SPACE((DESCRIPTORS_MAX + 1) * _INT.size)
+    try:
+        data, passed, flags, _ = sock.recvmsg(DATAGRAM_BYTES, space, _CLOEXEC)
+    except ConnectionResetError:
+        if _is_datagram(sock):
+            return None
+        # The peer closed with messages unread. What it had sent itself is still there.
+        data, passed, flags, _ = sock.recvmsg(DATAGRAM_BYTES, space, _CLOEXEC)
+    if not data:
+        return None
+    fds: list[int] = []
+    for level, kind, content in passed:
+        if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+            whole = len(content) - len(content) % _INT.size
+            fds.extend(fd for (fd,) in _INT.iter_unpack(content[:whole]))
+    if not _CLOEXEC:
+        for fd in fds:
+            os.set_inheritable(fd, False)
+    return data, fds, bool(flags & _socket.MSG_CTRUNC)
+
+
+def _is_datagram(sock: _socket.socket) -> bool:
+    return sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_TYPE) == _socket.SOCK_DGRAM
+
+
+def _read_big(fds: list[int], *, cut: bool) -> bytes:
+    if cut or not fds:
+        raise ProtocolError("the file of a long message was lost: too many open descriptors")
+    file = fds.pop()
+    try:
+        with mmap.mmap(file, 0, prot=mmap.PROT_READ) as view:
+            return view[:]
+    finally:
+        os.close(file)
+
+
+def _decode(data: bytes, fds: list[int], *, cut: bool) -> Message:
+    try:
+        version, kind, *fields = marshal.loads(data)  # noqa: S302  from the other half of acpterm
+    except (ValueError, EOFError, TypeError) as error:
+        raise ProtocolError(f"not a message: {data[:40]!r}") from error
+    if version != VERSION:
+        raise ProtocolError(f"protocol version {version!r}: this side speaks version {VERSION}")
+    return Message(kind, tuple(fields), fds, cut=cut)
+
+
+def unlinked_file(name: str) -> int:
+    """Open an empty file that has no name: in memory where the system can."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    import tempfile  # noqa: PLC0415  only where there is no memfd
+
+    fd, path = tempfile.mkstemp(prefix=name)
+    os.unlink(path)
+    return fd

@@ -1,0 +1,65 @@
+"""Waking each other: keeper and worker, by an event descriptor for each direction.
+
+One event of the keeper may be about any number of rings: which, their headers say.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+from acpterm.keeper.ring import ARMED
+
+# What is written to an event descriptor: it adds 1.
+_ONE: Final = (1).to_bytes(8, sys.byteorder)
+
+
+class WakeUps:
+    """The worker's side. It owns the descriptors, once `open` was called."""
+
+    def __init__(self) -> None:
+        self._from_keeper: int | None = None
+        self._to_keeper: int | None = None
+        self._armed: Final[dict[str, memoryview]] = {}
+
+    def open(self, from_keeper: int, to_keeper: int) -> None:
+        """Take over the descriptors."""
+        self._from_keeper, self._to_keeper = from_keeper, to_keeper
+
+    def close(self) -> None:
+        """Close the descriptors; no task may wait any more."""
+        for fd in {self._from_keeper, self._to_keeper}:
+            if fd is not None:
+                os.close(fd)
+        self._from_keeper = self._to_keeper = None
+
+    def arm(self, name: str, header: memoryview) -> None:
+        """Have more output of this terminal reported once."""
+        self._armed[name] = header
+        header[ARMED] = 1
+
+    def disarm(self, name: str) -> None:
+        """Undo `arm`. Can be repeated."""
+        self._armed.pop(name, None)
+
+    def kick(self) -> None:
+        """Wake the keeper."""
+        if self._to_keeper is not None:
+            with suppress(BlockingIOError, BrokenPipeError):
+                os.write(self._to_keeper, _ONE)
+
+    async def report_forever(self, wake: Callable[[str], None]) -> None:
+        """Call `wake` with the name of each terminal that was armed and has more."""
+        assert self._from_keeper is not None  # noqa: S101  it is opened before
+        while True:
+            await trio.lowlevel.wait_readable(self._from_keeper)
+            with suppress(BlockingIOError):
+                os.read(self._from_keeper, 4096)
+            for name, header in tuple(self._armed.items()):
+                # An earlier one's `wake` may have unmapped this one's ring.
+                if name in self._armed and not header[ARMED]:
+                    del self._armed[name]
+                    wake(name)

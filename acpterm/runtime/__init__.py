@@ -1,0 +1,1 @@
+"""Process plumbing that the host and its clients share."""

@@ -1,0 +1,388 @@
+"""The user's commands when the daemon's worker is replaced: they go on, or say what is unknown."""
+
+import base64
+import json
+import subprocess
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.support.commands import running, surroundings
+from tests.support.fake_host import fake_host
+from tests.support.hosts import poll
+
+INFO = {
+    "terminalId": "term_0123456789abcdef",
+    "name": "build",
+    "state": "running",
+    "owner": "user",
+    "visible": False,
+    "agent": None,
+    "connection": None,
+    "sessionId": None,
+    "toolCalls": [],
+    "command": "make",
+    "cwd": "/",
+    "pid": 10,
+    "cols": 80,
+    "rows": 24,
+    "createdAt": 0,
+    "lastOutputAt": None,
+    "exitedAt": None,
+    "position": 0,
+    "attached": 0,
+    "waitingForInput": None,
+    "recording": None,
+    "exitStatus": None,
+}
+EXIT = {"exitCode": 3, "signal": None, "endedBy": "exited", "wallMs": 5}
+STATUS = {
+    "version": "1.0",
+    "pid": 100,
+    "agentSocket": None,
+    "userSocket": None,
+    "uptimeMs": 0,
+    "idleExitMs": None,
+    "tracking": "cgroup",
+    "running": 2,
+    "exited": 0,
+    "kept": 0,
+    "agents": 0,
+    "people": 1,
+    "rssBytes": None,
+    "outputBytes": 0,
+    "keeperPid": 100,
+    "workerPid": 101,
+    "takeovers": 0,
+}
+
+
+@asynccontextmanager
+async def command(tmp_path, *words, env=None, **more):
+    """A command, and the daemon at whose user's socket it asks."""
+    async with fake_host(tmp_path, "user.sock") as host:
+        path = host.path.replace("user.sock", "agent.sock")
+        more["env"] = surroundings(path, **(env or {}))
+        async with running(tmp_path, path, *words, **more) as process:
+            yield process, host
+
+
+async def follow(worker, told, data, position, lost=0):
+    """Send output for a `follow`."""
+    encoded = base64.b64encode(data).decode()
+    params = {"token": told["params"]["token"], "data": encoded, "position": position, "lost": lost}
+    await worker.notify("_acpterm/terminal/followed", params)
+
+
+async def identified(worker, name="build"):
+    """Answer who the terminal is."""
+    request = await worker.expect("_acpterm/terminal/get")
+    assert request["params"]["terminalId"] == name
+    await worker.answer(request, INFO)
+
+
+async def asked_to_follow(worker, output=None):
+    """Receive `follow`: the request; and before or after it a request for the text, if so said."""
+    follow = None
+    for _ in range(1 if output is None else 2):
+        request = await worker.next()
+        assert request["params"]["terminalId"] == INFO["terminalId"]
+        if request["method"] == "_acpterm/terminal/output":
+            await worker.answer(request, output)
+        else:
+            assert request["method"] == "_acpterm/terminal/follow"
+            follow = request
+    return follow
+
+
+async def test_logs_go_on_from_where_they_were(tmp_path):
+    async with command(tmp_path, "logs", "-f", "build") as (logs, host):
+        first = await host.connected()
+        await identified(first)
+        known = {"text": "one\ntw", "truncated": False, "position": 6, "exitStatus": None}
+        asked = await asked_to_follow(first, known)
+        assert "since" not in asked["params"]
+        await follow(first, asked, b"one\ntw", 6)
+        await poll(lambda: logs.out == "one\n")
+        # Half of what was to be told next.
+        await first.send(b'{"jsonrpc":"2.0","method":"_acpterm/terminal/followed","params":{"tok')
+        await first.lose()
+        second = await host.connected()
+        asked = await asked_to_follow(second)
+        assert asked["params"]["since"] == 6
+        await follow(second, asked, b"o\nthree\n", 14)
+        await follow(second, asked, b"ur\nfive\n", 33, lost=11)
+        await second.answer(asked, {"position": 33, "exitStatus": EXIT})
+        assert await logs.wait() == 0
+    assert logs.out == "one\ntwo\nthree\nfive\n"
+    assert logs.err == "[14 bytes are missing here]\n"
+
+
+async def test_logs_ask_again_for_the_text_they_had_not_got(tmp_path):
+    async with command(tmp_path, "logs", "build") as (logs, host):
+        first = await host.connected()
+        await identified(first)
+        await first.next()
+        await first.next()
+        await first.lose()
+        second = await host.connected()
+        known = {"text": "one\n", "truncated": False, "position": 4, "exitStatus": EXIT}
+        asked = await asked_to_follow(second, known)
+        await follow(second, asked, b"one\n", 4)
+        await second.answer(asked, {"position": 4, "exitStatus": EXIT})
+        assert await logs.wait() == 0
+    assert (logs.out, logs.err) == ("one\n", "")
+
+
+async def test_wait_asks_again_and_for_the_same_terminal(tmp_path):
+    async with command(tmp_path, "wait", "@last") as (waiting, host):
+        worker = await host.connected()
+        await identified(worker, "@last")
+        for _ in range(3):
+            request = await worker.expect("_acpterm/terminal/wait")
+            assert request["params"]["terminalId"] == INFO["terminalId"]
+            await worker.lose()
+            worker = await host.connected()
+        request = await worker.expect("_acpterm/terminal/wait")
+        await worker.answer(request, {**INFO, "state": "exited", "exitStatus": EXIT})
+        assert await waiting.wait() == 3
+
+
+async def test_wait_for_what_is_printed_finds_it_across_the_loss(tmp_path):
+    async with command(tmp_path, "wait", "build", "--for", "^all tests passed$") as (waiting, host):
+        first = await host.connected()
+        await identified(first)
+        known = {"text": "all te", "truncated": False, "position": 6, "exitStatus": None}
+        asked = await asked_to_follow(first, known)
+        await follow(first, asked, b"all te", 6)
+        await first.lose()
+        second = await host.connected()
+        asked = await asked_to_follow(second)
+        await follow(second, asked, b"sts passed\n", 17)
+        assert await waiting.wait() == 0
+    assert waiting.out == "all tests passed\n"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_events_go_on_and_say_that_some_may_be_missing(tmp_path, as_json):
+    words = ["events", "--json"] if as_json else ["events"]
+    async with command(tmp_path, *words) as (events, host):
+
+        async def tell(worker, what):
+            request = await worker.expect("_acpterm/events")
+            params = {"token": request["params"]["token"], "event": what, "at": 0}
+            await worker.notify("_acpterm/event", params)
+
+        first = await host.connected()
+        await tell(first, "connected")
+        await poll(lambda: events.lines)
+        await first.lose()
+        second = await host.connected()
+        await tell(second, "disconnected")
+        await poll(lambda: len(events.lines) == 3)
+        events.interrupt()
+        assert await events.wait() == 0
+    if as_json:
+        assert [json.loads(line)["event"] for line in events.lines] == [
+            "connected",
+            "reconnected",
+            "disconnected",
+        ]
+        reconnected = json.loads(events.lines[1])
+        assert reconnected["at"] > 0
+        assert "terminal" not in reconnected
+    else:
+        assert "  reconnected" in events.lines[1]
+        assert "the daemon's worker was replaced: events may be missing" in events.lines[1]
+
+
+async def test_run_in_a_pipe_goes_on_with_what_its_program_prints(tmp_path):
+    async with command(tmp_path, "run", "make") as (run, host):
+        first = await host.connected()
+        create = await first.expect("_acpterm/terminal/create")
+        await first.answer(create, INFO)
+        asked = await asked_to_follow(first)
+        assert (asked["params"]["since"], asked["params"]["hold"]) == (0, True)
+        await follow(first, asked, b"one\r\n", 5)
+        await poll(lambda: run.out == "one\n")
+        await first.lose()
+        second = await host.connected()
+        asked = await asked_to_follow(second)
+        assert (asked["params"]["since"], asked["params"]["hold"]) == (5, True)
+        await follow(second, asked, b"two\r\n", 10)
+        await second.answer(asked, {"position": 10, "exitStatus": EXIT})
+        assert await run.wait() == 3
+    assert (run.out.replace("\r", ""), run.err) == ("one\ntwo\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "method"),
+    [
+        (["run", "-d", "make"], "terminal/create"),
+        (["send", "build", "x"], "terminal/write"),
+        (["rm", "build"], "terminal/release"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+async def test_what_may_have_been_done_is_not_done_again(tmp_path, words, method):
+    async with command(tmp_path, *words) as (process, host):
+        first = await host.connected()
+        await first.expect(f"_acpterm/{method}")
+        await first.lose()
+        assert await process.wait() == 1
+        assert f"it is unknown whether {method} was done" in process.err
+
+
+async def test_what_can_be_done_again_is_asked_for_once_more_and_not_a_third_time(tmp_path):
+    async with command(tmp_path, "ls") as (ls, host):
+        for _ in range(2):
+            worker = await host.connected()
+            await worker.expect("_acpterm/terminal/list")
+            await worker.lose()
+        assert await ls.wait() == 1
+        assert "it is unknown whether terminal/list was done" in ls.err
+
+
+async def test_a_daemon_that_is_not_there_any_more_is_gone(tmp_path):
+    async with command(tmp_path, "wait", "build") as (waiting, host):
+        first = await host.connected()
+        await first.expect("_acpterm/terminal/get")
+        await host.stop()
+        await first.lose()
+        assert await waiting.wait() == 1
+        assert waiting.err == f"acpterm: the daemon at {host.path} is gone: it has ended\n"
+
+
+async def test_with_a_timeout_of_0_no_command_connects_again(tmp_path):
+    env = {"ACPTERM_RESUME_TIMEOUT": "0"}
+    async with command(tmp_path, "wait", "build", env=env) as (waiting, host):
+        first = await host.connected()
+        await first.expect("_acpterm/terminal/get")
+        await first.lose()
+        assert await waiting.wait() == 1
+        assert waiting.err == f"acpterm: the daemon at {host.path} is gone\n"
+
+
+# Status
+
+
+async def test_status_shows_keeper_worker_and_takeovers(tmp_path):
+    async with command(tmp_path, "status") as (status, host):
+        worker = await host.connected()
+        await worker.answer(await worker.expect("_acpterm/status"), {**STATUS, "takeovers": 2})
+        assert await status.wait() == 0
+    assert "keeper          pid 100\n" in status.out
+    assert "worker          pid 101, 2 takeovers\n" in status.out
+
+
+async def test_status_of_a_daemon_without_a_worker_is_the_keepers_message(tmp_path):
+    words = ["status"]
+    async with command(tmp_path, *words) as (status, host):
+        host.lock("100\nthe worker failed five times in a minute: run acpterm restart\n")
+        await host.accept()
+        assert await status.wait() == 1
+    why = "the worker failed five times in a minute: run acpterm restart"
+    assert status.out == f"no worker of the daemon answers (its keeper is pid 100): {why}\n"
+
+
+async def test_status_of_a_daemon_without_a_worker_as_json(tmp_path):
+    async with command(tmp_path, "status", "--json") as (status, host):
+        host.lock("100\n")
+        await host.accept()
+        assert await status.wait() == 1
+    assert json.loads(status.out) == {"keeperPid": 100, "workerPid": None, "message": None}
+
+
+# Restart
+
+
+async def test_restart_replaces_the_worker_and_says_by_which(tmp_path):
+    async with command(tmp_path, "restart") as (restart, host):
+        first = await host.connected()
+        await first.answer(await first.expect("_acpterm/status"), STATUS)
+        await first.expect("_acpterm/restart")
+        await first.lose()
+        second = await host.connected()
+        new = {**STATUS, "version": "2.0", "workerPid": 102, "takeovers": 1}
+        await second.answer(await second.expect("_acpterm/status"), new)
+        assert await restart.wait() == 0
+    assert restart.out == (
+        "replaced the worker, acpterm 1.0 (pid 101), by acpterm 2.0 (pid 102); 2 terminals run on\n"
+    )
+
+
+async def test_restart_as_json(tmp_path):
+    async with command(tmp_path, "restart", "--json") as (restart, host):
+        first = await host.connected()
+        await first.answer(await first.expect("_acpterm/status"), STATUS)
+        # An old worker that answers before it is replaced.
+        await first.answer(await first.expect("_acpterm/restart"))
+        await first.answer(await first.expect("_acpterm/status"), STATUS)
+        await first.lose()
+        second = await host.connected()
+        new = {**STATUS, "workerPid": 102, "takeovers": 1}
+        await second.answer(await second.expect("_acpterm/status"), new)
+        assert await restart.wait() == 0
+    assert json.loads(restart.out) == {
+        "old": {"version": "1.0", "pid": 101},
+        "new": {"version": "1.0", "pid": 102},
+        "keeperPid": 100,
+        "takeovers": 1,
+        "running": 2,
+    }
+
+
+async def test_a_restart_that_fails_says_why(tmp_path):
+    async with command(tmp_path, "restart") as (restart, host):
+        worker = await host.connected()
+        await worker.answer(await worker.expect("_acpterm/status"), STATUS)
+        why = "the new worker was not ready within 10 s: the old one goes on"
+        await worker.fail(await worker.expect("_acpterm/restart"), why)
+        assert await restart.wait() == 1
+    assert restart.err == f"acpterm: {why}\n"
+
+
+async def test_a_restart_of_an_older_version_says_what_to_do(tmp_path):
+    async with command(tmp_path, "restart") as (restart, host):
+        worker = await host.connected()
+        await worker.answer(await worker.expect("_acpterm/status"), STATUS)
+        await worker.fail(await worker.expect("_acpterm/restart"), "no such method", -32601)
+        assert await restart.wait() == 1
+    assert "cannot be replaced while it runs: acpterm shutdown ends it" in restart.err
+
+
+async def test_restart_has_the_keeper_start_a_worker_where_none_answers(tmp_path):
+    async with command(tmp_path, "restart") as (restart, host):
+        # A keeper that starts a worker when it is told to.
+        with subprocess.Popen(
+            ["/bin/sh", "-c", "trap 'kill $!; exit 7' USR1; sleep 1000 & wait"]
+        ) as keeper:
+            host.lock(f"{keeper.pid}\nthe worker failed\n")
+            await host.accept()
+            assert await poll(keeper.poll) == 7
+            worker = await host.connected()
+            new = {**STATUS, "workerPid": 102, "takeovers": 5}
+            await worker.answer(await worker.expect("_acpterm/status"), new)
+            assert await restart.wait() == 0
+    assert restart.out == "started a worker, acpterm 1.0 (pid 102); 2 terminals run on\n"
+
+
+@pytest.mark.parametrize(
+    ("lock", "says"),
+    [(None, "does not say which process keeps"), ("999999999\n", "(pid 999999999) cannot be")],
+    ids=["no lock", "no such process"],
+)
+async def test_restart_without_a_worker_and_a_keeper_is_an_error(tmp_path, lock, says):
+    async with command(tmp_path, "restart") as (restart, host):
+        if lock:
+            host.lock(lock)
+        await host.accept()
+        assert await restart.wait() == 1
+    assert says in restart.err
+
+
+async def test_restart_without_a_daemon_is_an_error(tmp_path):
+    path = str(tmp_path / "agent.sock")
+    async with running(tmp_path, path, "restart") as restart:
+        assert await restart.wait() == 1
+    assert "no daemon listens at" in restart.err

@@ -1,0 +1,189 @@
+"""An attached window when the daemon's worker is replaced."""
+
+import base64
+import os
+import pty
+import signal
+import termios
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+import trio
+
+from acpterm.acp.person import TerminalInfo
+from acpterm.client.daemon import DaemonError
+from acpterm.client.person.attach.attached import attach
+from acpterm.client.person.attach.detaching import Detaching
+from acpterm.client.person.attach.tty import Tty
+from acpterm.client.person.front import open_front
+from acpterm.config import Settings
+from tests.cli.test_takeover import EXIT, INFO
+from tests.support.fake_host import fake_host
+from tests.support.hosts import poll
+
+DETACH = b"\x1c"
+
+
+class Window:
+    """A terminal in which `attach` runs."""
+
+    def __init__(self):
+        self.master, self.slave = pty.openpty()
+        termios.tcsetwinsize(self.slave, (24, 80))
+        os.set_blocking(self.master, False)
+        self.shown = b""
+        self.over = None
+        self.error = None
+        self.left = trio.Event()
+
+    def look(self):
+        """Take what was printed by now."""
+        try:
+            while data := os.read(self.master, 1 << 16):
+                self.shown += data
+        except BlockingIOError:
+            pass
+        return self.shown
+
+    async def shows(self, text):
+        await poll(lambda: text in self.look())
+
+    def type(self, keys):
+        os.write(self.master, keys)
+
+    async def has_ended(self):
+        with trio.fail_after(10):
+            await self.left.wait()
+
+
+@asynccontextmanager
+async def attached(tmp_path, **settings):
+    """A window at a terminal, the daemon's end of its connection, the daemon."""
+    window = Window()
+    info = msgspec.convert(INFO, TerminalInfo)
+    async with fake_host(tmp_path, "user.sock") as host, trio.open_nursery() as nursery:
+        path = host.path.replace("user.sock", "agent.sock")
+
+        @nursery.start_soon
+        async def run():
+            try:
+                async with open_front(Settings(socket=path, **settings), start=False) as front:
+                    terminal = Tty(window.slave, window.slave)
+                    window.over = await attach(front, terminal, info, Detaching("C-\\"))
+            except* DaemonError as errors:
+                window.error = repr(errors)
+            window.left.set()
+
+        try:
+            yield window, await host.connected(), host
+        finally:
+            nursery.cancel_scope.cancel()
+    os.close(window.master)
+    os.close(window.slave)
+
+
+async def is_asked(worker, size=(80, 24)):
+    request = await worker.expect("_acpterm/terminal/attach")
+    params = request["params"]
+    assert (params["terminalId"], params["cols"], params["rows"]) == (INFO["terminalId"], *size)
+    return request
+
+
+async def show(worker, request, data, kind="screen"):
+    encoded = base64.b64encode(data).decode()
+    params = {"token": request["params"]["token"], "kind": kind, "data": encoded}
+    await worker.notify("_acpterm/terminal/attached", params)
+
+
+async def typed(worker):
+    """Receive what is typed, and that the window is to be painted again for the notice."""
+    while True:
+        request = await worker.next()
+        if request["method"] == "_acpterm/terminal/write":
+            return request, base64.b64decode(request["params"]["data"])
+        assert request["method"] == "_acpterm/terminal/window"
+
+
+async def test_it_keeps_its_picture_and_is_shown_a_new_one_by_the_next_worker(tmp_path):
+    async with attached(tmp_path) as (window, first, host):
+        await show(first, await is_asked(first), b"the picture")
+        await window.shows(b"the picture")
+        await first.lose()
+        second = await host.accept()
+        before = window.look()
+        await second.welcome()
+        # The window may have another size by then.
+        request = await is_asked(second)
+        assert window.look() == before
+        await show(second, request, b"a new picture")
+        await window.shows(b"a new picture")
+        await second.answer(request, {"reason": "exited", "exitStatus": EXIT})
+        await window.has_ended()
+    assert window.over.exit_status.exit_code == 3
+
+
+async def test_its_size_is_the_one_that_it_has_when_it_is_attached_again(tmp_path):
+    async with attached(tmp_path) as (window, first, host):
+        await is_asked(first)
+        await first.lose()
+        second = await host.accept()
+        termios.tcsetwinsize(window.slave, (30, 100))
+        os.kill(os.getpid(), signal.SIGWINCH)
+        await second.welcome()
+        await is_asked(second, (100, 30))
+
+
+async def test_what_is_typed_meanwhile_rings_the_bell_and_is_not_typed_later(tmp_path):
+    async with attached(tmp_path) as (window, first, host):
+        await show(first, await is_asked(first), b"the picture")
+        await window.shows(b"the picture")
+        await first.lose()
+        second = await host.accept()
+        window.type(b"rm -r x\r")
+        await window.shows(b"\a")
+        await second.welcome()
+        request = await is_asked(second)
+        await show(second, request, b"a new picture")
+        await window.shows(b"a new picture")
+        window.type(b"ls\r")
+        _, keys = await typed(second)
+        assert keys == b"ls\r"
+
+
+async def test_what_was_typed_and_not_taken_rings_the_bell(tmp_path):
+    async with attached(tmp_path) as (window, first, host):
+        await show(first, await is_asked(first), b"the picture")
+        await window.shows(b"the picture")
+        window.type(b"rm -r x\r")
+        await typed(first)
+        assert b"\a" not in window.look()
+        await first.lose()
+        await window.shows(b"\a")
+        second = await host.connected()
+        await is_asked(second)
+
+
+async def test_the_detach_key_leaves_it_while_there_is_no_worker(tmp_path):
+    async with attached(tmp_path) as (window, first, host):
+        await show(first, await is_asked(first), b"the picture")
+        await window.shows(b"the picture")
+        await first.lose()
+        await host.accept()
+        window.type(DETACH)
+        await window.has_ended()
+    assert (window.over, window.error) == (None, None)
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.2])
+async def test_without_a_worker_it_ends_after_the_timeout_and_leaves_a_whole_window(
+    tmp_path, limit
+):
+    async with attached(tmp_path, resume_timeout=limit) as (window, first, _):
+        await show(first, await is_asked(first), b"the picture")
+        await window.shows(b"the picture")
+        await first.lose()
+        await window.has_ended()
+        assert "is gone" in window.error
+        assert window.look().endswith(b"\r\n\x1b[J")
+        assert termios.tcgetattr(window.slave)[3] & termios.ECHO

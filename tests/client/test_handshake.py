@@ -1,0 +1,123 @@
+"""The way back to a daemon: how long it is tried, and when the daemon is gone."""
+
+import errno
+
+import pytest
+import trio
+
+from acpterm.client import handshake
+from acpterm.client.daemon import DaemonError
+from acpterm.client.handshake import ClosedError, HandshakeError, Reconnected, Welcome
+from acpterm.config import Settings
+
+ABSENT = FileNotFoundError()
+DEAF = ConnectionRefusedError()
+FULL = BlockingIOError(errno.EAGAIN, "the daemon's queue of connections is full")
+DEAD = ClosedError("it closes the connection")
+DONE = Reconnected(None, Welcome("secret", resumed=True), b"")
+
+
+class Daemon:
+    """What becomes of each attempt to connect; the last one of them of all that follow."""
+
+    def __init__(self, monkeypatch, tmp_path, *attempts):
+        monkeypatch.setattr(handshake, "_connect", self._connect)
+        self.settings = Settings(socket=str(tmp_path / "agent.sock"))
+        self.paths = []
+        self._attempts = list(attempts)
+
+    async def _connect(self, path, params):
+        del params
+        self.paths.append(path)
+        await trio.lowlevel.checkpoint()
+        attempt = self._attempts[0] if len(self._attempts) == 1 else self._attempts.pop(0)
+        if isinstance(attempt, float):
+            await trio.sleep(attempt)
+            return DONE
+        if isinstance(attempt, Exception):
+            raise attempt
+        return attempt
+
+    async def reconnect(self, seconds=30.0, **more):
+        return await handshake.reconnect(self.settings, {}, seconds, **more)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "seconds", "why"),
+    [
+        (ABSENT, 0.5, "it has ended"),
+        (DEAF, 3.0, "it was killed"),
+        (FULL, 30.0, "no worker answers within 30 s"),
+        (DEAD, 30.0, "no worker answers within 30 s"),
+        (1000.0, 30.0, "no worker answers within 30 s"),
+    ],
+    ids=["no socket", "no listener", "queue full", "worker dies", "worker does not answer"],
+)
+async def test_it_is_tried_for_as_long_as_a_worker_may_come(
+    monkeypatch, tmp_path, autojump_clock, attempt, seconds, why
+):
+    daemon = Daemon(monkeypatch, tmp_path, attempt)
+    began = trio.current_time()
+    with pytest.raises(DaemonError) as caught:
+        await daemon.reconnect()
+    assert trio.current_time() - began == pytest.approx(seconds, abs=0.06)
+    assert str(caught.value) == why
+
+
+async def test_no_longer_than_the_timeout(monkeypatch, tmp_path, autojump_clock):
+    daemon = Daemon(monkeypatch, tmp_path, DEAF)
+    began = trio.current_time()
+    with pytest.raises(DaemonError, match="no worker answers within 1 s"):
+        await daemon.reconnect(1.0)
+    assert trio.current_time() - began == pytest.approx(1)
+
+
+async def test_a_worker_that_answers_late_is_waited_for(monkeypatch, tmp_path, autojump_clock):
+    daemon = Daemon(monkeypatch, tmp_path, DEAD, 25.0)
+    assert await daemon.reconnect() == DONE
+
+
+async def test_a_daemon_that_a_service_manager_starts_again_is_found(
+    monkeypatch, tmp_path, autojump_clock
+):
+    # Killed, removed for a moment, then there with a worker that dies, and one that does not.
+    attempts = [*[DEAF] * 30, *[ABSENT] * 5, DEAD, *[DEAF] * 30, DONE]
+    daemon = Daemon(monkeypatch, tmp_path, *attempts)
+    assert await daemon.reconnect() == DONE
+    assert len(daemon.paths) == len(attempts)
+
+
+async def test_a_daemon_that_refuses_is_not_tried_again(monkeypatch, tmp_path, autojump_clock):
+    daemon = Daemon(monkeypatch, tmp_path, HandshakeError("it may be of another version"))
+    with pytest.raises(DaemonError, match="of another version"):
+        await daemon.reconnect()
+    assert len(daemon.paths) == 1
+
+
+async def test_the_keepers_message_is_part_of_the_reason(monkeypatch, tmp_path, autojump_clock):
+    daemon = Daemon(monkeypatch, tmp_path, 1000.0)
+    (tmp_path / "agent.sock.lock").write_text("12\nfive workers failed: run acpterm restart\n")
+    with pytest.raises(DaemonError, match="within 30 s: five workers failed: run acpterm restart"):
+        await daemon.reconnect()
+
+
+async def test_the_user_connects_to_the_socket_of_the_user(monkeypatch, tmp_path):
+    daemon = Daemon(monkeypatch, tmp_path, DONE)
+    await daemon.reconnect()
+    await daemon.reconnect(user=True)
+    assert daemon.paths == [str(tmp_path / "agent.sock"), str(tmp_path / "user.sock")]
+
+
+@pytest.mark.parametrize(
+    ("result", "welcome"),
+    [
+        (b'{"_meta":{"acpterm":{"resume":"x","resumed":true}}}', Welcome("x", resumed=True)),
+        (b'{"_meta":{"acpterm":{"resume":"x"}}}', Welcome("x")),
+        (b'{"_meta":{"acpterm":{"resume":1,"resumed":1}}}', Welcome()),
+        (b'{"_meta":null}', Welcome()),
+        (b"{}", Welcome()),
+        (b"[]", Welcome()),
+    ],
+)
+def test_what_an_answer_says_is_read_leniently(result, welcome):
+    assert handshake.welcome_in(handshake.Raw(result)) == welcome

@@ -1,0 +1,246 @@
+"""The proxy's and the prompt's connection to the daemon, when the daemon's worker dies."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from acpterm.client.endpoint import LostError
+from acpterm.client.follower import Follower
+from acpterm.client.host_connection import connect_daemon, open_host_connection
+from acpterm.config import Settings
+from acpterm.host import asker
+from acpterm.jsonrpc import RpcError
+from tests.support.editor import proxied, say, shown
+from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
+
+
+@asynccontextmanager
+async def connected(tmp_path, *, secret=SECRET, **settings):
+    """A client's endpoint, the daemon's end of its first connection, and the daemon."""
+    async with fake_host(tmp_path) as host:
+        chosen = Settings(socket=host.path, **settings)
+        daemon = await connect_daemon(chosen, None)
+        async with trio.open_nursery() as nursery:
+            first = await host.accept()
+
+            async def welcome():
+                await first.welcome(secret=secret)
+
+            nursery.start_soon(welcome)
+            opening = open_host_connection(daemon, chosen, asker.own(), "an agent")
+            async with opening as endpoint:
+                yield endpoint, first, host
+
+
+class Asked:
+    """A request whose answer is waited for."""
+
+    def __init__(self, endpoint, method, params=None):
+        self._come = trio.Event()
+        self._answer = None
+        self.id = endpoint.ask(method, params or {"sessionId": "s"}, self._take)
+
+    def _take(self, answer):
+        self._answer = answer
+        self._come.set()
+
+    async def answer(self):
+        with trio.fail_after(DEADLINE_S):
+            await self._come.wait()
+        if isinstance(self._answer, RpcError):
+            raise self._answer
+        return bytes(self._answer)
+
+
+async def test_requests_and_notifications_are_sent_again_and_answered_once(tmp_path):
+    async with connected(tmp_path) as (endpoint, first, host):
+        answered = Asked(endpoint, "terminal/output")
+        create = Asked(endpoint, "terminal/create")
+        endpoint.tell("session/update", {"sessionId": "s", "update": {}})
+        wait = Asked(endpoint, "terminal/wait_for_exit")
+        await first.answer(await first.next(), {"output": "x"})
+        assert await answered.answer() == b'{"output": "x"}'
+        for _ in range(3):
+            await first.next()
+        await first.send(b'{"jsonrpc":"2.0","id":')
+        await first.lose()
+        second = await host.resumed()
+        assert (await second.expect("terminal/create"))["id"] == create.id
+        await second.expect("session/update")
+        again = await second.expect("terminal/wait_for_exit")
+        assert again["id"] == wait.id
+        await second.answer({"id": create.id}, {"terminalId": "t"})
+        await second.answer(again, {"exitCode": 0})
+        assert await create.answer() == b'{"terminalId": "t"}'
+        assert await wait.answer() == b'{"exitCode": 0}'
+
+
+async def test_what_was_typed_gets_an_error_and_what_is_typed_meanwhile_is_sent(tmp_path):
+    async with connected(tmp_path) as (endpoint, first, host):
+        typed = Asked(endpoint, "_acpterm/terminal/write")
+        await first.next()
+        await first.lose()
+        second = await host.accept()
+        # It is known to be lost by now.
+        later = Asked(endpoint, "_acpterm/terminal/write")
+        await second.welcome(resumed=True)
+        with pytest.raises(RpcError, match="unknown whether it was typed"):
+            await typed.answer()
+        request = await second.expect("_acpterm/terminal/write")
+        assert request["id"] == later.id
+        await second.answer(request, {"written": 1})
+        assert await later.answer() == b'{"written": 1}'
+
+
+async def test_a_request_that_was_cancelled_is_cancelled_again(tmp_path):
+    async with connected(tmp_path) as (endpoint, first, host):
+        wait = Asked(endpoint, "terminal/wait_for_exit")
+        endpoint.cancel(wait.id)
+        await first.next()
+        await first.lose()
+        second = await host.resumed()
+        assert (await second.next())["id"] == wait.id
+        assert (await second.expect("$/cancel_request"))["params"] == {"requestId": wait.id}
+
+
+async def test_it_is_resumed_as_often_as_it_is_lost(tmp_path):
+    async with connected(tmp_path) as (endpoint, first, host):
+        wait = Asked(endpoint, "terminal/wait_for_exit")
+        await first.next()
+        await first.lose()
+        for _ in range(5):
+            worker = await host.resumed()
+            assert (await worker.next())["id"] == wait.id
+            await worker.lose()
+        worker = await host.resumed()
+        await worker.answer(await worker.next(), {"exitCode": 0})
+        assert await wait.answer() == b'{"exitCode": 0}'
+
+
+@pytest.mark.parametrize("settings", [{"secret": None}, {"resume_timeout": 0.0}], ids=str)
+async def test_without_a_secret_or_a_timeout_every_request_fails_from_then_on(tmp_path, settings):
+    async with connected(tmp_path, **settings) as (endpoint, first, _):
+        wait = Asked(endpoint, "terminal/wait_for_exit")
+        await first.next()
+        await first.lose()
+        for asked in (wait, Asked(endpoint, "terminal/output")):
+            with pytest.raises(LostError, match="is gone"):
+                await asked.answer()
+
+
+async def test_a_daemon_that_does_not_know_the_connection_has_no_terminals(tmp_path):
+    async with connected(tmp_path) as (endpoint, first, host):
+        wait = Asked(endpoint, "terminal/wait_for_exit")
+        await first.next()
+        await first.lose()
+        await host.connected(resumed=False)
+        with pytest.raises(LostError, match="which has none of its terminals"):
+            await wait.answer()
+
+
+async def test_a_daemon_without_a_worker_is_waited_for_no_longer_than_the_timeout(tmp_path):
+    async with connected(tmp_path, resume_timeout=0.1) as (endpoint, first, host):
+        host.lock("1\nno worker: run acpterm restart\n")
+        wait = Asked(endpoint, "terminal/wait_for_exit")
+        await first.next()
+        await first.lose()
+        with pytest.raises(LostError, match=r"no worker answers within 0\.1 s: no worker: run acp"):
+            await wait.answer()
+
+
+async def test_what_does_not_fit_is_waited_for_while_there_is_no_worker(tmp_path):
+    async with connected(tmp_path) as (endpoint, first, host):
+        await first.lose()
+        second = await host.accept()
+        asked = [
+            Asked(endpoint, "terminal/create", {"sessionId": "s", "args": ["x" * 100_000]})
+            for _ in range(5)
+        ]
+        with trio.move_on_after(0.05) as waited:
+            await endpoint.room()
+        assert waited.cancelled_caught
+        await second.welcome(resumed=True)
+        for one in asked:
+            request = await second.next()
+            assert request["id"] == one.id
+            await second.answer(request)
+        with trio.fail_after(DEADLINE_S):
+            await endpoint.room()
+
+
+async def test_a_terminal_is_followed_from_where_it_was(tmp_path):
+    taken, ends = [], []
+
+    async def room():
+        await trio.lowlevel.checkpoint()
+
+    async with connected(tmp_path) as (endpoint, first, host), trio.open_nursery() as nursery:
+        follower = Follower(
+            endpoint, ("s", "t"), lambda data, lost: taken.append((data, lost)), ends.append, room
+        )
+        nursery.start_soon(follower.run)
+        read = await first.expect("_acpterm/terminal/read")
+        await first.answer(read, {"data": "b25l", "position": 3, "lost": 0})
+        read = await first.expect("_acpterm/terminal/read")
+        assert read["params"]["since"] == 3
+        await first.lose()
+        second = await host.resumed()
+        assert await second.next() == read
+        status = {"exitCode": 0, "signal": None}
+        part = {"data": "dHdv", "position": 6, "lost": 0, "exitStatus": status}
+        await second.answer(read, part)
+        read = await second.expect("_acpterm/terminal/read")
+        await second.answer(read, {**part, "data": "", "position": 6})
+        with trio.fail_after(DEADLINE_S):
+            await follower.done.wait()
+    assert taken == [(b"one", 0), (b"two", 0)]
+    assert ends[0].code == 0
+
+
+async def test_an_agent_behind_the_proxy_sees_nothing_of_it(tmp_path):
+    async with (
+        fake_host(tmp_path) as host,
+        proxied(settings={"socket": host.path}, embedded=False) as editor,
+        trio.open_nursery() as nursery,
+    ):
+
+        @nursery.start_soon
+        async def serve():
+            first = await host.connected()
+            await first.expect("_acpterm/session/set")
+            await first.expect("session/update")
+            create = await first.expect("terminal/create")
+            await first.lose()
+            second = await host.resumed()
+            # The answer to this one was lost, too.
+            await second.answer(await second.expect("_acpterm/session/set"))
+            await second.expect("session/update")
+            assert await second.next() == create
+            await second.answer(create, {"terminalId": "t"})
+            while True:
+                await answer(second)
+
+        await editor.open(str(tmp_path))
+        assert await editor.prompt(*shown("make"), say("done")) == "end_turn"
+        nursery.cancel_scope.cancel()
+    assert "done" in editor.said
+    assert editor.texts()[-1] == "```console\n$ make\nmade\n```"
+
+
+async def answer(worker):
+    """Answer the next request about the one terminal, whose program has ended."""
+    message = await worker.next()
+    status = {"exitCode": 0, "signal": None}
+    match message["method"]:
+        case "_acpterm/terminal/read":
+            since = message["params"]["since"]
+            data = {"data": "" if since else "bWFkZQo=", "position": 5, "lost": 0}
+            await worker.answer(message, {**data, "exitStatus": status})
+        case "terminal/wait_for_exit":
+            await worker.answer(message, status)
+        case "terminal/output":
+            output = {"output": "made\n", "truncated": False, "exitStatus": status}
+            await worker.answer(message, output)
+        case "terminal/release" | "terminal/kill":
+            await worker.answer(message)

@@ -1,0 +1,367 @@
+"""`acpterm stdio` when the daemon's worker dies: what is sent again, and what the agent sees."""
+
+import json
+import os
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from acpterm.client import handshake, stdio, stdio_relay
+from acpterm.client.daemon import DaemonError
+from acpterm.config import Settings
+from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
+
+
+class Agent:
+    """The agent before the relay, on two pipes."""
+
+    def __init__(self, writes, reads):
+        self.writes = trio.lowlevel.FdStream(writes)
+        self.reads = trio.lowlevel.FdStream(reads)
+        self._rest = b""
+
+    async def send(self, data):
+        with trio.fail_after(DEADLINE_S):
+            await self.writes.send_all(data)
+
+    async def ask(self, id_, method="terminal/output", **params):
+        body = {
+            "jsonrpc": "2.0",
+            "id": id_,
+            "method": method,
+            "params": {"sessionId": "s", **params},
+        }
+        await self.send(json.dumps(body).encode() + b"\n")
+        return body
+
+    async def tell(self, method, params):
+        await self.send(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode())
+        await self.send(b"\n")
+
+    async def line(self):
+        with trio.fail_after(DEADLINE_S):
+            while b"\n" not in self._rest:
+                data = await self.reads.receive_some(1 << 16)
+                if not data:
+                    raise EOFError(self._rest)
+                self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    async def next(self):
+        return json.loads(await self.line())
+
+    async def ended(self):
+        """Read to the end: what came."""
+        with trio.fail_after(DEADLINE_S):
+            while data := await self.reads.receive_some(1 << 16):
+                self._rest += data
+        return self._rest
+
+
+@asynccontextmanager
+async def relayed(tmp_path, *, secret=SECRET, **settings):
+    """The relay in this process: the agent, the first connection, the daemon, and its outcome."""
+    reads, to_relay = os.pipe()
+    from_relay, writes = os.pipe()
+    agent = Agent(to_relay, from_relay)
+    outcome = Outcome()
+    async with fake_host(tmp_path) as host, trio.open_nursery() as nursery:
+        chosen = Settings(socket=host.path, **settings)
+
+        @nursery.start_soon
+        async def run():
+            try:
+                await stdio.relay_stdio(reads, writes, chosen, None)
+            except* DaemonError as errors:
+                outcome.error = str(errors.exceptions[0])
+                while isinstance(errors.exceptions[0], BaseExceptionGroup):
+                    errors = errors.exceptions[0]
+                    outcome.error = str(errors.exceptions[0])
+            os.close(writes)
+            outcome.over.set()
+
+        first = await host.connected(secret=secret)
+        async with agent.writes, agent.reads:
+            yield agent, first, host, outcome
+        nursery.cancel_scope.cancel()
+    os.close(reads)
+
+
+class Outcome:
+    def __init__(self):
+        self.over = trio.Event()
+        self.error = None
+
+    async def wait(self):
+        with trio.fail_after(DEADLINE_S):
+            await self.over.wait()
+        return self.error
+
+
+async def test_requests_without_an_answer_are_sent_again_in_order_with_their_ids(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, _):
+        asked = [
+            await agent.ask(1, "terminal/create", command="make"),
+            await agent.ask("two", "terminal/wait_for_exit", terminalId="t"),
+            await agent.ask(3),
+        ]
+        assert [await first.next() for _ in asked] == asked
+        await first.answer(asked[1], {"exitCode": 0})
+        assert (await agent.next())["id"] == "two"
+        await first.lose()
+        second = await host.resumed()
+        assert [await second.next(), await second.next()] == [asked[0], asked[2]]
+        await second.answer(asked[2], {"output": ""})
+        await second.answer(asked[0], {"terminalId": "t"})
+        assert [(await agent.next())["id"], (await agent.next())["id"]] == [3, 1]
+        # And it goes on as if nothing had happened.
+        later = await agent.ask(1)
+        assert await second.next() == later
+
+
+async def test_an_answer_that_was_passed_on_is_not_asked_for_again(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, _):
+        asked = await agent.ask(1)
+        await first.answer(await first.next(), {"output": "all of it"})
+        await first.lose()
+        assert (await agent.next())["id"] == asked["id"]
+        second = await host.resumed()
+        later = await agent.ask(2)
+        assert await second.next() == later
+
+
+async def test_half_a_line_of_the_daemon_never_reaches_the_agent(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, _):
+        asked = await agent.ask(1)
+        await first.next()
+        await first.send(
+            b'{"jsonrpc":"2.0","id":9,"result":{}}\n{"jsonrpc":"2.0","id":1,"result":{"ou'
+        )
+        assert (await agent.next())["id"] == 9
+        await first.lose()
+        second = await host.resumed()
+        assert await second.next() == asked
+        await second.answer(asked, {"output": "whole"})
+        assert (await agent.next())["result"] == {"output": "whole"}
+
+
+async def test_half_a_line_of_the_agents_is_sent_from_its_beginning(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, _):
+        line = b'{"jsonrpc":"2.0","id":1,"method":"terminal/output","params":{"sessionId":"s"}}\n'
+        await agent.send(line[:30])
+        with trio.fail_after(DEADLINE_S):
+            assert await first.stream.receive_some() == line[:30]
+        await first.lose()
+        second = await host.resumed()
+        await agent.send(line[30:])
+        assert await second.next() == json.loads(line)
+
+
+async def test_the_rest_of_a_line_that_is_too_long_is_not_sent_as_one_of_its_own(tmp_path):
+    async with relayed(tmp_path, max_message_bytes=1024) as (agent, first, host, _):
+        await agent.send(b'{"x":"' + b"y" * 5000)
+        with trio.fail_after(DEADLINE_S):
+            received = b""
+            while len(received) < 5006:
+                received += await first.stream.receive_some()
+        await first.lose()
+        second = await host.resumed()
+        await agent.send(b'yy"}')
+        await agent.send(b"\n")
+        asked = await agent.ask(1)
+        assert await second.next() == asked
+
+
+@pytest.mark.parametrize(
+    ("method", "says"),
+    [
+        ("_acpterm/terminal/write", "it is unknown whether it was typed; read the screen before"),
+        ("_acpterm/terminal/signal", "it is unknown whether the signal was sent; read the screen"),
+    ],
+)
+async def test_what_was_typed_or_signalled_is_not_repeated_and_gets_an_error(
+    tmp_path, method, says
+):
+    async with relayed(tmp_path) as (agent, first, host, _):
+        asked = await agent.ask(1, method, terminalId="t", data="rm -r x\n")
+        waits = await agent.ask(2, "terminal/wait_for_exit", terminalId="t")
+        assert [await first.next(), await first.next()] == [asked, waits]
+        await first.lose()
+        second = await host.resumed()
+        answer = await agent.next()
+        assert (answer["id"], answer["error"]["code"]) == (1, -32603)
+        assert says in answer["error"]["message"]
+        assert await second.next() == waits
+
+
+async def test_what_the_agent_says_while_there_is_no_worker_is_sent_when_there_is_one(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, _):
+        await first.lose()
+        second = await host.accept()
+        typed = await agent.ask(1, "_acpterm/terminal/write", data="x")
+        await second.welcome(resumed=True)
+        assert await second.next() == typed
+        await second.answer(typed, {"written": 1})
+        assert (await agent.next())["result"] == {"written": 1}
+
+
+async def test_a_worker_that_dies_before_it_answers_is_followed_by_another(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, _):
+        asked = await agent.ask(1)
+        await first.next()
+        await first.lose()
+        await (await host.accept()).lose()
+        second = await host.accept()
+        await second.expect("initialize")
+        await second.lose()
+        third = await host.resumed()
+        await third.lose()
+        fourth = await host.resumed()
+        assert await fourth.next() == asked
+
+
+async def test_the_newest_secret_counts_also_one_that_the_agents_own_initialize_was_given(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, _):
+        own = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
+        await agent.send(json.dumps(own).encode() + b"\n")
+        assert await first.next() == own
+        result = {"protocolVersion": 1, "_meta": {"acpterm": {"resume": "newer"}}}
+        await first.answer(own, result)
+        assert (await agent.next())["result"] == result
+        await first.lose()
+        second = await host.connected(secret="newest", resumed=True)
+        assert second.presented == "newer"
+        await second.lose()
+        third = await host.connected(resumed=True)
+        assert third.presented == "newest"
+
+
+async def test_notifications_that_may_not_have_been_read_are_sent_again_in_their_place(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, _):
+        read = {"sessionId": "s", "update": {"sessionUpdate": "tool_call", "toolCallId": "read"}}
+        await agent.tell("session/update", read)
+        asked = await agent.ask(1)
+        update = {"sessionId": "s", "update": {"sessionUpdate": "tool_call", "toolCallId": "c"}}
+        await agent.tell("session/update", update)
+        await agent.tell("session/cancel", {"sessionId": "s"})
+        for _ in range(3):
+            await first.next()
+        await first.answer(asked)
+        await agent.next()
+        await first.lose()
+        second = await host.resumed()
+        assert (await second.expect("session/update"))["params"] == update
+        assert (await second.expect("session/cancel"))["params"] == {"sessionId": "s"}
+
+
+async def test_a_request_that_was_cancelled_is_cancelled_again(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, _):
+        asked = await agent.ask(1, "terminal/wait_for_exit", terminalId="t")
+        await agent.tell("$/cancel_request", {"requestId": 1})
+        assert await first.next() == asked
+        await first.lose()
+        second = await host.resumed()
+        assert await second.next() == asked
+        assert (await second.expect("$/cancel_request"))["params"] == {"requestId": 1}
+
+
+async def test_a_daemon_that_does_not_know_the_connection_is_gone(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, outcome):
+        await agent.ask(1)
+        await first.next()
+        await first.lose()
+        await host.connected(secret="fresh", resumed=False)
+        answer = await agent.next()
+        assert (answer["id"], answer["error"]["code"]) == (1, -32603)
+        assert "the daemon is gone, and the terminals with it" in answer["error"]["message"]
+        assert await agent.ended() == b""
+        assert (
+            f"the daemon at {host.path} is gone, and the terminals with it" in await outcome.wait()
+        )
+
+
+@pytest.mark.parametrize("settings", [{"secret": None}, {"resume_timeout": 0.0}], ids=str)
+async def test_without_a_secret_or_with_a_timeout_of_0_it_is_gone_at_once(tmp_path, settings):
+    async with relayed(tmp_path, **settings) as (agent, first, _, outcome):
+        await first.lose()
+        assert "it has closed the connection" in await outcome.wait()
+        assert await agent.ended() == b""
+
+
+@pytest.mark.parametrize(("remove", "says"), [(True, "it has ended"), (False, "it was killed")])
+async def test_a_daemon_that_does_not_listen_any_more_is_gone_soon(
+    tmp_path, monkeypatch, remove, says
+):
+    monkeypatch.setattr(handshake, "_NO_LISTENER_TIMEOUT_S", 0.3)
+    async with relayed(tmp_path) as (agent, first, host, outcome):
+        await host.stop(remove=remove)
+        await first.lose()
+        assert says in await outcome.wait()
+        assert await agent.ended() == b""
+
+
+async def test_a_daemon_without_a_worker_is_gone_after_the_timeout_with_the_keepers_words(tmp_path):
+    async with relayed(tmp_path, resume_timeout=0.2) as (_, first, host, outcome):
+        host.lock("1234\nthe worker failed five times: run acpterm restart\n")
+        await first.lose()
+        said = await outcome.wait()
+        assert "no worker answers within 0.2 s: the worker failed five times: run acpterm" in said
+
+
+async def test_what_is_pending_when_the_agent_says_its_last_is_answered_by_the_next_worker(
+    tmp_path,
+):
+    async with relayed(tmp_path) as (agent, first, host, outcome):
+        asked = await agent.ask(1, "terminal/wait_for_exit", terminalId="t")
+        await first.next()
+        await agent.writes.aclose()
+        assert await first.ended() == b""
+        await first.lose()
+        second = await host.resumed()
+        assert await second.next() == asked
+        assert await second.ended() == b""
+        await second.answer(asked, {"exitCode": None, "signal": "SIGTERM"})
+        await second.lose()
+        assert (await agent.next())["result"]["signal"] == "SIGTERM"
+        assert await outcome.wait() is None
+
+
+async def test_an_agent_that_leaves_while_there_is_no_worker_is_said_to_have_left(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, outcome):
+        await first.lose()
+        second = await host.accept()
+        await agent.writes.aclose()
+        await second.welcome(resumed=True)
+        assert await second.ended() == b""
+        await second.lose()
+        assert await outcome.wait() is None
+
+
+async def test_answers_that_come_before_all_is_repeated_hold_up_nothing(tmp_path):
+    async with relayed(tmp_path) as (agent, first, host, _):
+        # More than a socket holds, both ways.
+        asked = []
+        for number in range(20):
+            asked.append(await agent.ask(number, "terminal/create", args=["x" * 50_000]))
+            assert await first.next() == asked[-1]
+        await first.lose()
+        second = await host.resumed()
+        for request in asked:
+            assert await second.next() == request
+            await second.answer(request, {"terminalId": "y" * 100_000})
+            assert (await agent.next())["id"] == request["id"]
+
+
+async def test_too_much_that_is_unanswered_holds_up_the_agent(tmp_path, monkeypatch):
+    monkeypatch.setattr(stdio_relay, "UNANSWERED_BYTES_MAX", 1000)
+    async with relayed(tmp_path) as (agent, first, _, _):
+        large = await agent.ask(1, "terminal/create", args=["x" * 2000])
+        assert await first.next() == large
+        asked = await agent.ask(2)
+        with trio.move_on_after(0.1) as waited:
+            await first.stream.receive_some()
+        assert waited.cancelled_caught
+        await first.answer(large)
+        assert await first.next() == asked

@@ -1,0 +1,30 @@
+"""What every fault test is given: a `report` that writes a line about its faults."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.report import Report
+
+
+@pytest.fixture
+def report(request: pytest.FixtureRequest) -> Iterator[Report]:
+    """Record the faults of a test; they count as held when it passes."""
+    record = Report(request.node.nodeid)
+    yield record
+    call = request.node.stash.get(OUTCOME, None)
+    record.write(held=call == "passed")
+
+
+OUTCOME = pytest.StashKey[str]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[pytest.TestReport]:
+    del call
+    made = yield
+    if made.when == "call":
+        item.stash[OUTCOME] = made.outcome
+    return made

@@ -1,0 +1,133 @@
+"""Records of a worker's state: what is written is read, older ones too, newer ones are refused."""
+
+from contextlib import suppress
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acpterm.host.asker import Asker, from_record, to_record
+from acpterm.host.state.records import (
+    ConnectionRecord,
+    HostRecord,
+    ListenRecord,
+    SessionRecord,
+    StateError,
+    StateVersionError,
+    TerminalRecord,
+    ToolCallRecord,
+    pack_text,
+    unpack_text,
+)
+
+KINDS = [
+    ConnectionRecord,
+    HostRecord,
+    ListenRecord,
+    SessionRecord,
+    TerminalRecord,
+    ToolCallRecord,
+]
+# Names and values of the system: some are not UTF-8.
+system_text = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\udc80\udcff"))
+ids = st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)
+seconds = st.floats(0, 1e10)
+
+
+def some(strategy):
+    return st.none() | strategy
+
+
+contexts = st.builds(
+    Asker,
+    env=st.dictionaries(system_text, system_text, max_size=5),
+    cwd=system_text,
+    umask=st.integers(0, 0o777),
+    rlimits=st.lists(st.tuples(st.integers(0, 20), st.integers(-1), st.integers(-1))).map(tuple),
+).filter(lambda asker: all(abs(n) < 2**63 for limit in asker.rlimits for n in limit))
+terminals = st.builds(
+    TerminalRecord,
+    command=st.text(max_size=50),
+    cwd=system_text.map(pack_text),
+    name=some(st.text(max_size=10)),
+    created_time=seconds,
+    started_at=seconds,
+    cols=st.integers(1, 10_000),
+    rows=st.integers(1, 10_000),
+    limit=st.integers(0, 2**40),
+    ring_size=st.integers(0, 2**40),
+    view=st.sampled_from(["text", "raw", "screen"]),
+    lifetime_end=some(seconds),
+    is_users=st.booleans(),
+    connection=some(st.text(max_size=5)),
+    agent=some(st.text(max_size=5)),
+    session=some(st.text(max_size=5)),
+    request=some(ids),
+    is_held=st.booleans(),
+    killed_by=some(st.sampled_from(["agent", "user"])),
+    killed_at=some(seconds),
+    release_at=some(seconds),
+    released_by=some(st.just("agent")),
+    released_time=some(seconds),
+    released_at=some(seconds),
+    tool_calls=st.lists(st.text(max_size=5)),
+    recording=some(st.text(max_size=5)),
+)
+
+
+def changed_version(record, by):
+    version, fields = msgspec.msgpack.decode(record.encode(), type=tuple[int, msgspec.Raw])
+    return msgspec.msgpack.encode((version + by, fields))
+
+
+@given(terminals)
+def test_terminal_record_is_read_as_it_was_written(record):
+    assert TerminalRecord.decode(record.encode()) == record
+
+
+@given(contexts)
+def test_execution_context_is_read_as_it_was_written(context):
+    record = ConnectionRecord(secret="s", context=to_record(context))
+    assert from_record(ConnectionRecord.decode(record.encode()).context) == context
+
+
+@given(system_text)
+def test_text_that_is_not_utf_8_survives(text):
+    assert unpack_text(pack_text(text)) == text
+
+
+def test_environment_that_no_program_can_be_given_is_not_stored():
+    context = Asker({"A": "x" * 7_000_000}, "/", 0o22, ())
+    assert to_record(context) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_newer_record_is_refused_with_what_to_do(kind):
+    newer = msgspec.msgpack.encode((kind.VERSION + 1, {}))
+    with pytest.raises(StateVersionError) as refused:
+        kind.decode(newer)
+    message = str(refused.value)
+    assert f"state of version {kind.VERSION + 1}" in message
+    assert f"reads versions up to {kind.VERSION}: start the newer version" in message
+
+
+def test_fields_that_are_unknown_or_missing_do_no_harm():
+    old = {"id": "session", "of a later acpterm": [1, 2]}
+    record = SessionRecord.decode(msgspec.msgpack.encode((1, old)))
+    assert record == SessionRecord(id="session")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.binary(max_size=64))
+def test_garbage_is_an_error_and_nothing_worse(kind, data):
+    with suppress(StateError):
+        kind.decode(data)
+
+
+@given(terminals, st.data())
+def test_truncated_record_is_an_error(record, data):
+    encoded = record.encode()
+    cut = encoded[: data.draw(st.integers(0, len(encoded) - 1))]
+    with pytest.raises(StateError):
+        TerminalRecord.decode(cut)

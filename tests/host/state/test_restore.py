@@ -1,0 +1,245 @@
+"""A host makes itself again from records that a worker before has left in a real keeper.
+
+The worker before is the test: it stores what it likes, and is killed.
+"""
+
+import time
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+import trio
+
+from acpterm.config import Settings
+from acpterm.host.asker import own, to_record
+from acpterm.host.host import open_host
+from acpterm.host.state.records import (
+    ConnectionRecord,
+    HostRecord,
+    SessionRecord,
+    StateVersionError,
+    TerminalRecord,
+)
+from acpterm.host.state.snapshot import Snapshot
+from acpterm.keeper.ring import HEAD
+from acpterm.pty.processes import now
+from acpterm.terminal.shared_ring import WINDOW_BYTES
+from tests.keeper.daemon import daemon
+from tests.keeper.terminals import spawn as spawn_in
+from tests.support.hosts import agent_of, alive, poll
+from tests.support.person import person_of
+from tests.support.workers import initialize
+
+SECRET = "5" * 64
+CONTEXT = to_record(own())
+
+
+RING_SIZE = 64 * 1024
+
+
+def record(**more):
+    fields = {
+        "command": "what ran",
+        "cwd": b"/",
+        "created_time": 1_000_000_000.0,
+        "started_at": now() - 10,
+        "cols": 80,
+        "rows": 24,
+        "limit": 10_000,
+        "ring_size": RING_SIZE,
+        "connection": "c7",
+        "agent": "tester",
+        "session": "session-1",
+    }
+    return TerminalRecord(**{**fields, **more})
+
+
+async def spawn(keeper, line, **more):
+    """Start a shell line; nothing of its output is released."""
+    size = RING_SIZE + WINDOW_BYTES
+    return await spawn_in(keeper, line, ring_size=size, consume=False, **more)
+
+
+async def leave(worker, **more):
+    """Store a connection with a session, as a worker does before it dies."""
+    stored = {
+        "host": HostRecord(started_at=now() - 60, connections=7),
+        "c/c7": ConnectionRecord(secret=SECRET, agent="tester", context=CONTEXT),
+        "s/c7/0": SessionRecord(id="session-1", cancelled=2),
+        **more,
+    }
+    for key, value in stored.items():
+        worker.keeper.put(key, value if isinstance(value, bytes) else value.encode())
+    await worker.keeper.flushed()
+    worker.kill()
+
+
+@asynccontextmanager
+async def successor(started, **settings):
+    """Run a host that takes over, in this process."""
+    worker = await started.worker()
+    await worker.keeper.connect()
+    snapshot = Snapshot.read(worker.keeper.entries)
+    async with open_host(Settings(**settings), own(), worker.keeper, snapshot) as host:
+        yield host
+    worker.kill()
+
+
+async def test_terminal_without_a_record_is_ended_and_forgotten(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        nobodys = await spawn(worker.keeper, "sleep 60; :", record=b"damaged")
+        whole = await spawn(worker.keeper, "sleep 60; :", record=record().encode())
+        await leave(worker)
+        async with successor(started) as host:
+            await poll(lambda: not alive(nobodys.pid))
+            assert alive(whole.pid)
+            assert [entry.id for entry in host.shared.roster] == [whole.name]
+        worker = await started.worker()
+        await worker.keeper.connect()
+        assert not [name for name in worker.keeper.entries if name.startswith(("t/", "s/", "c/"))]
+
+
+@pytest.mark.parametrize("key", ["host", "c/c7", "s/c7/0", "k/c7/0/0", "t/x", "listen/agent"])
+async def test_newer_state_is_taken_over_by_no_older_acpterm(tmp_path, key):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        await leave(worker, **{key: msgspec.msgpack.encode((1000, {}))})
+        with pytest.raises(StateVersionError, match="state of version 1000"):
+            async with successor(started):
+                pass
+
+
+async def test_terminals_of_a_connection_without_a_record_are_released(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        own_one = await spawn(
+            worker.keeper,
+            "sleep 60; :",
+            record=record(is_users=True, session=None, connection=None, name="mine").encode(),
+        )
+        promoted = await spawn(
+            worker.keeper, "sleep 60; :", record=record(is_users=True, connection="c1").encode()
+        )
+        gone = await spawn(worker.keeper, "sleep 60; :", record=record(connection="c1").encode())
+        await leave(worker)
+        async with successor(started) as host, person_of(host) as user:
+            await poll(lambda: not alive(gone.pid))
+            found = {entry["terminalId"]: entry for entry in await user.list(all=True)}
+            assert set(found) == {own_one.name, promoted.name}
+            assert found[promoted.name]["connection"] == "c1"
+            assert found[promoted.name]["agent"] == "tester"
+            assert found[own_one.name]["name"] == "mine"
+            assert found[own_one.name]["createdAt"] == 1_000_000_000_000
+
+
+async def test_connection_is_made_of_its_terminals_records_when_there_is_nothing_else(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        line = "read x; exit 6"
+        terminal = await spawn(worker.keeper, line, record=record(secret=SECRET).encode())
+        await worker.keeper.flushed()
+        worker.kill()
+        async with successor(started) as host, agent_of(host) as agent, person_of(host) as user:
+            assert (await initialize(agent, SECRET))["resumed"] is True
+            await agent.type(terminal.name, "\n")
+            assert (await agent.wait(terminal.name))["exitCode"] == 6
+            fresh = await agent.create("sleep 60")
+            assert (await user.about("get", fresh))["connection"] == "c7"
+            async with agent_of(host) as other:
+                fresh = await other.create("sleep 60")
+                assert (await user.about("get", fresh))["connection"] == "c9"
+
+
+async def test_absent_connection_is_given_up_after_the_timeout(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, "sleep 60; :", record=record().encode())
+        await leave(worker)
+        async with successor(started, resume_timeout=0.5) as host:
+            assert host.is_needed()
+            assert alive(terminal.pid)
+            await poll(lambda: not alive(terminal.pid))
+            await poll(lambda: not host.is_needed())
+
+
+async def test_name_of_a_new_connection_is_none_of_those_before(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        await leave(worker)
+        async with successor(started) as host, agent_of(host) as agent, person_of(host) as user:
+            terminal = await agent.create("sleep 60")
+            assert (await user.about("get", terminal))["connection"] == "c8"
+
+
+async def test_terminal_that_a_cancelled_turn_was_to_lose_is_released_in_time(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        fields = {"killed_by": "agent", "killed_at": now(), "release_at": now() + 1}
+        stubborn = await spawn(
+            worker.keeper, "trap '' TERM; sleep 60; :", record=record(**fields).encode()
+        )
+        await leave(worker)
+        async with successor(started, kill_grace=0.2) as host, agent_of(host) as agent:
+            assert (await initialize(agent, SECRET))["resumed"] is True
+            assert (await agent.wait(stubborn.name))["_meta"]["acpterm"]["endedBy"] == "agent"
+            await poll(lambda: not len(host.shared.roster))
+
+
+@pytest.mark.parametrize(
+    ("fields", "ended_by"),
+    [
+        ({}, "exited"),
+        ({"killed_by": "user", "killed_at": 0.0}, "user"),
+        ({"killed_by": "user", "killed_at": 1e9}, "exited"),
+        ({"lifetime_end": 1.0}, "timeout"),
+        ({"lifetime_end": 1e9}, "exited"),
+    ],
+)
+async def test_end_that_no_worker_saw_is_put_down_to_who_caused_it(tmp_path, fields, ended_by):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        over = await spawn(worker.keeper, "exit 3; :", record=record(**fields).encode())
+        await over.wait_closed()
+        await leave(worker)
+        async with successor(started) as host, agent_of(host) as agent:
+            await initialize(agent, SECRET)
+            status = await agent.wait(over.name)
+            assert status["exitCode"] == 3
+            assert status["_meta"]["acpterm"]["endedBy"] == ended_by
+            assert 9_000 < status["_meta"]["acpterm"]["wallMs"] < 60_000
+
+
+async def test_size_that_windows_gave_is_kept_until_they_had_time_to_come_back(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        line = "trap 'stty size' WINCH; stty size; while :; do sleep 0.05; done"
+        terminal = await spawn(
+            worker.keeper, line, size=(100, 30), record=record(cols=80, rows=24).encode()
+        )
+        await poll(lambda: terminal.ring.header[HEAD] > 0)
+        await leave(worker)
+        async with successor(started, resume_timeout=1) as host, agent_of(host) as agent:
+            await initialize(agent, SECRET)
+            assert (await agent.output(terminal.name))["output"] == "30 100\n"
+            await agent.until_output(terminal.name, "24 80")
+
+
+async def test_what_is_released_and_shown_is_kept_and_what_is_not_shown_is_not(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        released = {"released_by": "agent", "released_time": time.time(), "released_at": now()}
+        shown = record(**released, is_held=False, tool_calls=["c"])
+        hidden = record(**released, is_held=False)
+        kept = await spawn(worker.keeper, "echo kept; :", record=shown.encode())
+        gone = await spawn(worker.keeper, "echo gone; :", record=hidden.encode())
+        for terminal in (kept, gone):
+            await terminal.wait_closed()
+        await leave(worker)
+        async with successor(started) as host, person_of(host) as user:
+            (found,) = await user.list(all=True)
+            assert (found["terminalId"], found["toolCalls"]) == (kept.name, ["c"])
+            assert found["state"] == "released"
+            with trio.fail_after(10):
+                while (await user.about("output", kept.name))["text"] != "kept\n":
+                    await trio.sleep(0.01)

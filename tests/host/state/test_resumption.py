@@ -1,0 +1,207 @@
+"""A connection is resumed by another while its worker lives; what is gone is not stored."""
+
+import json
+
+import pytest
+import trio
+
+from acpterm.jsonrpc import RpcError
+from tests.support.hosts import agent_of, alive, host_here, poll
+from tests.support.keepers import SlowKeeper
+from tests.support.person import person_of
+from tests.support.workers import initialize, repeat
+
+
+async def test_connection_that_its_client_lost_is_taken_over_and_the_old_one_closed():
+    async with host_here() as host, person_of(host) as user, agent_of(host) as old:
+        secret = (await initialize(old))["resume"]
+        terminal = await old.create("echo $$; read line; exit 4")
+        pid = int(await old.until_output(terminal, "\n"))
+        name = (await user.about("get", terminal))["connection"]
+        async with agent_of(host) as new:
+            assert await initialize(new, secret) == {"resume": secret, "resumed": True}
+            await old.closed.wait()
+            assert alive(pid)
+            waiting = await new.start("terminal/wait_for_exit", new.of(terminal))
+            await new.type(terminal, "\n")
+            assert (await new.answer(waiting))["exitCode"] == 4
+            assert (await user.about("get", terminal))["connection"] == name
+            again = await new.create("echo more")
+            assert (await user.about("get", again))["connection"] == name
+        await poll(lambda: not host.shared.agents)
+        assert await user.list(all=True) == []
+
+
+async def test_secret_that_is_unknown_begins_a_connection_with_another():
+    async with host_here() as host, agent_of(host) as agent:
+        own = await initialize(agent, "0" * 64)
+        assert own["resumed"] is False
+        assert len(own["resume"]) == 64
+        assert own["resume"] != "0" * 64
+        assert await initialize(agent) == {"resume": own["resume"]}
+        assert (await initialize(agent, own["resume"]))["resumed"] is True
+
+
+async def test_secret_of_a_connection_that_has_ended_is_worth_nothing():
+    async with host_here() as host:
+        async with agent_of(host) as agent:
+            secret = (await initialize(agent))["resume"]
+        await poll(lambda: not host.shared.agents)
+        async with agent_of(host) as agent:
+            assert (await initialize(agent, secret))["resumed"] is False
+
+
+@pytest.mark.parametrize("secret", [1, [], {}, ""])
+async def test_secret_that_is_none_is_refused_or_unknown(secret):
+    async with host_here() as host, agent_of(host) as agent:
+        if secret == "":
+            assert (await initialize(agent, secret))["resumed"] is False
+        else:
+            with pytest.raises(RpcError, match="resume"):
+                await initialize(agent, secret)
+
+
+async def test_connection_that_has_terminals_cannot_become_another():
+    async with host_here() as host, agent_of(host) as one, agent_of(host) as other:
+        secret = (await initialize(one))["resume"]
+        await other.create("sleep 60")
+        with pytest.raises(RpcError, match="comes before every other request"):
+            await initialize(other, secret)
+
+
+async def test_agent_without_initialize_never_notices():
+    async with host_here() as host, agent_of(host) as agent:
+        assert (await agent.run("echo it"))[0] == "it\n"
+
+
+async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_path):
+    ran = tmp_path / "ran"
+    params = {"sessionId": "session-1", "command": f"echo ran >> {ran}; sleep 60"}
+    async with host_here() as host, agent_of(host) as old:
+        secret = (await initialize(old))["resume"]
+        keeper = host.pool._keeper
+        host.pool._keeper = slow = SlowKeeper(keeper)
+        id_ = await old.start("terminal/create", params)
+        await slow.asked.wait()
+        async with agent_of(host) as new, trio.open_nursery() as nursery:
+            assert (await initialize(new, secret))["resumed"] is True
+            made = []
+
+            async def create():
+                made.append(await repeat(new, id_, "terminal/create", params))
+
+            nursery.start_soon(create)
+            await trio.sleep(0.05)
+            assert not made
+            slow.may_answer.set()
+            with trio.fail_after(10):
+                while not made:
+                    await trio.sleep(0.01)
+            await poll(ran.exists)
+            assert [entry.id for entry in host.shared.roster] == [made[0]["terminalId"]]
+            await trio.sleep(0.1)
+            assert ran.read_text() == "ran\n"
+
+
+async def test_create_with_a_null_or_long_id_is_always_another():
+    async with host_here() as host, agent_of(host) as old:
+        secret = (await initialize(old))["resume"]
+        params = {"sessionId": "session-1", "command": "sleep 60"}
+        long = "x" * 300
+        await repeat(old, 1000, "terminal/create", params)
+        first = await _create_as(old, long, params)
+        async with agent_of(host) as new:
+            await initialize(new, secret)
+            assert await _create_as(new, long, params) != first
+
+
+async def _create_as(agent, id_, params):
+    agent._methods[id_], agent._waiting[id_] = "terminal/create", trio.Event()
+    agent._next = 2000
+    body = {"jsonrpc": "2.0", "id": id_, "method": "terminal/create", "params": params}
+    await agent.send(json.dumps(body).encode() + b"\n")
+    return (await agent.answer(id_))["terminalId"]
+
+
+async def test_events_say_which_connection_came_and_went():
+    async with host_here() as host, person_of(host) as user:
+        _, token = await user.open("events")
+        await poll(lambda: host.shared.bus.heard)
+        async with agent_of(host) as old:
+            secret = (await initialize(old))["resume"]
+            async with agent_of(host) as new:
+                await initialize(new, secret)
+        events = await user.until(lambda: _changes(user, token, 6))
+        assert events == [
+            ("connected", "c1"),
+            ("connected", "c2"),
+            ("disconnected", "c1"),
+            ("disconnected", "c2"),
+            ("connected", "c1"),
+            ("disconnected", "c1"),
+        ]
+
+
+def _changes(user, token, count):
+    told = [message["params"] for message in user.by_token[token]]
+    found = [(event["event"], event["connection"]) for event in told]
+    return found if len(found) >= count else None
+
+
+class Spy:
+    """The keys that a keeper's store holds."""
+
+    def __init__(self, keeper, monkeypatch):
+        self.keys = set()
+        put, delete, forget, spawn = keeper.put, keeper.delete, keeper.forget, keeper.spawn
+
+        def note_put(key, value, fds=()):
+            self.keys.add(key)
+            put(key, value, fds)
+
+        def note_delete(key):
+            self.keys.discard(key)
+            delete(key)
+
+        def note_forget(name):
+            self.keys.discard(f"t/{name}")
+            forget(name)
+
+        async def note_spawn(name, *arguments, **more):
+            self.keys.add(f"t/{name}")
+            return await spawn(name, *arguments, **more)
+
+        for name, function in {
+            "put": note_put,
+            "delete": note_delete,
+            "forget": note_forget,
+            "spawn": note_spawn,
+        }.items():
+            monkeypatch.setattr(keeper, name, function)
+
+
+async def test_nothing_is_stored_of_what_is_gone(monkeypatch):
+    async with host_here() as host:
+        spy = Spy(host.shared.keeper, monkeypatch)
+        async with agent_of(host) as agent:
+            await initialize(agent)
+            for number in range(5):
+                agent.session = f"session-{number % 2}"
+                shown = await agent.create("echo shown")
+                await agent.wait(shown)
+                update = {"sessionUpdate": "tool_call", "toolCallId": f"c{number}", "title": "t"}
+                update["content"] = [{"type": "terminal", "terminalId": shown}]
+                params = {"sessionId": agent.session, "update": update}
+                await agent.notify("session/update", params)
+                await agent.release(shown)
+                await agent.run("echo gone")
+                left = await agent.create("sleep 60")
+            assert {key.partition("/")[0] for key in spy.keys} == {"host", "c", "s", "k", "t"}
+        await poll(lambda: not host.shared.agents)
+        async with person_of(host) as user:
+            kept = {entry["terminalId"] for entry in await user.list(all=True)}
+            await poll(lambda: spy.keys - {"host"} == {f"t/{id_}" for id_ in kept})
+            assert left not in kept
+            for id_ in kept:
+                await user.about("release", id_)
+            await poll(lambda: not spy.keys - {"host"})

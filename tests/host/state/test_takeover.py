@@ -1,0 +1,371 @@
+"""The worker of a daemon is killed, and the next one goes on: real processes throughout."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import trio
+
+from acpterm.jsonrpc import RpcError
+from tests.support.hosts import alive, listens, poll
+from tests.support.workers import daemon_of, initialize, repeat
+
+COUNT = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo line $i; done; read x; echo end; exit 3"
+
+
+def numbered(output):
+    lines = output.splitlines()
+    return [int(line.split()[1]) for line in lines if line.startswith("line ")]
+
+
+async def test_program_goes_on_and_its_session_comes_back_with_the_secret(tmp_path):
+    async with daemon_of(tmp_path) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create(COUNT.format(n=500), outputByteLimit=100_000)
+            await agent.until_output(terminal, "line 500")
+            async with daemon.user() as user:
+                (before,) = await user.list()
+            await daemon.kill_worker()
+            await agent.closed.wait()
+        assert alive(before["pid"])
+        async with daemon.agent(own["resume"]) as (agent, again):
+            assert again == {"resume": own["resume"], "resumed": True}
+            async with daemon.user() as user:
+                (after,) = await user.list()
+            changing = ("lastOutputAt", "position", "waitingForInput")
+            for name in changing:
+                del before[name], after[name]
+            assert after == before
+            await agent.type(terminal, "\n")
+            status = await agent.wait(terminal)
+            assert status["exitCode"] == 3
+            assert status["_meta"]["acpterm"]["endedBy"] == "exited"
+            output = await agent.output(terminal)
+            assert numbered(output["output"]) == list(range(1, 501))
+            assert output["output"].endswith("end\n")
+            assert (await daemon.status())["takeovers"] == 1
+            await agent.release(terminal)
+
+
+async def test_create_that_is_repeated_is_executed_once(tmp_path):
+    ran = tmp_path / "ran"
+    params = {"sessionId": "session-1", "command": f"echo ran >> {ran}; sleep 60"}
+    async with daemon_of(tmp_path) as daemon:
+        async with daemon.agent() as (agent, own):
+            id_ = await agent.start("terminal/create", params)
+            # Its answer is not read: it may have been lost.
+            await poll(lambda: ran.exists() and ran.read_text())
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            first = await repeat(agent, id_, "terminal/create", params)
+            assert ran.read_text() == "ran\n"
+            # The same id is another request's from now on.
+            second = await repeat(agent, id_, "terminal/create", params)
+            assert first != second
+            await poll(lambda: ran.read_text() == "ran\nran\n")
+
+
+async def test_id_of_a_create_whose_answer_arrived_is_free_for_another(tmp_path):
+    params = {"sessionId": "session-1", "command": "echo $$; exec sleep 60"}
+    async with daemon_of(tmp_path) as daemon:
+        async with daemon.agent() as (agent, own):
+            id_ = await agent.start("terminal/create", params)
+            first = (await agent.answer(id_))["terminalId"]
+            await agent.until_output(first, "\n")
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            second = (await repeat(agent, id_, "terminal/create", params))["terminalId"]
+            assert first != second
+            for terminal in (first, second):
+                assert alive(int(await agent.until_output(terminal, "\n")))
+
+
+async def test_what_was_being_asked_can_be_asked_again(tmp_path):
+    async with daemon_of(tmp_path) as daemon:
+        async with daemon.agent() as (agent, own):
+            kept = await agent.create("read line; exit 4")
+            gone = await agent.create("sleep 60")
+            await agent.start("terminal/wait_for_exit", agent.of(kept))
+            await agent.release(gone)
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            waiting = await agent.start("terminal/wait_for_exit", agent.of(kept))
+            assert await agent.release(gone) == {}
+            with pytest.raises(RpcError, match="has been released"):
+                await agent.output(gone)
+            await agent.type(kept, "\n")
+            assert (await agent.answer(waiting))["exitCode"] == 4
+
+
+async def test_program_that_ends_while_no_worker_runs_has_its_status_and_output(tmp_path):
+    async with daemon_of(tmp_path) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create("read line; echo the last; exit 7")
+            async with daemon.user() as user:
+                pid = (await user.about("get", terminal))["pid"]
+            # It is told in the same moment.
+            worker = (await daemon.status())["workerPid"]
+            os.kill(worker, signal.SIGSTOP)
+            await agent.start("_acpterm/terminal/write", agent.of(terminal, data="\n"))
+            os.kill(worker, signal.SIGKILL)
+        async with daemon.agent(own["resume"]) as (agent, _):
+            # What was asked of a stopped worker was not done.
+            await agent.type(terminal, "\n")
+            await daemon.kill_worker()
+        await poll(lambda: not alive(pid))
+        async with daemon.agent(own["resume"]) as (agent, _):
+            status = await agent.wait(terminal)
+            assert status["exitCode"] == 7
+            assert (await agent.output(terminal))["output"].endswith("the last\n")
+
+
+async def test_kill_that_was_under_way_goes_on(tmp_path):
+    stubborn = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
+    async with daemon_of(tmp_path, kill_grace=2) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create(stubborn)
+            pid = int(await agent.until_output(terminal, "\n"))
+            assert await agent.kill(terminal) == {}
+            await daemon.kill_worker()
+        assert alive(pid)
+        async with daemon.agent(own["resume"]) as (agent, _):
+            status = await agent.wait(terminal)
+            assert status["signal"] == "SIGKILL"
+            assert status["_meta"]["acpterm"]["endedBy"] == "agent"
+            assert not alive(pid)
+
+
+async def test_released_terminal_that_still_runs_is_ended_and_gone(tmp_path):
+    stubborn = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
+    async with daemon_of(tmp_path, kill_grace=1) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create(stubborn)
+            pid = int(await agent.until_output(terminal, "\n"))
+            assert await agent.release(terminal) == {}
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _), daemon.user() as user:
+            assert await agent.release(terminal) == {}
+            assert await user.list(all=True) == []
+            await poll(lambda: not alive(pid))
+
+
+async def test_time_that_a_program_was_given_is_the_same(tmp_path):
+    async with daemon_of(tmp_path) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create("sleep 60", own={"timeoutMs": 1500})
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            status = await agent.wait(terminal)
+            assert status["_meta"]["acpterm"]["endedBy"] == "timeout"
+            assert 1500 <= status["_meta"]["acpterm"]["wallMs"] < 20_000
+
+
+async def test_users_own_promoted_and_kept_terminals_are_what_they_were(tmp_path):
+    async with daemon_of(tmp_path) as daemon:
+        async with daemon.agent() as (agent, own), daemon.user() as user:
+            await user.request("terminal/create", {"command": "sleep 60", "name": "mine"})
+            promoted = await agent.create("sleep 60")
+            await user.about("promote", promoted)
+            shown = await agent.create("echo precious")
+            await agent.wait(shown)
+            content = [{"type": "terminal", "terminalId": shown}]
+            update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Run it"}
+            update["content"] = content
+            await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+            await agent.release(shown)
+            before = await user.list(all=True)
+            sessions = await user.request("session/list")
+            assert len(before) == 3
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _), daemon.user() as user:
+            after = await user.list(all=True)
+            for entry in (*before, *after):
+                del entry["waitingForInput"], entry["lastOutputAt"]
+            assert after == before
+            assert await user.request("session/list") == sessions
+            assert (await user.about("output", shown))["text"] == "precious\n"
+            with pytest.raises(RpcError, match="taken it over"):
+                await agent.kill(promoted)
+            for entry in after:
+                await user.about("release", entry["terminalId"])
+
+
+async def test_session_goes_on_in_its_directory_with_its_environment(tmp_path):
+    where = tmp_path / "directory"
+    where.mkdir()
+    context = {"env": {"PATH": os.environ["PATH"], "MARK": "it"}, "cwd": "/", "umask": 0o027}
+    async with daemon_of(tmp_path) as daemon:
+        async with daemon.agent() as (agent, own):
+            params = {"protocolVersion": 1, "_meta": {"acpterm": {"asker": context}}}
+            await agent.request("initialize", params)
+            await agent.request("_acpterm/session/set", {"sessionId": "s", "cwd": str(where)})
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            agent.session = "s"
+            output, _ = await agent.run("echo $MARK $(pwd) $(umask)")
+            assert output == f"it {where} 0027\n"
+
+
+async def test_client_that_does_not_come_back_in_time_is_treated_as_gone(tmp_path):
+    async with daemon_of(tmp_path, resume_timeout=0.5) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create("echo $$; exec sleep 60")
+            pid = int(await agent.until_output(terminal, "\n"))
+            await daemon.kill_worker()
+        await poll(lambda: not alive(pid))
+        async with daemon.agent(own["resume"]) as (agent, again), daemon.user() as user:
+            assert again["resumed"] is False
+            assert again["resume"] != own["resume"]
+            assert await user.list(all=True) == []
+            with pytest.raises(RpcError, match="no terminal"):
+                await agent.output(terminal)
+
+
+async def test_daemon_that_may_be_resumed_is_needed(tmp_path):
+    async with daemon_of(tmp_path, "--when-needed", idle_exit=0.1, resume_timeout=60) as daemon:
+        async with daemon.agent() as (_, own):
+            await daemon.kill_worker()
+        await trio.sleep(0.5)
+        async with daemon.agent(own["resume"]) as (_, again):
+            assert again["resumed"] is True
+        await daemon.process.wait()
+
+
+async def test_connection_that_is_made_while_no_worker_runs_is_served(tmp_path):
+    async with daemon_of(tmp_path) as daemon:
+        inodes = [os.stat(path).st_ino for path in (daemon.path, daemon.user_path)]
+        worker = (await daemon.status())["workerPid"]
+        os.kill(worker, signal.SIGKILL)
+        async with daemon.agent() as (agent, _):
+            assert (await agent.run("echo served"))[0] == "served\n"
+        assert [os.stat(path).st_ino for path in (daemon.path, daemon.user_path)] == inodes
+        daemon.process.terminate()
+        assert await daemon.process.wait() == 0
+    assert os.listdir(Path(daemon.path).parent) == []
+
+
+async def test_restart_replaces_the_worker_and_keeps_everything(tmp_path):
+    async with daemon_of(tmp_path) as daemon:
+        before = await daemon.status()
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create("read line; exit 5")
+            async with daemon.user() as user:
+                with pytest.raises(EOFError):
+                    await user.request("restart")
+        after = await daemon.status()
+        assert after["keeperPid"] == before["keeperPid"] == daemon.process.pid
+        assert after["workerPid"] != before["workerPid"]
+        async with daemon.agent(own["resume"]) as (agent, again):
+            assert again["resumed"] is True
+            await agent.type(terminal, "\n")
+            assert (await agent.wait(terminal))["exitCode"] == 5
+
+
+async def test_connection_names_are_not_used_again(tmp_path):
+    async with daemon_of(tmp_path) as daemon:
+        async with daemon.agent() as (agent, own), daemon.user() as user:
+            terminal = await agent.create("sleep 60")
+            name = (await user.about("get", terminal))["connection"]
+            await daemon.kill_worker()
+        async with daemon.agent(), daemon.agent(own["resume"]), daemon.user() as user:
+            async with daemon.agent() as (other, _):
+                fresh = await other.create("sleep 60")
+                names = [(await user.about("get", id_))["connection"] for id_ in (terminal, fresh)]
+            assert names[0] == name
+            assert names[1] not in (name, "c1")
+
+
+async def test_keeper_that_is_killed_takes_its_daemon_along_and_says_so(tmp_path):
+    async with daemon_of(tmp_path) as daemon:
+        async with daemon.agent() as (agent, _):
+            terminal = await agent.create("trap '' HUP; echo $$; while :; do sleep 0.1; done")
+            pid = int(await agent.until_output(terminal, "\n"))
+            waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+            worker = (await daemon.status())["workerPid"]
+            daemon.process.process.kill()
+            status = await agent.answer(waiting)
+            assert status["_meta"]["acpterm"]["endedBy"] == "lost"
+            assert (status["exitCode"], status["signal"]) == (255, None)
+            await agent.closed.wait()
+        await poll(lambda: not alive(pid) and not alive(worker))
+        assert "the keeper is lost" in daemon.process.logged()
+        assert not listens(daemon.path)
+        assert os.listdir(Path(daemon.path).parent) == []
+        await daemon.process.wait()
+    async with daemon_of(tmp_path) as daemon, daemon.agent() as (agent, _):
+        assert (await agent.run("echo again"))[0] == "again\n"
+
+
+async def test_recording_goes_on_in_its_file_without_loss(tmp_path):
+    directory = tmp_path / "recordings"
+    line = (
+        "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo é$i; "
+        "[ $((i % 50)) = 0 ] && sleep 0.05; done; exit 6"
+    )
+    async with daemon_of(tmp_path, record=1, record_dir=str(directory)) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create(line)
+            await agent.until_output(terminal, "é100")
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            await agent.until_output(terminal, "é1000")
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            assert (await agent.wait(terminal))["exitCode"] == 6
+            (file,) = directory.iterdir()
+            await poll(lambda: "exited with 6" in file.read_text())
+            _, *events = [json.loads(event) for event in file.read_text().splitlines()]
+            output = "".join(data for _, code, data in events if code == "o")
+            assert output.split() == [f"é{number}" for number in range(1, 3001)]
+            times = [time for time, _, _ in events]
+            assert times == sorted(times)
+            assert [data for _, code, data in events if code == "m"] == ["exited with 6"]
+
+
+# In every Python that acpterm starts, but for the keeper.
+BUG = """
+import sys
+
+if "serve" in sys.orig_argv:
+    import os
+    import trio
+    from acpterm.host.attention import Attention
+
+    async def run(self, heard):
+        while not os.path.exists({path!r}):
+            await trio.sleep(0.01)
+        os.unlink({path!r})
+        raise RuntimeError("a bug")
+
+    Attention.run = run
+"""
+
+
+async def test_worker_that_fails_by_a_bug_ends_no_program(tmp_path):
+    now = tmp_path / "now"
+    (tmp_path / "sitecustomize.py").write_text(BUG.format(path=str(now)))
+    variables = {"PYTHONPATH": str(tmp_path)}
+    async with daemon_of(tmp_path, variables=variables) as daemon:
+        async with daemon.agent() as (agent, own):
+            terminal = await agent.create("echo $$; read line; exit 5")
+            pid = int(await agent.until_output(terminal, "\n"))
+            now.touch()
+            await agent.closed.wait()
+        async with daemon.agent(own["resume"]) as (agent, again):
+            assert again["resumed"] is True
+            assert alive(pid)
+            await agent.type(terminal, "\n")
+            assert (await agent.wait(terminal))["exitCode"] == 5
+        assert "a bug" in daemon.process.logged()
+        assert (await daemon.status())["takeovers"] == 1
+
+
+async def test_secret_is_nowhere_in_the_log(tmp_path):
+    async with daemon_of(tmp_path, log_level="debug") as daemon:
+        async with daemon.agent() as (_, own):
+            await daemon.kill_worker()
+        async with daemon.agent(own["resume"]) as (agent, _):
+            assert await initialize(agent) == {"resume": own["resume"]}
+        assert own["resume"] not in daemon.process.logged()

@@ -1,0 +1,177 @@
+"""No other process of the user can copy what a host, and whoever is attached, has open."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+import trio
+
+from acpterm.pty import linux
+from tests.support import other_user
+from tests.support.agent import connected
+from tests.support.bounded import as_user
+from tests.support.hosts import ACPTERM, agent_at, alive, daemon, environment, poll
+from tests.support.person import person_at, talking
+
+pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="the attack is Linux's")
+
+# Tries what gives a process of the same user another's descriptors and environment.
+ATTACK = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+pid = int(sys.argv[1])
+pidfd = os.pidfd_open(pid)
+for fd in range(3):
+    if libc.syscall(438, pidfd, fd, 0) >= 0:  # pidfd_getfd
+        print("pidfd_getfd")
+for name in ("fd/0", "environ", "mem"):
+    try:
+        os.close(os.open(f"/proc/{pid}/{name}", os.O_RDONLY))
+        print(name)
+    except OSError:
+        pass
+try:
+    os.readlink(f"/proc/{pid}/fd/0")
+    print("link")
+except OSError:
+    pass
+"""
+
+
+def attacked(pid):
+    """Attack a process as another of its user's: by what that succeeds."""
+    return set(other_user.python_as_user(ATTACK, str(pid)).split())
+
+
+def test_a_process_that_allows_it_can_be_copied_from():
+    with other_user.directory():
+        process = subprocess.Popen([*as_user(other_user.UID), "sleep", "60"], stdin=subprocess.PIPE)
+        try:
+            time.sleep(0.2)
+            assert {"pidfd_getfd", "environ", "link"} <= attacked(process.pid)
+        finally:
+            process.kill()
+            process.stdin.close()
+            process.wait()
+
+
+async def test_a_daemon_cannot_be_copied_from_and_its_programs_can():
+    with other_user.directory() as path:
+        async with other_user.daemon_of_user(path) as (process, socket, _):
+            stream = await other_user.connect(str(path / "user.sock"))
+            async with talking(stream) as user:
+                status = await user.request("status")
+                assert status["keeperPid"] == process.pid
+                assert attacked(status["keeperPid"]) == set()
+                assert attacked(status["workerPid"]) == set()
+            async with connected(await other_user.connect(socket)) as agent:
+                terminal = await agent.create("echo $$; exec sleep 60", cwd=str(path))
+                pid = int(await agent.until_output(terminal, "\n"))
+                assert "environ" in attacked(pid)
+
+
+async def test_a_host_on_stdio_cannot_be_copied_from():
+    with other_user.directory() as path:
+        command = [*as_user(other_user.UID), *ACPTERM, "stdio", "--embedded"]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=other_user.variables(path),
+        )
+        try:
+            process.stdin.write(
+                b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
+            )
+            process.stdin.flush()
+            assert b'"result"' in await trio.to_thread.run_sync(process.stdout.readline)
+            keepers = linux.children(process.pid)
+            assert [attacked(pid) for pid in (process.pid, *keepers)] == [set()] * (
+                1 + len(keepers)
+            )
+        finally:
+            process.stdin.close()
+            process.stdout.close()
+            process.wait(10)
+
+
+WINDOWS = {"run": ["run", "sleep", "60"], "attach": ["attach", "@last"]}
+
+
+@contextmanager
+def window(path, socket, name):
+    """Run a command that needs a terminal on one, as the other user: its pid."""
+    command, *rest = WINDOWS[name]
+    words = [*as_user(other_user.UID), *ACPTERM, command, "--socket", socket, *rest]
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execvpe(words[0], words, other_user.variables(path))
+    try:
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.close(master)
+        os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+async def test_a_window_cannot_be_copied_from(name):
+    with other_user.directory() as path:
+        async with other_user.daemon_of_user(path) as (_, socket, _):
+            stream = await other_user.connect(str(path / "user.sock"))
+            async with talking(stream) as user:
+                await user.request("terminal/create", {"command": "sleep 60", "cwd": str(path)})
+                with window(path, socket, name) as pid:
+                    with trio.fail_after(20):
+                        while not sum([one["attached"] for one in await user.list()]):
+                            assert alive(pid)
+                            await trio.sleep(0.05)
+                    assert attacked(pid) == set()
+                    # The daemon cannot look where that is, and need not.
+                    if name == "run":
+                        assert os.getcwd() in {one["cwd"] for one in await user.list()}
+
+
+# Connects, and leaves the connection to a child when it has gone itself.
+LEAVE = """
+import os, socket, sys, time
+from pathlib import Path
+sock = socket.socket(socket.AF_UNIX)
+sock.connect(sys.argv[1])
+if os.fork():
+    os._exit(0)
+os.setsid()
+time.sleep(0.3)
+try:
+    sock.sendall(b'{"jsonrpc":"2.0","id":1,"method":"_acpterm/terminal/list","params":{}}\\n')
+    answer = sock.recv(65536)
+except OSError:
+    answer = b"closed"
+Path(sys.argv[2]).write_bytes(answer)
+"""
+
+
+async def test_a_connection_whose_process_has_ended_is_not_the_users(tmp_path):
+    env = environment(XDG_CONFIG_HOME=str(tmp_path))
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        user_path = path.replace("agent.sock", "user.sock")
+        async with person_at(user_path) as user:
+            worker = (await user.request("status"))["workerPid"]
+        # No terminal of an agent's is there yet: then it may be anybody's.
+        assert b'"result"' in await left_connection(worker, user_path, tmp_path / "first")
+        await agent.create("sleep 60")
+        assert b"has ended" in await left_connection(worker, user_path, tmp_path / "second")
+
+
+async def left_connection(worker, path, answer):
+    """Connect from a process that ends before it is accepted: what its child is answered."""
+    os.kill(worker, signal.SIGSTOP)
+    await trio.run_process([sys.executable, "-c", LEAVE, path, str(answer)])
+    os.kill(worker, signal.SIGCONT)
+    return await poll(lambda: answer.exists() and answer.read_bytes())

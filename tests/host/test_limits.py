@@ -1,0 +1,219 @@
+"""What still works when the machine has nothing left: threads, processes, descriptors."""
+
+import os
+import resource
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import trio
+
+from acpterm.host import checks
+from acpterm.jsonrpc import RpcError
+from acpterm.pty.cgroup import Cgroups
+from acpterm.runtime.descriptors import DescriptorReserve, reserve
+from acpterm.runtime.threads import run_blocking
+from tests.pty.scarcity import no_descriptors
+from tests.support import other_user
+from tests.support.agent import connected
+from tests.support.bounded import bounds
+from tests.support.hosts import agent_of, alive, daemon, environment, host_here, poll
+from tests.support.person import person_at, person_of, talking
+
+PROCESSES = 60
+
+
+async def refuse_thread(*_, **__):
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
+async def test_a_host_needs_no_thread(tmp_path, monkeypatch, tracking):
+    if tracking == "cgroup":
+        if (groups := Cgroups.find()) is None:
+            pytest.skip("this process may make no control groups")
+        groups.close()
+    settings = {"record": True, "record_dir": str(tmp_path), "kill_grace": 0.2}
+    async with host_here(tracking=tracking, **settings) as host:
+        monkeypatch.setattr(trio.to_thread, "run_sync", refuse_thread)
+        async with agent_of(host) as agent, person_of(host) as person:
+            line = "trap '' TERM HUP; echo $$; (setsid sh -c 'echo $$; exec sleep 60' &); sleep 60"
+            terminals = [await agent.create(line, cwd=str(tmp_path)) for _ in range(2)]
+            pids = []
+            for terminal in terminals:
+                with trio.fail_after(10):
+                    while len(two := (await agent.output(terminal))["output"].split()) < 2:
+                        await trio.sleep(0.005)
+                pids += map(int, two)
+            assert len(await person.list()) == 2
+            await person.open("terminal/attach", terminalId=terminals[0], cols=80, rows=24)
+            await agent.request("terminal/kill", agent.of(terminals[0]))
+            await agent.release(terminals[1])
+            with trio.fail_after(10):
+                status = await agent.request("terminal/wait_for_exit", agent.of(terminals[0]))
+            assert status["signal"] == "SIGKILL"
+            await poll(lambda: not any(alive(pid) for pid in pids))
+            assert (await agent.run("echo here"))[0] == "here\n"
+
+
+async def test_what_blocks_is_done_without_a_thread_if_there_is_none(monkeypatch):
+    monkeypatch.setattr(trio.to_thread, "run_sync", refuse_thread)
+    assert await run_blocking(lambda: 5) == 5
+    with pytest.raises(ZeroDivisionError):
+        await run_blocking(lambda: 1 // 0)
+    with pytest.raises(RpcError, match="does not exist"):
+        await checks.Folders().check("/none/such")
+
+
+async def test_an_error_of_the_work_itself_is_raised_once():
+    done = []
+
+    def work():
+        done.append(1)
+        raise RuntimeError("its own")
+
+    with pytest.raises(RuntimeError, match="its own"):
+        await run_blocking(work)
+    assert done == [1]
+
+
+@pytest.mark.long
+async def test_the_user_can_list_attach_and_kill_when_a_program_uses_up_all_processes():
+    with other_user.directory() as path, bounds(PROCESSES) as before:
+        more = {"ACPTERM_KILL_GRACE": "0.3"}
+        async with other_user.daemon_of_user(path, before, **more) as (process, agents, log):
+            agent_stream = await other_user.connect(agents)
+            user_stream = await other_user.connect(str(path / "user.sock"))
+            async with connected(agent_stream) as agent, talking(user_stream) as user:
+                quiet = await agent.create("echo quiet; read x")
+                short = await agent.create("sleep 1; exit 5")
+                storm = await agent.create(
+                    sys.executable,
+                    args=["-m", "tests.support.storm", str(PROCESSES), "40"],
+                    cwd=os.getcwd(),
+                )
+                await agent.until_output(storm, "full", 20)
+                with trio.fail_after(10):
+                    assert len(await user.list()) == 3
+                    await user.open("terminal/attach", terminalId=quiet, cols=80, rows=24)
+                    waited = await agent.request("terminal/wait_for_exit", agent.of(short))
+                    assert waited["exitCode"] == 5
+                    with pytest.raises(RpcError, match="limit of this user's processes"):
+                        await agent.create("echo no")
+                    await user.about("kill", storm)
+                    await agent.request("terminal/wait_for_exit", agent.of(storm))
+                    await agent.release(quiet)
+                with trio.fail_after(20):
+                    while True:
+                        try:
+                            output, _ = await agent.run("echo here")
+                            break
+                        except RpcError:
+                            await trio.sleep(0.1)
+                assert output == "here\n"
+            assert process.poll() is None
+            assert "Traceback" not in log.read_text()
+
+
+async def test_the_user_is_served_when_there_are_no_descriptors_left(tmp_path):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160))
+
+    env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_KILL_GRACE="0.2")
+    async with daemon(tmp_path, env=env, preexec_fn=limit) as (running, path):
+        async with trio.open_nursery() as nursery:
+            first = await nursery.start(_agent, path)
+            kept = await first.create("trap '' TERM; echo $$; while :; do sleep 0.05; done")
+            pid = int(await first.until_output(kept, "\n"))
+            streams = []
+            refusal = None
+            while refusal is None:
+                assert len(streams) < 160
+                streams.append(await trio.open_unix_socket(path))
+                refusal = await _refusal(streams[-1])
+            assert "no file descriptor left" in refusal
+            assert "160 files (ulimit -n)" in refusal
+            with pytest.raises(RpcError, match="limit of acpterm's open files"):
+                await first.create("echo no")
+            user_path = path.replace("agent.sock", "user.sock")
+            async with person_at(user_path) as user, person_at(user_path) as other:
+                assert [one["terminalId"] for one in await user.list()] == [kept]
+                await other.open("terminal/attach", terminalId=kept, cols=80, rows=24)
+                with trio.fail_after(10):
+                    await user.about("kill", kept)
+                    await first.request("terminal/wait_for_exit", first.of(kept))
+                await poll(lambda: not alive(pid))
+                await user.about("release", kept)
+            for stream in streams:
+                await stream.aclose()
+
+            async def again():
+                async with await trio.open_unix_socket(path) as stream:
+                    return await _refusal(stream) is None
+
+            with trio.fail_after(10):
+                while not await again():
+                    await trio.sleep(0.05)
+            assert (await first.run("echo here"))[0] == "here\n"
+            nursery.cancel_scope.cancel()
+        assert running.process.poll() is None
+        assert "Traceback" not in running.logged(), running.logged()[-5000:]
+
+
+async def test_a_burst_of_connections_waits_in_the_queue(tmp_path):
+    count = min(1000, int(Path("/proc/sys/net/core/somaxconn").read_text()))
+    env = environment(XDG_CONFIG_HOME=str(tmp_path))
+    async with daemon(tmp_path, env=env) as (_, path), AsyncExitStack() as stack:
+        async with person_at(path.replace("agent.sock", "user.sock")) as user:
+            worker = (await user.request("status"))["workerPid"]
+        os.kill(worker, signal.SIGSTOP)
+        streams = []
+        for _number in range(count):
+            burst = stack.enter_context(socket.socket(socket.AF_UNIX))
+            burst.setblocking(False)
+            burst.connect(path)
+            streams.append(trio.SocketStream(trio.socket.from_stdlib_socket(burst)))
+        os.kill(worker, signal.SIGCONT)
+        for stream in streams:
+            assert await _refusal(stream) is None
+            await stream.aclose()
+
+
+async def _agent(path, *, task_status):
+    async with connected(await trio.open_unix_socket(path)) as agent:
+        task_status.started(agent)
+        await trio.sleep_forever()
+
+
+async def _refusal(stream):
+    """Ask something on a new connection: with what it is refused, or None."""
+    params = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
+    await stream.send_all(params)
+    answer = b""
+    with trio.fail_after(10):
+        while not answer.endswith(b"\n"):
+            answer += await stream.receive_some(65536)
+    return None if b'"result"' in answer else answer.decode()
+
+
+def test_a_reserve_lends_and_takes_back():
+    kept = DescriptorReserve()
+    kept.keep(4)
+    try:
+        with no_descriptors():
+            with pytest.raises(OSError, match="Too many open files"):
+                os.open("/dev/null", os.O_RDONLY)
+            with kept.lent(2):
+                fd = os.open("/dev/null", os.O_RDONLY)
+            assert not kept.refill()
+            os.close(fd)
+            assert kept.refill()
+    finally:
+        kept.keep(0)
+
+
+async def test_the_reserve_of_a_process_is_empty_unless_it_is_kept():
+    assert reserve.refill()

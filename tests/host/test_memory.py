@@ -1,0 +1,142 @@
+"""What a connection has taken of memory is given back when it closes."""
+
+import gc
+import json
+import weakref
+
+import pytest
+import trio
+
+from acpterm.host import connection as connections
+from acpterm.host.agents import caller as callers
+from acpterm.host.outbox import Outbox
+from acpterm.jsonrpc import Peer, RpcError
+from acpterm.pty import linux
+from tests.support.hosts import agent_here, agent_of, daemon, environment, host_here, poll
+
+MIB = 1024 * 1024
+LARGE = "x" * 10_000_000
+CONNECTIONS, MESSAGES = 8, 12
+# What a message may be that is large: with an answer, without, bad, long in doing.
+MESSAGE = {
+    "program": {"method": "terminal/create", "params": {"sessionId": "s", "command": LARGE}},
+    "meta": {
+        "method": "terminal/create",
+        "params": {"sessionId": "s", "command": "sleep 60", "_meta": {"x": LARGE}},
+    },
+    "no message": {"method": 3, "params": LARGE},
+    "no method": {"method": "none/such", "params": LARGE},
+    "directory": {
+        "method": "_acpterm/session/set",
+        "params": {"sessionId": "s", "cwd": f"/{LARGE}"},
+    },
+    "environment": {
+        "method": "initialize",
+        "params": {"protocolVersion": 1, "_meta": {"acpterm": {"asker": {"env": {"A": LARGE}}}}},
+    },
+    "tool call": {
+        "method": "session/update",
+        "params": {
+            "sessionId": "s",
+            "update": {"sessionUpdate": "tool_call", "toolCallId": LARGE, "title": "t"},
+        },
+    },
+    "terminal of a tool call": {
+        "method": "session/update",
+        "params": {
+            "sessionId": "s",
+            "update": {
+                "sessionUpdate": "tool_call",
+                "toolCallId": "c",
+                "title": "t",
+                "content": [{"type": "terminal", "terminalId": LARGE}],
+            },
+        },
+    },
+}
+KINDS = [pytest.param(kind, marks=() if kind == "meta" else pytest.mark.long) for kind in MESSAGE]
+
+
+def resident(pid):
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+async def send_large(path, message):
+    """Send large messages on a connection, until each request is answered; then close it."""
+    stream = await trio.open_unix_socket(path)
+    async with stream, trio.open_nursery() as nursery:
+        answers = 0
+
+        async def read():
+            nonlocal answers
+            while data := await stream.receive_some(65536):
+                answers += data.count(b"\n")
+
+        nursery.start_soon(read)
+        is_request = message["method"] != "session/update"
+        body = json.dumps(message)[1:].encode()
+        for number in range(MESSAGES):
+            id_ = b'"id":%d,' % number if is_request else b""
+            await stream.send_all(b'{"jsonrpc":"2.0",' + id_ + body + b"\n")
+        await stream.send_all(b'{"jsonrpc":"2.0","id":"last","method":"none"}\n')
+        await poll(lambda: answers == (MESSAGES if is_request else 0) + 1, 30)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.skipif(not linux.AVAILABLE, reason="memory in use is read from /proc")
+@pytest.mark.parametrize("kind", KINDS)
+async def test_memory_is_given_back_after_large_messages(tmp_path, kind):
+    env = environment(XDG_CONFIG_HOME=str(tmp_path))
+    async with daemon(tmp_path, env=env) as (running, path):
+        await trio.sleep(0.2)
+        before = resident(running.pid)
+        async with trio.open_nursery() as nursery:
+            for _ in range(CONNECTIONS):
+                nursery.start_soon(send_large, path, MESSAGE[kind])
+        try:
+            await poll(lambda: resident(running.pid) <= before + 20 * MIB)
+        except trio.TooSlowError:
+            more = (resident(running.pid) - before) // MIB
+            pytest.fail(f"{more} MiB more than before are in use")
+
+
+async def test_what_belongs_to_a_connection_is_gone_with_it_without_a_collection(monkeypatch):
+    made = []
+
+    def noted(kind):
+        class Noted(kind):
+            def __init__(self, *arguments, **more):
+                super().__init__(*arguments, **more)
+                made.append(weakref.ref(self))
+
+        return Noted
+
+    monkeypatch.setattr("acpterm.host.host.Connection", noted(connections.Connection))
+    monkeypatch.setattr("acpterm.host.host.Caller", noted(callers.Caller))
+    monkeypatch.setattr(connections, "Outbox", noted(Outbox))
+    monkeypatch.setattr(connections, "Peer", noted(Peer))
+    async with host_here() as host:
+        gc.collect()
+        gc.disable()
+        try:
+            async with agent_of(host) as agent:
+                terminal = await agent.create("echo here; sleep 60")
+                await agent.start("terminal/wait_for_exit", agent.of(terminal))
+                await agent.send(b"{}\n[]\nno JSON\n")
+                with pytest.raises(RpcError):
+                    await agent.request("terminal/output", agent.of("none"))
+                with pytest.raises(RpcError):
+                    await agent.create("echo", args=["x" * 200_000])
+            assert len(made) == 4
+            await poll(lambda: not any(one() for one in made))
+        finally:
+            gc.enable()
+
+
+async def test_an_id_that_is_too_long_is_not_remembered_and_a_path_is_refused():
+    async with agent_here() as agent:
+        with pytest.raises(RpcError, match="4096 is the most"):
+            await agent.request(
+                "_acpterm/session/set", {"sessionId": agent.session, "cwd": "/" + "x" * 4096}
+            )

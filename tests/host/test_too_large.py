@@ -1,0 +1,125 @@
+"""What no program can be given is refused at once, and what just fits is run."""
+
+import os
+import resource
+import time
+
+import pytest
+import trio
+
+from acpterm.host import checks
+from acpterm.jsonrpc import INVALID_PARAMS, Peer, RpcError
+from acpterm.pty import linux
+from tests.support.hosts import agent_here
+
+STACK = 8 * 1024 * 1024
+RLIMITS = ((resource.RLIMIT_STACK, STACK, resource.RLIM_INFINITY),)
+MOST = checks.STRING_BYTES_MAX
+on_linux = pytest.mark.skipif(not linux.AVAILABLE, reason="only Linux limits one string")
+LARGE = {
+    "command": {"command": "x" * 30_000_000},
+    "lines": {"command": "x\n" * 15_000_000},
+    "argument": {"command": "echo", "args": ["x" * 30_000_000]},
+    "arguments": {"command": "echo", "args": ["xxxxxxxx"] * 2_000_000},
+    "variable": {"command": "env", "env": [{"name": "A", "value": "x" * 30_000_000}]},
+    "variables": {
+        "command": "env",
+        "env": [{"name": f"A{number}", "value": "x"} for number in range(700_000)],
+    },
+}
+
+
+def refused(words, env=None, rlimits=RLIMITS):
+    with pytest.raises(RpcError) as caught:
+        checks.check_size(words, env or {}, rlimits)
+    assert caught.value.code == INVALID_PARAMS
+    return caught.value.message
+
+
+@on_linux
+@pytest.mark.parametrize("letter", ["x", "é", "🙂"])
+def test_one_string_may_have_what_the_kernel_takes_and_no_byte_more(letter):
+    size = len(letter.encode())
+    most = letter * (MOST // size) + "x" * (MOST % size)
+    checks.check_size(["echo", most], {}, RLIMITS)
+    checks.check_size(["echo"], {"A": most[: -2 * size]}, RLIMITS)
+    assert f"at most {MOST} here (MAX_ARG_STRLEN)" in refused(["echo", most + "x"])
+    assert "MAX_ARG_STRLEN" in refused(["echo"], {"A": most})
+
+
+@on_linux
+async def test_all_that_fits_is_run_and_what_is_refused_would_not_have_been():
+    count = 200
+    program = "/bin/true"
+    total = checks.total_bytes_max(())
+    rest = total - 9 * (count + 2) - 2 * len(program)
+    size, more = divmod(rest, count)
+    words = [program, *["x" * size] * (count - 1)]
+    last = "x" * (size + more)
+    checks.check_size([*words, last], {}, ())
+    # A little less: the kernel aligns the stack.
+    done = await trio.run_process([*words, last[:-4096]], env={}, check=False)
+    assert done.returncode == 0
+    refused([*words, last + "x"], rlimits=())
+    with pytest.raises(OSError, match="too long"):
+        await trio.run_process([*words, last + "x" * 9000], env={}, check=False)
+
+
+@on_linux
+def test_the_whole_is_limited_by_the_programs_stack_limit_within_bounds():
+    def limit(stack):
+        return checks.total_bytes_max(((resource.RLIMIT_STACK, stack, stack),))
+
+    assert limit(STACK) == STACK // 4
+    assert limit(64 * 1024) == 128 * 1024
+    assert limit(resource.RLIM_INFINITY) == limit(2**40) == 6 * 1024 * 1024
+
+
+@pytest.mark.parametrize("what", LARGE)
+async def test_what_is_far_too_large_is_refused_at_once_and_by_name(what):
+    if not linux.AVAILABLE and what in ("command", "lines", "argument", "variable"):
+        pytest.skip("only Linux limits one string")
+    async with agent_here() as agent:
+        before = time.process_time()
+        with pytest.raises(RpcError, match="ARG_") as caught:
+            await agent.create(**LARGE[what])
+        # This includes what the agent does: it writes, and reads, JSON of 30 MB.
+        assert time.process_time() - before < 5
+        assert caught.value.code == INVALID_PARAMS
+        assert len(caught.value.message) < 1000
+        assert (await agent.run("echo here"))[0] == "here\n"
+
+
+@on_linux
+async def test_a_shell_line_of_the_largest_size_is_run():
+    async with agent_here() as agent:
+        line = "echo here; #"
+        output, _ = await agent.run(line + "x" * (MOST - len(line)))
+        assert output == "here\n"
+        with pytest.raises(RpcError, match="MAX_ARG_STRLEN"):
+            await agent.create(line + "x" * (MOST - len(line) + 1))
+
+
+def test_a_message_in_pieces_is_read_in_time_linear_in_its_size():
+    def cost(size):
+        line = b'{"jsonrpc":"2.0","method":"x","params":{"a":"%s"}}\n' % (b"x" * size)
+        best = float("inf")
+        for _ in range(3):
+            peer = Peer()
+            before = time.process_time()
+            events = [
+                event
+                for at in range(0, len(line), 65536)
+                for event in peer.receive_data(line[at : at + 65536])
+            ]
+            best = min(best, time.process_time() - before)
+            assert len(events) == 1
+        return best
+
+    # Linear is 8 times as much, quadratic 64 times; the smaller is some milliseconds.
+    assert cost(32 * 1024 * 1024) < 24 * max(cost(4 * 1024 * 1024), 0.01)
+
+
+def test_the_limits_are_those_of_this_kernel():
+    if linux.AVAILABLE:
+        assert os.sysconf("SC_PAGE_SIZE") * 32 == MOST + 1

@@ -1,0 +1,161 @@
+"""A daemon's keeper, and its workers: processes of their own whose connections the test has."""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager, suppress
+
+import trio
+
+from acpterm.keeper.client import KeeperClient, KeeperLostError
+from tests.keeper import stub
+from tests.keeper.terminals import TIMEOUT_S, Watched
+
+
+class Worker:
+    """A worker process; `keeper` is its end of the connection."""
+
+    def __init__(self, pid, sock, control, nursery):
+        self.pid = pid
+        self.keeper = KeeperClient(sock)
+        self.control = control
+        self.nursery = nursery
+        self.told_to_terminate = trio.Event()
+        self.lost = trio.Event()
+        self.scope = trio.CancelScope()
+        self.running = False
+        self.left = False
+
+    async def serve(self):
+        """Take over what there is, be ready, and run."""
+        await self.keeper.connect()
+        await self.keeper.ready()
+        self.run()
+
+    def run(self):
+        self.running = True
+        self.nursery.start_soon(self._run)
+
+    async def _run(self):
+        try:
+            with self.scope:
+                await self.keeper.run(on_terminate=self.told_to_terminate.set)
+        except KeeperLostError:
+            self.lost.set()
+        finally:
+            self.running = False
+            if self.left:
+                self.keeper.close()
+
+    def found(self):
+        """Watch the terminals that were found: by name."""
+        watched = {}
+        for found in self.keeper.terminals:
+            terminal = watched[found.name] = Watched(self.keeper, found)
+            self.keeper.watch(found.name, terminal)
+        return watched
+
+    async def exit(self, status):
+        await self.control.send(b"exit %d" % status)
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+        self.leave()
+
+    def leave(self):
+        """Use the connection no more, as a process that is dead."""
+        self.left = True
+        self.scope.cancel()
+        if not self.running:
+            self.keeper.close()
+        self.control.close()
+
+
+class Daemon:
+    def __init__(self, process, listener, nursery, log):
+        self.process = process
+        self.pid = process.pid
+        self._listener = listener
+        self._nursery = nursery
+        self._log = log
+        self.workers = []
+
+    async def worker(self):
+        """Wait for the next worker process."""
+        with trio.fail_after(TIMEOUT_S):
+            control, _ = await self._listener.accept()
+            data, fds = b"", []
+            while not data:
+                await trio.lowlevel.wait_readable(control)
+                data, fds, _, _ = socket.recv_fds(control._sock, 100, 1)
+        worker = Worker(int(data), socket.socket(fileno=fds[0]), control, self._nursery)
+        self.workers.append(worker)
+        return worker
+
+    async def serving(self):
+        """Wait for the next worker process, and have it serve."""
+        worker = await self.worker()
+        await worker.serve()
+        return worker
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def log(self):
+        self._log.seek(0)
+        return self._log.read().decode()
+
+    async def wait(self):
+        """Wait for the keeper's end; return its status."""
+        with trio.fail_after(TIMEOUT_S):
+            while self.process.poll() is None:
+                await trio.sleep(0.005)
+        return self.process.returncode
+
+
+@asynccontextmanager
+async def daemon(tmp_path, *, mode="worker", env=None, pass_fds=(), prefix=()):
+    """Start a daemon's keeper with its first worker; in the end all of it is killed."""
+    path = str(tmp_path / f"control{secrets.token_hex(4)}")
+    command = [*prefix, *stub.PYTHON, stub.HERE, "launch", path, mode]
+    listener = trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    log = open(f"{path}.log", "w+b")  # noqa: ASYNC230, SIM115  closed below
+    with listener, log:
+        await listener.bind(path)
+        listener.listen(10)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, **(env or {})},
+            pass_fds=pass_fds,
+        )
+        async with trio.open_nursery() as nursery:
+            started = Daemon(process, listener, nursery, log)
+            try:
+                yield started
+            finally:
+                nursery.cancel_scope.cancel()
+                for worker in started.workers:
+                    worker.leave()
+                process.terminate()
+                while process.poll() is None:
+                    # The keeper ends once no worker is left; programs are its children as well.
+                    for pid in children_of(process.pid):
+                        with suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
+                    time.sleep(0.005)  # noqa: ASYNC251  also when the test was cancelled
+                print(started.log(), file=sys.stderr)
+
+
+def children_of(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []

@@ -1,0 +1,47 @@
+"""Processes that stand for a daemon's first process and for its workers.
+
+`launch CONTROL` starts a worker and becomes the keeper. `worker CONTROL` hands its connection to
+the keeper over to the test that listens at CONTROL, and does what that test says: `exit N`.
+"""
+
+import os
+import socket
+import sys
+
+HERE = os.path.abspath(__file__)
+KEEPER = os.path.join(HERE.rsplit("/", 3)[0], "acpterm", "keeper", "__main__.py")
+PYTHON = [sys.executable, "-I", "-S"]
+
+
+def launch(control, mode):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    worker = os.fork()
+    if worker == 0:
+        ours.close()
+        be_worker(control, theirs)
+    theirs.close()
+    ours.set_inheritable(True)
+    command = [*PYTHON, HERE, "worker", control, mode]
+    arguments = ["supervise", str(ours.fileno()), str(worker), "--", *command]
+    os.execv(PYTHON[0], [*PYTHON, KEEPER, *arguments])
+
+
+def be_worker(control, keeper):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as test:
+        test.connect(control)
+        socket.send_fds(test, [str(os.getpid()).encode()], [keeper.fileno()])
+        keeper.close()
+        while command := test.recv(100):
+            if command.startswith(b"exit "):
+                os._exit(int(command[5:]))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "launch":
+        launch(*sys.argv[2:])
+    elif sys.argv[3] == "fail":
+        sys.exit(7)
+    else:
+        fd = int(os.environ["ACPTERM_KEEPER_FD"])
+        be_worker(sys.argv[2], socket.socket(fileno=fd))

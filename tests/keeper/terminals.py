@@ -1,0 +1,154 @@
+"""Programs in a keeper, as a test sees them: spawned, consumed, waited for."""
+
+import os
+import secrets
+from contextlib import contextmanager
+
+import trio
+
+from acpterm.keeper import ring
+from acpterm.pty.program import Program
+
+TIMEOUT_S = 20
+RING_BYTES = 64 * 1024
+
+
+class Watched:
+    """Consumes the ring of one terminal into `output`, unless `consume` is False."""
+
+    def __init__(self, keeper, found, *, consume=True):
+        self.keeper = keeper
+        self.name, self.pid, self.master = found.name, found.pid, found.master
+        self.found = found
+        self.ring = ring.map_ring(found.ring)
+        self.output = b""
+        self.report = getattr(found, "exit", None)
+        self.end = getattr(found, "closed_end", None)
+        self.events = []
+        self.changed = trio.Event()
+        self.consumes = consume
+        if consume:
+            self.take()
+
+    def exited(self, report):
+        assert self.report is None
+        self.report = report
+        self.events.append("exited")
+        self.wake()
+
+    def closed(self, end):
+        assert self.end is None
+        self.end = end
+        self.events.append("closed")
+        self.wake()
+
+    def wake(self):
+        if self.consumes:
+            self.take()
+        self.changed.set()
+        self.changed = trio.Event()
+
+    def take(self):
+        """Consume what there is, and ask to be woken for more."""
+        header = self.ring.header
+        self.keeper.arm(self.name, header)
+        while (position := header[ring.CONSUMED]) != header[ring.HEAD]:
+            start, data = self.ring.read(position, 1 << 20)
+            assert start == position
+            self.output += data
+            header[ring.CONSUMED] = position + len(data)
+        if header[ring.STALLED]:
+            self.keeper.kick()
+
+    async def wait_for(self, condition):
+        """Wait until `condition(self)`, looked at after each report and now and then."""
+        with trio.fail_after(TIMEOUT_S):
+            while not condition(self):
+                with trio.move_on_after(0.02):
+                    await self.changed.wait()
+
+    async def wait_exited(self):
+        await self.wait_for(lambda self: self.report is not None)
+        return self.report
+
+    async def wait_closed(self):
+        await self.wait_for(lambda self: self.end is not None)
+        if self.consumes:
+            self.take()
+        return self.output
+
+    def close(self):
+        self.keeper.unwatch(self.name)
+        self.ring.close()
+        os.close(self.found.ring)
+        if self.master is not None:
+            os.close(self.master)
+            self.master = None
+
+
+def program(*argv, env=None, cwd="/", umask=0o022, rlimits=(), otherwise=None):
+    env = dict(os.environ) if env is None else env
+    return Program(list(argv), env, cwd, umask, rlimits, otherwise)
+
+
+async def spawn(
+    keeper, *argv, size=(80, 24), consume=True, ring_size=RING_BYTES, record=b"", cgroup=None,
+    name=None, **options,
+):  # fmt: skip
+    """Start `argv` (or a shell line, if it is one string) in `keeper`."""
+    if len(argv) == 1 and " " in argv[0]:
+        argv = ("/bin/sh", "-c", argv[0])
+    return await keeper.spawn(
+        name or f"term_{secrets.token_hex(8)}",
+        program(*argv, **options),
+        cols=size[0],
+        rows=size[1],
+        ring_size=ring_size,
+        record=record,
+        cgroup=cgroup,
+        make=lambda spawned: Watched(keeper, spawned, consume=consume),
+    )
+
+
+async def run(keeper, *argv, **options):
+    """Run a program to its end; return its output, and how it ended."""
+    terminal = await spawn(keeper, *argv, **options)
+    output = await terminal.wait_closed()
+    keeper.forget(terminal.name)
+    report = terminal.report
+    way = terminal.found.way
+    terminal.close()
+    return Ended(output.replace(b"\r\n", b"\n").decode(errors="replace"), report, way)
+
+
+class Ended:
+    def __init__(self, output, report, way):
+        self.output, self.report, self.way = output, report, way
+        self.code = os.waitstatus_to_exitcode(report.status)
+
+
+async def poll(look):
+    """Return what `look` returns, once that is true."""
+    with trio.fail_after(TIMEOUT_S):
+        while not (found := look()):
+            await trio.sleep(0.005)
+    return found
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@contextmanager
+def not_left(*pids):
+    """Have processes killed at the end of a test that failed to end them."""
+    try:
+        yield
+    finally:
+        for pid in pids:
+            if is_alive(pid):
+                os.kill(pid, 9)

@@ -1,0 +1,37 @@
+"""The keeper's loop: which handler an event is for."""
+
+import os
+
+from acpterm.keeper.process.loop import Loop
+
+
+def test_event_of_a_closed_descriptor_is_not_given_to_the_handler_of_its_successor():
+    loop = Loop()
+    pipes = [os.pipe() for _ in range(2)]
+    called = []
+    opened = []
+
+    def replace(own, other):
+        """Close the other descriptor and open one of the same number, which nothing was sent to."""
+        called.append(own)
+        loop.remove_reader(other)
+        os.close(other)
+        reads, writes = os.pipe()
+        if reads != other:
+            os.dup2(reads, other)
+            os.close(reads)
+        opened.append(writes)
+        loop.add_reader(other, lambda: called.append("stale"))
+
+    (first, first_writes), (second, second_writes) = pipes
+    loop.add_reader(first, lambda: replace(first, second))
+    loop.add_reader(second, lambda: replace(second, first))
+    os.write(first_writes, b"x")
+    os.write(second_writes, b"x")
+    try:
+        loop.turn(1.0)
+        assert len(called) == 1
+        assert "stale" not in called
+    finally:
+        for fd in (first, second, first_writes, second_writes, *opened):
+            os.close(fd)

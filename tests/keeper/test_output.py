@@ -1,0 +1,219 @@
+"""What the keeper does with a program's output, and with its end."""
+
+import os
+import random
+import signal
+
+import pytest
+import trio
+import trio.lowlevel
+
+from acpterm.keeper import client, ring
+from tests.keeper.terminals import RING_BYTES, is_alive, not_left, poll, run, spawn
+from tests.pty.tracer import tracing
+
+
+async def test_output_of_fast_programs_is_whole_when_they_have_exited(keeper):
+    for number in range(20):
+        terminal = await spawn(keeper, f"echo line {number}; :")
+        report = await terminal.wait_exited()
+        terminal.take()
+        assert terminal.output[: report.end] == f"line {number}\r\n".encode()
+        keeper.forget(terminal.name)
+        terminal.close()
+
+
+async def test_large_last_output_lies_before_the_end_in_the_report(keeper):
+    terminal = await spawn(keeper, "head -c 200000 /dev/zero | tr '\\0' x; :")
+    report = await terminal.wait_exited()
+    assert report.end == 200_000
+    assert await terminal.wait_closed() == b"x" * 200_000
+    assert terminal.end == 200_000
+    terminal.close()
+
+
+async def test_exit_is_reported_before_the_close(keeper):
+    terminal = await spawn(keeper, "exit 3; :")
+    await terminal.wait_closed()
+    assert terminal.events == ["exited", "closed"]
+    terminal.close()
+
+
+async def test_exit_does_not_wait_for_a_background_process(keeper):
+    terminal = await spawn(keeper, "trap '' HUP; sleep 60 & echo $!; exit 4; :")
+    report = await terminal.wait_exited()
+    assert os.waitstatus_to_exitcode(report.status) == 4
+    pid = int(terminal.output)
+    with not_left(pid):
+        assert terminal.end is None
+        os.kill(pid, signal.SIGKILL)
+        await terminal.wait_closed()
+        # It was adopted by the keeper, which leaves no zombie.
+        await poll(lambda: not os.path.exists(f"/proc/{pid}"))
+    terminal.close()
+
+
+async def test_exit_is_reported_while_a_background_process_floods(keeper):
+    terminal = await spawn(keeper, "trap '' HUP; yes & echo $!; exit 0; :")
+    report = await terminal.wait_exited()
+    pid = int(terminal.output[: terminal.output.index(b"\r")])
+    with not_left(pid):
+        assert terminal.end is None
+        await terminal.wait_for(lambda self: len(self.output) > report.end + 1_000_000)
+        os.kill(pid, signal.SIGKILL)
+        await terminal.wait_closed()
+    terminal.close()
+
+
+async def test_full_ring_stops_the_program_and_loses_no_byte(keeper):
+    terminal = await spawn(keeper, "seq 300000", consume=False)
+    header = terminal.ring.header
+    await poll(lambda: header[ring.STALLED])
+    assert header[ring.HEAD] == header[ring.RESERVED] == RING_BYTES
+    expected = "".join(f"{number}\r\n" for number in range(1, 300_001)).encode()
+    output, draw = b"", random.Random(1)
+    with trio.fail_after(30):
+        while len(output) < len(expected):
+            start, data = terminal.ring.read(len(output), draw.choice([1, 100, 5000, 70_000]))
+            assert start == len(output)
+            output += data
+            header[ring.CONSUMED] = len(output)
+            assert header[ring.RESERVED] <= len(output) + terminal.ring.capacity
+            if header[ring.STALLED]:
+                keeper.kick()
+            await trio.lowlevel.checkpoint()
+    assert output == expected
+    assert (await terminal.wait_exited()).end == len(expected)
+    terminal.close()
+
+
+async def test_keeper_finds_room_that_was_not_announced(keeper):
+    terminal = await spawn(keeper, "seq 100000", consume=False)
+    header = terminal.ring.header
+    await poll(lambda: header[ring.STALLED])
+    # By then the keeper sleeps, but for looks now and then; and it would rather have more room.
+    await trio.sleep(0.15)
+    header[ring.CONSUMED] = 1000
+    await poll(lambda: header[ring.HEAD] == RING_BYTES + 1000)
+    keeper.forget(terminal.name)
+    terminal.close()
+
+
+def test_write_in_progress_is_announced_before_it_begins(monkeypatch):
+    from acpterm.keeper.process.loop import Loop
+    from acpterm.keeper.programs import reading
+
+    fd, file = ring.create_ring(0)
+    header, announced = file.header, []
+
+    def readv(_fd, buffers):
+        room = sum(map(len, buffers))
+        announced.append(header[ring.RESERVED] == header[ring.HEAD] + room)
+        return (room + 1) // 2
+
+    monkeypatch.setattr(reading.os, "readv", readv)
+    reader = reading.Reader(Loop())
+    for bound in (1000, 50_000, 50_000):
+        assert reader.read(-1, file, bound, reading.PLAIN) in (reading.BOUND, reading.NO_ROOM)
+        assert header[ring.RESERVED] == header[ring.HEAD]
+    assert header[ring.HEAD] == RING_BYTES
+    assert all(announced)
+    file.close()
+    os.close(fd)
+
+
+async def test_program_that_ends_while_the_ring_is_full_is_reported_once_there_is_room(keeper):
+    # The last few kilobytes wait in the kernel.
+    size = RING_BYTES + 1000
+    line = f"head -c {size} /dev/zero | tr '\\0' x; exit 5; :"
+    terminal = await spawn(keeper, line, consume=False)
+    await poll(lambda: terminal.ring.header[ring.STALLED])
+    await poll(lambda: not is_alive(terminal.pid))
+    await trio.sleep(0.06)
+    assert terminal.report is None
+    terminal.consumes = True
+    terminal.take()
+    report = await terminal.wait_exited()
+    assert report.end == size
+    assert os.waitstatus_to_exitcode(report.status) == 5
+    assert len(await terminal.wait_closed()) == size
+    terminal.close()
+
+
+async def test_program_that_closes_its_terminal_has_not_exited(keeper):
+    line = "exec 0<&- 1>&- 2>&-; for i in 1 2; do sleep 0.1; echo $i >/dev/tty; done; sleep 60"
+    terminal = await spawn(keeper, line)
+    await terminal.wait_for(lambda self: self.output == b"1\r\n2\r\n")
+    assert terminal.events == []
+    os.kill(terminal.pid, signal.SIGKILL)
+    await terminal.wait_closed()
+    assert os.waitstatus_to_exitcode(terminal.report.status) == -signal.SIGKILL
+    terminal.close()
+
+
+async def test_closing_the_master_ends_the_output_and_hangs_up(keeper):
+    terminal = await spawn(keeper, "sleep 60; :")
+    keeper.close_master(terminal.name)
+    os.close(terminal.master)
+    terminal.master = None
+    report = await terminal.wait_exited()
+    assert os.waitstatus_to_exitcode(report.status) == -signal.SIGHUP
+    await terminal.wait_closed()
+    terminal.close()
+
+
+async def test_forgotten_program_is_killed_and_reaped(keeper):
+    terminal = await spawn(keeper, "trap '' HUP; sleep 60 & wait; :")
+    keeper.forget(terminal.name)
+    await poll(lambda: not os.path.exists(f"/proc/{terminal.pid}"))
+    assert terminal.events == []
+    terminal.close()
+
+
+async def test_stalled_terminal_holds_up_no_other(keeper):
+    stalled = [await spawn(keeper, "yes; :", consume=False) for _ in range(3)]
+    for terminal in stalled:
+        await poll(lambda terminal=terminal: terminal.ring.header[ring.STALLED])
+    assert (await run(keeper, "echo", "quick")).output == "quick\n"
+    for terminal in stalled:
+        keeper.forget(terminal.name)
+        terminal.close()
+
+
+async def test_floods_share_the_keeper(keeper):
+    terminals = [await spawn(keeper, "yes; :") for _ in range(8)]
+    for terminal in terminals:
+        await terminal.wait_for(lambda self: len(self.output) > 200_000)
+    assert max(len(terminal.output) for terminal in terminals) < 40_000_000
+    for terminal in terminals:
+        keeper.forget(terminal.name)
+        terminal.close()
+
+
+@pytest.mark.parametrize("without", ["pidfd_open", "pidfd_open, os.waitid", "eventfd"])
+async def test_ends_are_seen_where_the_system_lacks_a_call(without, monkeypatch):
+    main = f"import os, runpy; del os.{without}; runpy.run_path(%r, run_name='__main__')"
+    python, *flags, path = client.keeper_command()
+    command = [python, *flags, "-c", main % path]
+    monkeypatch.setattr(client, "keeper_command", lambda: command)
+    async with client.embedded_keeper() as keeper:
+        background = await spawn(keeper, "trap '' HUP; sleep 60 & echo $!; exit 4; :")
+        assert os.waitstatus_to_exitcode((await background.wait_exited()).status) == 4
+        for code in range(10):
+            ended = await run(keeper, f"seq 20000; exit {code}; :")
+            assert ended.code == code
+            assert ended.output.endswith("\n20000\n")
+        background.close()
+
+
+async def test_traced_program_is_reported_when_the_tracer_lets_it_go(keeper):
+    terminal = await spawn(keeper, "read x; exit 3; :")
+    with tracing(terminal.pid):
+        os.write(terminal.master, b"\n")
+        await poll(lambda: not is_alive(terminal.pid))
+        await trio.sleep(0.05)
+        assert terminal.report is None
+    report = await terminal.wait_exited()
+    assert os.waitstatus_to_exitcode(report.status) == 3
+    await terminal.wait_closed()
+    terminal.close()

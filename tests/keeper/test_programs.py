@@ -1,0 +1,269 @@
+"""What a program finds in the terminal that the keeper starts it in."""
+
+import os
+import resource
+import signal
+
+import pytest
+
+from acpterm.keeper.programs import cgroup_spawn
+from tests.keeper.terminals import poll, program, run, spawn
+
+WAYS = ["posix_spawn", "fork"]
+_CORE = resource.getrlimit(resource.RLIMIT_CORE)
+_STACK = resource.getrlimit(resource.RLIMIT_STACK)
+# A lower limit of the stack is one that the keeper does not try on itself.
+_FOR_WAY = {
+    "posix_spawn": (),
+    "fork": ((resource.RLIMIT_STACK, 4 << 20, _STACK[1]),),
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request):
+    """Run a program in one way, and see that it was that way."""
+
+    async def run_that_way(keeper, *argv, rlimits=(), **options):
+        limits = (*_FOR_WAY[request.param], *rlimits)
+        ended = await run(keeper, *argv, rlimits=limits, **options)
+        assert ended.way == request.param
+        return ended
+
+    return run_that_way
+
+
+async def test_program_has_a_controlling_terminal_of_its_own(keeper, way):
+    ended = await way(
+        keeper,
+        "tty; exec 3<>/dev/tty && echo tty opened >&3; ps -o pid=,pgid=,sid=,tpgid=,tty= -p $$; :",
+    )
+    name, opened, process = ended.output.splitlines()
+    assert opened == "tty opened"
+    pid, pgid, sid, tpgid, tty = process.split()
+    assert pid == pgid == sid == tpgid
+    assert f"/dev/{tty}" == name
+
+
+async def test_program_finds_the_window_size_when_it_starts(keeper, way):
+    ended = await way(keeper, "stty", "size", size=(101, 37))
+    assert ended.output == "37 101\n"
+
+
+async def test_terminal_takes_input_as_utf8(keeper, way):
+    assert " iutf8" in (await way(keeper, "stty", "-a")).output
+
+
+async def test_program_has_the_directory_and_umask_asked_for(keeper, way, tmp_path):
+    ended = await way(keeper, "pwd; umask; :", cwd=str(tmp_path), umask=0o137)
+    assert ended.output == f"{tmp_path}\n0137\n"
+
+
+def umask_of(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(line for line in status if line.startswith("Umask"))
+
+
+async def test_keeper_keeps_its_own_directory_and_umask(keeper, tmp_path):
+    async def facts():
+        return umask_of(keeper.pid), (await run(keeper, "pwd", cwd=".")).output
+
+    before = await facts()
+    await run(keeper, "true", cwd=str(tmp_path), umask=0o777)
+    await run(keeper, "no-such-program", cwd=str(tmp_path), umask=0o777)
+    assert await facts() == before
+
+
+async def test_program_has_only_the_environment_asked_for(keeper, way):
+    ended = await way(keeper, "/usr/bin/env", env={"A": "b", "C": "ä"})
+    assert sorted(ended.output.split()) == ["A=b", "C=ä"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_program_has_no_descriptor_of_the_keeper(keeper, way):
+    other = await spawn(keeper, "sleep 60; :")
+    terminal = await spawn(keeper, "sleep", "60", rlimits=_FOR_WAY[way])
+
+    # The loader of a program just executed has files open for a moment.
+    await poll(lambda: sorted(os.listdir(f"/proc/{terminal.pid}/fd")) == ["0", "1", "2"])
+    for each in (other, terminal):
+        keeper.forget(each.name)
+        each.close()
+
+
+async def test_program_has_default_signals_and_none_blocked(keeper, way):
+    ended = await way(keeper, "cat", "/proc/self/status")
+    # The C library ignores its own two while it spawns, and sets them again where they are used.
+    own = 0b11 << 31
+    masks = dict(line.split(":\t") for line in ended.output.splitlines() if "Sig" in line)
+    assert {int(masks[name], 16) & ~own for name in ("SigBlk", "SigIgn", "SigCgt")} == {0}
+
+
+async def test_soft_limits_are_set_without_a_fork(keeper):
+    soft = 77
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    limits = ((resource.RLIMIT_NOFILE, soft, hard), (resource.RLIMIT_CORE, 0, _CORE[1]))
+    ended = await run(keeper, "ulimit -n; ulimit -c; :", rlimits=limits)
+    assert ended.output == "77\n0\n"
+    assert ended.way == "posix_spawn"
+
+
+async def test_keeper_keeps_its_own_limits(keeper):
+    def limits():
+        with open(f"/proc/{keeper.pid}/limits") as file:
+            return file.read()
+
+    before = limits()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    await run(keeper, "true", rlimits=((resource.RLIMIT_NOFILE, 50, hard),))
+    assert limits() == before
+
+
+@pytest.mark.parametrize(
+    "limit", [resource.RLIMIT_AS, resource.RLIMIT_STACK, resource.RLIMIT_FSIZE]
+)
+async def test_limits_that_could_break_the_keeper_are_set_in_a_fork(keeper, limit):
+    hard = resource.getrlimit(limit)[1]
+    ended = await run(keeper, "true", rlimits=((limit, 1 << 30, hard),))
+    assert ended.way == "fork"
+    assert ended.code == 0
+
+
+async def test_lower_hard_limit_is_set_in_a_fork(keeper):
+    ended = await run(keeper, "ulimit -Hn; :", rlimits=((resource.RLIMIT_NOFILE, 50, 60),))
+    assert (ended.way, ended.output) == ("fork", "60\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (["no-such-program"], 127, "no-such-program: command not found"),
+        (["/no/such/program"], 127, "/no/such/program: command not found"),
+        (["/etc/passwd"], 126, "cannot be run: Permission denied"),
+        (["/etc"], 126, "cannot be run: Permission denied"),
+    ],
+)
+async def test_program_that_cannot_be_executed_says_why(keeper, argv, code, message):
+    ended = await run(keeper, *argv)
+    assert ended.code == code
+    assert message in ended.output
+
+
+async def test_missing_directory_is_reported_with_126(keeper):
+    ended = await run(keeper, "true", cwd="/no/such/directory")
+    assert ended.code == 126
+    assert "/no/such/directory: cannot be the working directory" in ended.output
+
+
+async def test_missing_interpreter_is_reported_with_126(keeper, tmp_path):
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    ended = await run(keeper, str(script))
+    assert ended.code == 126
+    assert "its interpreter /no/such/interpreter is not there" in ended.output
+
+
+async def test_script_without_interpreter_is_run_by_the_shell(keeper, tmp_path):
+    script = tmp_path / "script"
+    script.write_text("echo from $0\n")
+    script.chmod(0o755)
+    ended = await run(keeper, str(script))
+    assert ended.output == f"from {script}\n"
+
+
+async def test_program_is_found_along_the_path_of_its_own_environment(keeper, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "one" / "tool").write_text("#!/bin/sh\necho not this\n")
+    tool = tmp_path / "two" / "tool"
+    tool.write_text("#!/bin/sh\necho this\n")
+    tool.chmod(0o755)
+    path = f"{tmp_path}/one:{tmp_path}/two:{os.environ['PATH']}"
+    ended = await run(keeper, "tool", env={"PATH": path})
+    assert (ended.output, ended.way) == ("this\n", "posix_spawn")
+
+
+async def test_relative_program_is_found_in_the_working_directory(keeper, tmp_path):
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\necho here\n")
+    tool.chmod(0o755)
+    ended = await run(keeper, "./tool", cwd=str(tmp_path))
+    assert (ended.output, ended.way) == ("here\n", "posix_spawn")
+
+
+async def test_fallback_is_used_when_there_is_no_such_program(keeper):
+    ended = await run(keeper, "no-such-program", otherwise=["/bin/sh", "-c", "echo line"])
+    assert ended.output == "line\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGRTMIN + 3])
+async def test_signal_that_ended_a_program_is_reported(keeper, way, number):
+    assert (await way(keeper, f"kill -{int(number)} $$; :")).code == -number
+
+
+async def test_exit_status_and_usage_are_reported(keeper):
+    line = "import resource; x = bytearray(b'1') * (40 << 20); sum(range(3_000_000)); exit(9)"
+    ended = await run(keeper, "python3", "-c", line)
+    assert ended.code == 9
+    assert 0.02 < ended.report.cpu < 20
+    assert 40 << 20 < ended.report.max_rss < 200 << 20
+
+
+async def test_signal_right_after_the_answer_finds_the_program_in_the_foreground(keeper, way):
+    stack = _FOR_WAY["fork"]
+    for limits in ((), stack):
+        terminal = await spawn(keeper, "sleep 60; :", rlimits=limits)
+        assert os.tcgetpgrp(terminal.master) == terminal.pid
+        keeper.forget(terminal.name)
+        terminal.close()
+
+
+def output_of(master):
+    output = b""
+    try:
+        while True:
+            output += os.read(master, 4096)
+    except OSError:
+        os.close(master)
+        return output.decode()
+
+
+async def test_spawn_by_the_c_library_gives_the_same_terminal_and_signals():
+    """What there is for control groups, without one."""
+    master, slave = os.openpty()
+    line = "tty; ps -o pid=,pgid=,sid=,tpgid= -p $$; echo $A $0 $1; grep Sig[BI] /proc/self/status"
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    try:
+        argv = ["sh", "-c", line, "zero", "first of ü"]
+        env = {"A": "value of ä", "PATH": os.environ["PATH"]}
+        pid = cgroup_spawn.spawn("/bin/sh", argv, env, os.ttyname(slave), None)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+    path = os.ttyname(slave)
+    os.close(slave)
+    tty, process, words, blocked, ignored = output_of(master).splitlines()
+    assert tty == path
+    assert set(process.split()) == {str(pid)}
+    assert words == "value of ä zero first of ü"
+    assert int(blocked.split()[1], 16) == 0
+    assert int(ignored.split()[1], 16) & ~(0b11 << 31) == 0
+    await poll(lambda: os.waitpid(pid, os.WNOHANG)[0])
+
+
+def test_spawn_by_the_c_library_fails_with_the_reason():
+    with pytest.raises(FileNotFoundError):
+        cgroup_spawn.spawn("/no/such/program", ["x"], {}, "/dev/null", None)
+    with pytest.raises(ValueError, match="null byte"):
+        cgroup_spawn.spawn("/bin/true", ["x"], {"A": "\0"}, "/dev/null", None)
+
+
+async def test_ptyprocess_way_gives_a_controlling_terminal(tmp_path):
+    from acpterm.keeper.programs.spawn import ptyprocess_spawn
+
+    fields = program("tty; umask; pwd; stty size; :", cwd=str(tmp_path), umask=0o027)
+    fields = fields._replace(argv=["/bin/sh", "-c", fields.argv[0]])
+    pid, master, way = ptyprocess_spawn(tuple(fields), 90, 30)
+    output = output_of(master)
+    await poll(lambda: os.waitpid(pid, os.WNOHANG)[0])
+    assert way == "ptyprocess"
+    assert output.split()[1:] == ["0027", str(tmp_path), "30", "90"]

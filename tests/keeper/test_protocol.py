@@ -1,0 +1,112 @@
+"""Messages between keeper and worker, on a real socket pair."""
+
+import os
+import socket
+
+import pytest
+
+from acpterm.keeper import protocol
+from tests.pty.scarcity import no_descriptors
+
+
+@pytest.fixture
+def ends():
+    one, two = protocol.pair()
+    yield one, two
+    one.close()
+    two.close()
+
+
+def test_message_arrives_with_its_fields_and_descriptors(ends):
+    one, two = ends
+    reader, writer = os.pipe()
+    protocol.send(
+        one, protocol.encode("put", "key", b"\0value", None, 1.5, ["ä", "\udcff"]), [writer]
+    )
+    os.close(writer)
+    message = protocol.receive(two)
+    assert message.kind == "put"
+    assert message.fields == ("key", b"\0value", None, 1.5, ["ä", "\udcff"])
+    assert not message.cut
+    [passed] = message.fds
+    assert not os.get_inheritable(passed)
+    os.write(passed, b"x")
+    assert os.read(reader, 1) == b"x"
+    message.close()
+    os.close(reader)
+
+
+@pytest.mark.parametrize("size", [60_000, 65_536, 70_000, 10_000_000])
+def test_message_of_any_size_arrives(ends, size):
+    one, two = ends
+    value = os.urandom(size)
+    protocol.send(one, protocol.encode("put", "key", value), [0])
+    message = protocol.receive(two)
+    assert message.fields == ("key", value)
+    assert len(message.fds) == 1
+    message.close()
+
+
+def test_nothing_to_read_and_no_room_are_said(ends):
+    one, two = ends
+    with pytest.raises(BlockingIOError):
+        protocol.receive(two)
+    with pytest.raises(BlockingIOError):  # noqa: PT012
+        for _ in range(100_000):
+            protocol.send(one, protocol.encode("put", "key", b"x" * 1000))
+
+
+def test_everything_sent_before_the_end_is_received_before_it(ends):
+    one, two = ends
+    # What the other end left unread is an error that must not hide what it had sent.
+    protocol.send(two, protocol.encode("spawn"))
+    for number in range(10):
+        protocol.send(one, protocol.encode("put", number))
+    one.close()
+    assert [protocol.receive(two).fields for _ in range(10)] == [(n,) for n in range(10)]
+    assert protocol.receive(two) is None
+
+
+def test_sending_to_a_closed_end_is_a_broken_pipe(ends):
+    one, two = ends
+    protocol.send(one, protocol.encode("put"))
+    protocol.send(two, protocol.encode("put"))
+    two.close()
+    with pytest.raises(BrokenPipeError):
+        protocol.send(one, protocol.encode("put"))
+    assert protocol.receive(one).kind == "put"
+
+
+def test_descriptors_that_find_no_room_are_reported(ends):
+    one, two = ends
+    protocol.send(one, protocol.encode("spawned", 1), [0, 1, 2])
+    with no_descriptors(but=1):
+        message = protocol.receive(two)
+        assert message.cut
+        assert len(message.fds) == 1
+        message.close()
+
+
+def test_other_version_is_refused(ends):
+    import marshal
+
+    one, two = ends
+    one.send(marshal.dumps((protocol.VERSION + 1, "hello"), 2))
+    with pytest.raises(
+        protocol.ProtocolError, match="protocol version 2: this side speaks version 1"
+    ):
+        protocol.receive(two)
+
+
+@pytest.mark.parametrize("data", [b"x", b"\xff" * 9, b"i\1\0\0\0"])
+def test_what_is_no_message_is_refused_and_its_descriptors_closed(ends, data):
+    one, two = ends
+    free = os.dup(0)
+    os.close(free)
+    with socket.socket(fileno=os.dup(one.fileno())) as raw:
+        socket.send_fds(raw, [data], [0])
+    with pytest.raises(protocol.ProtocolError, match="not a message"):
+        protocol.receive(two)
+    again = os.dup(0)
+    os.close(again)
+    assert again == free

@@ -1,0 +1,128 @@
+"""The ring file: what is read back, what is kept, what is refused."""
+
+import os
+import random
+
+import pytest
+
+from acpterm.keeper import ring
+from acpterm.keeper.ring import CAPACITY_MIN_BYTES, CONSUMED, HEAD, RECORD, RESERVED
+
+
+@pytest.fixture
+def files():
+    """A function that makes a ring and maps it once more, as keeper and worker have it."""
+    opened = []
+
+    def make(size=CAPACITY_MIN_BYTES):
+        fd, written = ring.create_ring(size)
+        opened.append((fd, written, read := ring.map_ring(fd)))
+        return written, read
+
+    yield make
+    for fd, written, read in opened:
+        written.close()
+        read.close()
+        os.close(fd)
+
+
+def write(file, data):
+    """Write as the keeper does, for lack of a PTY in small steps."""
+    for byte in data:
+        head = file.header[HEAD]
+        file.header[RESERVED] = head + 1
+        file.data[head % file.capacity] = byte
+        file.header[HEAD] = head + 1
+
+
+def test_capacity_is_a_whole_number_of_pages_and_no_less_than_asked_for():
+    assert ring.capacity_of(0) == CAPACITY_MIN_BYTES
+    assert ring.capacity_of(CAPACITY_MIN_BYTES + 1) == CAPACITY_MIN_BYTES + 4096
+    assert ring.capacity_of(1 << 20) == 1 << 20
+
+
+def test_bytes_are_read_at_their_positions_across_the_wrap(files):
+    written, read = files()
+    data = random.Random(1).randbytes(3 * read.capacity // 2)
+    write(written, data)
+    assert read.read(len(data) - 100, 50) == (len(data) - 100, data[-100:-50])
+    oldest = len(data) - read.capacity
+    assert read.read(0, 1 << 20) == (oldest, data[oldest:])
+    assert read.read(len(data), 10) == (len(data), b"")
+    assert read.read(len(data) + 10, 10) == (len(data), b"")
+
+
+def test_bytes_that_may_be_overwritten_just_now_are_not_returned(files):
+    written, read = files()
+    data = bytes(range(256)) * (read.capacity // 256)
+    write(written, data)
+    written.header[RESERVED] = read.capacity + 1000
+    assert read.read(0, 2000) == (1000, data[1000:2000])
+    # All of what was copied may be.
+    assert read.read(0, 500) == (1000, b"")
+
+
+def test_room_is_what_is_consumed(files):
+    written, read = files()
+    assert written.room() == written.capacity
+    write(written, bytes(1000))
+    assert written.room() == written.capacity - 1000
+    read.header[CONSUMED] = 400
+    assert written.room() == written.capacity - 600
+
+
+def test_record_is_replaced_as_a_whole(files):
+    written, read = files()
+    assert read.record() == b""
+    assert written.write_record(b"first")
+    before = read.header[RECORD]
+    assert read.record() == b"first"
+    assert written.write_record(b"second, and longer")
+    # The one before was not touched: a keeper that dies just before the last store has kept it.
+    after, read.header[RECORD] = read.header[RECORD], before
+    assert read.record() == b"first"
+    read.header[RECORD] = after
+    assert read.record() == b"second, and longer"
+
+
+def test_records_never_overlap_whatever_their_sizes(files):
+    written, read = files()
+    draw = random.Random(2)
+    kept = b""
+    for _ in range(300):
+        record = draw.randbytes(draw.choice([0, 1, 100, 30_000, 60_000, 70_000]))
+        before = read.header[RECORD]
+        if written.write_record(record):
+            after, read.header[RECORD] = read.header[RECORD], before
+            assert read.record() == kept
+            read.header[RECORD] = after
+            kept = record
+        assert read.record() == kept
+
+
+def test_small_records_stay_in_the_first_pages(files):
+    written, read = files()
+    for number in range(1000):
+        assert written.write_record(b"%d" % number * 200)
+        place = read.header[RECORD]
+        assert (place >> 32) + (place & 0xFFFFFFFF) < 4096
+
+
+def test_other_files_are_refused(tmp_path, files):
+    path = tmp_path / "file"
+    path.write_bytes(b"short")
+    with open(path, "r+b") as file:
+        with pytest.raises(ring.RingError, match="has at least"):
+            ring.map_ring(file.fileno())
+        file.truncate(1 << 20)
+        with pytest.raises(ring.RingError, match="not a ring file of this layout: magic"):
+            ring.map_ring(file.fileno())
+
+
+def test_views_that_are_in_use_survive_the_closing_of_the_file(files):
+    fd, written = ring.create_ring(0)
+    view = written.data[:10]
+    written.close()
+    view[0] = 1
+    assert view[0] == 1
+    os.close(fd)

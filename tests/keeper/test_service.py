@@ -1,0 +1,204 @@
+"""The keeper as a service: what it tells the manager, and what the manager passes on."""
+
+import os
+import signal
+import socket
+
+import pytest
+
+from acpterm.keeper.client import UNKNOWN
+from tests.keeper.daemon import daemon
+from tests.keeper.manager import Manager
+from tests.keeper.terminals import is_alive, not_left, poll, run, spawn
+from tests.keeper.test_supervisor import NUMBERS, numbers_of, restarted
+
+
+@pytest.fixture
+def manager(tmp_path):
+    with Manager(tmp_path) as manager:
+        yield manager
+
+
+async def test_readiness_is_reported_once_a_worker_serves(tmp_path, manager):
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.worker()
+        await worker.keeper.connect()
+        assert manager.look() == []
+        await worker.keeper.ready()
+        await poll(lambda: manager.look() == [{"READY": "1"}])
+
+
+async def test_abstract_notify_socket_is_found(tmp_path):
+    name = f"acpterm-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(f"\0{name}")
+        async with daemon(tmp_path, env={"NOTIFY_SOCKET": f"@{name}"}) as started:
+            await started.serving()
+            assert listener.recv(100) == b"READY=1"
+
+
+async def test_restart_is_reported_as_reloading(tmp_path, manager):
+    async with daemon(tmp_path, mode="fail", env=manager.environ()) as started:
+        worker = await started.serving()
+        assert await restarted(worker)
+        ready, reloading, again = manager.look()
+        assert (ready, again) == ({"READY": "1"}, {"READY": "1"})
+        assert reloading["RELOADING"] == "1"
+        assert int(reloading["MONOTONIC_USEC"]) > 0
+
+
+async def test_status_and_life_of_the_worker_are_passed_on(tmp_path, manager):
+    environ = manager.environ(WATCHDOG_USEC="100000")
+    async with daemon(tmp_path, env=environ) as started:
+        worker = await started.serving()
+        worker.keeper.status("2 terminals\nof one user")
+        await poll(lambda: manager.said(STATUS="2 terminals of one user"))
+        assert {"WATCHDOG": "1"} not in manager.look()
+        worker.keeper.alive()
+        await poll(lambda: manager.said(WATCHDOG="1"))
+
+
+async def test_end_is_reported_and_nothing_is_left_in_the_store(tmp_path, manager):
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.serving()
+        await spawn(worker.keeper, "sleep 60; :")
+        manager.look()
+        assert len(manager.stored) == 2
+        started.signal(signal.SIGTERM)
+        await worker.told_to_terminate.wait()
+        worker.keeper.end()
+        await worker.exit(0)
+        await started.wait()
+        assert manager.said(STOPPING="1")
+        assert manager.stored == {}
+
+
+async def test_terminal_leaves_the_store_when_it_is_closed_and_forgotten(tmp_path, manager):
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.serving()
+        assert worker.keeper.stored
+        terminal = await spawn(worker.keeper, "read x; :", name="one")
+        manager.look()
+        assert set(manager.stored) == {"ring.one", "master.one"}
+        os.write(terminal.master, b"\n")
+        await terminal.wait_closed()
+        manager.look()
+        assert set(manager.stored) == {"ring.one"}
+        worker.keeper.forget("one")
+        await poll(lambda: manager.look() and not manager.stored)
+
+
+async def test_sockets_that_were_passed_are_entries_for_each_worker(tmp_path, manager):
+    path = str(tmp_path / "agent.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        passing = manager.passing([listener.fileno()])
+        async with daemon(tmp_path, **passing) as started:
+            for _ in range(2):
+                worker = await started.serving()
+                entry = worker.keeper.entries["listen/0"]
+                assert entry.value == b"acpterm.socket"
+                with socket.socket(fileno=entry.fds[0]) as passed:
+                    assert passed.getsockname() == path
+                worker.kill()
+
+
+async def test_programs_outlive_a_keeper_that_is_killed(tmp_path, manager):
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.serving()
+        flood = await spawn(worker.keeper, NUMBERS, name="flood", record=b"first")
+        worker.keeper.put("t/flood", b"record of flood")
+        quiet = await spawn(worker.keeper, "read x; echo got $x; exit 7; :", name="quiet")
+        known = await spawn(worker.keeper, "echo bye; exit 3; :", name="known")
+        meanwhile = await spawn(worker.keeper, "read x; exit 4; :", name="meanwhile")
+        await known.wait_closed()
+        await flood.wait_for(lambda self: len(self.output) > 100_000)
+        output, pids = bytes(flood.output), [flood.pid, quiet.pid, meanwhile.pid]
+        manager.look()
+        os.kill(started.pid, signal.SIGKILL)
+        worker.kill()
+        await started.wait()
+    with not_left(*pids):
+        assert all(map(is_alive, pids))
+        os.write(meanwhile.master, b"\n")
+        await poll(lambda: not is_alive(meanwhile.pid))
+        for terminal in (flood, quiet, meanwhile):
+            os.close(terminal.master)
+        async with daemon(tmp_path, **manager.passing()) as started:
+            worker = await started.serving()
+            terminals = worker.found()
+            assert set(terminals) == {"flood", "quiet", "known", "meanwhile"}
+            assert worker.keeper.entries["t/flood"].value == b"record of flood"
+
+            ended = terminals["known"]
+            assert os.waitstatus_to_exitcode(ended.report.status) == 3
+            assert ended.ring.read(0, 100) == (0, b"bye\r\n")
+            assert await terminals["meanwhile"].wait_closed() == b"\r\n"
+            assert terminals["meanwhile"].report.status == UNKNOWN
+
+            assert (terminals["quiet"].pid, terminals["flood"].pid) == (quiet.pid, flood.pid)
+            os.write(terminals["quiet"].master, b"word\n")
+            assert b"got word" in await terminals["quiet"].wait_closed()
+            assert terminals["quiet"].report.status == UNKNOWN
+
+            again = terminals["flood"]
+            await again.wait_for(lambda self: len(self.output) > 100_000)
+            numbers = numbers_of(output + again.output)
+            assert numbers == list(range(len(numbers)))
+            assert (await run(worker.keeper, "echo", "x")).output == "x\n"
+            # What is over may be forgotten, and what runs be killed.
+            for name in terminals:
+                worker.keeper.forget(name)
+            await poll(lambda: not is_alive(flood.pid))
+            await poll(lambda: manager.look() and not manager.stored)
+
+
+async def test_adopted_programs_end_with_the_daemon(tmp_path, manager):
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, "trap '' HUP; set -m; sleep 60 & echo $!; wait; :")
+        await terminal.wait_for(lambda self: b"\n" in self.output)
+        pids = [terminal.pid, int(terminal.output)]
+        manager.look()
+        os.kill(started.pid, signal.SIGKILL)
+        worker.kill()
+        await started.wait()
+    with not_left(*pids):
+        async with daemon(tmp_path, **manager.passing()) as started:
+            worker = await started.serving()
+            assert all(map(is_alive, pids))
+            worker.keeper.end()
+            await worker.exit(0)
+            assert await started.wait() == 0
+            assert not any(map(is_alive, pids))
+            manager.look()
+            assert manager.stored == {}
+
+
+async def test_pid_that_names_another_process_now_is_not_adopted(tmp_path, manager):
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, "sleep 60; :", name="one")
+        manager.look()
+        os.kill(started.pid, signal.SIGKILL)
+        worker.kill()
+        await started.wait()
+    # The number is now that of a process which started at another time: this one.
+    from acpterm.keeper import ring
+
+    terminal.ring.header[ring.PID] = os.getpid()
+    os.kill(terminal.pid, signal.SIGKILL)
+    async with daemon(tmp_path, **manager.passing()) as started:
+        worker = await started.serving()
+        report = await worker.found()["one"].wait_exited()
+        assert report.status == UNKNOWN
+
+
+async def test_what_is_no_ring_is_not_adopted(tmp_path, manager):
+    reader, writer = os.pipe()
+    manager.stored.update({"ring.x": reader, "master.y": writer})
+    async with daemon(tmp_path, **manager.passing()) as started:
+        worker = await started.serving()
+        assert worker.keeper.terminals == []
+        await poll(lambda: manager.look() and not manager.stored)

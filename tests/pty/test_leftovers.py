@@ -1,0 +1,177 @@
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import trio
+
+from acpterm.pty import cgroup, linux, marks
+from acpterm.pty.cgroup import Cgroups
+from acpterm.pty.leftovers import end_leftovers
+from acpterm.pty.marks import Daemon
+from tests.support.hosts import agent_at, alive, daemon, environment, poll
+
+pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="the marks are read from /proc")
+
+GONE = 2**22 + 1
+
+
+@pytest.fixture
+def ours():
+    # A place of its own: others run these tests at the same time.
+    return Daemon.of(os.getpid(), f"/nowhere/{os.urandom(8).hex()}")
+
+
+@pytest.fixture
+def left():
+    """Start processes that a daemon may have left, each with variables: `left(A="b")`."""
+    started = []
+
+    def start(**variables):
+        process = subprocess.Popen(["sleep", "60"], env={**os.environ, **variables})
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def named(daemon, terminal="term_1"):
+    return marks.environment(terminal, daemon)
+
+
+@pytest.mark.parametrize("place", ["ours", "none"])
+async def test_processes_of_a_daemon_that_is_gone_are_killed(ours, left, place):
+    gone = ours._replace(pid=GONE, place=ours.place if place == "ours" else 0)
+    process = left(**named(gone))
+    await end_leftovers(ours)
+    assert await poll(process.poll) == -signal.SIGKILL
+
+
+async def test_processes_whose_daemons_pid_is_used_again_are_killed(ours, left):
+    process = left(**named(ours._replace(ticks=ours.ticks - 1)))
+    await end_leftovers(ours)
+    assert await poll(process.poll) == -signal.SIGKILL
+
+
+async def test_processes_that_are_no_leftovers_of_this_place_are_left_alone(ours, left):
+    gone = ours._replace(pid=GONE)
+    others = [
+        left(),
+        left(ACPTERM_TERMINAL_ID="term_1"),
+        left(ACPTERM_TERMINAL_ID="term_1", ACPTERM_DAEMON="what"),
+        left(**named(ours)),
+        left(**named(gone, "term_held")),
+        left(**named(gone._replace(namespace=1))),
+        left(**named(gone._replace(place=ours.place + 1))),
+    ]
+    await end_leftovers(ours, {"term_held"})
+    await trio.sleep(0.1)
+    assert [process.poll() for process in others] == [None] * len(others)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to have another user's process takes root")
+async def test_processes_of_another_user_are_left_alone(ours):
+    gone = ours._replace(pid=GONE)
+    process = subprocess.Popen(["sleep", "60"], env=named(gone), user=2_147_000_000)
+    try:
+        await end_leftovers(ours)
+        await trio.sleep(0.1)
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_this_process_and_its_ancestors_are_left_alone(ours):
+    code = (
+        "import trio; from acpterm.pty.leftovers import end_leftovers;"
+        "from acpterm.pty.marks import Daemon;"
+        f"trio.run(end_leftovers, Daemon.parse('{ours}')); print('here')"
+    )
+    gone = ours._replace(pid=GONE)
+    shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", code]
+    done = await trio.run_process(shell, env={**os.environ, **named(gone)}, capture_stdout=True)
+    assert done.stdout == b"here\n"
+
+
+async def test_control_groups_without_a_daemon_are_killed_and_removed(ours):
+    if (groups := Cgroups.find()) is None:
+        pytest.skip("this process may make no control groups")
+    own = os.path.dirname(groups.handover()[0])
+    groups.close()
+    base = f"{own}/acpterm-{os.getpid()}-{os.urandom(4).hex()}"
+    os.mkdir(base)
+    lock = cgroup._lock(base, fcntl.LOCK_SH)  # others look for such groups at the same time
+    os.makedirs(f"{base}/term_1/below")
+    join = f"echo 0 > {base}/term_1/below/cgroup.procs; echo; exec env -i sleep 60"
+    process = subprocess.Popen(["/bin/sh", "-c", join], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    os.close(lock)
+    await end_leftovers(ours)
+    assert await poll(process.poll) == -signal.SIGKILL
+    process.stdout.close()
+
+    def removed():
+        # Others may have been the ones to kill it, and then it is removed by the next.
+        Cgroups.find().close()
+        return not os.path.exists(base)
+
+    await poll(removed)
+
+
+async def test_groups_of_the_living_and_of_units_are_left_alone(ours):
+    if (groups := Cgroups.find()) is None:
+        pytest.skip("this process may make no control groups")
+    base, _ = groups.handover()
+    unit = f"{os.path.dirname(base)}/acpterm-{os.getpid()}.service"
+    os.makedirs(unit)
+    tree = groups.new("term_1")
+    kept = []
+    try:
+        for folder in (unit, os.path.dirname(tree.join)):
+            join = f"echo 0 > {folder}/cgroup.procs; echo; exec env -i sleep 60"
+            kept.append(subprocess.Popen(["/bin/sh", "-c", join], stdout=subprocess.PIPE))
+            kept[-1].stdout.readline()
+        await end_leftovers(ours)
+        await trio.sleep(0.1)
+        assert [process.poll() for process in kept] == [None, None]
+    finally:
+        for process in kept:
+            process.kill()
+            process.stdout.close()
+            process.wait()
+        await tree.close()
+        groups.close()
+        os.rmdir(unit)
+
+
+@pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
+async def test_what_a_killed_daemon_left_is_ended_by_the_next(tmp_path, tracking):
+    if tracking == "cgroup":
+        if (groups := Cgroups.find()) is None:
+            pytest.skip("this process may make no control groups")
+        groups.close()
+    env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_TRACKING=tracking)
+    line = "trap '' HUP; echo $$; (setsid sh -c 'echo $$; exec sleep 60' &); exec sleep 60"
+    async with daemon(tmp_path, env=env) as (running, path), agent_at(path) as agent:
+        terminal = await agent.create(line)
+        two = [int(pid) for pid in await poll_lines(agent, terminal, 2)]
+        running.process.kill()
+        await running.wait()
+    assert any(alive(pid) for pid in two)
+    async with daemon(tmp_path, env=env):
+        await poll(lambda: not any(alive(pid) for pid in two))
+
+
+async def poll_lines(agent, terminal, count):
+    with trio.fail_after(10):
+        while True:
+            output = (await agent.request("terminal/output", agent.of(terminal)))["output"]
+            if len(lines := output.split()) >= count:
+                return lines
+            await trio.sleep(0.01)

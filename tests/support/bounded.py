@@ -1,0 +1,108 @@
+"""Run a command that may use up what it is allowed to, and nothing beyond: bounded twice.
+
+`python -m tests.support.bounded GROUP UID PROCESSES COMMAND…` joins the control group GROUP, whose
+`pids.max` is the outer bound, takes the identity UID, which has no other process, with
+RLIMIT_NPROC as the inner bound, sees from inside that both hold, and becomes COMMAND.
+"""
+
+import contextlib
+import os
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+# No user of any system that this runs on has it; one for each process that runs tests.
+FIRST_UID = 2_147_000_000
+_PLACES = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup")
+
+
+@contextmanager
+def bounds(processes: int) -> Iterator[list[str]]:
+    """Make both bounds: what comes before a command. At the end all that is left is killed."""
+    if os.geteuid() != 0:
+        pytest.skip("a user of its own takes root")
+    if shutil.which("setpriv") is None:
+        pytest.skip("a user of its own takes setpriv")
+    uid = FIRST_UID + os.getpid()
+    with _group(2 * processes) as group:
+        yield [sys.executable, "-m", "tests.support.bounded", group, str(uid), str(processes)]
+
+
+@contextmanager
+def _group(processes: int) -> Iterator[str]:
+    for place in _PLACES:
+        group = Path(place, f"acpterm-tests-{os.getpid()}-{os.urandom(4).hex()}")
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        if (group / "pids.max").exists():
+            break
+        group.rmdir()
+    else:
+        pytest.skip("there is no control group that bounds processes")
+    (group / "pids.max").write_text(str(processes))
+    try:
+        yield str(group)
+    finally:
+        deadline = time.monotonic() + 10
+        while pids := (group / "cgroup.procs").read_text().split():
+            assert time.monotonic() < deadline, f"{len(pids)} processes cannot be killed"
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), 9)
+            time.sleep(0.02)
+        group.rmdir()
+
+
+def check(processes: int) -> None:
+    """Check from inside that both bounds hold. Raises `AssertionError`."""
+    assert os.getuid() == os.geteuid() >= FIRST_UID
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    assert 0 < soft <= hard <= processes
+    with open("/proc/self/cgroup") as file:
+        lines = [line.rstrip("\n").split(":", 2) for line in file]
+    group = next(
+        path
+        for _, controllers, path in lines
+        if ("pids" in controllers.split(",") or not controllers) and "acpterm-tests-" in path
+    )
+    found = [Path(place + group, "pids.max") for place in _PLACES]
+    limits = [int(path.read_text()) for path in found if path.exists()]
+    assert limits
+    assert max(limits) <= 2 * processes
+
+
+def as_user(uid: int) -> list[str]:
+    """Give what comes before a command to run it as that user, who may only read what root may.
+
+    Python may lie where only root may enter.
+    """
+    caps = "-all,+dac_read_search"
+    return [
+        *("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"),
+        *(f"--inh-caps={caps}", f"--ambient-caps={caps}", f"--bounding-set={caps}"),
+    ]
+
+
+def main() -> None:
+    group, uid, processes, *command = sys.argv[1:]
+    limit = int(processes)
+    if group:
+        Path(group, "cgroup.procs").write_text("0")
+        resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+        again = [sys.executable, "-m", "tests.support.bounded", "", uid, processes]
+        command = [*as_user(int(uid)), *again, *command]
+    else:
+        check(limit)
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

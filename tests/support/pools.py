@@ -1,0 +1,23 @@
+"""Pools for tests, each with a keeper of its own."""
+
+from contextlib import asynccontextmanager
+
+import trio
+
+from acpterm.keeper.client import embedded_keeper
+from acpterm.pty.trees import open_trees
+from acpterm.terminal.pool import Pool
+
+
+@asynccontextmanager
+async def running_pool(tracking="auto", **settings):
+    """Run a pool for as long as the block lasts."""
+    async with (
+        embedded_keeper() as keeper,
+        open_trees(tracking, parent=keeper.pid) as trees,
+        trio.open_nursery() as nursery,
+    ):
+        pool = Pool(keeper, trees, **settings)
+        await nursery.start(pool.run)
+        yield pool
+        nursery.cancel_scope.cancel()

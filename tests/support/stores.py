@@ -1,0 +1,21 @@
+"""A store of state that is in this process."""
+
+from collections.abc import Sequence
+
+from acpterm.keeper.client import Entry
+
+
+class MemoryStore:
+    """What a keeper holds, and what was asked of it."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.calls: list[tuple[object, ...]] = []
+
+    def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
+        self.calls.append(("put", key, value))
+        self.entries[key] = Entry(value, tuple(fds))
+
+    def delete(self, key: str) -> None:
+        self.calls.append(("delete", key))
+        self.entries.pop(key, None)

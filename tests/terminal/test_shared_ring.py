@@ -1,0 +1,242 @@
+"""The consumer's side of a ring file, with this test in the place of the keeper."""
+
+import os
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acpterm.keeper import ring as layout
+from acpterm.terminal.consumer import SLICE_BYTES, Consumer, Turns
+from acpterm.terminal.shared_ring import SharedRing
+from acpterm.terminal.text import TextView
+from acpterm.terminal.timeline import Timeline
+from acpterm.terminal.vt.emulator import Emulator
+
+
+class Writer:
+    """Writes to a ring file as the keeper does."""
+
+    def __init__(self, size=layout.CAPACITY_MIN_BYTES):
+        self.fd, self.file = layout.create_ring(size)
+        self.kicks = 0
+
+    def ring(self, retained=1000, **more):
+        return SharedRing(self.fd, retained, arm=self.arm, on_room=self.kick, **more)
+
+    def arm(self, header):
+        header[layout.ARMED] = 1
+
+    def kick(self):
+        self.kicks += 1
+
+    def write(self, data):
+        """Write what there is room for; return how much that was."""
+        header = self.file.header
+        size = min(len(data), self.file.room())
+        for at in range(size):
+            self.file.data[(header[layout.HEAD] + at) % self.file.capacity] = data[at]
+        header[layout.HEAD] += size
+        header[layout.RESERVED] = header[layout.HEAD]
+        header[layout.ARMED] = 0
+        return size
+
+    def close(self):
+        os.close(self.fd)
+
+
+@pytest.fixture
+def writer():
+    made = Writer()
+    yield made
+    made.close()
+
+
+def test_what_was_consumed_is_readable_up_to_what_is_retained(writer):
+    ring = writer.ring(retained=10)
+    assert writer.write(b"0123456789abcdef") == 16
+    assert (ring.start, ring.end, ring.unread) == (0, 0, 16)
+    assert ring.peek(4) == b"0123"
+    ring.advance(16)
+    assert (ring.start, ring.end, ring.unread) == (6, 16, 0)
+    assert ring.read(0) == (b"6789abcdef", 6, 6)
+    assert ring.read(14, 1) == (b"e", 14, 0)
+
+
+@pytest.mark.parametrize(("since", "most"), [(-1, None), (4, None), (0, -1)])
+def test_a_read_outside_of_the_stream_is_an_error(writer, since, most):
+    ring = writer.ring()
+    writer.write(b"abc")
+    ring.advance(3)
+    with pytest.raises(ValueError, match=r"no such position|max_bytes"):
+        ring.read(since, most)
+
+
+def test_nothing_that_is_retained_or_unread_is_overwritten(writer):
+    ring = writer.ring(retained=1000)
+    data = bytes(range(256)) * (writer.file.capacity // 256)
+    assert writer.write(data) == len(data)
+    assert writer.write(b"more") == 0
+    ring.advance(1000)
+    assert writer.write(b"more") == 0
+    ring.advance(3)
+    assert writer.write(b"more") == 3
+    assert ring.read(3).data == data[3:1003]
+
+
+def test_a_held_position_is_kept_until_its_reader_lets_go(writer):
+    ring = writer.ring(retained=0)
+    reader = object()
+    writer.write(b"0123456789")
+    ring.hold(reader, 0)
+    ring.advance(10)
+    assert ring.read(0).data == b"0123456789"
+    ring.hold(reader, 4)
+    assert (ring.start, ring.read(4).data) == (4, b"456789")
+    ring.let_go(reader)
+    ring.let_go(reader)
+    assert ring.start == 10
+
+
+def test_room_is_reported_to_a_keeper_that_has_stalled_and_to_no_other(writer):
+    ring = writer.ring(retained=0)
+    writer.write(b"0123456789")
+    ring.advance(5)
+    assert writer.kicks == 0
+    writer.file.header[layout.STALLED] = 1
+    ring.advance(5)
+    assert writer.kicks == 1
+
+
+def test_an_adopted_ring_begins_at_the_oldest_byte_that_was_not_released(writer):
+    old = writer.ring(retained=4)
+    writer.write(b"0123456789")
+    old.advance(8)
+    new = writer.ring(retained=4, adopted=True)
+    assert (new.start, new.position, new.unread) == (4, 4, 6)
+    assert new.peek(100) == b"456789"
+
+
+def test_an_adopted_ring_can_be_read_at_once_up_to_what_was_written_at_the_take_over(writer):
+    old = writer.ring(retained=4)
+    writer.write(b"0123456789")
+    old.advance(8)
+    new = writer.ring(retained=4, adopted=True)
+    assert (new.end, new.is_restored) == (10, False)
+    assert new.read(8).data == b"89"
+    writer.write(b"more")
+    assert new.end == 10
+    new.advance(6)
+    assert new.is_restored
+    new.advance(4)
+    assert new.read(10).data == b"more"
+
+
+@given(st.lists(st.binary(max_size=40_000), max_size=12), st.integers(0, 70_000), st.data())
+def test_reads_agree_with_the_whole_stream(pieces, retained, data):
+    writer = Writer(layout.CAPACITY_MIN_BYTES)
+    try:
+        ring = writer.ring(retained=min(retained, 50_000))
+        stream = b""
+        for piece in pieces:
+            stream += piece[: writer.write(piece)]
+            ring.advance(data.draw(st.integers(0, ring.unread)))
+            since = data.draw(st.integers(0, ring.end))
+            part = ring.read(since)
+            assert part.data == stream[part.position : ring.end]
+            assert part.position == max(since, ring.start)
+            assert ring.end - ring.start >= min(ring.end, ring.retained)
+            assert ring.peek(1 << 20) == stream[ring.end :]
+    finally:
+        writer.close()
+
+
+class Consuming:
+    """A consumer and all that it feeds."""
+
+    def __init__(self, writer, limit=1 << 20):
+        self.ring = writer.ring(retained=100)
+        self.text = TextView(limit)
+        self.timeline = Timeline(0.0, kept=100, size=(80, 24))
+        self.changes = 0
+        self.emulator = Emulator(80, 24)
+        self.consumer = Consumer(
+            self.ring,
+            self.text,
+            self.emulator,
+            self.timeline,
+            turns=Turns(),
+            on_change=self.count,
+        )
+
+    def count(self):
+        self.changes += 1
+
+
+async def test_a_consumer_takes_everything_that_is_written_and_asks_to_be_woken(writer):
+    made = Consuming(writer)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.consumer.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert made.ring.is_armed
+        for piece in (b"one\n", b"x" * (3 * SLICE_BYTES // 4), b"\nlast\n"):
+            writer.write(piece)
+            made.consumer.wake()
+            await trio.testing.wait_all_tasks_blocked()
+            assert made.ring.unread == 0
+        assert made.ring.is_armed
+        assert made.text.text().endswith("x\nlast\n")
+        nursery.cancel_scope.cancel()
+
+
+async def test_catching_up_takes_what_is_there_now_and_one_slice_at_most():
+    writer = Writer(4 * SLICE_BYTES)
+    try:
+        made = Consuming(writer)
+        writer.write(b"here")
+        assert made.consumer.catch_up()
+        assert made.text.text() == "here"
+        writer.write(b"y" * (3 * SLICE_BYTES))
+        assert not made.consumer.catch_up()
+        assert made.ring.unread == 2 * SLICE_BYTES
+        await made.consumer.caught_up()
+        assert made.ring.unread == 0
+    finally:
+        writer.close()
+
+
+def test_a_size_is_applied_where_the_stream_was_when_it_changed(writer):
+    made = Consuming(writer)
+    writer.write(b"before")
+    made.consumer.resize(100, 30)
+    writer.write(b"after")
+    assert made.timeline.resized == 0
+    assert made.consumer.catch_up()
+    assert made.timeline.resize_at(0)[1:] == (6, 100, 30)
+    made.consumer.resize(90, 20)
+    assert made.timeline.resize_at(1)[1:] == (11, 90, 20)
+
+
+async def test_between_two_slices_of_a_flood_others_have_their_turn():
+    writer = Writer(8 * SLICE_BYTES)
+    try:
+        made = Consuming(writer)
+        writer.write(b"y" * (8 * SLICE_BYTES))
+        turns = 0
+
+        async def other():
+            nonlocal turns
+            while made.ring.unread:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(made.consumer.run)
+            nursery.start_soon(other)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert turns >= 8
+    finally:
+        writer.close()

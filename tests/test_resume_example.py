@@ -1,0 +1,92 @@
+"""The example of an agent that resumes its connection itself."""
+
+import base64
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from tests.support.fake_host import SECRET, fake_host
+from tests.support.hosts import daemon, environment, poll
+
+EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "resume_agent.py"
+
+
+class Running:
+    def __init__(self, process):
+        self._process = process
+
+    async def ended(self):
+        """Wait for its end: the exit status, stdout, stderr."""
+        status = await poll(self._process.poll)
+        return status, self._process.stdout.read(), self._process.stderr.read()
+
+
+@asynccontextmanager
+async def example(path, command):
+    process = subprocess.Popen(
+        [sys.executable, EXAMPLE, path, command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    )
+    with process:
+        try:
+            yield Running(process)
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(process.wait)
+
+
+async def part(worker, request, data, since, status=None):
+    assert request["params"]["since"] == since
+    body = {"data": base64.b64encode(data).decode(), "position": since + len(data), "lost": 0}
+    await worker.answer(request, body | ({"exitStatus": status} if status else {}))
+
+
+async def test_it_runs_a_command_at_a_daemon(tmp_path):
+    async with daemon(tmp_path) as (_, path), example(path, "echo hi; exit 3") as agent:
+        assert await agent.ended() == (3, "hi\n", "")
+
+
+async def test_it_comes_back_and_prints_each_line_once(tmp_path):
+    async with fake_host(tmp_path) as host, example(host.path, "count") as agent:
+        first = await host.connected()
+        create = await first.expect("terminal/create")
+        # The create was executed, and its answer is lost in the middle.
+        await first.send(b'{"jsonrpc":"2.0","id":')
+        await first.lose()
+        second = await host.connected(resumed=True)
+        assert second.presented == SECRET
+        assert await second.next() == create
+        await second.answer(create, {"terminalId": "t"})
+        await part(second, await second.expect("_acpterm/terminal/read"), b"one\n", 0)
+        read = await second.expect("_acpterm/terminal/read")
+        await second.lose()
+        # A worker that dies before it has answered.
+        await (await host.accept()).lose()
+        third = await host.connected(resumed=True, secret="another")
+        assert await third.next() == read
+        status = {"exitCode": 5, "signal": None}
+        await part(third, read, b"two\n", 4, status)
+        await part(third, await third.expect("_acpterm/terminal/read"), b"", 8, status)
+        await third.lose()
+        fourth = await host.connected(resumed=True)
+        assert fourth.presented == "another"
+        await fourth.answer(await fourth.expect("terminal/release"))
+        assert await agent.ended() == (5, "one\ntwo\n", "")
+
+
+async def test_it_says_when_its_terminals_are_gone(tmp_path):
+    async with fake_host(tmp_path) as host, example(host.path, "count") as agent:
+        first = await host.connected()
+        await first.expect("terminal/create")
+        await first.lose()
+        await host.connected(resumed=False)
+        status, out, err = await agent.ended()
+        assert (status, out) == (1, "")
+        assert err == "agent: another daemon is there, which has none of the terminals\n"
