@@ -300,6 +300,47 @@ def test_what_a_program_asks_its_terminal_is_answered_once(desk):
     assert re.fullmatch(r"ready\^\[\[\?[\d;]*c\^\[\[1;6Rend", panes[1].text)
 
 
+@pytest.mark.parametrize("options", [(), ("-r",)], ids=["typing", "read-only"])
+def test_no_answer_of_the_users_terminal_arrives_at_their_shell(desk, options):
+    asking = "\\e[c\\e[6n\\e]11;?\\a\\e[>q\\e[18t\\e[?u\\005"
+    name = desk.daemon.make(
+        "bash", "-c", f"stty raw -echo; while :; do printf '{asking}.'; sleep 0.005; done"
+    )
+    shell = desk.shell()
+    shell.line(f"{OURS} attach {' '.join(options)} {name}; echo status $?")
+    shell.until("....")
+    shell.keys(DETACH)
+    shell.until("status 0")
+    shell.line("cat -v; echo end")
+    shell.keys("C-d")
+    shell.until("\nend")
+    after = shell.text.partition("status 0")[2]
+    assert not re.search(r"\^\[|\[\?|;\d+[cRt]|rgb:", after), after
+
+
+def test_a_window_begins_with_the_last_output_where_there_is_no_emulator(desk, tmp_path):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "pyghostty.py").write_text("raise ImportError('no wheel for this machine')\n")
+    with daemon_in(tmp_path / "daemon", PYTHONPATH=str(hidden)) as daemon:
+        other = Desk(daemon, desk.tmux)
+        name = daemon.make(
+            "bash", "-c", "seq 100; echo ready; read x; printf '\\e[?1049h'; exec cat"
+        )
+        shell = other.shell()
+        shell.line(f"{OURS} screen {name}")
+        shell.until(lambda: "pip install pyghostty" in shell.text.replace("\n", ""))
+        shell.line(f"clear; {OURS} logs {name} | tail -1")
+        shell.until("ready\nhere$")
+        pane = other.attach(name)
+        pane.until("99\n100\nready")
+        pane.line("")
+        pane.until(lambda: pane.modes.get("alternate_on") == "1")
+        late = other.acpterm("attach", name)
+        assert late.ended() == 1
+        assert "pip install pyghostty" in late.text.replace("\n", "")
+
+
 # -- Floods
 
 

@@ -166,7 +166,8 @@ async def test_the_screen_of_a_program_that_floods_is_read_all_the_same():
     async with agent_here() as agent:
         terminal = await agent.create("yes a line that comes again and again")
         with trio.fail_after(10):
-            answer = await agent.read_from(terminal, format="screen", waitMs=5000)
+            await agent.until_output(terminal, "again and again\na line")
+            answer = await agent.read_from(terminal, format="screen")
             assert answer["data"].count("\n") > 30
             # What came meanwhile is new to the next read.
             later = await agent.read_from(terminal, since=answer["position"], format="raw")

@@ -20,10 +20,11 @@ from acpterm.terminal.vt.rows import clipped, row_of, trimmed
 if TYPE_CHECKING:
     from acpterm.terminal.vt.screen import Screen
 
-# Nothing in force but the alternate screen; lines do not wrap, so the last column is one as others.
+# Nothing in force but the alternate screen. Lines wrap: without that, a mark in the last column may
+# go to the one before it. But the cursor is put somewhere before anything else is written.
 _BEGIN: Final = (
     f"\x1b\\\x1b]8;;\x1b\\\x1b[?1049h{keys.NO_LEVEL}{keys.NO_FLAGS}\x1b[?69l\x1b[r"
-    f"\x1b[?6l\x1b[?7l\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m\x1b[2J{MODES_OFF}"
+    f"\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m\x1b[2J{MODES_OFF}"
 )
 
 

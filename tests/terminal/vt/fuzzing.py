@@ -10,7 +10,6 @@ import mmap
 import random
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from acpterm.terminal.vt import replies
@@ -26,6 +25,12 @@ SIZES = (1, 2, 3, 5, 9, 20, 40, 80, 100, 120, 121, 215, 300)
 _FINALS = bytes(range(0x40, 0x7F))
 # Where numbers meet the edges of what they are kept in.
 _NUMBERS = (0, 1, 2, 3, 5, 9, 79, 80, 81, 119, 120, 255, 256, 999, 1000, 32767, 32768, 65535, 65536)
+
+# Letters, marks, wide ones, emoji, flags, joiners, variations, jamo, tags.
+_CODES = (
+    *((0x20, 0x7E), (0xA0, 0x17F), (0x300, 0x36F), (0x4E00, 0x4EFF), (0x1F300, 0x1F6FF)),
+    *((0x1F1E6, 0x1F1FF), (0x200B, 0x200F), (0xFE00, 0xFE0F), (0x1100, 0x11FF), (0xE0020, 0xE007F)),
+)
 
 Step = tuple[int, int] | bytes
 
@@ -81,16 +86,7 @@ def string(chance: random.Random) -> bytes:
 
 
 def code(chance: random.Random) -> int:
-    low, high = chance.choice(
-        ((0x20, 0x7E), (0xA0, 0x17F), (0x300, 0x36F), (0x4E00, 0x4EFF), (0x1F300, 0x1F6FF))
-        + (
-            (0x1F1E6, 0x1F1FF),
-            (0x200B, 0x200F),
-            (0xFE00, 0xFE0F),
-            (0x1100, 0x11FF),
-            (0xE0020, 0xE007F),
-        )
-    )
+    low, high = chance.choice(_CODES)
     return chance.randint(low, high)
 
 

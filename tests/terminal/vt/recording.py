@@ -26,10 +26,16 @@ TEXT = "".join(
     f"{n:3} def f(x): return 'a string {n}'  # wörds 日本語 and more\n" for n in range(200)
 )
 WIDE = (
-    "漢字かな한글 ｆｕｌｌ｜\nabcdefghi漢字 at the edge of the window: 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字x\n"
-    "e\u0301 o\u0308 n\u0303 ~ \u0915\u094d\u0937 ~ ก็ ~ ע\u05b4 | combining\n│─┌┐└┘├┤ ▀▄█ ░▒▓ → ⇒ ∀∂ | single\n"
+    # Of full width, and at the edge of the window.
+    "漢字かな한글 \uff46\uff55\uff4c\uff4c\uff5c\nabcdefghi漢字 at the edge of the window: "
+    + "漢字" * 15
+    + "x\ne\u0301 o\u0308 n\u0303 ~ \u0915\u094d\u0937 ~ ก็ ~ ע\u05b4 | combining\n"
+    "│─┌┐└┘├┤ ▀▄█ ░▒▓ → ⇒ ∀∂ | single\n"
 )
-EMOJI = "😀 🎉 🚀 |\n👍🏽 👩🏿 |\n👩\u200d💻 👨\u200d👩\u200d👧\u200d👦 |\n🇩🇪 🇯🇵 |\n❤\ufe0f ☎\ufe0f |\n1\ufe0f\u20e3 #\ufe0f\u20e3 |\n"
+EMOJI = (
+    "😀 🎉 🚀 |\n👍🏽 👩🏿 |\n👩\u200d💻 👨\u200d👩\u200d👧\u200d👦 |\n🇩🇪 🇯🇵 |\n"
+    "❤\ufe0f ☎\ufe0f |\n1\ufe0f\u20e3 #\ufe0f\u20e3 |\n"
+)
 COLOURS = "".join(
     f"\\033[38;5;{n}m{n:4}\\033[48;2;{n};{255 - n};128m \\033[4:3m~\\033[0m"
     + ("\\n" if n % 12 == 11 else "")
@@ -83,7 +89,7 @@ PROGRAMS: dict[str, tuple[list[str], list[str | Size]]] = {
         [
             "PS1='\\[\\e[32m\\]\\w\\[\\e[m\\]\\$ '\r",
             "ls --color=always -l /usr | head\r",
-            "echo 'a long line that goes on and on until the window ends, and then on the next one'\r",
+            "echo 'a long line that goes on and on until the window ends, then on the next'\r",
             "for i in 1 2 3; do echo $i; done\r",
             "cat wide.txt\r",
             "echo hel\x1b[D\x1b[Dxx\x01# \r",
@@ -93,7 +99,7 @@ PROGRAMS: dict[str, tuple[list[str], list[str | Size]]] = {
         ["bash", "--norc", "--noprofile"],
         [
             "PS1='$ '\r",
-            "echo 0123456789012345678901234567890123456789012345678901234567890123456789 wrapped by less\r",
+            "echo " + "0123456789" * 7 + " wrapped by less\r",
             (40, 20),
             "seq 5\r",
             (100, 24),
@@ -128,7 +134,7 @@ PROGRAMS: dict[str, tuple[list[str], list[str | Size]]] = {
         [
             "sh",
             "-c",
-            "for n in 1 2 3 4 5; do printf '\\r\\033[K[%-5s] %d%%' $(printf '%*s' $n | tr ' ' '#') ${n}0; done; echo; printf '\\033[3A\\033[10Cup\\n'",
+            "for n in 1 2 3 4 5; do printf '\\r\\033[K[%-5s] %d%%' $n ${n}0; done; echo; echo up",
         ],
         [""],
     ),
@@ -194,20 +200,23 @@ def record(name: str, folder: Path) -> None:
 
 
 def make_repository(folder: Path) -> None:
-    run = {"cwd": folder, "check": True, "capture_output": True}
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
         "GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z",
         "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z",
     }
-    subprocess.run(["git", "init", "-q"], env=env, **run)
+    subprocess.run(["git", "init", "-q"], check=True, capture_output=True, cwd=folder, env=env)
     for number in range(3):
         (folder / "file").write_text(f"{number}\n" * 5)
-        subprocess.run(["git", "add", "."], env=env, **run)
+        subprocess.run(["git", "add", "."], check=True, capture_output=True, cwd=folder, env=env)
         who = ["-c", "user.name=A User", "-c", "user.email=user@example.org"]
         subprocess.run(
-            ["git", *who, "commit", "-qm", f"Commit {number} with wörds"], env=env, **run
+            ["git", *who, "commit", "-qm", f"Commit {number} with wörds"],
+            check=True,
+            capture_output=True,
+            cwd=folder,
+            env=env,
         )
 
 

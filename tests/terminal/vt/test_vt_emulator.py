@@ -183,7 +183,7 @@ def test_without_the_library_only_a_screen_is_an_error(no_library):
     emulator.feed(b"text\x1b[6n")
     emulator.resize(10, 5)
     assert not emulator.is_available
-    with pytest.raises(EmulatorMissingError, match="package pyghostty.*pip install pyghostty"):
+    with pytest.raises(EmulatorMissingError, match=r"package pyghostty.*pip install pyghostty"):
         emulator.screen()
     emulator.close()
     assert not replies
