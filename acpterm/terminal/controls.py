@@ -72,8 +72,10 @@ _EL_FORMS = tuple(
 # CHA to the first column is a CR: many programs, those on Node among them, draw their progress so.
 _CHA_HOME = re.compile(rb"\x1b\[0{0,256}1?(?:;[0-9;]{0,256})?G")
 
-# As most programs write it. A sequence that a piece of data ends within does not match.
-_SGR = re.compile(rb"\x1b\[[0-9;]{0,64}m")
+# SGR leaves nothing behind, and in coloured output it is nearly all there is. As the CAN that each
+# becomes, it still ends a sequence that its ESC would have ended. (`split` and `join` are faster
+# than `sub`.)
+_SGR = re.compile(rb"\x1b\[[0-9;:]{0,256}m")
 
 _BEYOND_ASCII = bytes(range(0x80, 0x100))
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\b\t\n\r"
@@ -131,11 +133,6 @@ class Controls:
         """Return the line program that `data`, whole characters, adds."""
         if b"\xc2" in data:
             data = _C1.sub(b"", data)
-        if not self.inside and b"\x1b" in data:
-            # Colours leave nothing behind. Where there is nothing else, this is all there is to do.
-            plain = _SGR.sub(b"", data)
-            if b"\x1b" not in plain:
-                data = plain
         controls = data.translate(None, _PRINTING)
         self.plain = not self.inside and not controls.translate(None, b"\n\r")
         if not self.plain:
@@ -145,6 +142,7 @@ class Controls:
         return _unix(data) if b"\r" in data else data
 
     def _strip(self, data: bytes) -> bytes:
+        data = b"\x18".join(_SGR.split(data))
         first, last = data.find(b"\x1b"), data.rfind(b"\x1b")
         if first < 0:
             return self._consume(data) if self.inside else data
