@@ -28,6 +28,7 @@ from acpterm.terminal.consumer import Turns
 from acpterm.terminal.shared_ring import WINDOW_BYTES, SharedRing
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal, open_master
+from acpterm.terminal.vt import emulator
 
 MIB: Final = 1024 * 1024
 # Descriptors that terminals leave free: without any, processes cannot even be looked at and killed.
@@ -89,6 +90,7 @@ class Pool:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Supervise terminals until cancelled; then kill those that are left."""
+        emulator.preload()
         try:
             async with trio.open_nursery() as self._nursery:
                 task_status.started()

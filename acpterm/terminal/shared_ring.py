@@ -109,11 +109,6 @@ class SharedRing:
         return max(self.position, self.restored_end)
 
     @property
-    def is_restored(self) -> bool:
-        """Whether everything was consumed that had been written at the take-over."""
-        return self.position >= self.restored_end
-
-    @property
     def head(self) -> int:
         """The position behind the last byte that the keeper has written."""
         return int(self._header[layout.HEAD])

@@ -143,14 +143,12 @@ class Terminal:
         """Bytes of output in memory, raw and text."""
         return self.ring.end - self.ring.start + self.text.size
 
-    @property
-    def is_restored(self) -> bool:
-        """Whether text and screen are complete again after a take-over."""
-        return self.ring.is_restored
+    def catch_up(self) -> bool:
+        """Consume what little the program has written by now; return whether that is all.
 
-    def catch_up(self) -> None:
-        """Consume what little the program has written by now; a flood is left to its turn."""
-        self._consumer.catch_up()
+        A flood is left to its turn: see `caught_up`.
+        """
+        return self._consumer.catch_up()
 
     async def caught_up(self) -> None:
         """Wait until all that was written before this call is in text, ring and screen."""

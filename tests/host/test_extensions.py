@@ -170,7 +170,9 @@ async def test_the_screen_of_a_program_that_floods_is_read_all_the_same():
             answer = await agent.read_from(terminal, format="screen")
             assert answer["data"].count("\n") > 30
             # What came meanwhile is new to the next read.
-            later = await agent.read_from(terminal, since=answer["position"], format="raw")
+            later = await agent.read_from(
+                terminal, since=answer["position"], format="raw", waitMs=5000
+            )
         assert later["position"] > answer["position"]
 
 
@@ -539,7 +541,8 @@ async def test_after_the_end_only_reading_works():
             ("signal", {"signal": "SIGINT"}),
         ):
             await refused_later(agent, f"_acpterm/terminal/{method}", says, terminal, params)
-        assert (await agent.read_from(terminal))["data"] == "x\n"
+        # What is typed before the PTY has closed may be echoed.
+        assert (await agent.read_from(terminal))["data"].startswith("x\n")
 
 
 async def refused_later(agent, method, says, terminal, params):

@@ -111,15 +111,14 @@ def output(
     session = caller.session(params.session_id)
     terminal = session.get(params.terminal_id)
     entry = session.entries[terminal.id]
-    terminal.catch_up()
     if terminal.view == "screen":
         return _screen_output(caller, entry)
-    if not terminal.is_restored:
-        return _restored_output(caller, entry)
+    if not terminal.catch_up():
+        return _late_output(caller, entry)
     return _text_output(caller, entry)
 
 
-async def _restored_output(caller: Caller, entry: Entry) -> TerminalOutputResponse:
+async def _late_output(caller: Caller, entry: Entry) -> TerminalOutputResponse:
     await entry.terminal.caught_up()
     return _text_output(caller, entry)
 

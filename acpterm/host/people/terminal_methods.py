@@ -104,8 +104,7 @@ def output(person: Person, params: NamedRequest) -> Coroutine[Any, Any, OutputRe
 async def _output(person: Person, entry: Entry) -> OutputResponse:
     await person.sender.room()
     terminal, view = entry.terminal, entry.terminal.text
-    terminal.catch_up()
-    if not terminal.is_restored:
+    if not terminal.catch_up():
         await terminal.caught_up()
     text, truncated = view.text(), view.truncated
     if entry.released is not None:

@@ -24,7 +24,7 @@ place of an emulator for it.
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -241,6 +241,12 @@ def _colour(number: int) -> tuple[int, int, int]:
 @cache
 def _native() -> _Native:
     return _Native(load())
+
+
+def preload() -> None:
+    """Load the library, if there is one: that takes some 60 ms, which no terminal is to wait for."""
+    with suppress(EmulatorMissingError):
+        _native()
 
 
 class Emulator:

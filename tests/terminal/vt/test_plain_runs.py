@@ -22,13 +22,13 @@ def run_of(lines, ending=b"\r\n"):
 
 def fed(*pieces, whole):
     emulator = Emulator(20, ROWS)
-    for piece in pieces:
+    for data in pieces:
         if whole:
-            emulator.feed(piece)
+            emulator.feed(data)
         else:
             at = 0
-            while at < len(piece):
-                at += emulator.feed_for(memoryview(piece)[at:], 1.0)
+            while at < len(data):
+                at += emulator.feed_for(memoryview(data)[at:], 1.0)
     return emulator
 
 
