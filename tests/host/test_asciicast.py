@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import os
 import shutil
 import time
 from contextlib import asynccontextmanager
@@ -259,15 +260,21 @@ async def test_asciinema_reads_it(tmp_path, command):
     async with ran(line, ring_size=8192) as terminal:
         terminal_output = terminal.ring.read(terminal.ring.start).data
         path.write_bytes(b"".join(export(terminal, command=line, env=ENV)))
-    with trio.fail_after(20):
-        done = await trio.run_process(
-            ["asciinema", *command, str(path)],
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            start_new_session=True,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"},
-        )
+    # It reads keys from its controlling terminal.
+    master, slave = os.openpty()
+    try:
+        with trio.fail_after(20):
+            done = await trio.run_process(
+                ["setsid", "--ctty", "asciinema", *command, str(path)],
+                stdin=slave,
+                capture_stdout=True,
+                capture_stderr=True,
+                check=False,
+                env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"},
+            )
+    finally:
+        os.close(master)
+        os.close(slave)
     assert done.returncode == 0, done.stderr
     kept = codecs.decode(terminal_output, "utf-8", "replace")
     assert done.stdout.decode() == kept[kept.index("\n") + 1 :]

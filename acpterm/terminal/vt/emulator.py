@@ -244,7 +244,7 @@ def _native() -> _Native:
 
 
 def preload() -> None:
-    """Load the library, if there is one: that takes some 60 ms, which no terminal is to wait for."""
+    """Load the library, if there is one: it takes some 60 ms, and no terminal has to wait."""
     with suppress(EmulatorMissingError):
         _native()
 
