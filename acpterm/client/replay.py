@@ -4,7 +4,8 @@ A cast is a file from anywhere. It is read leniently: a line that is no event is
 counted; only the first one, the header, has to be right. Version 2 is read, and 3, whose times
 count from the event before, and which has comments. (docs.asciinema.org/manual/asciicast)
 
-What is played are a program's own bytes, escape sequences and all: whoever plays them on a terminal
+What is played are a program's own bytes, escape sequences and all, but for what the program asked
+its terminal: the answers would be typed into whatever comes after. Whoever plays them on a terminal
 sends it `LEAVE` afterwards, however that ended, as a program that was cut short has left it in any
 state.
 """
@@ -18,6 +19,7 @@ import trio
 
 from acpterm.terminal.text import text_of
 from acpterm.terminal.vt import paint
+from acpterm.terminal.vt.queries import QueryFilter
 
 OUTPUT: Final = "o"
 INPUT: Final = "i"
@@ -201,12 +203,14 @@ async def play(
             raise ValueError(f"{name} must be above 0, not {value}")
     start = trio.current_time()
     due = last = 0.0
+    queries = QueryFilter()
     for event in cast.events:
         due += min(event.time - last, idle_limit) / speed
         last = event.time
         if event.code == OUTPUT:
             await trio.sleep_until(start + due)
-            await write(event.data.encode(errors="replace"))
+            if passed := queries.feed(event.data.encode(errors="replace")):
+                await write(passed)
 
 
 def text_of_cast(cast: Cast) -> str:

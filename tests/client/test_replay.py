@@ -138,6 +138,13 @@ async def test_output_comes_when_it_came(autojump_clock):
     assert screen.seen == [(0.5, b"one "), (2.0, "two €".encode()), (100.0, b"three")]
 
 
+async def test_queries_of_the_recorded_program_are_not_played(autojump_clock):
+    screen = Screen()
+    events = ([1, "o", "a\x1b[6"], [2, "o", "nb\x1b]52;c;QQ==\x07"], [3, "o", "\x1b[c"])
+    await play(cast(*events), screen.write)
+    assert screen.seen == [(1, b"a"), (2, b"b")]
+
+
 async def test_faster_and_with_no_long_pauses(autojump_clock):
     screen = Screen()
     await play(cast(*SAMPLE), screen.write, speed=2.0, idle_limit=3.0)

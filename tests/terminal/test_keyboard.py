@@ -150,3 +150,48 @@ async def test_more_than_may_wait_is_refused_whole(pair, nursery, monkeypatch):
     with pytest.raises(InputFullError):
         keyboard.type(b"b" * 90_000)
     assert await read(slave, 90_000) == b"a" * 90_000
+
+
+async def test_answers_are_typed_in_order_and_no_listener_hears_of_them(pair, nursery):
+    master, slave = pair
+    heard = []
+    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard.listeners.append(lambda data, _shown: heard.append(data))
+    keyboard.type(b"a" * 70_000)
+    keyboard.answer(b"ANSWER")
+    keyboard.type(b"b")
+    keyboard.answer(b"LAST")
+    data = await read(slave, 70_011)
+    assert data == b"a" * 70_000 + b"ANSWER" + b"b" + b"LAST"
+    with trio.fail_after(5):
+        while b"".join(heard) != b"a" * 70_000 + b"b":
+            await trio.sleep(0.001)
+
+
+async def test_answers_that_nobody_reads_are_bounded_and_input_is_typed_all_the_same(pair, nursery):
+    master, slave = pair
+    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard.type(b"x" * 100_000)
+    for _ in range(200_000):
+        keyboard.answer(b"\x1b[1;1R")
+    waiting = len(keyboard._rest)
+    assert waiting <= 100_000 + keyboards.ANSWERS_MAX
+    keyboard.type(b"end")
+    seen = b""
+    with trio.fail_after(20):
+        while not seen.endswith(b"end"):
+            seen += await read(slave, 1)
+    assert seen.startswith(b"x" * 100_000)
+    assert set(seen.removeprefix(b"x" * 100_000).removesuffix(b"end").split(b"\x1b")) == {
+        b"",
+        b"[1;1R",
+    }
+    keyboard.answer(b"again")
+    assert await read(slave, 5) == b"again"
+
+
+async def test_an_answer_to_a_terminal_that_is_closed_is_dropped(pair, nursery):
+    master, _ = pair
+    keyboard = Keyboard(master, nursery.start_soon)
+    master.close()
+    keyboard.answer(b"\x1b[0n")
