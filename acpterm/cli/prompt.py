@@ -15,6 +15,7 @@ from acpterm.client.prompt.run import Wishes, run_prompt, wants_colours
 from acpterm.client.wirelog import LogError
 from acpterm.host import logs, stdio
 from acpterm.jsonrpc import can_be_said
+from acpterm.keeper.client import KeeperLostError
 from acpterm.pty.trees import TrackingError
 
 _FOLDER = click.Path(exists=True, file_okay=False)
@@ -101,7 +102,7 @@ def command(
         verbose=verbose,
         log=log,
     )
-    expected = TrackingError, LogError
+    expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_prompt, chosen, wishes, expected=expected))
 
 

@@ -8,6 +8,7 @@ from acpterm.cli.parts.options import BeforeAgent, common, fail, hosted, run, se
 from acpterm.client.proxy.run import Wishes, run_proxy
 from acpterm.client.wirelog import LogError
 from acpterm.host import logs, stdio
+from acpterm.keeper.client import KeeperLostError
 from acpterm.pty.trees import TrackingError
 
 
@@ -44,5 +45,5 @@ def command(
     except OSError as error:
         fail(str(error))
     wishes = Wishes(agent, config, embedded, terminals, log)
-    expected = TrackingError, LogError
+    expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_proxy, stream, chosen, wishes, expected=expected))

@@ -7,6 +7,7 @@ from acpterm.client.daemon import DaemonError
 from acpterm.client.stdio import relay_stdio
 from acpterm.host import logs, stdio
 from acpterm.host.daemon import serve_stdio
+from acpterm.keeper.client import KeeperLostError
 from acpterm.pty.trees import TrackingError
 
 
@@ -28,6 +29,7 @@ def command(config: str | None, socket: str | None, embedded: bool, **flags: obj
     except OSError as error:
         fail(str(error))
     if embedded:
-        run(serve_stdio, chosen, stdio.StdioStream(reads, writes), expected=(TrackingError,))
+        stream = stdio.StdioStream(reads, writes)
+        run(serve_stdio, chosen, stream, expected=(TrackingError, KeeperLostError))
     else:
         run(relay_stdio, reads, writes, chosen, config, expected=(DaemonError,))

@@ -134,7 +134,7 @@ class Endpoint:
             nursery.cancel_scope.cancel()
 
     async def _recover(self, recovery: Recovery) -> bytes:
-        """Have another stream, and what is due on it in the outbox; return what was received."""
+        """Reconnect, queue what is to be sent again, and return what was received."""
         self._peer.close()  # half a line
         lost = recovery.unanswered.lost()
         self._outbox.restart(lost.lines)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from acpterm.client.daemon import DaemonError, connect
+from acpterm.client.daemon import DaemonError, connect, read_lock
 from acpterm.client.endpoint import Endpoint, LostError
 from acpterm.client.handshake import Welcome, initialize_params, reconnect, welcome_in
 from acpterm.client.unanswered import Unanswered
@@ -25,6 +25,7 @@ from acpterm.host.host import open_host
 from acpterm.jsonrpc import RpcError
 
 _INITIALIZE_TIMEOUT_S: Final = 10.0
+_NO_WORKER_TIMEOUT_S: Final = 3.0
 # The host's own end of a connection takes at most three seconds.
 _CLOSE_TIMEOUT_S: Final = 4.0
 
@@ -102,7 +103,7 @@ async def open_host_connection(
         running = trio.CancelScope()
         nursery.start_soon(_run, endpoint, running)
         try:
-            welcome = await initialize(endpoint, agent, asker)
+            welcome = await initialize(endpoint, agent, asker, settings)
             if daemon is not None:
                 daemon.recovery.welcomed(welcome)
             yield endpoint
@@ -112,23 +113,25 @@ async def open_host_connection(
 
 
 async def initialize(
-    host: Endpoint, name: str, asker: Asker, seconds: float | None = None
+    host: Endpoint, name: str, asker: Asker, settings: Settings, seconds: float | None = None
 ) -> Welcome:
     """Send `initialize`; return what the answer says about resuming.
 
     Raises `DaemonError`, with the reason, if the host cannot be used, and `NoAnswerError` after
-    `seconds`, by default ten.
+    `seconds`: by default ten, or three if the daemon's keeper says that there is no worker.
     """
-    seconds = _INITIALIZE_TIMEOUT_S if seconds is None else seconds
+    if seconds is None:
+        has_worker = read_lock(settings).message is None
+        seconds = _INITIALIZE_TIMEOUT_S if has_worker else _NO_WORKER_TIMEOUT_S
     with trio.move_on_after(seconds):
         try:
             return welcome_in(await host.request("initialize", initialize_params(name, asker)))
         except RpcError as error:
             raise DaemonError(f"{host.whom} cannot be used: {error.message}") from error
-    raise NoAnswerError(
-        f"{host.whom} cannot be used: it does not answer within {seconds:g} s; acpterm status says "
-        "what is known of it"
-    )
+    why = f"it does not answer within {seconds:g} s"
+    if message := read_lock(settings).message:
+        why = f"{why}: {message}"
+    raise NoAnswerError(f"{host.whom} cannot be used: {why}")
 
 
 async def _run(endpoint: Endpoint, scope: trio.CancelScope) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 import trio
 
-from acpterm.client.daemon import DaemonError, connect
+from acpterm.client.daemon import DaemonError, connect, read_lock
 from acpterm.client.handshake import HandshakeError, Welcome, initialize_params, shake_hands
 from acpterm.client.stdio_relay import GONE, Relay, blocking_socket
 from acpterm.config import Settings, agent_socket
@@ -82,7 +82,9 @@ async def _reach(
             params = initialize_params(asker=asker)
             welcome, received = await shake_hands(stream, params, _PATIENCE)
         except HandshakeError as error:
+            message = read_lock(settings).message
+            why = f"{error}; end it" if message is None else f"{error}: {message}"
             raise DaemonError(
-                f"the daemon at {path} cannot be used: {error}; end it, or {_WAY_OUT}"
+                f"the daemon at {path} cannot be used: {why}, or {_WAY_OUT}"
             ) from error
         return blocking_socket(stream), welcome, received

@@ -137,9 +137,9 @@ class Relay:
             sock.close()
 
     async def _resume(self, why: str, nursery: trio.Nursery) -> str | None:
-        """Have another connection instead of one that was lost.
+        """Reconnect and resume; return why that is not possible.
 
-        Return why there is none. Then what is unanswered is answered with an error.
+        Then what is unanswered is answered with an error.
         """
         _log.info("connection lost", reason=why)
         if self._resumable:

@@ -23,7 +23,7 @@ import trio
 from acpterm.acp import decode
 from acpterm.config import Settings
 from acpterm.host.method import Methods
-from acpterm.host.outbox import HIGH, Outbox
+from acpterm.host.outbox import HIGH, Outbox, Store
 from acpterm.host.sender import Sender
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
@@ -83,6 +83,8 @@ class _Nobody:
 class Connection:
     """The host's end of one connection. `high`: bytes from which on its outbox is full.
 
+    What was put into `store` before an answer has left this process when the answer does.
+
     Nothing that a connection refers to refers to it, so that what it holds is freed with it.
     """
 
@@ -94,12 +96,13 @@ class Connection:
         name: str,
         *,
         high: int = HIGH,
+        store: Store | None = None,
     ) -> None:
         self._stream = stream
         self._served = served
         self._methods = methods
         self._peer = Peer(served.settings.max_message_bytes)
-        self._outbox = Outbox(stream, high)
+        self._outbox = Outbox(stream, high, store)
         self._serve(served)
         self.received = 0
         """Bytes that came from the peer."""

@@ -129,8 +129,9 @@ class Order:
                 record=encode,
             )
         except OSError as error:
-            why = _LIMITS.get(error.errno or 0, error.strerror or str(error))
-            what = f"no terminal can be created now: {why}"
+            what = f"no terminal can be created now: {error.strerror or error}"
+            if why := _LIMITS.get(error.errno or 0):
+                what += f": {why}"
             raise RpcError(INTERNAL_ERROR, what) from error
         except ShutDownError as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from error

@@ -116,7 +116,7 @@ class Host:
         name = self.shared.name_connection()
         caller = Caller(asker, self.shared, name, self._resumption)
         caller.changed()
-        connection = Connection(stream, caller, AGENT, name)
+        connection = Connection(stream, caller, AGENT, name, store=self.shared.keeper)
         self._resumption.connected(caller, connection)
         self.shared.agents += 1
         try:
@@ -134,7 +134,12 @@ class Host:
         try:
             await self._serve(
                 Connection(
-                    stream, Person(asker, self.shared, self._sessions), methods, name, high=HIGH
+                    stream,
+                    Person(asker, self.shared, self._sessions),
+                    methods,
+                    name,
+                    high=HIGH,
+                    store=self.shared.keeper,
                 )
             )
         finally:
@@ -254,13 +259,17 @@ class Host:
             if self.shared.keeper.stored:
                 _log.error("the keeper is lost: programs run on until the service is started again")
                 raise
-            _log.error("the keeper is lost: all terminals are ended")
             self.lost = error
-            self.pool.lose_keeper()
-            with trio.move_on_after(_END):
-                for entry in self.shared.roster:
-                    await entry.terminal.wait_exited()
+            await self.lose_keeper()
             on_terminate()
+
+    async def lose_keeper(self) -> None:
+        """End all that runs, and have those answered that wait for it."""
+        _log.error("the keeper is lost: all terminals are ended")
+        self.pool.lose_keeper()
+        with trio.move_on_after(_END):
+            for entry in self.shared.roster:
+                await entry.terminal.wait_exited()
 
 
 @asynccontextmanager
@@ -283,12 +292,20 @@ async def open_host(
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
         is_embedded = keeper is None
+        host: Host | None = None
+
+        async def lose_keeper() -> None:
+            if host is not None:
+                await host.lose_keeper()
+                await host.close()
+
         if keeper is None:
-            keeper = await stack.enter_async_context(embedded_keeper())
+            keeper = await stack.enter_async_context(embedded_keeper(lose_keeper))
         trees = Trees(
             settings.tracking,
             parent=keeper.pid,
             inherited=_handover(keeper),
+            held=[found.name for found in keeper.terminals],
             socket_path=socket_path,
         )
         stack.callback(trees.close)

@@ -10,18 +10,35 @@ is in memory is at most `high` bytes, one large answer, and the small answers of
 
 import os
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
 HIGH: Final = 4 * 1024 * 1024
 
 
-class Outbox:
-    """Lines on their way to a stream, of which it is full from `high` bytes on."""
+class Store(Protocol):
+    """Where state is stored that an answer tells of. See `keeper.client.KeeperClient`."""
 
-    def __init__(self, stream: trio.abc.SendStream, high: int = HIGH) -> None:
+    @property
+    def is_flushed(self) -> bool:
+        """Whether all that was put has left this process."""
+
+    async def flushed(self) -> None:
+        """Wait until that is so."""
+
+
+class Outbox:
+    """Lines on their way to a stream, of which it is full from `high` bytes on.
+
+    What was put into `store` before a line leaves this process before the line does.
+    """
+
+    def __init__(
+        self, stream: trio.abc.SendStream, high: int = HIGH, store: Store | None = None
+    ) -> None:
         self._stream: trio.abc.SendStream | None = stream
+        self._store: Final = store
         self._high: Final = high
         self._lines: list[bytes | memoryview] = []
         self._sending = False
@@ -112,6 +129,8 @@ class Outbox:
                 batch, self._lines = self._lines, []
                 sending = sum(map(len, batch))
                 self._sending = True
+                if self._store is not None and not self._store.is_flushed:
+                    await self._store.flushed()
                 await self._stream.send_all(batch[0] if len(batch) == 1 else b"".join(batch))
                 self._sending = False
                 self._size -= sending
@@ -124,6 +143,8 @@ class Outbox:
 
     def _send_now(self, line: bytes) -> int:
         """Send what a socket takes of `line` without waiting: how many bytes."""
+        if self._store is not None and not self._store.is_flushed:
+            return 0
         if self._lines or self._sending or not isinstance(self._stream, trio.SocketStream):
             return 0
         try:

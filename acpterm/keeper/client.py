@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NoReturn
 
@@ -60,11 +60,14 @@ def keeper_command() -> list[str]:
 
 
 @asynccontextmanager
-async def embedded_keeper() -> AsyncIterator[KeeperClient]:
+async def embedded_keeper(
+    on_lost: Callable[[], Awaitable[None]] | None = None,
+) -> AsyncIterator[KeeperClient]:
     """Start a keeper as a child; it ends with the block, and ends all programs that are left.
 
     It also ends, with them, when this process ends in any other way. Raises `OSError` when it
-    cannot be started, and `KeeperLostError`, out of the block too.
+    cannot be started, and `KeeperLostError`, out of the block too: then the block is cancelled, but
+    not before `on_lost` has returned.
     """
     process, sock = _start_embedded()
     client = KeeperClient(sock)
@@ -76,6 +79,8 @@ async def embedded_keeper() -> AsyncIterator[KeeperClient]:
             await client.run(on_terminate=lambda: None)
         except KeeperLostError as error:
             failure = error
+            if on_lost is not None:
+                await on_lost()
             scope.cancel()
 
     try:

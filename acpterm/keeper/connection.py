@@ -47,9 +47,14 @@ class Connection:
         self._queue.append((data, _duplicates(fds)))
         self._change()
 
+    @property
+    def is_flushed(self) -> bool:
+        """Whether all that was sent has left this process, or nothing does any more."""
+        return not self._queue or self.lost is not None
+
     async def flushed(self) -> None:
         """Wait until all that was sent has left this process."""
-        while self._queue and self.lost is None:
+        while not self.is_flushed:
             await self._changed.wait()
 
     async def flush_forever(self) -> None:

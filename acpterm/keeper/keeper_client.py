@@ -189,6 +189,11 @@ class KeeperClient:
         """Delete an entry, if it is there."""
         self._connection.send("delete", key)
 
+    @property
+    def is_flushed(self) -> bool:
+        """Whether all that was put has left this process."""
+        return self._connection.is_flushed
+
     async def flushed(self) -> None:
         """Wait until what was put has left this process, and so survives it; mostly at once."""
         await self._connection.flushed()

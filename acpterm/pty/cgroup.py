@@ -19,6 +19,7 @@ import os
 import re
 import secrets
 import signal
+from collections.abc import Collection
 from functools import partial
 
 import trio
@@ -45,14 +46,23 @@ class Cgroups:
         self._lock = lock
 
     @classmethod
-    def find(cls) -> "Cgroups | None":
-        """Make this process's directory; None where it may not, or there is no version 2."""
+    def find(cls, held: Collection[str] = ()) -> "Cgroups | None":
+        """Make this process's directory; None where it may not, or there is no version 2.
+
+        What killed daemons have left is killed. `held`: names of terminals that outlived one; the
+        directory that they are in is taken over instead.
+        """
         own = _own_folder()
         if own is None or not _is_ours(own):
             return None
         for name in os.listdir(own):
-            if _BASE.fullmatch(name):
-                clear_stale(os.path.join(own, name))
+            base = os.path.join(own, name)
+            if not _BASE.fullmatch(name):
+                continue
+            if any(os.path.isdir(os.path.join(base, terminal)) for terminal in held):
+                with contextlib.suppress(OSError):
+                    return cls(base, _lock(base, fcntl.LOCK_SH))
+            clear_stale(base)
         for _ in range(_TRIES):
             base = os.path.join(own, f"acpterm-{os.getpid()}-{secrets.token_hex(4)}")
             try:

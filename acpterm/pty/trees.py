@@ -9,7 +9,7 @@ calls `adopt` for each terminal.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
@@ -41,7 +41,8 @@ class Trees:
     `tracking`: `cgroup` or `auto` for control groups and descent, where `cgroup` insists on the
     former; `subreaper` for descent alone. `parent`: the process that starts the programs and adopts
     their orphans; None for this one. `inherited`: the `handover` of a predecessor, whose
-    descriptors become ours. `socket_path`: where the daemon listens, if it does. Raises
+    descriptors become ours. `held`: names of terminals that outlived a daemon that was killed.
+    `socket_path`: where the daemon listens, if it does. Raises
     `TrackingError` when there are no control groups and they were asked for.
     """
 
@@ -51,11 +52,12 @@ class Trees:
         *,
         parent: int | None = None,
         inherited: Handover | None = None,
+        held: Collection[str] = (),
         socket_path: str | None = None,
     ) -> None:
         self._cgroups = None if inherited is None else _adopted(inherited)
         if self._cgroups is None and tracking != "subreaper":
-            self._cgroups = Cgroups.find()
+            self._cgroups = Cgroups.find(held)
         if tracking == "cgroup" and self._cgroups is None:
             raise TrackingError(
                 "tracking 'cgroup': this process may make no control groups of version 2 below its "

@@ -28,6 +28,7 @@ import trio
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.text import TextView, resync
 from acpterm.terminal.timeline import Timeline
+from acpterm.terminal.vt.broken import BrokenEmulator
 from acpterm.terminal.vt.emulator import Emulator
 
 SLICE_BYTES: Final = 64 * 1024
@@ -65,7 +66,7 @@ class Consumer:
         self,
         ring: SharedRing,
         text: TextView,
-        emulator: Emulator,
+        emulator: Emulator | BrokenEmulator,
         timeline: Timeline,
         *,
         turns: Turns,

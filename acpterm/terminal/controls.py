@@ -72,6 +72,11 @@ _EL_FORMS = tuple(
 # CHA to the first column is a CR: many programs, those on Node among them, draw their progress so.
 _CHA_HOME = re.compile(rb"\x1b\[0{0,256}1?(?:;[0-9;]{0,256})?G")
 
+# SGR leaves nothing behind, and in coloured output it is nearly all there is. As the CAN that each
+# becomes, it still ends a sequence that its ESC would have ended. (`split` and `join` are faster
+# than `sub`.)
+_SGR = re.compile(rb"\x1b\[[0-9;:]{0,256}m")
+
 _BEYOND_ASCII = bytes(range(0x80, 0x100))
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\b\t\n\r"
 
@@ -137,6 +142,7 @@ class Controls:
         return _unix(data) if b"\r" in data else data
 
     def _strip(self, data: bytes) -> bytes:
+        data = b"\x18".join(_SGR.split(data))
         first, last = data.find(b"\x1b"), data.rfind(b"\x1b")
         if first < 0:
             return self._consume(data) if self.inside else data

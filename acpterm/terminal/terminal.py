@@ -40,6 +40,7 @@ from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text import TextView
 from acpterm.terminal.timeline import Timeline
+from acpterm.terminal.vt.broken import BrokenEmulator
 from acpterm.terminal.vt.emulator import Emulator
 
 # The most seconds of grace for a program whose owner has gone.
@@ -94,8 +95,10 @@ class Terminal:
         self.timeline: Final = Timeline(
             time.monotonic() - age, kept=ring.retained, size=size, end=ring.position
         )
-        self.emulator: Final = Emulator(
-            *size, _Replies(ring, self.keyboard), at_work=ring.emulator_mark
+        self.emulator: Final = (
+            BrokenEmulator(*size)
+            if ring.has_emulator_mark
+            else Emulator(*size, _Replies(ring, self.keyboard), at_work=ring.emulator_mark)
         )
         self._consumer: Final = Consumer(
             ring,
@@ -321,11 +324,13 @@ class Terminal:
             self.keyboard.close()
 
     def _set_exit(self, code: int | None, signal: str | None, cpu: float, max_rss: int) -> None:
+        # A program may be gone before this process knows that it was started.
+        ended_at = self._report.reaped_at if self._report else processes.now()
         self.exit = ExitStatus(
             code=code,
             signal=signal,
             ended_by=self._ended_by,
-            wall=(self._report.reaped_at if self._report else processes.now()) - self.started_at,
+            wall=max(0.0, ended_at - self.started_at),
             cpu=cpu,
             max_rss=max_rss,
         )

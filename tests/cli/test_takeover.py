@@ -293,6 +293,15 @@ async def test_status_of_a_daemon_without_a_worker_as_json(tmp_path):
     assert json.loads(status.out) == {"keeperPid": 100, "workerPid": None, "message": None}
 
 
+async def test_any_command_says_why_there_is_no_worker(tmp_path):
+    async with command(tmp_path, "ls") as (ls, host):
+        host.lock("100\nthe worker failed five times: run acpterm restart\n")
+        await host.accept()
+        assert await ls.wait() == 1
+    why = "it does not answer within 3 s: the worker failed five times: run acpterm restart"
+    assert ls.err == f"acpterm: the daemon at {host.path} cannot be used: {why}\n"
+
+
 # Restart
 
 

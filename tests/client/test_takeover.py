@@ -9,7 +9,7 @@ import trio
 
 from tests.support.commands import run, running
 from tests.support.desk import Desk, daemon_in
-from tests.support.editor import proxied, say, shown
+from tests.support.editor import AGENT, proxied, say, shown
 from tests.support.hosts import agent_on_stdio, alive, daemon, environment, poll
 from tests.support.person import person_at
 from tests.support.tmux import needs_tmux, tmux_server
@@ -82,6 +82,17 @@ async def test_an_editor_behind_the_proxy_is_shown_all_of_it(tmp_path):
             assert "line 1\nline 2\n" in last
 
 
+async def test_a_prompt_shows_all_of_it(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        steps = json.dumps([*shown(COUNT, title="count"), say("done")])
+        async with running(tmp_path, path, "prompt", steps, "--", *AGENT) as prompt:
+            await prompt.until(lambda: "line 3\n" in prompt.out)
+            await kill_worker(path)
+            assert await prompt.wait() == 0
+        assert prompt.out.count("line 1\n") == prompt.out.count("line 40\n") == 1
+        assert prompt.out.endswith("done\n")
+
+
 async def test_logs_and_wait_go_on_and_print_nothing_twice(tmp_path):
     async with daemon(tmp_path) as (_, path):
         command = ["run", "-d", "--name", "n", "sh", "-c"]
@@ -130,3 +141,40 @@ def test_an_attached_window_goes_on(tmp_path):
         window.until(lambda: daemon.about(name)["attached"] == 1)
         window.keys("Enter")
         window.until("got")
+
+
+@pytest.mark.long
+async def test_an_agent_on_stdio_has_every_program_once_while_workers_are_killed(tmp_path):
+    lines = "".join(f"line {n}\n" for n in range(1, 6))
+    command = "for n in 1 2 3 4 5; do echo line $n; sleep 0.02; done; exit 7"
+    async with daemon(tmp_path) as (_, path):
+        stdio = agent_on_stdio(tmp_path, "--socket", path, embedded=False, env=environment())
+        async with stdio as (_, agent), trio.open_nursery() as nursery:
+            send, sending, over = agent.send, trio.Lock(), trio.Event()
+
+            async def send_in_turn(data):
+                async with sending:
+                    await send(data)
+
+            agent.send = send_in_turn
+            programs = 0
+
+            async def run_programs():
+                nonlocal programs
+                while not over.is_set():
+                    programs += 1
+                    mark = tmp_path / f"program-{programs}"
+                    terminal = await agent.create(f"echo >> {mark}; {command}")
+                    assert (await agent.wait(terminal))["exitCode"] == 7
+                    assert (await agent.output(terminal))["output"] == lines
+                    assert mark.read_text() == "\n", "the program was started twice"
+                    await agent.release(terminal)
+
+            for _ in range(4):
+                nursery.start_soon(run_programs)
+            for _ in range(3):
+                before = programs
+                await poll(lambda before=before: programs > before + 4)
+                await kill_worker(path)
+            over.set()
+        assert programs > 12

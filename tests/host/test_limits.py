@@ -6,7 +6,6 @@ import signal
 import socket
 import sys
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 import trio
@@ -20,7 +19,7 @@ from tests.pty.scarcity import no_descriptors
 from tests.support import other_user
 from tests.support.agent import connected
 from tests.support.bounded import bounds
-from tests.support.hosts import agent_of, alive, daemon, environment, host_here, poll
+from tests.support.hosts import agent_at, agent_of, alive, daemon, environment, host_here, poll
 from tests.support.person import person_at, person_of, talking
 
 PROCESSES = 60
@@ -163,8 +162,40 @@ async def test_the_user_is_served_when_there_are_no_descriptors_left(tmp_path):
         assert "Traceback" not in running.logged(), running.logged()[-5000:]
 
 
+NO_THREADS = """
+import sys, threading
+def refuse(*_):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refuse
+from acpterm.cli import main
+main()
+"""
+
+
+async def test_the_users_commands_need_no_thread(tmp_path):
+    env = environment(XDG_CONFIG_HOME=str(tmp_path))
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        terminal = await agent.create("echo here; exec sleep 60")
+        await agent.until_output(terminal, "here")
+
+        async def command(name, *words):
+            line = [sys.executable, "-c", NO_THREADS, name, "--socket", path, *words]
+            done = await trio.run_process(line, env=env, capture_stdout=True, check=False)
+            return done.returncode, done.stdout.decode()
+
+        status, listed = await command("ls")
+        assert status == 0
+        assert terminal[:12] in listed or "sleep 60" in listed
+        assert await command("logs", terminal) == (0, "here\n")
+        status, _ = await command("status")
+        assert status == 0
+        assert (await command("kill", terminal))[0] == 0
+        assert (await command("wait", terminal))[0] != 0
+        assert (await command("rm", terminal))[0] == 0
+
+
 async def test_a_burst_of_connections_waits_in_the_queue(tmp_path):
-    count = min(1000, int(Path("/proc/sys/net/core/somaxconn").read_text()))
+    count = min(1000, socket.SOMAXCONN)
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path), AsyncExitStack() as stack:
         async with person_at(path.replace("agent.sock", "user.sock")) as user:

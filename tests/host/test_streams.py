@@ -352,3 +352,39 @@ async def test_there_is_room_until_too_much_waits_and_again_when_it_was_sent():
             taken += len(await theirs.receive_some(MIB))
         await outbox.room()
         nursery.cancel_scope.cancel()
+
+
+class FullStore:
+    """A store to which nothing can be sent until `make_room`."""
+
+    def __init__(self):
+        self._room = trio.Event()
+
+    @property
+    def is_flushed(self):
+        return self._room.is_set()
+
+    async def flushed(self):
+        await self._room.wait()
+
+    def make_room(self):
+        self._room.set()
+
+
+async def test_answer_is_sent_behind_the_state_that_it_tells_of():
+    ours, theirs = trio.socket.socketpair()
+    store = FullStore()
+    outbox = Outbox(trio.SocketStream(ours), store=store)
+    with ours, theirs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(outbox.run)
+            outbox.put(b"first\n")
+            with trio.move_on_after(0.05) as waited:
+                await theirs.recv(100)
+            assert waited.cancelled_caught
+            outbox.put(b"second\n")
+            store.make_room()
+            assert await theirs.recv(100) == b"first\nsecond\n"
+            outbox.put(b"third\n")
+            assert await theirs.recv(100) == b"third\n"
+            nursery.cancel_scope.cancel()

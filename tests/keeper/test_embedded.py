@@ -164,6 +164,12 @@ async def test_spawn_is_refused_without_memory_for_a_ring(keeper):
     assert (await run(keeper, "echo", "x")).output == "x\n"
 
 
+async def test_spawn_that_makes_no_sense_is_refused(keeper):
+    with pytest.raises(OSError, match="the keeper cannot start this"):
+        await spawn(keeper, "true", ring_size=1 << 80)
+    assert (await run(keeper, "echo", "x")).output == "x\n"
+
+
 async def test_name_of_a_terminal_cannot_be_used_twice_at_a_time(keeper):
     terminal = await spawn(keeper, "sleep 60; :", name="one")
     with pytest.raises(FileExistsError):

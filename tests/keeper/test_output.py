@@ -122,6 +122,27 @@ def test_write_in_progress_is_announced_before_it_begins(monkeypatch):
     os.close(fd)
 
 
+def test_flood_is_left_when_anything_else_is_ready(monkeypatch):
+    from acpterm.keeper.process.loop import Loop
+    from acpterm.keeper.programs import reading
+
+    fd, file = ring.create_ring(1 << 20)
+    reads, writes = os.pipe()
+    loop = Loop()
+    loop.add_reader(reads, lambda: None)
+    monkeypatch.setattr(reading.os, "readv", lambda _fd, _buffers: 4096)
+    reader = reading.Reader(loop)
+    assert reader.read(-1, file, 200_000, reading.GATHER) == reading.BOUND
+    assert file.header[ring.HEAD] >= 200_000
+    os.write(writes, b"x")
+    before = file.header[ring.HEAD]
+    assert reader.read(-1, file, 200_000, reading.GATHER) == reading.BOUND
+    assert file.header[ring.HEAD] - before <= 8 * 4096
+    file.close()
+    for each in (fd, reads, writes):
+        os.close(each)
+
+
 async def test_program_that_ends_while_the_ring_is_full_is_reported_once_there_is_room(keeper):
     # The last few kilobytes wait in the kernel.
     size = RING_BYTES + 1000

@@ -12,6 +12,7 @@ from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.leftovers import end_leftovers
 from acpterm.pty.marks import Daemon
 from tests.support.hosts import agent_at, alive, daemon, environment, poll
+from tests.support.person import person_at
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="the marks are read from /proc")
 
@@ -161,7 +162,12 @@ async def test_what_a_killed_daemon_left_is_ended_by_the_next(tmp_path, tracking
     async with daemon(tmp_path, env=env) as (running, path), agent_at(path) as agent:
         terminal = await agent.create(line)
         two = [int(pid) for pid in await poll_lines(agent, terminal, 2)]
+        async with person_at(path.replace("agent.sock", "user.sock")) as user:
+            worker = (await user.request("status"))["workerPid"]
+        # Both at once: one that survives the other ends what is left.
+        os.kill(worker, signal.SIGSTOP)
         running.process.kill()
+        os.kill(worker, signal.SIGKILL)
         await running.wait()
     assert any(alive(pid) for pid in two)
     async with daemon(tmp_path, env=env):

@@ -319,7 +319,7 @@ async def test_a_terminal_that_wrote_nothing_holds_next_to_nothing():
 
 
 async def test_control_groups_are_used_or_refused_when_asked_for(monkeypatch):
-    monkeypatch.setattr(Cgroups, "find", classmethod(lambda _: None))
+    monkeypatch.setattr(Cgroups, "find", classmethod(lambda *_: None))
     with pytest.raises(TrackingError, match="control groups"):
         Trees("cgroup")
 
@@ -328,7 +328,7 @@ async def test_control_groups_are_used_or_refused_when_asked_for(monkeypatch):
 def test_a_command_says_in_a_line_that_control_groups_cannot_be_had(tmp_path, command):
     code = (
         "from acpterm.pty.cgroup import Cgroups\n"
-        "Cgroups.find = classmethod(lambda _: None)\n"
+        "Cgroups.find = classmethod(lambda *_: None)\n"
         "from acpterm.cli import main\n"
         "main()\n"
     )

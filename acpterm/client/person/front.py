@@ -110,7 +110,7 @@ class Front:
         return await self.ask(method, Nothing(), into)
 
     async def reconnect(self, lost: Endpoint) -> None:
-        """Have another connection instead of `lost`. Raises `DaemonError` if there is none.
+        """Replace the connection `lost` by another one. Raises `DaemonError` if there is none.
 
         That takes at most `resume_timeout` seconds. Several tasks may find the same one lost.
         """
@@ -168,7 +168,7 @@ async def open_front(
         endpoint = Endpoint(stream, f"the daemon at {path}")
         front = Front(endpoint, settings, nursery)
         try:
-            await initialize(endpoint, "acpterm", asker.own(), patience)
+            await initialize(endpoint, "acpterm", asker.own(), settings, patience)
             yield front
         finally:
             nursery.cancel_scope.cancel()

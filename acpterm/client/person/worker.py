@@ -109,7 +109,7 @@ async def _replace(front: Front) -> Restarted:
 
 
 async def _start(settings: Settings) -> Restarted:
-    """Have the keeper start a worker where none answers."""
+    """Signal the keeper to start a worker, and wait for it."""
     path = agent_socket(settings)
     pid = read_lock(settings).pid
     if pid is None:

@@ -121,6 +121,9 @@ class Keeper:
             number = error.errno or errno.EIO
             self._send("refused", request, number, error.strerror or os.strerror(number))
             return
+        except (ValueError, TypeError, OverflowError) as error:
+            self._send("refused", request, errno.EINVAL, f"the keeper cannot start this: {error}")
+            return
         facts = terminal.child.pid, terminal.child.started, way
         self._send("spawned", request, name, *facts, fds=terminal.descriptors)
 

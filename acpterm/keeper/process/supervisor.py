@@ -86,6 +86,8 @@ class Supervisor:
             "status": lambda message: self._notifier.status(message.fields[0]),
             "alive": lambda _: self._notifier.alive(),
         }
+        # Also those that were killed and are not gone yet.
+        self._workers: set[Worker] = set()
         self._serving: Worker | None = self._watch(first_worker, sock)
         for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT):
             if number != _signal.SIGHUP or not self._nohup:
@@ -98,9 +100,8 @@ class Supervisor:
         self._loop.run(self._keeper.before_wait)
         if self._has_served:
             self._notifier.stopping()
-            for worker in (self._serving, self._candidate):
-                if worker is not None:
-                    worker.signal(_signal.SIGKILL)
+            for worker in self._workers:
+                worker.signal(_signal.SIGKILL)
             end_programs(self._keeper.terminals)
             self._notifier.remove_all()
             self._notifier.close(_NOTIFY_TIMEOUT_S)
@@ -110,7 +111,9 @@ class Supervisor:
 
     def _watch(self, pid: int, sock: _socket.socket) -> Worker:
         self._keeper.not_to_reap.add(pid)
-        return Worker(self._loop, pid, sock, receive=self._receive, gone=self._gone)
+        worker = Worker(self._loop, pid, sock, receive=self._receive, gone=self._gone)
+        self._workers.add(worker)
+        return worker
 
     def _start(self) -> Worker:
         pid, sock = start_worker(self._command, self._open_files, nohup=self._nohup)
@@ -147,6 +150,7 @@ class Supervisor:
 
     def _gone(self, worker: Worker, status: int) -> None:
         """Act on the death of a worker: after its last messages, which may have said `end`."""
+        self._workers.discard(worker)
         self._keeper.not_to_reap.discard(worker.pid)
         self._keeper.remove_link(worker.link)
         if worker is self._candidate:
@@ -315,6 +319,5 @@ class Supervisor:
         self._loop.call_later(TERMINATE_TIMEOUT_S, self._loop.stop)
 
     def _child_signal(self) -> None:
-        for worker in (self._serving, self._candidate):
-            if worker is not None:
-                worker.look()
+        for worker in tuple(self._workers):
+            worker.look()

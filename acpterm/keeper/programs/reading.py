@@ -2,7 +2,7 @@
 
 On Linux a worker of the kernel moves output from the program's side of a PTY to ours, in steps of 4
 KiB. A reader that sleeps and is woken for each step is a quarter slower than one that stays awake.
-So there are three ways to read (`How`); which one is right depends on what else there is to do.
+So there are three ways to read; which one is right depends on what else there is to do.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 # Ways to read.
 PLAIN = 0
-"""Until there is nothing more. Such a read waits for the kernel's worker before it says so: the one
-way to know that everything was read that had been written before."""
+"""Until there is nothing more. A read waits for the kernel's worker before it says so: the one way
+to know that everything was read that had been written before."""
 GATHER = 1
-"""As late as possible, for speed. Once 1 KiB or more has come, a PTY found empty gets a little time
-to fill again: the processor is yielded, up to `_YIELDS_MAX` times, or until one yield has taken
-long, or anything else is ready. `EMPTY` means that nothing came in that time."""
+"""As `PLAIN`, and longer, for speed, until anything else is ready. Once 1 KiB or more has come, a
+PTY found empty gets a little time to fill again: the processor is yielded, up to `_YIELDS_MAX`
+times, or until one yield has taken long. `EMPTY` means that nothing came in that time."""
 PRESENT = 2
 """What is there already. Never waits for the kernel's worker, which on a machine with more programs
 than processors may take milliseconds. `EMPTY` says little."""
@@ -42,7 +42,7 @@ HUNG_UP = 3
 """No process has the PTY's slave open. Final once the child is gone; while it runs, a process of
 its session may open `/dev/tty` again."""
 
-_YIELDS_MAX = 200
+_YIELDS_MAX = 50
 # While more is there all the time, others are looked for once in so many reads of 4 KiB.
 _LOOK_AROUND_STEPS = 8
 _LOOK_AROUND_YIELDS = 4
@@ -85,8 +85,6 @@ class Reader:
         start = head = header[HEAD]
         deadline = _monotonic() + _GATHER_MAX_S if how == GATHER else 0.0
         while head < end:
-            if how == GATHER and head - start >= _FLOOD_BYTES and not self._more(master, deadline):
-                return EMPTY
             # The first read is of a PTY that is ready: with output, or because it has hung up.
             if how == PRESENT and head != start and not self._waiting_bytes(master):
                 return EMPTY
@@ -95,13 +93,19 @@ class Reader:
             try:
                 got = os.readv(master, [data[at:stop], *wrapped])
             except BlockingIOError:
-                return EMPTY
+                if how != GATHER or head - start < _FLOOD_BYTES or not self._more(master, deadline):
+                    return EMPTY
+                continue
             except OSError:  # EIO; nothing else is known to happen
                 return HUNG_UP
             if got == 0:  # how other systems than Linux report it
                 return HUNG_UP
             head += got
             header[HEAD] = head
+            if how == GATHER:
+                self._steps += 1
+                if self._steps % _LOOK_AROUND_STEPS == 0 and self._loop.others_ready(master):
+                    return BOUND
         return BOUND
 
     def _waiting_bytes(self, master: int) -> int:
@@ -112,13 +116,10 @@ class Reader:
         return self._waiting[0]
 
     def _more(self, master: int, deadline: float) -> bool:
-        """Return whether more has come, for which this waits a little.
+        """Return whether more has come to a PTY that was empty, for which this waits a little.
 
         Everything else goes first: a quiet terminal shall not wait for a flood.
         """
-        self._steps += 1
-        if self._waiting_bytes(master):
-            return self._steps % _LOOK_AROUND_STEPS != 0 or not self._loop.others_ready(master)
         for attempt in range(_YIELDS_MAX):
             before = _monotonic()
             if before > deadline or before < self._impatient_until:

@@ -28,7 +28,7 @@ from contextlib import nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from acpterm.terminal.vt import replies
+from acpterm.terminal.vt import plain_runs, replies
 from acpterm.terminal.vt.dump import Dump
 from acpterm.terminal.vt.library import EmulatorMissingError, Library, load
 from acpterm.terminal.vt.repair import repair
@@ -83,12 +83,14 @@ def check_size(cols: int, rows: int) -> None:
 class _Feeding:
     """What callbacks need to know of the emulator that is being fed, and what they collect."""
 
-    __slots__ = ("cols", "replies", "rows")
+    __slots__ = ("cols", "is_own_query", "replies", "rows")
 
-    def __init__(self, cols: int, rows: int) -> None:
+    def __init__(self, cols: int, rows: int, *, is_own_query: bool = False) -> None:
         self.cols = cols
         self.rows = rows
         self.replies = bytearray()
+        #: Whether it was not the program that asks.
+        self.is_own_query = is_own_query
 
 
 #: By the address of the native terminal.
@@ -114,7 +116,7 @@ class _Native:
             feeding = _feeding.get(int(ffi.cast("uintptr_t", terminal)))
             if feeding is not None and len(feeding.replies) + size <= REPLIES_MAX:
                 data = bytes(ffi.buffer(reply, size))
-                if replies.is_allowed(data):
+                if feeding.is_own_query or replies.is_allowed(data):
                     feeding.replies += data
 
         def on_size(terminal: Any, _data: Any, out: Any) -> bool:
@@ -199,6 +201,16 @@ class _Native:
         out = self.ffi.new("bool *")
         self.lib.ghostty_terminal_get(terminal, self.lib.GHOSTTY_TERMINAL_DATA_VT_GROUND, out)
         return bool(out[0])
+
+    def ask(self, terminal: Any, query: bytes) -> bytes:
+        """Return the terminal's answer to a query of ours."""
+        address = self.address(terminal)
+        _feeding[address] = feeding = _Feeding(0, 0, is_own_query=True)
+        try:
+            self.lib.ghostty_terminal_vt_write(terminal, query, len(query))
+        finally:
+            del _feeding[address]
+        return bytes(feeding.replies)
 
     def resize(self, terminal: Any, cols: int, rows: int) -> None:
         """Change the native terminal's size."""
@@ -318,7 +330,7 @@ class Emulator:
         """Feed of `data` what can be fed in some time, at least a step; return how much it was."""
         now = time.monotonic()
         end = now + seconds
-        fed, step = 0, _STEP_FIRST_BYTES
+        fed, step = self._skip(data), _STEP_FIRST_BYTES
         while fed < len(data):
             part = data[fed : fed + step]
             self.feed(part)
@@ -332,6 +344,22 @@ class Emulator:
             else:
                 step = max(step // 4, _STEP_MIN_BYTES)
         return fed
+
+    def _skip(self, data: memoryview) -> int:
+        """Return how many leading bytes of `data` need not be fed; see `plain_runs`."""
+        if len(data) < plain_runs.MIN_BYTES or self._terminal is None or self._tail:
+            return 0
+        native = _native()
+        _, rows = native.size(self._terminal)
+        skipped = plain_runs.skippable(bytes(data), rows)
+        if not skipped or not native.is_ground(self._terminal):
+            return 0
+        with self._at_work:
+            answer = native.ask(self._terminal, plain_runs.MARGINS_QUERY)
+        if answer != plain_runs.no_margins(rows):
+            return 0
+        self.feed(plain_runs.BREAK)
+        return skipped
 
     def resize(self, cols: int, rows: int) -> None:
         """Change the window's size; what was fed before was for the size before.

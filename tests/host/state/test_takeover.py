@@ -5,11 +5,12 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 import trio
 
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import alive, listens, poll
+from tests.support.hosts import agent_on_stdio, alive, listens, poll
 from tests.support.workers import daemon_of, initialize, repeat
 
 COUNT = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo line $i; done; read x; echo end; exit 3"
@@ -296,6 +297,21 @@ async def test_keeper_that_is_killed_takes_its_daemon_along_and_says_so(tmp_path
         await daemon.process.wait()
     async with daemon_of(tmp_path) as daemon, daemon.agent() as (agent, _):
         assert (await agent.run("echo again"))[0] == "again\n"
+
+
+async def test_embedded_keeper_that_is_killed_takes_its_host_along_and_says_so(tmp_path):
+    async with agent_on_stdio(tmp_path) as (process, agent):
+        terminal = await agent.create("trap '' HUP; echo $$; while :; do sleep 0.1; done")
+        pid = int(await agent.until_output(terminal, "\n"))
+        waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+        (keeper,) = psutil.Process(process.pid).children()
+        keeper.kill()
+        status = await agent.answer(waiting)
+        assert status["_meta"]["acpterm"]["endedBy"] == "lost"
+        assert (status["exitCode"], status["signal"]) == (255, None)
+        assert await process.wait() == 1
+        assert "acpterm: the keeper" in process.logged()
+        await poll(lambda: not alive(pid))
 
 
 async def test_recording_goes_on_in_its_file_without_loss(tmp_path):
