@@ -376,6 +376,9 @@ def test_the_service_unit_runs_the_daemon_and_changes_nothing_that_programs_see(
     assert set(settings) <= {
         "Type",
         "ExecStart",
+        "ExecReload",
+        "WatchdogSec",
+        "FileDescriptorStoreMax",
         "Restart",
         "Delegate",
         "KillMode",
