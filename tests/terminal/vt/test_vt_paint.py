@@ -90,15 +90,17 @@ def test_a_snapshot_brings_any_screen_into_the_same_state(before, dirt, after):
     screen = source.screen()
     if cursor_is_outside(screen):
         return
-    # What REP repeats cannot always be told.
-    source.feed(after.replace(b"b", b"B"))
+    # What REP repeats cannot always be known, and these two ways show an alternate screen as it was
+    # left: the viewer's own may have had something else on it.
+    after = after.replace(b"b", b"B").replace(b"?47h", b"?1049h").replace(b"?1047h", b"?1049h")
+    source.feed(after)
     for other in Emulator(9, 6), emulator_of(dirt, cols=9, rows=6):
         expected, found = state(screen), state(painted(other, screen))
         if not screen.title:
             # Left as it was.
             found["title"] = ""
         assert found == expected
-        other.feed(after.replace(b"b", b"B"))
+        other.feed(after)
         if not other.screen().is_set(DECOM):
             assert state(other.screen())["rows"] == state(source.screen())["rows"]
 
