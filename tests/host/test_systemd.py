@@ -370,7 +370,7 @@ def test_the_service_unit_runs_the_daemon_and_changes_nothing_that_programs_see(
     assert settings["Type"] == "notify"
     assert settings["ExecStart"] == "%h/.local/bin/acpterm serve"
     assert settings["Delegate"] == "yes"
-    assert settings["KillMode"] == "mixed"
+    assert settings["KillMode"] == "process"
     assert int(settings["TimeoutStopSec"]) > 5
     # Whatever else is there concerns the manager and acpterm itself, and is not inherited.
     assert set(settings) <= {
