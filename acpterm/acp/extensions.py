@@ -126,6 +126,9 @@ class ExitMeta(Wire):
     max_rss_bytes: int | UnsetType = UNSET
 
 
+_Limit = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
+
+
 class Asker(Wire, omit_defaults=True):
     """What a program had that asks for terminals of a host it did not start.
 
@@ -136,9 +139,7 @@ class Asker(Wire, omit_defaults=True):
     env: dict[str, str] | None = None
     cwd: Annotated[str | None, Meta(description="an absolute path")] = None
     umask: Annotated[int, Meta(ge=0, le=0o777)] | None = None
-    rlimits: dict[str, tuple[Annotated[int, Meta(ge=-1)], Annotated[int, Meta(ge=-1)]]] | None = (
-        None
-    )
+    rlimits: dict[str, tuple[_Limit, _Limit]] | None = None
 
 
 class InitializeMeta(Wire, omit_defaults=True):

@@ -151,7 +151,6 @@ async def test_raw_is_base64_of_the_very_bytes():
 
 
 async def test_the_screen_is_read_whole():
-    pytest.importorskip("pyte")
     async with agent_here() as agent:
         terminal = await printed(agent, "old\x1b[2J\x1b[2;3Hnew")
         answer = await agent.read_from(terminal, format="screen")
@@ -413,7 +412,6 @@ async def test_the_least_and_the_most_size(cols, rows):
 
 
 async def test_the_screen_takes_the_new_size():
-    pytest.importorskip("pyte")
     async with agent_here() as agent:
         terminal = await agent.create("read line; printf 1234567890; read line")
         await agent.request("_acpterm/terminal/resize", agent.of(terminal, cols=4, rows=5))
@@ -424,7 +422,6 @@ async def test_the_screen_takes_the_new_size():
 
 
 async def test_a_window_too_large_for_a_screen_is_refused_one_and_has_its_text():
-    pytest.importorskip("pyte")
     says = "a screen of 1000 columns and 1001 rows is too large"
     async with agent_here() as agent:
         with pytest.raises(RpcError, match=says) as caught:

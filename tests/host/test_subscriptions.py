@@ -459,8 +459,7 @@ async def test_one_who_does_not_read_costs_nothing_and_comes_to_see_what_is_left
             most = max(most, connection._outbox._size)
         with trio.fail_after(60):
             before = len(looks)
-            # Not `ring`: whoever looks at that has the terminal take in what it has put off.
-            while seen._output.end < 9_000_000:
+            while seen.ring.end < 9_000_000:
                 most = max(most, connection._outbox._size)
                 await trio.sleep(0.01)
         # Nobody has looked at the terminal for it, so that was not slowed.

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from itertools import pairwise
 
 import pytest
 
@@ -11,6 +12,9 @@ from tests.keeper.daemon import daemon
 from tests.keeper.manager import Manager
 from tests.keeper.terminals import is_alive, not_left, poll, run, spawn
 from tests.keeper.test_supervisor import NUMBERS, numbers_of, restarted
+
+# Lines in what one read takes, 4 KiB, and the line that is cut by it.
+LOST_LINES_MAX = 4096 // len("0\r\n") + 2
 
 
 @pytest.fixture
@@ -144,8 +148,12 @@ async def test_programs_outlive_a_keeper_that_is_killed(tmp_path, manager):
 
             again = terminals["flood"]
             await again.wait_for(lambda self: len(self.output) > 100_000)
-            numbers = numbers_of(output + again.output)
-            assert numbers == list(range(len(numbers)))
+            # A keeper that is killed in the middle of a read loses what that read had taken.
+            numbers = numbers_of(output) + numbers_of(again.output.partition(b"\n")[2])
+            gaps = [after - before for before, after in pairwise(numbers) if after != before + 1]
+            assert numbers[0] == 0
+            assert len(gaps) <= 1
+            assert all(1 < gap <= LOST_LINES_MAX for gap in gaps)
             assert (await run(worker.keeper, "echo", "x")).output == "x\n"
             # What is over may be forgotten, and what runs be killed.
             for name in terminals:
