@@ -10,11 +10,11 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
-from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX
+from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, TREES_NAME
 
 FIRST: Final = 3
 # The beginnings of the names of descriptors that a keeper has stored with the service manager.
-_OF_KEEPER: Final = (MASTER_PREFIX, RING_PREFIX)
+_OF_KEEPER: Final = (MASTER_PREFIX, RING_PREFIX, TREES_NAME)
 
 
 class ActivationError(Exception):

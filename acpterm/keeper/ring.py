@@ -72,6 +72,10 @@ EXITED_UNKNOWN = 1 << 32
 _MAP_OPTIONS = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
+# What a read that may be the keeper's last is expected to overwrite: no byte of valid UTF-8.
+UNREAD = b"\xff" * 4096
+
+
 class RingError(Exception):
     """A file that should be a ring file is none; the message says how it differs."""
 
@@ -122,6 +126,24 @@ class RingFile:
             copy = copy[valid - start :]
             start = min(valid, end)
         return start, copy
+
+    def expect_read(self, head: int, end: int) -> None:
+        """Fill what the next read is to overwrite, so that `recover` can tell how much it took.
+
+        A PTY gives at most `UNREAD` bytes at a time.
+        """
+        at = head % self.capacity
+        size = min(end - head, len(UNREAD), self.capacity - at)
+        self.data[at : at + size] = UNREAD[:size]
+
+    def recover(self) -> None:
+        """Count what a keeper that was killed in the middle of a read had taken by then."""
+        header = self.header
+        head, end = header[HEAD], header[RESERVED]
+        at = head % self.capacity
+        taken = bytes(self.data[at : at + min(end - head, len(UNREAD))]).rstrip(UNREAD[:1])
+        header[HEAD] = head + len(taken)
+        header[RESERVED] = header[HEAD]
 
     def write_record(self, record: bytes) -> bool:
         """Replace the record; False, and the record before it stays, when it does not fit."""

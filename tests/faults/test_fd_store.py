@@ -108,8 +108,10 @@ async def _check_adopted(running: Daemon, name: str, pid: int, at: str) -> None:
 async def _check_ended(running: Daemon, name: str, total: int) -> int:
     """Check the whole output, and that the exit status is said to be unknown; return its size."""
     answer = await user_request(running.user_socket, "terminal/wait", terminalId=name)
-    assert answer["exitStatus"]["exitCode"] is None, answer
+    # What a shell gives for a status that it could not have: agents break on two nulls.
+    assert answer["exitStatus"]["exitCode"] == 255, answer
     assert answer["exitStatus"]["signal"] is None, answer
+    assert answer["exitStatus"]["endedBy"] == "lost", answer
     checked, position = 0, 0
     while True:
         start, data, answer = await _read(running, name, position)

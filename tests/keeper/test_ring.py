@@ -126,3 +126,23 @@ def test_views_that_are_in_use_survive_the_closing_of_the_file(files):
     view[0] = 1
     assert view[0] == 1
     os.close(fd)
+
+
+@pytest.mark.parametrize("taken", [b"", b"abc", b"x" * 4096, b"a\xffb"])
+@pytest.mark.parametrize("head", [0, 1000, ring.CAPACITY_MIN_BYTES - 2])
+def test_what_a_killed_keeper_had_read_and_not_counted_is_recovered(taken, head):
+    fd, made = ring.create_ring(ring.CAPACITY_MIN_BYTES)
+    try:
+        made.header[ring.HEAD] = made.header[ring.CONSUMED] = head
+        made.header[ring.RESERVED] = head + 64 * 1024
+        made.expect_read(head, head + 64 * 1024)
+        at = head % made.capacity
+        # A read that goes on at the other end of the ring is recovered up to there.
+        kept = taken[: made.capacity - at]
+        made.data[at : at + len(kept)] = kept
+        made.recover()
+        recovered = len(kept.rstrip(b"\xff"))
+        assert made.header[ring.HEAD] == made.header[ring.RESERVED] == head + recovered
+    finally:
+        made.close()
+        os.close(fd)

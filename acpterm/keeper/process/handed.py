@@ -3,7 +3,8 @@
 Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process,
 with the names in `LISTEN_FDNAMES`. Masters and rings that a keeper before this one has stored
 (`notify`) become terminals again. Their programs are not this process's children: that they end is
-seen by pidfd, and how they ended is unknown, unless the ring's header has the report already.
+seen by pidfd, and how they ended is unknown, unless the ring's header has the report already. The
+directory of their control groups, locked by its descriptor, is the worker's entry again.
 Everything else is for the worker: entries `listen/0`, `listen/1`, … with the name as value.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 
 from acpterm.keeper import ring
-from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX
+from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, TREES_NAME
 from acpterm.keeper.programs import system
 from acpterm.keeper.programs.reaping import Child, read_exit
 from acpterm.keeper.programs.terminal import Terminal
@@ -40,6 +41,10 @@ def take(
             masters[name.removeprefix(MASTER_PREFIX)] = fd
         elif name.startswith(RING_PREFIX):
             rings[name.removeprefix(RING_PREFIX)] = fd
+        elif name == TREES_NAME:
+            notifier.adopt(name)
+            path = os.readlink(f"/proc/self/fd/{fd}")
+            store.put(TREES_NAME, os.fsencode(path), [fd])
         else:
             store.put(f"listen/{others}", name.encode(), [fd])
             others += 1
@@ -83,7 +88,7 @@ def _adopt(terminals: Terminals, store: Store, name: str, ring_fd: int, master: 
             os.close(master)
         return False
     header = mapped.header
-    header[ring.RESERVED] = header[ring.HEAD]
+    mapped.recover()
     header[ring.STALLED] = header[ring.ARMED] = 0
     store.put(f"t/{name}", mapped.record(), [])
     pid, started_us = header[ring.PID], header[ring.STARTED]

@@ -7,7 +7,7 @@ import os
 import sys
 
 from acpterm.keeper import ring
-from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, Notifier
+from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, TREES_NAME, Notifier
 from acpterm.keeper.process.store import Store
 from acpterm.keeper.programs import spawn, system
 from acpterm.keeper.programs.reading import Reader
@@ -44,7 +44,8 @@ class Keeper:
         self._notifier = Notifier(loop, {}) if notifier is None else notifier
         self._embedded = embedded
         self._pidfds = pidfds
-        self.terminals = Terminals(loop, Reader(loop), self._exited, self._closed)
+        reader = Reader(loop, recoverable=self._notifier.stores)
+        self.terminals = Terminals(loop, reader, self._exited, self._closed)
         self.store = Store()
         self._links: list[Link] = []
         """The connections to workers that were sent the state, and so get reports since."""
@@ -154,7 +155,10 @@ class Keeper:
 
     def _put(self, message: Message) -> None:
         key, value = message.fields[:2]
-        self.store.put(key, value, message.take_fds())
+        fds = message.take_fds()
+        self.store.put(key, value, fds)
+        if key == TREES_NAME and fds and not self._notifier.has_stored(TREES_NAME):
+            self._notifier.store(TREES_NAME, fds[0])
         if key.startswith("t/"):
             terminal = self.terminals.by_name.get(key[2:])
             if terminal is not None and terminal.ring is not None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from acpterm.keeper.process.loop import Loop
 
 RING_PREFIX = "ring."
+# The lock of the control groups that the programs are in: while it is held, they are not stale.
+TREES_NAME = "trees"
 MASTER_PREFIX = "master."
 _WATCHDOG_SHARE = 0.5
 _RETRY_S = 0.01
@@ -82,6 +84,10 @@ class Notifier:
         """Report that all is well."""
         if self._watchdog_us:
             self._send("WATCHDOG=1")
+
+    def has_stored(self, name: str) -> bool:
+        """Whether a descriptor of this name is stored."""
+        return name in self._stored
 
     def adopt(self, name: str) -> None:
         """Record that a descriptor of this name is stored already."""

@@ -57,10 +57,15 @@ _monotonic = time.monotonic
 
 
 class Reader:
-    """Reads masters into rings, for one loop."""
+    """Reads masters into rings, for one loop.
 
-    def __init__(self, loop: Loop) -> None:
+    `recoverable`: whether another keeper may go on with the rings if this one is killed; it is to
+    find what a read had taken by then.
+    """
+
+    def __init__(self, loop: Loop, *, recoverable: bool = False) -> None:
         self._loop = loop
+        self._recoverable = recoverable
         self._impatient_until = 0.0
         self._steps = 0
         self._waiting = array.array("i", (0,))
@@ -90,6 +95,8 @@ class Reader:
                 return EMPTY
             at, stop = head % capacity, head % capacity + end - head
             wrapped = [data[: stop - capacity]] if stop > capacity else []
+            if self._recoverable:
+                ring.expect_read(head, end)
             try:
                 got = os.readv(master, [data[at:stop], *wrapped])
             except BlockingIOError:
