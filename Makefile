@@ -44,12 +44,11 @@ test: $(VENV)/.check ## the tests, but for long ones
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -m 'not long and not every_way and not interop'
 
-# The fault tests use every processor up, so they run apart from those that watch the clock.
-test-all: $(VENV)/.check ## all tests, as deep as they can: also long ones, in second ways, with Node
-	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults; \
-	  status=$$?; $(BIN)/python -m pytest tests/faults -n 2 --dist worksteal && exit $$status
+test-all: $(VENV)/.check ## all tests but faults, as deep as they can: also long ones, with Node
+	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults
 
-faults: $(VENV)/.check ## the faults of docs/reliability.md, many times each, and its table
+# They use every processor up, so they run apart from tests that watch the clock.
+faults: $(VENV)/.check ## the faults of docs/reliability.md, and its table; FAULTS=ci for fewer of each
 	mkdir -p build
 	rm -f build/faults.jsonl
 	ACPTERM_FAULTS=$(or $(FAULTS),full) ACPTERM_FAULTS_REPORT=$(CURDIR)/build/faults.jsonl \
