@@ -1,4 +1,1 @@
-"""One child on one PTY: spawn, resize, reap, kill the whole tree.
-
-This file imports nothing: the fork server runs from this folder and must stay small.
-"""
+"""One child on one PTY, as the worker sees it: resize, signal, and its whole tree of processes."""

@@ -9,9 +9,9 @@ Runs in the child only, in this order, and never returns:
 A step that fails is told on the terminal, in one line, and ends the child with the status that a
 shell gives: 127 when the program is not found, 126 when it is there and cannot be run.
 
-This module and `forkserver` import as little as can be: what the fork server has in memory is what
-each fork copies the map of. So there is no `typing` here (but for the type checker), and no
-`signal` and `socket` but their cores: each of the three is as large as all the rest.
+It imports as little as possible, like all of the keeper: a fork copies the map of what the keeper
+has in memory. So there is no `typing` here (but for the type checker), and no `signal` and `socket`
+but their cores: each of the three is as large as all the rest.
 """
 
 from __future__ import annotations
