@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(150)]
 _LONGEST_PAUSE_S = 1.0
 # Two seconds are wanted, and the report shows what it was. Two of these tests at a time, with eight
 # floods each, leave a machine of two processors little to start a worker with.
-_LONGEST_ANSWER_S = 6.0
+_LONGEST_ANSWER_S = 15.0
 _UNDISTURBED_S = 3.0
 
 
