@@ -11,6 +11,7 @@ each.
 """
 
 import os
+import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -37,9 +38,25 @@ def _absolute(path: str) -> None:
         raise ValueError("is not an absolute path")
 
 
-# A setting's `extra`: a `check` of its value besides, whose `ValueError` says what is wrong.
+def _variables(value: str | Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables, which text has as words; raises `ValueError`."""
+    found = dict(value) if isinstance(value, Mapping) else {}
+    for word in shlex.split(value) if isinstance(value, str) else ():
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise ValueError(f"{word!r} is not NAME=VALUE")
+        found[name] = text
+    for name, text in found.items():
+        if not name or "=" in name or "\0" in name + text:
+            raise ValueError(f"no environment can hold a variable {name!r}")
+    return found
+
+
+# A setting's `extra`: a `check` of its value besides, whose `ValueError` says what is wrong; a
+# `read` makes the value of a setting that is text in the environment.
 _PATH = {"check": _absolute}
 _KEYS = {"check": keys.sequence}
+_VARIABLES = {"check": _variables, "read": _variables}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -114,12 +131,21 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         ),
     ] = "/bin/sh"
     signal_exit_code: Annotated[
-        bool,
+        Literal["auto"] | bool,
         Meta(
-            title="Give 128+n as `exitCode` on death by signal n, instead of null, for agents that "
-            "take null for success."
+            title="Give 128+n as `exitCode` on death by signal n, instead of null; `auto` does so "
+            "for agents that are known to take null for success."
         ),
-    ] = False
+    ] = "auto"
+    agent_env: Annotated[
+        dict[str, str],
+        Meta(
+            title="Variables for the agents' terminals, over the pagers that acpterm sets there; "
+            'the agent\'s own win. A table in the file: `agent_env = { GH_PAGER = "less" }`; words '
+            "in the environment: `GH_PAGER=less LESS=`.",
+            extra=_VARIABLES,
+        ),
+    ] = msgspec.field(default_factory=dict)
     tracking: Annotated[
         Literal["auto", "cgroup", "subreaper"],
         Meta(title="How a terminal's processes are known: `auto` is cgroups where they work."),
@@ -129,7 +155,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Meta(
             ge=0,
             title="How many terminals stay readable for the person of those that a tool call "
-            "showed and that were released, and of the person's own that have ended.",
+            "showed and that were released; and, apart from these, how many of the user's own that "
+            "have ended. What agents leave never takes the place of the user's.",
         ),
     ] = 100
     shown_lines: Annotated[
@@ -162,7 +189,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         ),
     ] = 30.0
     keep_released_bytes: Annotated[
-        int, Meta(ge=0, title="How many bytes of output these may hold together.")
+        int,
+        Meta(ge=0, title="How many bytes of output each of both may hold."),
     ] = 64 * MIB
     keep_released_age: Annotated[
         float, Meta(ge=0, title="For how many seconds these stay readable.")
@@ -193,8 +221,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         int,
         Meta(
             ge=1,
-            title="How many recordings are kept; the oldest go first, but none that is being "
-            "written.",
+            title="How many recordings of the user's terminals are kept, and how many of agents'; "
+            "the oldest go first, but none that is being written.",
         ),
     ] = 100
 
@@ -283,14 +311,14 @@ def _read(path: str) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 
 
-def _check(name: str) -> Callable[[str], object] | None:
-    """Give what a setting's value has to pass besides, if anything."""
-    return (Settings.__annotations__[name].__metadata__[0].extra or {}).get("check")
+def _extra(name: str, what: str) -> Callable[[Any], Any] | None:
+    """Return a function of a setting's `extra`, if it has that."""
+    return (Settings.__annotations__[name].__metadata__[0].extra or {}).get(what)
 
 
 def _from_here(name: str, value: Any) -> Any:
     """Give a flag's value; a path, which may be relative, as it is from the current folder."""
-    return os.path.abspath(value) if value and _check(name) is _absolute else value
+    return os.path.abspath(value) if value and _extra(name, "check") is _absolute else value
 
 
 def _convert(name: str, given: _Given) -> Any:
@@ -300,9 +328,11 @@ def _convert(name: str, given: _Given) -> Any:
         known = ", ".join(Settings.__struct_fields__)
         raise ConfigError(f"{source}: there is no setting {name!r}; there are {known}")
     try:
-        settings = msgspec.convert({name: value}, Settings, strict=not is_text)
-        if check := _check(name):
-            check(value)
+        read = _extra(name, "read") if is_text else None
+        found = read(value) if read else value
+        settings = msgspec.convert({name: found}, Settings, strict=not is_text)
+        if check := _extra(name, "check"):
+            check(found)
     except (msgspec.ValidationError, ValueError) as error:
         what = str(error).partition(" - at")[0]
         raise ConfigError(f"{source}: {name} = {value!r}: {what}") from error

@@ -65,6 +65,17 @@ def sequence(names: str) -> list[str]:
     return found
 
 
+def looks_like_key(word: str) -> bool:
+    """Return whether a word is written as the name of a key, and not as a word of a text."""
+    if len(word) < 2 or word == word.lower():
+        return False
+    try:
+        key_bytes(word)
+    except ValueError:
+        return False
+    return True
+
+
 def depends(name: str) -> bool:
     """Whether the bytes of a key depend on the mode of the cursor keys."""
     return _MODIFIED.sub(r"\2", name, count=1).lower() in CURSOR

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.connector import connect_as_agent
+
 SESSION = "benchmark"
 _CHUNK_BYTES = 256 * 1024
 
@@ -58,8 +60,11 @@ class Client:
     def __init__(
         self, path: str, resume: str | None = None, own: dict[str, Any] | None = None
     ) -> None:
-        self._sock = socket.socket(socket.AF_UNIX)
-        self._sock.connect(path)
+        if path.endswith("user.sock"):
+            self._sock = socket.socket(socket.AF_UNIX)
+            self._sock.connect(path)
+        else:
+            self._sock = connect_as_agent(path)
         self._lines = Lines(self._sock)
         self._ids = itertools.count(1)
         self._encode = msgspec.json.Encoder().encode

@@ -40,6 +40,8 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
+                # As daemons are started; Linux shares processors out by session.
+                start_new_session=True,
             )
         self.pid = self._process.pid
         deadline = time.monotonic() + _START_TIMEOUT_S

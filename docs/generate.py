@@ -73,9 +73,16 @@ is on these pages, and so does `man acpterm`, where acpterm was installed with p
 {groups}
 
 A terminal is named by its id, the beginning of its id if no other begins so, its `--name`, or
-`@last`, the one that was made last. A name may be used again when its terminal has ended: it means
-the one that still runs, or else the newest. Shells complete it: see
-[completion](commands/completion.md).
+`@last`, the one that was made last; for `attach` and `send` the last of the user's own, since an
+agent may make a terminal at any moment: an agent's is named by its id or its name. A name may be
+used again when its terminal has ended: it means the one that still runs, or else the newest. Shells
+complete it: see [completion](commands/completion.md).
+
+`ps` and `list` are `ls`, `a` is `attach`, `new` is `run`, `stop` is `kill`; `help COMMAND` is
+`COMMAND --help`. Of other names acpterm says which command is meant.
+
+What users of tmux, docker, gh and asciinema would type, and what to type here:
+[coming-from.md](coming-from.md).
 """
 
 GROUPS = {
@@ -90,6 +97,9 @@ GROUPS = {
         "kill",
         "rm",
         "promote",
+        "rename",
+        "resize",
+        "inspect",
         "events",
         "export",
         "replay",
@@ -124,7 +134,7 @@ def settings() -> str:
     info = types.type_info(Settings)
     assert isinstance(info, types.StructType)
     rows = [
-        f"| `{field.name}` | {_values(field.type)} | {_default(field.default)} | {_title(field)} |"
+        f"| `{field.name}` | {_values(field.type)} | {_default(_value(field))} | {_title(field)} |"
         for field in info.fields
     ]
     return SETTINGS.format(note=NOTE, rows="\n".join(rows))
@@ -222,9 +232,16 @@ def _values(kind: types.Type) -> str:
                 )
         case types.StrType():
             text = "string"
+        case types.DictType():
+            text = "table"
         case _:
             raise NotImplementedError(kind)
     return text
+
+
+def _value(field: types.Field) -> object:
+    made = field.default_factory
+    return field.default if made is msgspec.NODEFAULT else made()
 
 
 def _default(value: object) -> str:

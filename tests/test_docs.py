@@ -7,12 +7,16 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
+import click
 import pytest
 
 from acpterm.acp import extensions
 from acpterm.acp.wire import Wire
+from acpterm.cli.main import group
+from acpterm.cli.parts.other_names import ALIASES
 from acpterm.config import Settings
 from acpterm.host.agents.table import NOTIFICATIONS, REQUESTS
 from tests.support.hosts import agent_here, environment, poll
@@ -47,9 +51,50 @@ def _is(page, text):
     return page.exists() and page.read_text() == text
 
 
+def test_makefile_installs_only_extras_that_the_package_has():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lists = re.findall(r"'\.\[([^\]]*)\]'", (ROOT / "Makefile").read_text())
+    assert {name for names in lists for name in names.split(",")} <= set(
+        project["optional-dependencies"]
+    )
+
+
 def test_every_setting_is_on_the_page():
     for name in Settings.__struct_fields__:
         assert f"| `{name}` |" in (DOCS / "settings.md").read_text()
+
+
+# Their options are the same on the page and in the command.
+WITH_OPTIONS = {
+    *("attach", "export", "inspect", "kill", "logs", "ls", "prompt", "replay", "rm", "run"),
+    *("screen", "send", "wait"),
+}
+
+
+def test_the_page_for_users_of_other_programs_names_commands_that_exist():
+    page = (DOCS / "coming-from.md").read_text()
+    lines = re.findall(r"`acpterm ([a-z]+)((?: [^`]*)?)`", page)
+    assert len(lines) > 50
+    context = click.Context(group)
+    for name, rest in lines:
+        command = group.get_command(context, name)
+        assert command is not None, name
+        if name in WITH_OPTIONS:
+            known = {option for param in command.params for option in param.opts}
+            assert set(re.findall(r"(?<= )--?[a-z][a-z-]*", rest.partition(" -- ")[0])) <= known
+
+
+def test_the_page_for_users_of_other_programs_names_the_other_names_that_work():
+    paragraph = re.search(
+        r"^Several commands .*?\n\n",
+        (DOCS / "coming-from.md").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    groups = re.findall(
+        r"`([a-z-]+)(?: COMMAND)?`(?: and `([a-z-]+)`)?\s\(`([^`]*)`\)", paragraph[0]
+    )
+    names = {name: meant for *both, meant in groups for name in both if name}
+    assert names == {**ALIASES, "help": "COMMAND --help", "version": "--version"}
 
 
 def test_every_module_has_its_line_in_the_architecture():
@@ -195,6 +240,13 @@ def test_the_demo_fails_and_says_why_when_a_step_comes_out_wrong(tmp_path):
     assert done.returncode == 1
     assert "Not as it should be:\n   exit code 3; found {'exitCode': 4" in done.stdout
     assert os.listdir(tmp_path) == []
+
+
+def test_the_pictures_of_screens_are_as_screen_svg_draws_them():
+    picture = (DOCS / "person.svg").read_text()
+    assert "white-space: pre" in picture
+    assert "font:" not in picture
+    assert 'font-weight="bold"' in picture
 
 
 def test_the_picture_is_small_and_says_nothing_of_a_machine():

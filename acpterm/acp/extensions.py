@@ -126,9 +126,6 @@ class ExitMeta(Wire):
     max_rss_bytes: int | UnsetType = UNSET
 
 
-_Limit = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
-
-
 class Asker(Wire, omit_defaults=True):
     """What a program had that asks for terminals of a host it did not start.
 
@@ -139,13 +136,17 @@ class Asker(Wire, omit_defaults=True):
     env: dict[str, str] | None = None
     cwd: Annotated[str | None, Meta(description="an absolute path")] = None
     umask: Annotated[int, Meta(ge=0, le=0o777)] | None = None
-    rlimits: dict[str, tuple[_Limit, _Limit]] | None = None
+    rlimits: dict[str, tuple[int, int]] | None = None
 
 
 class InitializeMeta(Wire, omit_defaults=True):
-    """``_meta.acpterm`` of ``initialize``."""
+    """``_meta.acpterm`` of ``initialize``.
+
+    `relay`: whether the process that connects speaks for its parent, the agent.
+    """
 
     asker: Asker | None = None
+    relay: bool | None = None
     resume: Annotated[str | None, Meta(description="the secret of a connection that was lost")] = (
         None
     )

@@ -20,8 +20,12 @@ class OutputResponse(Wire):
 class FollowRequest(Wire, omit_defaults=True):
     """``_acpterm/terminal/follow``: have the bytes told that came and come after a position.
 
-    Without `since` from the oldest that is kept on. Answered when the program has ended and all was
-    told; unless it is to `stay`, when what there is now was. A release meanwhile changes nothing.
+    Without `since` from the oldest that is kept on, or, with `since_time`, from the first that came
+    at that time or later. With `times` each part has the time `at` which it came, unless that is
+    unknown: of output from before the daemon's worker was replaced. With `since_time` such output
+    is left out. With `stay` (the default) the response comes once the program has ended and all of
+    its output was sent; otherwise once all that there is now was sent. A release meanwhile changes
+    nothing.
 
     With `hold` nothing is missed: the program waits while what it has printed was not read. That is
     for the person's own terminals alone.
@@ -30,11 +34,13 @@ class FollowRequest(Wire, omit_defaults=True):
     terminal_id: TerminalName
     token: Token
     since: Natural | None = None
+    since_time: Natural | None = None
+    times: bool = False
     stay: bool = True
     hold: bool = False
 
 
-class FollowedNotification(Wire):
+class FollowedNotification(Wire, omit_defaults=True):
     """``_acpterm/terminal/followed``: the next bytes, in base64.
 
     `position` is behind them; `lost` counts those before them that are gone.
@@ -44,6 +50,7 @@ class FollowedNotification(Wire):
     data: str
     position: int
     lost: int
+    at: int | None = None
 
 
 class FollowResponse(Wire):

@@ -28,6 +28,9 @@ META_KEYS: Final = (
     "terminal_exit",
 )
 
+# As codex-acp has them.
+_RAW_OUTPUT: Final = ("aggregated_output", "formatted_output", "stdout")
+
 
 class End(NamedTuple):
     """How a program ended: by a code or a signal; both are None when nobody knows."""
@@ -98,6 +101,20 @@ def in_v2(kind: str, update: dict[str, Raw]) -> Iterator[Note]:
             yield Exit(terminal, End(_number(end.get("exitCode")), text(end.get("signal"))))
         elif _is_null(update["exitStatus"]):
             yield Exit(terminal, None)
+
+
+def in_raw_output(raw: Raw | None) -> str | None:
+    """Return the output of a command from the `rawOutput` of a tool call, if it has any.
+
+    Of `_RAW_OUTPUT` the first is the most complete; a string is the output itself.
+    """
+    if (whole := text(raw)) is not None:
+        return whole or None
+    found = members(raw)
+    for name in _RAW_OUTPUT:
+        if output := text(found.get(name)):
+            return output + (text(found.get("stderr")) or "") if name == "stdout" else output
+    return text(found.get("stderr")) or None
 
 
 def _bytes(raw: Raw | None) -> bytes | None:

@@ -37,12 +37,23 @@ class ListRequest(Wire, omit_defaults=True):
 
 
 class NamedRequest(Wire):
-    """``_acpterm/terminal/get``, and others of one terminal that take no more params.
+    """Params of the methods about one terminal that take no more.
 
-    They are ``output``, ``wait``, ``kill``, ``release``, ``promote`` and ``screen``.
+    They are ``output``, ``wait``, ``kill``, ``release``, ``promote``, ``screen``, ``inspect`` and
+    ``restart``.
     """
 
     terminal_id: TerminalName
+
+
+class GetRequest(NamedRequest, omit_defaults=True):
+    """``_acpterm/terminal/get``.
+
+    With `own`, ``@last`` is the user's own terminal that was made last, as for ``attach`` and
+    ``write``.
+    """
+
+    own: bool = False
 
 
 class ExitOf(Wire):
@@ -55,7 +66,11 @@ class ExitOf(Wire):
 
 
 class TerminalInfo(Wire):
-    """What the person is told of a terminal. `waiting_for_input` is null where nobody can know."""
+    """What the user is sent of a terminal.
+
+    `waiting_for_input` is null where it cannot be known. `ending`: it was killed or released, and
+    its program has not ended yet.
+    """
 
     terminal_id: str
     name: str | None
@@ -79,6 +94,8 @@ class TerminalInfo(Wire):
     waiting_for_input: bool | None
     recording: str | None
     exit_status: ExitOf | None
+    ending: bool = False
+    released_at: int | None = None
 
 
 class ListResponse(Wire):
@@ -92,6 +109,8 @@ class PersonCreateRequest(Wire, omit_defaults=True):
 
     `command` and `args` are as in ``terminal/create``. It is answered with a TerminalInfo. With
     `hold` its program waits until this connection follows it with `hold`, and so misses nothing.
+    With `stdin`, the path of a named pipe or file, that is the program's standard input, and not
+    the terminal. With `remove` the terminal is removed when its program has ended.
     """
 
     command: Annotated[str, Meta(description="the command to run")]
@@ -102,6 +121,8 @@ class PersonCreateRequest(Wire, omit_defaults=True):
     cols: Cells | None = None
     rows: Cells | None = None
     hold: bool = False
+    stdin: Annotated[str | None, Meta(description="an absolute path")] = None
+    remove: bool = False
 
 
 class PersonReadRequest(Wire, omit_defaults=True):
@@ -131,6 +152,44 @@ class PersonResizeRequest(Wire):
     terminal_id: TerminalName
     cols: Cells
     rows: Cells
+
+
+class RenameRequest(Wire):
+    """``_acpterm/terminal/rename``: give a terminal a name, in place of the one it has."""
+
+    terminal_id: TerminalName
+    name: Annotated[str, Meta(description="the new name")]
+
+
+class LaunchInfo(Wire):
+    """What a terminal of the user's was created with: its environment, umask and command."""
+
+    command: str
+    args: list[str] | None
+    env: dict[str, str]
+    umask: int
+
+
+class WindowInfo(Wire):
+    """An attached window."""
+
+    cols: int
+    rows: int
+    read_only: bool
+
+
+class InspectResponse(Wire):
+    """The answer to ``_acpterm/terminal/inspect``: all that is known of a terminal.
+
+    `launch` is null for one that an agent created. `oldest` is the position of the oldest byte of
+    output that can be read, `retained_bytes` the memory that the output takes.
+    """
+
+    terminal: TerminalInfo
+    launch: LaunchInfo | None
+    windows: list[WindowInfo]
+    oldest: int
+    retained_bytes: int
 
 
 class PersonSignalRequest(Wire):
@@ -186,15 +245,18 @@ class AttachRequest(Wire, omit_defaults=True):
     read_only: bool = False
 
 
-class AttachedNotification(Wire):
+class AttachedNotification(Wire, omit_defaults=True):
     """``_acpterm/terminal/attached``: what the window is to print next, base64 of bytes.
 
-    `kind` is `screen` when it paints all of the window anew, `output` for what follows.
+    `kind` is `screen` when it repaints the whole window, `output` for what follows. A screen
+    that is `alternate` is painted on the window's alternate screen; the main one stays as it is,
+    and is painted by another `screen` before anything is printed there.
     """
 
     token: Token
     kind: Literal["screen", "output"]
     data: str
+    alternate: bool = False
 
 
 class AttachResponse(Wire):
@@ -225,8 +287,8 @@ class EventNotification(Wire, omit_defaults=True):
     """``_acpterm/event``: something has happened. `lost` counts those before that were not told.
 
     `event` is one of ``connected``, ``disconnected``, ``created``, ``exited``, ``killed``,
-    ``released``, ``promoted``, ``waiting``, ``resumed``, ``attached``, ``detached``, ``resized``
-    and ``tool_call``.
+    ``released``, ``promoted``, ``renamed``, ``waiting``, ``resumed``, ``attached``, ``detached``,
+    ``resized`` and ``tool_call``.
     """
 
     token: Token

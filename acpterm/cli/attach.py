@@ -1,31 +1,41 @@
 """`acpterm attach`: being at a terminal."""
 
 import contextlib
+import os
 
 import click
 
-from acpterm.acp.person import AttachResponse, TerminalInfo
+from acpterm.acp.person import AttachResponse, ListRequest, ListResponse, TerminalInfo
 from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.options import at_daemon, fail, settings
 from acpterm.cli.parts.terminal_name import terminal_argument
+from acpterm.client.daemon import DaemonError
 from acpterm.client.person.attach.attached import attach
 from acpterm.client.person.attach.detaching import Detaching
 from acpterm.client.person.attach.tty import Tty
 from acpterm.client.person.front import Front
 from acpterm.client.person.words import ended, title
-from acpterm.pty import linux
+from acpterm.pty import linux, marks
 
 
 @click.command("attach")
-@terminal_argument()
+@terminal_argument(required=False)
 @click.option("-r", "--read-only", is_flag=True, help="Only look: nothing is typed.")
 @at_daemon
-def command(terminal: str, *, read_only: bool, config: str | None, socket: str | None) -> None:
-    r"""Be at TERMINAL, as if its program ran in this window.
+def command(
+    terminal: str | None, *, read_only: bool, config: str | None, socket: str | None
+) -> None:
+    r"""Attach to TERMINAL, as if its program ran in this window; without it, to your latest.
+
+    Your latest is the newest that acpterm run has made or promote has taken over, and that runs.
 
     It is shown as it stands, and what is typed here is typed there. Several may be attached at
     once: the smallest window rules the size; one that only looks (-r) does not. The key that the
     setting detach_key names, C-\ as a rule, leaves it running.
+
+    A full-screen program leaves the window as it was. A window that is larger than the terminal
+    has dots outside of it. A terminal cannot be attached to itself, but to another one: the key is
+    then taken by the outer window, if both have the same.
 
     When the daemon's worker is replaced, the window keeps its picture until it gets a new one, at
     most resume_timeout seconds. What is typed meanwhile rings the bell and is not typed; what was
@@ -39,18 +49,34 @@ def command(terminal: str, *, read_only: bool, config: str | None, socket: str |
         fail("attach needs a terminal on stdin and stdout; see acpterm logs -f for elsewhere")
     detaching = detaching_keys(config, socket)
 
-    async def be_there(front: Front) -> str | None:
-        info = await front.about("get", terminal, TerminalInfo)
+    async def be_there(front: Front) -> str:
+        info = await (latest(front) if terminal is None else front.own(terminal))
         if info.state != "running":
-            return None
+            name = title(info)
+            raise DaemonError(f"the program of terminal {name} has ended: see acpterm logs {name}")
         over = await attach(front, Tty(), info, detaching, read_only=read_only)
+        if over and over.exit_status and over.exit_status.ended_by == "lost":
+            raise DaemonError(f"{front.endpoint.whom} is gone: how the program ended is unknown")
         # What the program printed last may have no end of line.
         return f"\n[{title(info)} {_became(over)}]" if over else f"[{title(info)} runs on]"
 
-    said = ask(config, socket, be_there)
-    if said is None:
-        fail(f"the program of terminal {terminal} has ended: see acpterm logs {terminal}")
-    tell(said)
+    tell(ask(config, socket, be_there))
+
+
+async def latest(front: Front) -> TerminalInfo:
+    """Return the user's newest terminal that runs. Raises `DaemonError` if there is none.
+
+    The one that this command runs in is passed over.
+    """
+    found = await front.ask("terminal/list", ListRequest(), ListResponse)
+    around = os.environ.get(marks.TERMINAL)
+    for info in reversed(found.terminals):
+        if info.owner == "user" and info.state == "running" and info.terminal_id != around:
+            return info
+    raise DaemonError(
+        "no terminal of yours runs: acpterm run starts one; "
+        "acpterm attach TERMINAL attaches to one of an agent's, see acpterm ls"
+    )
 
 
 def detaching_keys(config: str | None, socket: str | None) -> Detaching:

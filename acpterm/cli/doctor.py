@@ -21,6 +21,9 @@ _ADVICE = "→ "
 def command(as_json: bool, config: str | None, socket: str | None) -> None:
     """Say what this machine offers to terminals, what is missing, and how to get that.
 
+    What acpterm uses is tried: a terminal, the emulator, the shell, directories, systemd, and the
+    daemon. It also says where the daemon's logs are.
+
     Each line begins with ok, missing (terminals do without it) or problem (somebody should see to
     it). Nothing is changed, no daemon is started, and it takes three seconds at most. A terminal
     and folders are made on trial, and removed.

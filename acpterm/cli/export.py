@@ -1,7 +1,9 @@
 """`acpterm export`: a terminal as a file."""
 
+import os
 import tempfile
-from typing import BinaryIO
+from collections.abc import Callable
+from typing import BinaryIO, Final
 
 import click
 
@@ -14,6 +16,16 @@ from acpterm.client.person.reading.text_follower import UNKNOWN, following_text
 from acpterm.client.person.recording import picture
 from acpterm.client.person.recording.exporting import write_cast
 from acpterm.client.person.recording.files import write_to
+from acpterm.client.plain import visible_text
+
+_ENDINGS: Final = {
+    ".cast": "asciicast",
+    ".txt": "text",
+    ".log": "text",
+    ".html": "html",
+    ".htm": "html",
+    ".svg": "svg",
+}
 
 
 @click.command("export")
@@ -22,14 +34,12 @@ from acpterm.client.person.recording.files import write_to
     "--format",
     "form",
     type=click.Choice(["asciicast", "text", "html", "svg"]),
-    default="asciicast",
-    show_default=True,
-    help="As what.",
+    help="As what; by default what FILE's name ends with, or else an asciicast.",
 )
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to, if not stdout.")
 @at_daemon
 def command(
-    terminal: str, *, form: str, output: str, config: str | None, socket: str | None
+    terminal: str, *, form: str | None, output: str, config: str | None, socket: str | None
 ) -> None:
     """Write TERMINAL to a file: a recording, text, or a page or a picture of its screen.
 
@@ -38,15 +48,25 @@ def command(
     more, as it is: lines of it that cannot be read are told of. Text is that of acpterm logs; html
     and svg show what the screen shows now.
 
-    FILE is for you alone, and takes the place of one of that name only when it is whole; a pipe or
-    a device is written to.
+    Without --format, .cast is an asciicast, .txt and .log are text, .html and .htm are html, and
+    .svg is svg; FILE with another ending needs --format.
 
-    Exit status: 0; 1 if there is no such terminal or FILE cannot be written.
+    FILE is for you alone, and takes the place of one of that name only when it is whole; a pipe or
+    a device is written to. Text that is printed in a window has escapes in the place of characters
+    that reorder or hide text.
+
+    Exit status: 0; 1 if there is no such terminal or FILE cannot be written; 2 for a FILE whose
+    ending says no format.
     """
+    if form is None:
+        form = _format_of(output)
     try:
         # What is made is whole before the first byte of it is written.
         with tempfile.TemporaryFile() as made:
-            lacks = ask(config, socket, lambda front: _make(front, terminal, form, made))
+            is_shown = output == "-" and os.isatty(1)
+            lacks = ask(
+                config, socket, lambda front: _make(front, terminal, form, made, is_shown=is_shown)
+            )
             if lacks:
                 click.echo(f"acpterm: {lacks}", err=True)
             write_to(output, made)
@@ -54,13 +74,27 @@ def command(
         fail(f"{'stdout' if output == '-' else output}: {error.strerror}")
 
 
-async def _make(front: Front, terminal: str, form: str, file: BinaryIO) -> str | None:
-    """Write it to `file`; say what it lacks, if anything."""
+def _format_of(output: str) -> str:
+    """Return the format that a file's name ends with; fail if it ends with another."""
+    ending = os.path.splitext(output)[1].lower()
+    # What is no regular file has no format in its name.
+    if output == "-" or not ending or (os.path.exists(output) and not os.path.isfile(output)):
+        return "asciicast"
+    if ending not in _ENDINGS:
+        known = ", ".join(_ENDINGS)
+        fail(f"{output}: {ending} is none of {known}: say --format", 2)
+    return _ENDINGS[ending]
+
+
+async def _make(
+    front: Front, terminal: str, form: str, file: BinaryIO, *, is_shown: bool
+) -> str | None:
+    """Write it to `file`; return what it lacks, if anything. `is_shown`: in the user's window."""
     if form == "asciicast":
         report = await write_cast(front, terminal, file)
         return report.said("of the recording cannot be read") if report.unread else None
     if form == "text":
-        lost = await _text(front, terminal, file)
+        lost = await _text(front, terminal, file, visible_text if is_shown else str)
         return _beginning(lost) if lost else None
     screen = await front.about("screen", terminal, ScreenResponse)
     info = await front.about("get", terminal, TerminalInfo)
@@ -72,13 +106,13 @@ def _beginning(lost: int) -> str:
     return f"the beginning is missing{'' if lost == UNKNOWN else f': {lost} bytes'}"
 
 
-async def _text(front: Front, terminal: str, file: BinaryIO) -> int:
-    """Write its text; tell how many bytes are missing at the beginning, which may be `UNKNOWN`."""
+async def _text(front: Front, terminal: str, file: BinaryIO, printed: Callable[[str], str]) -> int:
+    """Write its text, `printed`; return the bytes missing at the beginning, or `UNKNOWN`."""
     missing_first, last = 0, ""
     async with following_text(front, terminal, stay=False) as text:
         async for over, line, lost in text:
             missing_first = missing_first or lost
-            file.write(over.encode())
-            last = line
+            file.write(printed(over).encode())
+            last = printed(line)
     file.write(f"{last}\n".encode() if last else b"")
     return missing_first

@@ -3,10 +3,11 @@
 import click
 
 from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.options import at_daemon
+from acpterm.cli.parts.options import at_daemon, fail
+from acpterm.cli.parts.since import SinceParam
 from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
-from acpterm.client.person.reading.printed import print_raw, print_text
+from acpterm.client.person.reading.printed import Since, print_raw, print_stamped, print_text
 
 
 @click.command("logs")
@@ -17,10 +18,11 @@ from acpterm.client.person.reading.printed import print_raw, print_text
 )
 @click.option(
     "--since",
-    type=click.IntRange(min=0),
-    metavar="POSITION",
-    help="What came after so many bytes of its output.",
+    type=SinceParam(),
+    metavar="TIME|@POSITION",
+    help="Only what came since: 5m, 10:30, 2026-01-31T10:30, or the position @12345.",
 )
+@click.option("--timestamps", is_flag=True, help="Begin each line with the time it was printed at.")
 @click.option("--raw", is_flag=True, help="The bytes as they came: escape sequences and all.")
 @at_daemon
 def command(
@@ -28,7 +30,8 @@ def command(
     *,
     follow: bool,
     tail: int | None,
-    since: int | None,
+    since: Since | None,
+    timestamps: bool,
     raw: bool,
     config: str | None,
     socket: str | None,
@@ -40,14 +43,25 @@ def command(
     seen as it grows; one that is longer than the window cannot be taken back from it, and is
     printed again if it was written over. Where something is gone it says so on stderr: much is
     kept, not all of it; and if it cannot be printed as fast as it comes, some of it is left out.
+    In a window, characters that reorder or hide text are printed as escapes.
+
+    TIME is how long ago, such as 90s, 5m, 1h30m or 2d, or when: 10:30 is today, or yesterday if it
+    is later now. A position counts bytes of the output, as acpterm inspect shows them. With
+    --timestamps a line has the time at which it was over, to some hundredth of a second; of much
+    output the older times are coarser. Text that is older than the bytes that are kept has no
+    time, and is left out; so has output from before the daemon's worker was replaced, which
+    --since TIME leaves out as well.
 
     It goes on where it was when the daemon's worker is replaced.
 
-    Exit status: 0, however the program ended; 1 if there is no such terminal; 130 after Ctrl-C.
+    Exit status: 0, however the program ended; 1 if there is no such terminal; 2 the command line is
+    wrong; 130 after Ctrl-C.
     """
+    if raw and timestamps:
+        fail("say --raw or --timestamps, not both", 2)
 
     async def print_it(front: Front) -> None:
-        printing = print_raw if raw else print_text
-        await printing(front, terminal, stay=follow, since=since, tail=tail)
+        printing = print_raw if raw else print_stamped if timestamps else print_text
+        await printing(front, terminal, stay=follow, since=since or Since(), tail=tail)
 
     ask(config, socket, print_it)

@@ -1,73 +1,111 @@
-"""`acpterm ls`: lists the terminals, once or for as long as one looks."""
+"""`acpterm ls`: lists the terminals, once or while they are watched."""
 
 import time
+from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 import click
 
 from acpterm.acp.person import TerminalInfo
+from acpterm.cli.attach import detaching_keys
 from acpterm.cli.parts.asking import ask, ask_running
 from acpterm.cli.parts.options import at_daemon
 from acpterm.cli.parts.printing import is_terminal, json_text, say, say_once
 from acpterm.cli.parts.quitting import has_keyboard, quiet_keys, until_quit
+from acpterm.client.person.attach.detaching import Detaching
 from acpterm.client.person.front import Front
-from acpterm.client.person.listing import Row, row
+from acpterm.client.person.list_view import Item
+from acpterm.client.person.listing import in_list_order, row
 from acpterm.client.person.names import short_ids
 from acpterm.client.person.watched import look_again, terminals
 from acpterm.client.person.watching import until_ended
 from acpterm.runtime.threads import run_blocking
 
+_Chosen: TypeAlias = Callable[[list[TerminalInfo]], list[TerminalInfo]]
+
 
 @click.command("ls")
-@click.option("-a", "--all", "everything", is_flag=True, help="Those too that were released.")
-@click.option("-w", "--watch", "watched", is_flag=True, help="Draw it again when it changes.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Include released terminals.")
+@click.option("-r", "--running", is_flag=True, help="Only terminals whose program runs.")
+@click.option("-q", "--quiet", is_flag=True, help="Print ids only, a line each.")
+@click.option("-w", "--watch", "watched", is_flag=True, help="Redraw when something changes.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 @at_daemon
 def command(
-    everything: bool, watched: bool, as_json: bool, config: str | None, socket: str | None
+    *,
+    everything: bool,
+    running: bool,
+    quiet: bool,
+    watched: bool,
+    as_json: bool,
+    config: str | None,
+    socket: str | None,
 ) -> None:
-    """List the terminals, in the order in which they were made.
+    """List the terminals: those that run first, then by their age.
 
     ID is the shortest beginning of the id that means this terminal alone; any command takes it.
     OWNER is whose it is, the agent's or yours (user). OUTPUT is how long ago it last printed
     something. What waits for somebody to type says so instead of running. With --all those are
     listed, too, that their agent has released and that can still be read.
 
-    On a terminal the list is cut to its width. With --json it is an array of what the daemon says
-    of each, and with --watch a line with such an array for each change.
+    On a terminal the list is cut to its width, but for the ID. With --json it is an array of what
+    the daemon says of each, and with --watch a line with such an array for each change.
+
+    In the list of --watch the arrow keys and j, k, g, G, Page Up and Page Down select a terminal
+    and scroll; Enter attaches to it, / filters, Escape shows all again, and q or Ctrl-C ends it.
 
     Without a daemon there are no terminals: the list is empty, and that is no failure. --watch
-    starts it; Ctrl-C or q ends that.
+    starts it.
 
     Exit status: 0 listed, 1 the daemon cannot be asked or, with --watch, has ended.
     """
+    if quiet and (watched or as_json):
+        other = "--watch" if watched else "--json"
+        raise click.UsageError(f"--quiet prints ids only: leave {other} out")
+
+    def chosen(found: list[TerminalInfo]) -> list[TerminalInfo]:
+        return [one for one in found if one.state == "running" or not running]
+
     if watched:
-        raise SystemExit(ask(config, socket, partial(_watch, everything, as_json), start=True))
-    found = ask_running(config, socket, partial(terminals, everything=everything)) or []
-    say_once(json_text(found) if as_json else _text(found))
+        keys = detaching_keys(config, socket)
+        watch = partial(_watch, everything=everything, as_json=as_json, chosen=chosen, keys=keys)
+        raise SystemExit(ask(config, socket, watch, start=True))
+    found = chosen(ask_running(config, socket, partial(terminals, everything=everything)) or [])
+    if not quiet:
+        say_once(json_text(found) if as_json else _text(found))
+    elif found:
+        say_once("\n".join(one.terminal_id for one in in_list_order(found)))
 
 
-def _rows(found: list[TerminalInfo]) -> list[Row]:
+def _items(found: list[TerminalInfo]) -> list[Item]:
     now = time.time()
     short = short_ids([terminal.terminal_id for terminal in found])
-    return [row(terminal, short[terminal.terminal_id], now) for terminal in found]
+    return [
+        Item(one.terminal_id, row(one, short[one.terminal_id], now)) for one in in_list_order(found)
+    ]
 
 
 def _text(found: list[TerminalInfo]) -> str:
     from acpterm.cli.parts.tables import text_of  # noqa: PLC0415  rich is slow to import: JSON needs none
 
-    return text_of(_rows(found))
+    return text_of([item.row for item in _items(found)])
 
 
-async def _watch(everything: bool, as_json: bool, front: Front) -> int:
+async def _watch(
+    front: Front, *, everything: bool, as_json: bool, chosen: _Chosen, keys: Detaching
+) -> int:
     if not as_json and is_terminal():
         from acpterm.cli.parts.watched_screen import watch_screen  # noqa: PLC0415  as above
 
-        return await watch_screen(front, _rows, everything=everything)
+        return await watch_screen(
+            front, lambda found: _items(chosen(found)), keys, everything=everything
+        )
     said = ""
 
     async def show(found: list[TerminalInfo]) -> None:
         nonlocal said
+        found = chosen(found)
         now = json_text(found) if as_json else f"{_text(found)}\n"
         if now != said:
             said = now

@@ -24,19 +24,25 @@ sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None is how an
 _COMMANDS = {
     "run": ("acpterm.cli.run", "Run a command in a terminal of your own."),
     "ls": ("acpterm.cli.ls", "List the terminals."),
-    "attach": ("acpterm.cli.attach", "Be at a terminal, as if its program ran here."),
+    "attach": ("acpterm.cli.attach", "Attach to a terminal, as if its program ran here."),
     "logs": ("acpterm.cli.logs", "Print what a terminal has printed, and follow it."),
     "screen": ("acpterm.cli.screen", "Print what a terminal's screen shows now, or draw it."),
     "send": ("acpterm.cli.send", "Type into a terminal."),
-    "wait": ("acpterm.cli.wait", "Wait for a terminal's end, or for what it prints."),
+    "wait": ("acpterm.cli.wait", "Wait for terminals to end, or for what they print."),
     "kill": ("acpterm.cli.kill", "End the programs of terminals."),
     "rm": ("acpterm.cli.rm", "End terminals, and forget what they have printed."),
     "promote": ("acpterm.cli.promote", "Take a terminal over from its agent."),
+    "rename": ("acpterm.cli.rename", "Rename a terminal."),
+    "resize": ("acpterm.cli.resize", "Resize a terminal."),
+    "inspect": ("acpterm.cli.inspect", "Show all that is known of a terminal."),
     "events": ("acpterm.cli.events", "Print everything that happens, a line each."),
     "export": ("acpterm.cli.export", "Print a terminal as a recording, text, HTML or a picture."),
     "replay": ("acpterm.cli.replay", "Play a terminal again, or a recording."),
     "status": ("acpterm.cli.status", "Show daemon status."),
-    "restart": ("acpterm.cli.restart", "Replace the daemon's worker; its terminals stay."),
+    "restart": (
+        "acpterm.cli.restart",
+        "Start a terminal's command again, or replace the daemon's worker.",
+    ),
     "shutdown": ("acpterm.cli.shutdown", "End the daemon and its terminals."),
     "doctor": ("acpterm.cli.doctor", "Say what this machine offers, and what is missing."),
     "completion": ("acpterm.cli.completion", "Print what makes a shell complete commands."),
@@ -79,6 +85,30 @@ class _LazyGroup(click.Group):
         gc.freeze()
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, by another name as well, and `help` and `version`."""
+        name, *rest = args
+        if name == "version":
+            click.echo(f"acpterm, version {__version__}")
+            ctx.exit()
+        if name == "help":
+            if not rest:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            name, rest = rest[0], ["--help"]
+        from acpterm.cli.parts.other_names import (  # noqa: PLC0415  only needed for a wrong name
+            ALIASES,
+            no_such_command,
+        )
+
+        name = ALIASES.get(name, name)
+        command = self.get_command(ctx, name)
+        if command is None and not ctx.resilient_parsing:
+            ctx.fail(no_such_command(name, list(_COMMANDS)))
+        return name, command, rest
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # click would import every command for its line of help.

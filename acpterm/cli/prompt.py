@@ -79,7 +79,8 @@ def command(
     and the files in the session's directories.
 
     Ctrl-C cancels the turn, and once more ends the agent. Exit status: 0 the agent is done, 1 it
-    refused or something failed, 2 the command line is wrong, 124 timed out, 130 cancelled.
+    refused or something failed, 2 the command line is wrong, 3 what it asked for was refused
+    (--allow) and nothing was done, 124 timed out, 130 cancelled.
     """
     stdio.open_missing()
     said = _text(text)

@@ -3,6 +3,7 @@
 import math
 import os
 import tempfile
+from functools import partial
 from typing import BinaryIO
 
 import click
@@ -10,10 +11,13 @@ import click
 from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.numbers import Finite
 from acpterm.cli.parts.options import at_daemon, fail, run
+from acpterm.cli.parts.quitting import has_keyboard
 from acpterm.cli.parts.terminal_name import TerminalName
 from acpterm.client import replay
+from acpterm.client.person.reading.stdout import put
 from acpterm.client.person.recording.exporting import write_cast
 from acpterm.client.person.recording.player import play_here, print_all
+from acpterm.client.playback import Playback
 
 
 @click.command("replay")
@@ -37,13 +41,16 @@ def command(
 ) -> None:
     """Play a terminal again as it was, or a recording: an asciicast.
 
+    Space pauses and goes on, . shows the next output and pauses, Right and Left go five seconds
+    forth and back, Up and Down play it twice or half as fast, q ends it.
+
     A FILE that exists is played, also when a terminal has that name; a terminal's id is hardly ever
     a file. With a / in it, it is a file. What is played steers this window as the program did then;
     afterwards the window is as before, but for what was printed. Where stdout is no terminal, all
     of it is printed at once. Lines that cannot be read are left out, which is said at the end.
 
-    Exit status: 0; 1 if there is no such terminal or the recording, or all in it, cannot be read;
-    130 after Ctrl-C.
+    Exit status: 0, also after q; 1 if there is no such terminal or the recording, or all in it,
+    cannot be read; 130 after Ctrl-C.
     """
     with tempfile.TemporaryFile() as made:
         file: BinaryIO = made
@@ -61,11 +68,23 @@ def command(
                 run(print_all, cast, expected=(OSError,))
                 ended = None
             else:
-                limit = math.inf if idle_limit is None else idle_limit
-                ended = run(_play, cast, speed, limit, expected=(OSError,))
+                playback = Playback(
+                    cast,
+                    put,
+                    speed=speed,
+                    idle_limit=math.inf if idle_limit is None else idle_limit,
+                    reopen=partial(_reread, file) if file.seekable() else None,
+                )
+                ended = run(play_here, playback, has_keyboard, expected=(OSError, replay.CastError))
+                cast = playback.cast
     if ended is not None:
         raise SystemExit(128 + ended)
     _tell(what, cast.report)
+
+
+def _reread(file: BinaryIO) -> replay.Cast:
+    file.seek(0)
+    return replay.read(replay.lines_of(file))
 
 
 def _tell(what: str, report: replay.Report) -> None:
@@ -76,10 +95,6 @@ def _tell(what: str, report: replay.Report) -> None:
     if not report.events:
         fail(said)
     click.echo(f"acpterm: {said}", err=True)
-
-
-async def _play(cast: replay.Cast, speed: float, idle_limit: float) -> int | None:
-    return await play_here(cast, speed=speed, idle_limit=idle_limit)
 
 
 def _open(path: str) -> BinaryIO:

@@ -1,9 +1,12 @@
-"""`acpterm restart`: replaces the daemon's worker."""
+"""`acpterm restart`: starts a terminal's command again, or replaces the daemon's worker."""
 
 import click
 
+from acpterm.acp.person import TerminalInfo
+from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.options import at_daemon, run, settings
 from acpterm.cli.parts.printing import json_text, say_once
+from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.daemon import DaemonError
 from acpterm.client.person.listing import line
 from acpterm.client.person.worker import Restarted, Worker, restart
@@ -11,21 +14,35 @@ from acpterm.jsonrpc import RpcError
 
 
 @click.command("restart")
+@terminal_argument(required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @at_daemon
-def command(as_json: bool, config: str | None, socket: str | None) -> None:
-    """Replace the daemon's worker by one of the version that is installed; its terminals stay.
+def command(terminal: str | None, as_json: bool, config: str | None, socket: str | None) -> None:
+    """End TERMINAL's program and start it again; without TERMINAL, replace the daemon's worker.
+
+    With TERMINAL, one that acpterm run has made: its program is ended as acpterm kill does, and
+    its command is started in a new terminal with the same directory, environment, size and name.
+    What it had printed is forgotten then; if the new one cannot be started, the old one stays as
+    it ended. It may have ended before. The id of the new terminal is printed.
+
+    Without TERMINAL, the worker is replaced by one of the version that is installed; its terminals
+    stay.
 
     The new worker takes over the terminals of the old one: no program notices, and agents and
     attached windows see a short pause. It reads the settings again. If it is not ready within ten
     seconds, the old one goes on. If no worker answers within 3 seconds, the keeper is told to start
     one.
 
-    With --json the object has old and new (version and pid; old is null if it did not answer),
-    keeperPid, takeovers, and running, the number of terminals whose programs run on.
+    With --json the object is that of acpterm ls, or, without TERMINAL, has old and new (version and
+    pid; old is null if it did not answer), keeperPid, takeovers, and running, the number of
+    terminals whose programs run on.
 
-    Exit status: 0 it was replaced; 1 it was not, which is said with the reason, or no daemon runs.
+    Exit status: 0 it was done; 1 it was not, which is said with the reason, or no daemon runs.
     """
+    if terminal is not None:
+        info = ask(config, socket, lambda front: front.about("restart", terminal, TerminalInfo))
+        say_once(json_text(info) if as_json else info.terminal_id)
+        return
     chosen = settings(config, socket=socket)
     done = run(restart, chosen, expected=(DaemonError, RpcError))
     say_once(json_text(_object(done)) if as_json else _text(done))

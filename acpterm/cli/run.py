@@ -1,21 +1,42 @@
-"""`acpterm run`: a terminal of the person's own."""
+"""`acpterm run`: runs a command in a terminal of the user's own."""
 
 import os
+from contextlib import nullcontext, suppress
+from typing import Any
 
 import click
 
-from acpterm.acp.person import AttachResponse, ExitOf, PersonCreateRequest, TerminalInfo
+from acpterm.acp import Empty, EnvVariable
+from acpterm.acp.person import AttachResponse, PersonCreateRequest, TerminalInfo
 from acpterm.cli.attach import detaching_keys, tell
 from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.options import at_daemon, fail
-from acpterm.cli.parts.printing import say
+from acpterm.cli.parts.numbers import Size
+from acpterm.cli.parts.options import at_daemon, fail, settings
+from acpterm.cli.parts.printing import say, window
 from acpterm.client.person.attach.attached import attach
+from acpterm.client.person.attach.stdin_pipe import is_passed_on, named_pipe
 from acpterm.client.person.attach.tty import Tty
-from acpterm.client.person.attach.unattended import follow
+from acpterm.client.person.attach.unattended import Ended, follow
 from acpterm.client.person.front import Front
 from acpterm.client.person.words import exit_code, title
-from acpterm.jsonrpc import can_be_said
+from acpterm.config import user_socket
+from acpterm.jsonrpc import RpcError, can_be_said
 from acpterm.pty import linux
+
+
+class _Variable(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    name = "variable"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> EnvVariable:
+        """Parse NAME=VALUE."""
+        if isinstance(value, EnvVariable):
+            return value
+        name, equals, text = str(value).partition("=")
+        if not name or not equals or not can_be_said(str(value)):
+            self.fail(f"{value!r} is not a variable: give NAME=VALUE in UTF-8", param, ctx)
+        return EnvVariable(name, text)
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -23,9 +44,33 @@ from acpterm.pty import linux
     "-d",
     "--detached",
     is_flag=True,
-    help="Do not be at it: print its name, or else its id.",
+    help="Do not attach: print the terminal's name, or else its id.",
 )
-@click.option("--name", metavar="NAME", help="What to call it by.")
+@click.option("--name", metavar="NAME", help="Name of the terminal.")
+@click.option("--cwd", metavar="DIR", help="Directory to run in.  [default: this one]")
+@click.option(
+    "-e",
+    "--env",
+    multiple=True,
+    type=_Variable(),
+    metavar="NAME=VALUE",
+    help="Set an environment variable. Can be repeated.",
+)
+@click.option(
+    "--size",
+    type=Size(),
+    metavar="COLSxROWS",
+    help="Size while no window is attached.  [default: that of this window]",
+)
+@click.option(
+    "--rm",
+    "remove",
+    is_flag=True,
+    help="Remove the terminal when COMMAND has ended, unless it was left running.",
+)
+@click.option("-i", "--interactive", is_flag=True, help="Pass stdin on even if it is a terminal.")
+@click.option("-n", "no_stdin", is_flag=True, help="Leave stdin alone: do not attach.")
+@click.option("--raw", is_flag=True, help="Print CR LF and escape sequences in a pipe, too.")
 @click.argument("command_line", metavar="[--] [COMMAND [ARG]…]", nargs=-1, type=click.UNPROCESSED)
 @at_daemon
 def command(
@@ -33,62 +78,95 @@ def command(
     command_line: tuple[str, ...],
     detached: bool,
     name: str | None,
+    cwd: str | None,
+    env: tuple[EnvVariable, ...],
+    size: tuple[int, int] | None,
+    remove: bool,
+    interactive: bool,
+    no_stdin: bool,
+    raw: bool,
     config: str | None,
     socket: str | None,
 ) -> None:
-    """Run COMMAND in a terminal of your own, and be at it until it ends.
+    """Run COMMAND in a terminal of your own, and attach to it until it ends.
 
     Without COMMAND it is your shell. COMMAND with arguments is run as it is; a single word that is
     no program is a line for the shell, as 'make | tail'. The terminal outlives this window:
-    acpterm attach comes back to it, and acpterm rm forgets it.
+    acpterm attach comes back to it, and acpterm rm removes it.
 
-    Where stdin or stdout is no terminal, all that it prints is printed, and nothing is typed. The
-    program ends then when nobody reads that any more, or this command is told to end; if it is
-    killed (SIGKILL), the program is left to the daemon, and runs on.
+    Standard input that is not a terminal is passed on to COMMAND, and so is its end: COMMAND gets
+    a pipe, as from ssh. With -n it gets the terminal. What is printed where stdout is no terminal
+    is what a pipe would have got, without escape sequences, unless --raw.
 
-    It goes on when the daemon's worker is replaced; what was printed meanwhile and not kept is said
-    to be missing.
+    Where stdin or stdout is no terminal, the program is ended when its output is no longer read, or
+    when a signal asks this command to end. If this command is killed (SIGKILL), the program runs
+    on.
 
-    Exit status: that of COMMAND, 128 + n when the signal n ended it; 0 when it was left running.
+    It goes on when the daemon's worker is replaced; output that was lost meanwhile is reported.
+
+    Exit status: that of COMMAND, 128 + n when the signal n ended it, or this command: 130 after
+    Ctrl-C; 0 when it was left running.
     """
-    words = list(command_line) or [os.environ.get("SHELL") or "/bin/sh"]
-    for word in (*words, name or ""):
-        if not can_be_said(word):
-            fail(f"{word!r} is not UTF-8: no terminal can be told of it")
-    folder = _folder()
+    words = _checked(list(command_line) or [os.environ.get("SHELL") or "/bin/sh"], name, cwd)
+    if interactive and (no_stdin or detached):
+        other = "-n" if no_stdin else "-d"
+        raise click.UsageError(f"-i passes stdin on, and {other} does not: choose one of them")
+    folder = _folder(cwd)
     _protect(folder)
-    here = Tty.is_there() and not detached
+    here = Tty.is_there() and not (detached or no_stdin)
     detaching = detaching_keys(config, socket) if here else None
-    cols, rows = Tty().size if here else (None, None)
+    cols, rows = size or ((None, None) if detached or not os.isatty(1) else window())
     order = PersonCreateRequest(
         command=words[0],
         args=words[1:] or None,
+        env=list(env),
         cwd=folder if can_be_said(folder) else None,
         name=name,
         cols=cols,
         rows=rows,
         hold=not here and not detached,
+        remove=remove and detached,
     )
+    passes_stdin = not (here or detached or no_stdin) and is_passed_on(even_terminal=interactive)
+    directory = os.path.dirname(user_socket(settings(config, socket=socket)))
 
-    async def start(front: Front) -> tuple[TerminalInfo, AttachResponse | ExitOf | None]:
-        info = await front.ask("terminal/create", order, TerminalInfo)
-        if detached:
-            return info, None
-        if detaching is not None:
-            return info, await attach(front, Tty(), info, detaching)
-        return info, await follow(front, info)
+    async def start(front: Front) -> tuple[TerminalInfo, AttachResponse | Ended | None]:
+        with named_pipe(directory) if passes_stdin else nullcontext() as pipe:
+            order.stdin = pipe
+            info = await front.ask("terminal/create", order, TerminalInfo)
+            how: AttachResponse | Ended | None = None
+            if detaching is not None:
+                how = await attach(front, Tty(), info, detaching)
+            elif not detached:
+                how = await follow(front, info, pipe=pipe, raw=raw or os.isatty(1))
+            if remove and how is not None:
+                with suppress(RpcError):  # it was removed meanwhile
+                    await front.about("release", info.terminal_id, Empty)
+            return info, how
 
     info, how = ask(config, socket, start, start=True)
-    if isinstance(how, AttachResponse):
-        if how.exit_status is None:
-            fail(f"terminal {title(info)} was removed")
-        how = how.exit_status
     if detached:
         say(info.name or info.terminal_id)
     elif how is None:
         tell(f"[left running: acpterm attach {title(info)} comes back to it]")
     else:
-        raise SystemExit(exit_code(how))
+        raise SystemExit(_status(info, how))
+
+
+def _status(info: TerminalInfo, how: AttachResponse | Ended) -> int:
+    if isinstance(how, Ended) and how.signal is not None:
+        return 128 + how.signal
+    status = how.status if isinstance(how, Ended) else how.exit_status
+    if status is None:
+        fail(f"terminal {title(info)} was removed")
+    return exit_code(status)
+
+
+def _checked(words: list[str], *others: str | None) -> list[str]:
+    for word in (*words, *others):
+        if word is not None and not can_be_said(word):
+            fail(f"{word!r} is not UTF-8: it cannot be sent to the daemon")
+    return words
 
 
 def _protect(folder: str) -> None:
@@ -98,8 +176,8 @@ def _protect(folder: str) -> None:
         linux.forbid_inspection()
 
 
-def _folder() -> str:
+def _folder(cwd: str | None) -> str:
     try:
-        return os.getcwd()
+        return os.path.abspath(cwd) if cwd else os.getcwd()
     except OSError as error:
-        fail(f"the folder that you are in cannot be told: {error.strerror}; go to another")
+        fail(f"the current directory cannot be found: {error.strerror}; change to another one")

@@ -1,6 +1,7 @@
 """`acpterm screen`: what a terminal's screen shows now."""
 
 import io
+import os
 
 import click
 import msgspec
@@ -13,6 +14,7 @@ from acpterm.cli.parts.terminal_name import terminal_argument
 from acpterm.client.person.front import Front
 from acpterm.client.person.recording import picture
 from acpterm.client.person.recording.files import write_to
+from acpterm.client.plain import visible_text
 
 
 @click.command("screen")
@@ -26,8 +28,8 @@ def command(
     """Print what TERMINAL's screen shows now.
 
     In a window it is printed with its colours; elsewhere, or if NO_COLOR is set, as text. After its
-    program has ended that is what it showed last. In JSON `rows` have colours, as escape sequences,
-    and `text` has none.
+    program has ended that is what it showed last. In a window, characters that reorder or hide text
+    are printed as escapes. In JSON `rows` have colours, as escape sequences, and `text` has none.
 
     Exit status: 0; 1 if there is no such terminal or FILE cannot be written.
     """
@@ -50,6 +52,8 @@ def command(
         say_once(json_text({**msgspec.to_builtins(screen), "text": text}))
     else:
         rows = screen.rows if coloured() else [picture.plain(row) for row in screen.rows]
+        if os.isatty(1):
+            rows = [picture.text_mapped(row, visible_text) for row in rows]
         while rows and not rows[-1]:
             rows.pop()
         write_to("-", io.BytesIO("".join(f"{row}\n" for row in rows).encode()))

@@ -1,6 +1,7 @@
 """`acpterm send`: typing into a terminal."""
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 
@@ -8,10 +9,10 @@ import click
 
 from acpterm.cli.parts.asking import ask
 from acpterm.cli.parts.options import at_daemon, fail
-from acpterm.cli.parts.terminal_name import terminal_argument
+from acpterm.cli.parts.terminal_name import LAST, terminal_argument
 from acpterm.client.person.front import Front
 from acpterm.client.person.typing import Key, Step, Text, type_steps
-from acpterm.keys import key_bytes
+from acpterm.keys import key_bytes, looks_like_key
 
 _KEY = ("-k", "--key")
 
@@ -25,7 +26,23 @@ class _InOrder(click.Command):
         rest = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:
             ctx.params["steps"] = _steps(list(self._in_order(given))[1:])
+            self._check_keys(ctx, given)
         return rest
+
+    @staticmethod
+    def _check_keys(ctx: click.Context, given: list[str]) -> None:
+        """Raise `click.UsageError` for a key at the end that would be typed as text."""
+        *text, last = ctx.params["text"] or ("",)
+        if "--" in given or not looks_like_key(last):
+            return
+        name = ctx.params["terminal"]
+        line = shlex.join(["acpterm", "send", name, *text, "--key", last])
+        as_text = shlex.join(["acpterm", "send", name, "--", *text, last])
+        raise click.UsageError(
+            f"{last!r} is the name of a key, and would be typed as text; nothing was typed. "
+            f"To press the key: {line}; to type the text: {as_text}",
+            ctx,
+        )
 
     def _in_order(self, args: list[str]) -> Iterator[tuple[bool, str]]:
         """Give what is a key's name, and what is no option: the first is the terminal."""
@@ -127,6 +144,10 @@ def command(
         fail("stdin is closed: there is nothing to type from it")
 
     async def type_it(front: Front) -> None:
-        await type_steps(front, terminal, steps, paste=paste)
+        name = terminal
+        if terminal == LAST:
+            # Once for all steps: a terminal that is made meanwhile must not get the rest.
+            name = (await front.own(terminal)).terminal_id
+        await type_steps(front, name, steps, paste=paste)
 
     ask(config, socket, type_it)

@@ -1,4 +1,4 @@
-"""`acpterm wait`: until a terminal's program ends, or prints something."""
+"""`acpterm wait`: waits until programs end, or print something."""
 
 import math
 import os
@@ -19,6 +19,7 @@ from acpterm.client.person.front import Front
 from acpterm.client.person.reading.matching import Matching
 from acpterm.client.person.reading.text_follower import following_text
 from acpterm.client.person.words import exit_code
+from acpterm.client.plain import visible_text
 
 _TIMED_OUT: Final = 124
 # Seconds after the time is over in which it may end in order.
@@ -39,7 +40,7 @@ class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 
 
 
 @click.command("wait")
-@terminal_argument()
+@terminal_argument(many=True)
 @click.option(
     "--for", "pattern", type=_Regex(), metavar="REGEX", help="Wait until it has printed this."
 )
@@ -52,29 +53,38 @@ class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 
 @at_daemon
 def command(
     *,
-    terminal: str,
+    terminals: tuple[str, ...],
     pattern: re.Pattern[str] | None,
     timeout: float | None,
     config: str | None,
     socket: str | None,
 ) -> None:
-    """Wait until TERMINAL's program has ended, or --for what it prints.
+    """Wait until the program of each TERMINAL has ended, or --for what it prints.
 
     REGEX is one of Python's, in which ^ and $ are also the ends of lines. It is looked for in the
     text that acpterm logs prints, from its beginning on; the line that is not over counts, too. The
-    line that matches is printed.
+    line that matches is printed; in a window, characters that reorder or hide text are printed as
+    escapes.
 
     Exit status: that of the program, 128 + n if it was ended by the signal n. With --for 0, or 1 if
-    the program has ended without. 124 timed out; 1 there is no such terminal; 130 Ctrl-C.
+    the program has ended without. Of several, that of the first that is not 0. 124 timed out; 1
+    there is no such terminal; 130 Ctrl-C.
     """
+    names = list(dict.fromkeys(terminals))
 
     async def wait(front: Front) -> tuple[int, str]:
+        left = list(names)
         with trio.move_on_after(math.inf if timeout is None else timeout):
+            # A name may be another terminal's when it is asked for again.
+            ids = {
+                name: (await front.about("get", name, TerminalInfo)).terminal_id for name in names
+            }
             if pattern is None:
-                return await _ended(front, terminal), ""
-            return await _printed(front, terminal, pattern)
-        what = "has not ended" if pattern is None else f"has not printed {pattern.pattern!r}"
-        return _TIMED_OUT, f"terminal {terminal} {what} within {timeout:g} s"
+                return await _ended(front, ids, left)
+            return await _printed(front, ids, left, pattern)
+        what = "not ended" if pattern is None else f"not printed {pattern.pattern!r}"
+        which = f"terminal {left[0]} has" if len(left) == 1 else f"terminals {', '.join(left)} have"
+        return _TIMED_OUT, f"{which} {what} within {timeout:g} s"
 
     if timeout is not None:
         # An expression may take for ever in one look, while nothing else runs here.
@@ -91,22 +101,36 @@ def _give_up(*_: object) -> NoReturn:
     os._exit(_TIMED_OUT)
 
 
-async def _ended(front: Front, terminal: str) -> int:
-    # A name may be another terminal's when it is asked for again.
-    info = await front.about("get", terminal, TerminalInfo)
-    info = await front.about("wait", info.terminal_id, TerminalInfo)
-    return 1 if info.exit_status is None else exit_code(info.exit_status)
+async def _ended(front: Front, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
+    """Wait for all programs to end; `left` are the names of those that have not."""
+    codes: dict[str, int] = {}
+
+    async def wait(name: str) -> None:
+        info = await front.about("wait", ids[name], TerminalInfo)
+        codes[name] = 1 if info.exit_status is None else exit_code(info.exit_status)
+        left.remove(name)
+
+    async with trio.open_nursery() as nursery:
+        for name in ids:
+            nursery.start_soon(wait, name)
+    return next((codes[name] for name in ids if codes[name]), 0), ""
 
 
-async def _printed(front: Front, terminal: str, pattern: re.Pattern[str]) -> tuple[int, str]:
-    matching = Matching(pattern)
-    info = await front.about("get", terminal, TerminalInfo)
-    async with following_text(front, info.terminal_id) as text:
-        async for over, line, lost in text:
-            if lost:
-                matching.forget()
-            found = matching.find(over, line)
-            if found is not None:
-                say(found)
-                return 0, ""
-    return 1, f"terminal {terminal} has ended and has not printed {pattern.pattern!r}"
+async def _printed(
+    front: Front, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
+) -> tuple[int, str]:
+    """Wait for each program to print a match, one after the other: each is read from its start."""
+    for name, identifier in ids.items():
+        matching = Matching(pattern)
+        found: str | None = None
+        async with following_text(front, identifier) as text:
+            async for over, line, lost in text:
+                if lost:
+                    matching.forget()
+                if (found := matching.find(over, line)) is not None:
+                    break
+        if found is None:
+            return 1, f"terminal {name} has ended and has not printed {pattern.pattern!r}"
+        say(visible_text(found) if os.isatty(1) else found)
+        left.remove(name)
+    return 0, ""

@@ -21,7 +21,9 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
-from acpterm.host.listener import BUSY, ListenError, peer_of, private_folder
+from acpterm.host import stdio
+from acpterm.host.listener import BUSY, ListenError, private_folder
+from acpterm.host.peer import peer_of
 from acpterm.pty.marks import DETACHED
 from acpterm.pty.processes import identity
 from acpterm.runtime.threads import run_blocking
@@ -33,6 +35,8 @@ PATIENCE: Final = 10.0
 _LOOK: Final = 0.02
 # Seconds that one which somebody else has started may still take when ours has ended.
 _ANOTHER: Final = 1.0
+# Seconds in which a daemon that runs notices that its socket file was removed, and makes another.
+_REBOUND_S: Final = 3.0
 # What is meant for this process and not for its daemon.
 _NOT_PASSED_ON: Final = ("LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "NOTIFY_SOCKET")
 # What an agent may do instead.
@@ -79,11 +83,19 @@ async def connect(
                         return stream
                     if BUSY not in _said(log):
                         break
-                    # There was another one, and it was about to end.
+                    # Another one has the lock. It may be about to end; or its socket file was
+                    # removed, and it makes another.
+                    if stream := await _open_of_holder(settings, path):
+                        return stream
                     log = await run_blocking(partial(_start, settings, config))
                 await trio.sleep(_LOOK)
         if log is not None:
             said = _said(log)
+    if BUSY in said and (pid := read_lock(settings).pid) is not None:
+        raise DaemonError(
+            f"{_held(path, pid)}: wait a minute, and if it still does not, end it with kill {pid}; "
+            "or use --embedded, where there is such a flag"
+        )
     raise DaemonError(
         f"the daemon for {path} does not answer ({why}): {said}; run acpterm serve to see why, or "
         "use --embedded, where there is such a flag"
@@ -180,10 +192,14 @@ def _check_places(settings: Settings, otherwise: str = "") -> None:
                 )
 
 
+def log_file(settings: Settings) -> str:
+    """Return the path of the log of a daemon that a command starts."""
+    return f"{agent_socket(settings)}.log"
+
+
 def _start(settings: Settings, config: str | None) -> str:
     """Start a daemon, and give the file that its log and, in its first line, its pid are in."""
-    path = agent_socket(settings)
-    log = f"{path}.log"
+    path, log = agent_socket(settings), log_file(settings)
     command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]
     env = {name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON}
     # This process may adopt orphans; the daemon is none that its trees may end.
@@ -199,7 +215,7 @@ def _start(settings: Settings, config: str | None) -> str:
     env.setdefault(f"{ENV_PREFIX}LOG_LEVEL", "warning")
     try:
         private_folder(os.path.dirname(path))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
         said = os.open(log, flags, 0o600)
         try:
             # The shell ends at once, so that the daemon is an orphan from its beginning.
@@ -221,6 +237,19 @@ def _start(settings: Settings, config: str | None) -> str:
             "where there is such a flag"
         ) from error
     return log
+
+
+async def _open_of_holder(settings: Settings, path: str) -> trio.SocketStream | None:
+    """Connect to a daemon that has the lock, once it listens again; say that it does not."""
+    pid = read_lock(settings).pid
+    if pid is not None and not os.path.lexists(path):  # noqa: ASYNC240  as quick as the open above
+        with contextlib.suppress(OSError):
+            await stdio.write_all(2, f"acpterm: {_held(path, pid)}: waiting for it\n".encode())
+    return await _open_within(_REBOUND_S, path)
+
+
+def _held(path: str, pid: int) -> str:
+    return f"process {pid} holds the lock {path}.lock, and does not listen at {path}"
 
 
 def _lives(log: str) -> bool:

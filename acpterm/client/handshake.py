@@ -67,14 +67,19 @@ class Reconnected(NamedTuple):
 
 
 def initialize_params(
-    name: str | None = None, asker: Asker | None = None, secret: str | None = None
+    name: str | None = None,
+    asker: Asker | None = None,
+    secret: str | None = None,
+    *,
+    relay: bool = False,
 ) -> dict[str, Any]:
     """Return the params of `initialize`.
 
     `asker` has the environment, directory, umask and limits for terminals. It is left out when a
     connection is resumed with `secret`: the daemon has it, and an agent may have changed it.
+    `relay`: the agent is the parent of this process.
     """
-    own: dict[str, Any] = {}
+    own: dict[str, Any] = {"relay": True} if relay else {}
     if asker is not None:
         own["asker"] = InitializeMeta(asker=to_send(asker)).asker
     if secret is not None:

@@ -34,10 +34,17 @@ _EMOJI: Final = (
     r"[\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a-\u23fa\u24c2\u25aa-\u25fe"
     r"\u2600-\u27bf\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
 )
-_HIDDEN: Final = re.compile(
-    rf"(?P<stays>(?<={_EMOJI})(?:\ufe0f(?:\u200d(?={_EMOJI}))?|\u200d(?={_EMOJI}))"
-    r"|(?<=[#*0-9])\ufe0f(?=\u20e3))"
-    rf"|[\t\n{_C0}{_TURNING}{_UNSEEN}]"
+_STAYS: Final = (
+    rf"(?<={_EMOJI})(?:\ufe0f(?:\u200d(?={_EMOJI}))?|\u200d(?={_EMOJI}))"
+    r"|(?<=[#*0-9])\ufe0f(?=\u20e3)"
+)
+_HIDDEN: Final = re.compile(rf"(?P<stays>{_STAYS})|[\t\n{_C0}{_TURNING}{_UNSEEN}]")
+# In scripts whose letters join (Arabic, Syriac, N'Ko, those of India, Mongolian), words are written
+# with a single joiner or non-joiner between two letters.
+_JOINING: Final = r"[\u0620-\u07fa\u08a0-\u08c9\u0900-\u0df4\u1820-\u1878]"
+_HIDDEN_IN_TEXT: Final = re.compile(
+    rf"(?P<stays>{_STAYS}|(?<={_JOINING})[\u200c\u200d](?={_JOINING}))"
+    rf"|[{_C0}{_TURNING}{_UNSEEN}]"
 )
 _HIDDEN_IN_JSON: Final = re.compile(f"[{_TURNING}{_UNSEEN}]")
 
@@ -53,6 +60,14 @@ def visible(text: str) -> str:
     A tab and the end of a line are escapes, too.
     """
     return _HIDDEN.sub(_visible, text)
+
+
+def visible_text(text: str) -> str:
+    """Return a text of lines with what is not seen, and what steers, shown as escapes.
+
+    Tabs and the ends of lines stay, and so do joiners where letters of a script join.
+    """
+    return text if text.isascii() and text.isprintable() else _HIDDEN_IN_TEXT.sub(_visible, text)
 
 
 def _visible(found: re.Match[str]) -> str:

@@ -1,25 +1,16 @@
-"""Asciicasts, read and played: what a terminal showed, with the times it took.
+"""Asciicasts, read: what a terminal showed, with the times it took.
 
 A cast is a file from anywhere. It is read leniently: a line that is no event is left out, and
 counted; only the first one, the header, has to be right. Version 2 is read, and 3, whose times
 count from the event before, and which has comments. (docs.asciinema.org/manual/asciicast)
-
-What is played are a program's own bytes, escape sequences and all, but for what the program asked
-its terminal: the answers would be typed into whatever comes after. Whoever plays them on a terminal
-sends it `LEAVE` afterwards, however that ended, as a program that was cut short has left it in any
-state.
 """
 
-import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Final, NamedTuple, TypeGuard
 
 import msgspec
-import trio
 
 from acpterm.terminal.text import text_of
-from acpterm.terminal.vt import paint
-from acpterm.terminal.vt.queries import QueryFilter
 
 OUTPUT: Final = "o"
 INPUT: Final = "i"
@@ -27,8 +18,6 @@ INPUT: Final = "i"
 _LINE: Final = 16 * 1024 * 1024
 # What stands for a line that is longer: no line of a file is.
 _TOO_LONG: Final = b""
-# What a terminal is sent when it was played on.
-LEAVE: Final = paint.LEAVE
 
 
 class CastError(Exception):
@@ -183,34 +172,6 @@ def _event(line: bytes) -> Event:
 def _is_number(value: object) -> TypeGuard[float]:
     """Whether it is a time: finite, and of this world."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
-
-
-async def play(
-    cast: Cast,
-    write: Callable[[bytes], Awaitable[None]],
-    *,
-    speed: float = 1.0,
-    idle_limit: float = math.inf,
-) -> None:
-    """Write the output of a cast when it is time for it; returns behind the last of it.
-
-    `speed`: how many times as fast; `idle_limit`: the most seconds, of the recording, between two
-    events. A slow `write` is caught up with. Raises `ValueError` unless both are above 0. To be
-    cancelled at any time, between two writes or in one.
-    """
-    for name, value in (("speed", speed), ("idle_limit", idle_limit)):
-        if not value > 0:
-            raise ValueError(f"{name} must be above 0, not {value}")
-    start = trio.current_time()
-    due = last = 0.0
-    queries = QueryFilter()
-    for event in cast.events:
-        due += min(event.time - last, idle_limit) / speed
-        last = event.time
-        if event.code == OUTPUT:
-            await trio.sleep_until(start + due)
-            if passed := queries.feed(event.data.encode(errors="replace")):
-                await write(passed)
 
 
 def text_of_cast(cast: Cast) -> str:

@@ -79,7 +79,7 @@ async def _reach(
         raise DaemonError(f"{error}; put that right, or {_WAY_OUT}") from error
     async with stream:
         try:
-            params = initialize_params(asker=asker)
+            params = initialize_params(asker=asker, relay=True)
             welcome, received = await shake_hands(stream, params, _PATIENCE)
         except HandshakeError as error:
             message = read_lock(settings).message

@@ -143,7 +143,7 @@ class Relay:
         """
         _log.info("connection lost", reason=why)
         if self._resumable:
-            params = initialize_params(secret=self._requests.secret)
+            params = initialize_params(secret=self._requests.secret, relay=True)
             try:
                 found = await reconnect(self._settings, params, self._settings.resume_timeout)
             except DaemonError as error:

@@ -21,6 +21,7 @@ from acpterm.acp.members import items, members, text
 from acpterm.acp.notes import End
 from acpterm.client.endpoint import Answer, Endpoint
 from acpterm.client.follower import Follower
+from acpterm.client.handshake import initialize_params
 from acpterm.client.update import Key
 from acpterm.host.agents.session_methods import EXTENSIONS
 from acpterm.host.agents.table import REQUESTS
@@ -116,6 +117,11 @@ class Terminals:
     def tell(self, method: str, params: Raw | UnsetType | dict[str, str]) -> None:
         """Have the host know of a `session/update` or `session/cancel`."""
         self._host.tell(method, params)
+
+    def name_agent(self, info: dict[str, Raw]) -> None:
+        """Send the host the agent's name, from the `agentInfo` that it gives of itself."""
+        if name := text(info.get("name")):
+            self._host.ask("initialize", initialize_params(name), _ignore)
 
     def enter(self, session: str, cwd: str) -> None:
         """Learn a session's folder: that of its commands, unless they name another."""

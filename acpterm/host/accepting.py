@@ -39,9 +39,12 @@ class Acceptor:
         self._refusing = 0
 
     async def run(self, listener: trio.SocketListener) -> None:
-        """Accept until cancelled."""
+        """Accept until cancelled, or the listener is closed."""
         while True:
-            stream = await self._accept(listener)
+            try:
+                stream = await self._accept(listener)
+            except trio.ClosedResourceError:
+                return
             if stream is None:
                 await trio.sleep(_RETRY_S)
             elif self._reserved or reserve.refill():

@@ -11,7 +11,6 @@ import trio
 
 from acpterm.acp import ReadResponse, WriteResponse
 from acpterm.acp.extensions import Format
-from acpterm.config import Settings
 from acpterm.host.checks import seconds
 from acpterm.host.exit_status import exit_status
 from acpterm.host.screens import check_screen, shown
@@ -43,8 +42,8 @@ class Reader(Protocol):
         """Sends to the reader."""
 
     @property
-    def settings(self) -> Settings:
-        """The host's."""
+    def signal_code(self) -> bool:
+        """Whether death by a signal has an exit code; see `exit_status.gives_signal_code`."""
 
 
 def read(reader: Reader, terminal: Terminal, params: Read) -> Coroutine[Any, Any, ReadResponse]:
@@ -98,7 +97,7 @@ async def _read(reader: Reader, terminal: Terminal, params: Read, view: str) -> 
 def _answer(
     reader: Reader, terminal: Terminal, data: str, position: int, lost: int
 ) -> ReadResponse:
-    ended = exit_status(reader.settings, terminal.exit)
+    ended = exit_status(terminal.exit, signal_code=reader.signal_code)
     return ReadResponse(data=data, position=position, lost=lost, exit_status=ended)
 
 

@@ -10,11 +10,12 @@ import os
 import re
 import resource
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from acpterm import acp
 from acpterm.host.state.records import ContextRecord, pack_text, unpack_text
-from acpterm.jsonrpc import can_be_said
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, can_be_said, shown
 from acpterm.pty import marks
 
 # Bytes of an environment that is stored: programs can be given no more (execve(2)).
@@ -31,10 +32,21 @@ _NOT_PASSED_ON = (
     "WATCHDOG_PID",
     "WATCHDOG_USEC",
 )
+_LIMIT_MAX = (1 << 63) - 1
 _SET = {"TERM": "xterm-256color"}
-# Nobody is there to turn an agent's pages.
-_PAGERS = ("MANPAGER", "SYSTEMD_PAGER")
-_UNATTENDED = {"PAGER": "cat", "GIT_PAGER": "cat"}
+# Nobody turns an agent's pages. These tools do not heed PAGER, or prefer a variable of their own.
+_PAGERS = (
+    "PAGER",
+    "AWS_PAGER",
+    "BAT_PAGER",
+    "DELTA_PAGER",
+    "GH_PAGER",
+    "GIT_PAGER",
+    "MANPAGER",
+    "SYSTEMD_PAGER",
+)
+# For programs that start less whatever these say: it quits when the text fits on the screen.
+_UNATTENDED = {**dict.fromkeys(_PAGERS, "cat"), "LESS": "FRX"}
 _LIMITS = {
     name.removeprefix("RLIMIT_"): getattr(resource, name)
     for name in dir(resource)
@@ -52,17 +64,22 @@ class Asker(NamedTuple):
     """Triples of resource, soft and hard limit, as for `resource.setrlimit`."""
 
     def environment(
-        self, more: Iterable[tuple[str, str]], *, attended: bool = False
+        self,
+        more: Iterable[tuple[str, str]],
+        *,
+        attended: bool = False,
+        agent_env: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, str]:
-        """Put together the environment of a terminal's program; `more` comes last, and wins.
+        """Return the environment of a terminal's program; `more` comes last, and wins.
 
-        `attended`: whether a person has it made for themselves.
+        `attended`: whether it is a terminal of the user's own. Others have no pagers, and get
+        `agent_env`, the setting.
         """
         env = {name: value for name, value in self.env.items() if name not in _NOT_PASSED_ON}
         env.update(_SET)
         if not attended:
-            env = {name: value for name, value in env.items() if name not in _PAGERS}
             env.update(_UNATTENDED)
+            env.update(agent_env)
         env.update(more)
         return env
 
@@ -93,7 +110,24 @@ def of_process(pid: int, ours: Asker) -> Asker:
 
 
 def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
-    """Read limits as they are sent: names without `RLIMIT_`, of which unknown ones are skipped."""
+    """Read limits as they are sent: names without `RLIMIT_`, of which unknown ones are skipped.
+
+    Raises `RpcError` (-32602) for one that no process can have: programs would not even start.
+    """
+    for name, (soft, hard) in rlimits.items():
+        for value in (soft, hard):
+            if not -1 <= value <= _LIMIT_MAX:
+                raise RpcError(
+                    INVALID_PARAMS,
+                    f"rlimits.{shown(name)} has {shown(str(value))}: a limit is -1, for none, "
+                    f"or 0 to {_LIMIT_MAX}",
+                )
+        if hard != -1 and (soft == -1 or soft > hard):
+            raise RpcError(
+                INVALID_PARAMS,
+                f"rlimits.{shown(name)} is [{soft}, {hard}]: the soft limit, which comes first, "
+                "must not be above the hard one (-1 is none, which is above all)",
+            )
     return tuple((_LIMITS[name], *both) for name, both in rlimits.items() if name in _LIMITS)
 
 

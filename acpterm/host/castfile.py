@@ -2,8 +2,9 @@
 
 Rules:
 
-- It is named by the terminal's start and id, so that the oldest come first. When there would be
-  more than `record_files`, these go; but none that is being written, which is locked.
+- It is named by the terminal's start and id, so that the oldest come first, and by who made the
+  terminal. When there would be more than `record_files` of the user's, or of agents', the oldest of
+  these go; but none that is being written, which is locked.
 - When it is full (`record_bytes`), a marker says so. Half a line is none, and is taken off again.
 """
 
@@ -23,6 +24,8 @@ from acpterm.terminal.terminal import Terminal
 
 _LAST: Final = 256  # bytes of a file that are kept for the marker that says that it is full
 _NAME: Final = re.compile(r"\d{8}T\d{6}Z-[\w-]+\.cast")
+# How the name of the recording of an agent's terminal ends; what has no such name is the user's.
+_AGENTS: Final = "-agent.cast"
 
 
 class CastFile:
@@ -59,7 +62,8 @@ class CastFile:
                 return
             folder = _open_folder(os.path.dirname(self.path))
             try:
-                _remove_old(folder, self._settings.record_files - 1)
+                is_agents = self.path.endswith(_AGENTS)
+                _remove_old(folder, self._settings.record_files - 1, is_agents=is_agents)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._fd = os.open(os.path.basename(self.path), flags, 0o600, dir_fd=folder)
                 self.made = True
@@ -131,11 +135,11 @@ class CastFile:
         os.close(fd)
 
 
-def path_of(terminal: Terminal, settings: Settings) -> str:
-    """Return the path of a terminal's recording."""
+def path_of(terminal: Terminal, settings: Settings, *, is_agents: bool) -> str:
+    """Return the path of a terminal's recording; `is_agents`: whether an agent made it."""
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(terminal.started))
     folder = settings.record_dir or default_record_dir()
-    return os.path.join(folder, f"{when}-{terminal.id}.cast")
+    return os.path.join(folder, f"{when}-{terminal.id}{_AGENTS if is_agents else '.cast'}")
 
 
 def _open_folder(path: str) -> int:
@@ -154,9 +158,13 @@ def _open_folder(path: str) -> int:
     return folder
 
 
-def _remove_old(folder: int, number: int) -> None:
-    """Remove the oldest recordings until there are `number`, but none that is being written."""
-    names = sorted(filter(_NAME.fullmatch, os.listdir(folder)))
+def _remove_old(folder: int, number: int, *, is_agents: bool) -> None:
+    """Remove the oldest recordings until there are `number`, but none that is being written.
+
+    Of agents' terminals only if it is for another of those, and else of the user's.
+    """
+    found = filter(_NAME.fullmatch, os.listdir(folder))
+    names = sorted(name for name in found if name.endswith(_AGENTS) == is_agents)
     surplus = len(names) - number
     for name in names:
         if surplus <= 0:

@@ -42,13 +42,14 @@ def seconds(milliseconds: int) -> float:
     return min(milliseconds, 10**15) / 1000
 
 
-def check_absolute(path: str) -> None:
+def check_absolute(path: str, name: str = "cwd", expected: str = "a directory") -> None:
     """Raise `RpcError` (-32602) unless `path` is absolute, and no longer than any can be."""
     if len(path) > PATH_MAX:
-        raise _bad_folder(path, f"has {len(path)} characters, and {PATH_MAX} is the most")
+        problem = f"has {len(path)} characters, and {PATH_MAX} is the most"
+        raise _bad_path(path, problem, name, expected)
     if not os.path.isabs(path) or "\0" in path:
-        wrong = "holds a NUL character" if "\0" in path else "is not absolute"
-        raise _bad_folder(path, wrong)
+        problem = "holds a NUL character" if "\0" in path else "is not absolute"
+        raise _bad_path(path, problem, name, expected)
 
 
 class Folders:
@@ -87,7 +88,7 @@ def check_folder(path: str) -> None:
     elif not os.access(path, os.X_OK):
         wrong = "cannot be entered: permission denied"
     if wrong:
-        raise _bad_folder(path, wrong)
+        raise _bad_path(path, wrong)
 
 
 def check_command(command: str, args: list[str] | None) -> None:
@@ -165,7 +166,9 @@ def check_environment(env: Iterable[tuple[str, str]]) -> None:
             )
 
 
-def _bad_folder(path: str, wrong: str) -> RpcError:
+def _bad_path(
+    path: str, problem: str, name: str = "cwd", expected: str = "a directory"
+) -> RpcError:
     return RpcError(
-        INVALID_PARAMS, f"cwd {quoted(path)} {wrong}: give the absolute path of a directory"
+        INVALID_PARAMS, f"{name} {quoted(path)} {problem}: give the absolute path of {expected}"
     )

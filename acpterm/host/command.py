@@ -42,6 +42,26 @@ def words(
     return text, None
 
 
+# `exec` of a name that is none would end the shell, so the name is looked up first, if there is
+# something else to be; a builtin of the shell's is that something.
+_WITH_STDIN = 'exec <"$1"; shift; exec "$@"'
+_OR_LINE = (
+    'exec <"$1"; shift; case $(command -v -- "$1") in */*) exec "$1" ;; esac; shift; exec "$@"'
+)
+
+
+def with_stdin(
+    path: str, argv: Sequence[str], otherwise: Sequence[str] | None, *, shell_path: str
+) -> list[str]:
+    """Return what to execute so that the program of `argv` has the file `path` as its stdin.
+
+    `otherwise` is executed if there is no program of the name that `argv` is.
+    """
+    if otherwise is None:
+        return [shell_path, "-c", _WITH_STDIN, "acpterm", path, *argv]
+    return [shell_path, "-c", _OR_LINE, "acpterm", path, *argv, *otherwise]
+
+
 def summary(command: str, args: Sequence[str] | None) -> str:
     """Give a command as `in_a_line` does, but at most `MOST` characters of it.
 

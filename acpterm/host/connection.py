@@ -198,6 +198,10 @@ class Connection:
         if method is None:
             self._fail(request, self._unknown(request.method))
             return
+        is_full = self._tasks >= PENDING
+        if is_full and method.acts_first:
+            self._fail(request, _too_many())
+            return
         try:
             params = decode(request.params, method.params)
             more = (request.id,) if method.takes_id else ()
@@ -207,7 +211,7 @@ class Connection:
             return
         if not inspect.iscoroutine(result):
             self._respond(request, result)
-        elif self._tasks < PENDING:
+        elif not is_full:
             self._tasks += 1
             # From now on it can be cancelled, whether its task has begun or not.
             scope = trio.CancelScope()
@@ -216,10 +220,10 @@ class Connection:
             handlers.start_soon(self._finish, request, result, scope)
         else:
             result.close()
-            self._fail(
-                request,
-                RpcError(INTERNAL_ERROR, f"{PENDING} requests are pending: wait for some of them"),
-            )
+            if method.result_at_once is not None:
+                self._respond(request, method.result_at_once)
+            else:
+                self._fail(request, _too_many())
 
     async def _finish(
         self, request: RequestReceived, work: Coroutine[Any, Any, Any], scope: trio.CancelScope
@@ -265,6 +269,10 @@ class Connection:
         return RpcError(
             METHOD_NOT_FOUND, f"there is no method {quoted(method)} here; there are {known}"
         )
+
+
+def _too_many() -> RpcError:
+    return RpcError(INTERNAL_ERROR, f"{PENDING} requests are pending: wait for some of them")
 
 
 async def _await(work: Coroutine[Any, Any, None]) -> None:

@@ -8,10 +8,11 @@ from typing import Final
 from acpterm.config import Settings
 from acpterm.host import checks
 from acpterm.host.asker import Asker
-from acpterm.host.command import words
+from acpterm.host.command import with_stdin, words
 from acpterm.host.state.records import TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.pty import marks
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
 from acpterm.terminal.pool import Pool, ShutDownError
@@ -48,6 +49,7 @@ class Order:
         shell: bool | None = None,
         size: tuple[int, int],
         attended: bool = False,
+        stdin: str | None = None,
     ) -> None:
         # Before anything is done with them that takes its time.
         checks.check_size((command, *(args or ())), dict(env), asker.rlimits)
@@ -55,10 +57,14 @@ class Order:
         checks.check_environment(env)
         self._settings = settings
         self._asker = asker
-        self.env: Final = asker.environment(env, attended=attended)
+        self.env: Final = asker.environment(env, attended=attended, agent_env=settings.agent_env)
         self.cwd: Final = cwd
         self.size: Final = size
         self._argv, self._otherwise = words(command, args, shell=shell, shell_path=settings.shell)
+        if stdin is not None:
+            checks.check_absolute(stdin, "stdin", "a file or a named pipe")
+            self._argv = with_stdin(stdin, self._argv, self._otherwise, shell_path=settings.shell)
+            self._otherwise = None
         longest = self._otherwise or self._argv
         checks.check_size(longest, self.env, asker.rlimits)
 
@@ -66,7 +72,7 @@ class Order:
         # The id is not the agent's to say: whoever asks by it has to get this terminal.
         return Program(
             argv=self._argv,
-            env={**self.env, "ACPTERM_TERMINAL_ID": identifier},
+            env={**self.env, marks.TERMINAL: identifier},
             cwd=self.cwd,
             umask=self._asker.umask,
             rlimits=self._asker.rlimits,

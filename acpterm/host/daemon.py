@@ -20,12 +20,13 @@ import trio
 
 from acpterm.config import Settings
 from acpterm.host import asker as askers
-from acpterm.host import logs
+from acpterm.host import log_limits, logs
 from acpterm.host.accepting import Acceptor
 from acpterm.host.ending import hear, told_to_end
 from acpterm.host.host import Host, Supervision, open_host
+from acpterm.host.listener import ListenError
 from acpterm.host.shared import Place
-from acpterm.host.sockets import Sockets, open_sockets
+from acpterm.host.sockets import Listening, Sockets, open_sockets
 from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.keeper.client import KeeperClient
@@ -36,6 +37,8 @@ FIRST: Final = 10.0
 """Seconds that one which ends by itself waits for the first connection, if not for longer."""
 
 _ALIVE_PERIOD_S: Final = 1.0
+_BOUND_CHECK_S: Final = 2.0
+_LOG_CHECK_S: Final = 10.0
 _FAILED: Final = 70
 
 _log = structlog.get_logger("acpterm.daemon")
@@ -105,8 +108,9 @@ async def _serve_until(
     """Serve until the end is asked for, or the keeper is lost."""
     accepting = trio.CancelScope()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_accept, accepting, host, sockets)
+        nursery.start_soon(_accept, accepting, host, sockets, keeper)
         nursery.start_soon(_report_alive, keeper)
+        nursery.start_soon(_rotate_log, f"{sockets.agent_path}.log", keeper.pid)
         if patience < math.inf:
             nursery.start_soon(_end_when_idle, host, sockets.has_queued, patience, ending)
         where = "handed over" if sockets.is_handed else sockets.agent_path
@@ -155,16 +159,44 @@ async def _end_when_idle(
         return
 
 
-async def _accept(scope: trio.CancelScope, host: Host, sockets: Sockets) -> None:
+async def _accept(
+    scope: trio.CancelScope, host: Host, sockets: Sockets, keeper: KeeperClient
+) -> None:
     # The handlers run in a nursery that outlives the listening: theirs is to close, not to break.
     async with trio.open_nursery() as connections:
         with scope:
             async with trio.open_nursery() as nursery:
                 agents = Acceptor(host.serve_agent_socket, connections, reserved=False)
                 users = Acceptor(host.serve_user_socket, connections, reserved=True)
-                for acceptor, listeners in ((agents, sockets.agents), (users, sockets.users)):
-                    for listener in listeners:
+                for acceptor, kind in ((agents, sockets.agent), (users, sockets.user)):
+                    for listener in kind.listeners:
                         nursery.start_soon(acceptor.run, listener)
+                    nursery.start_soon(_keep_bound, kind, keeper, acceptor, nursery)
+
+
+async def _rotate_log(path: str, pid: int) -> None:
+    """Keep the log of a daemon that a command has started from growing for ever."""
+    while True:
+        with contextlib.suppress(OSError):
+            log_limits.rotate(path, pid)
+        await trio.sleep(_LOG_CHECK_S)
+
+
+async def _keep_bound(
+    kind: Listening, keeper: KeeperClient, acceptor: Acceptor, nursery: trio.Nursery
+) -> None:
+    """Bind a socket again whose file was removed: nobody could reach the terminals otherwise."""
+    while True:
+        await trio.sleep(_BOUND_CHECK_S)
+        try:
+            listener = kind.rebind(keeper)
+        except (ListenError, OSError) as error:
+            # An OSError: no descriptor is left to look with. There may be one the next time.
+            _log.warning("the socket was removed and cannot be bound again", error=str(error))
+            continue
+        if listener is not None:
+            _log.warning("the socket was removed and is bound again", socket=kind.path)
+            nursery.start_soon(acceptor.run, listener)
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:

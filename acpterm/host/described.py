@@ -36,6 +36,8 @@ def describe(entry: Entry, windows: Windows, *, waiting: bool | None) -> Termina
         waiting_for_input=waiting,
         recording=entry.recording,
         exit_status=exit_of(terminal.exit),
+        ending=entry.ending,
+        released_at=None if entry.released is None else round(1000 * entry.released),
     )
 
 

@@ -1,6 +1,7 @@
 """How a program ended, as it is said on the wire."""
 
 import math
+from typing import Final
 
 from msgspec import UNSET, UnsetType
 
@@ -9,17 +10,31 @@ from acpterm.config import Settings
 from acpterm.pty.signals import number_of
 from acpterm.terminal.status import ExitStatus
 
+# By the last part of the name in `initialize`: `@mistralai/mistral-vibe` is one.
+_NULL_IS_SUCCESS: Final = frozenset({"mistral-vibe"})
 
-def exit_status(settings: Settings, status: ExitStatus | None) -> TerminalExitStatus | UnsetType:
-    """Write an exit status for an agent; absent while there is none."""
+
+def gives_signal_code(settings: Settings, agent: str | None = None) -> bool:
+    """Return whether `agent` is sent 128 + n as the exit code on death by signal n, and not null.
+
+    `agent` is the name that it gives itself; None is the user.
+    """
+    if settings.signal_exit_code == "auto":
+        return (agent or "").rpartition("/")[2].lower() in _NULL_IS_SUCCESS
+    return settings.signal_exit_code
+
+
+def exit_status(status: ExitStatus | None, *, signal_code: bool) -> TerminalExitStatus | UnsetType:
+    """Return an exit status for the wire; absent while there is none."""
     if status is None:
         return UNSET
-    return TerminalExitStatus(exit_code(settings, status), status.signal, exit_meta(status))
+    code = exit_code(status, signal_code=signal_code)
+    return TerminalExitStatus(code, status.signal, exit_meta(status))
 
 
-def exit_code(settings: Settings, status: ExitStatus) -> int | None:
-    """Give the exit code that an agent is told: 128 + n on death by signal n, if set so."""
-    if status.signal is not None and settings.signal_exit_code:
+def exit_code(status: ExitStatus, *, signal_code: bool) -> int | None:
+    """Return the exit code for the wire; see `gives_signal_code`."""
+    if status.signal is not None and signal_code:
         return 128 + number_of(status.signal)
     return status.code
 

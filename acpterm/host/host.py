@@ -9,9 +9,8 @@ import gc
 import itertools
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from functools import partial
 from typing import Final
 
 import structlog
@@ -25,8 +24,9 @@ from acpterm.host.agents.session import Session
 from acpterm.host.agents.table import AGENT
 from acpterm.host.asker import Asker, to_record
 from acpterm.host.connection import Connection
-from acpterm.host.listener import peer_has_ended, peer_of
 from acpterm.host.method import Methods
+from acpterm.host.peer import PeerProcess, peer_of
+from acpterm.host.people.admission import Admission
 from acpterm.host.people.person import Person
 from acpterm.host.people.refusing import refusing
 from acpterm.host.people.table import PERSON
@@ -38,9 +38,7 @@ from acpterm.host.state.store import TREES_KEY
 from acpterm.keeper.client import KeeperClient, KeeperLostError, embedded_keeper
 from acpterm.pty import linux
 from acpterm.pty.processes import now as boot_time
-from acpterm.pty.tree import retry_on_oserror
 from acpterm.pty.trees import Handover, Trees
-from acpterm.runtime.descriptors import reserve
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import DISCONNECT_GRACE_S
 
@@ -103,6 +101,7 @@ class Host:
         self._trees = trees
         self._connections: set[Connection] = set()
         self._resumption = resumption
+        self._admission = Admission(trees, shared.roster.get, resumption.holders)
         self._user_names = itertools.count(1)
         self._changed = trio.lowlevel.ParkingLot()
         self._ending = False
@@ -111,11 +110,19 @@ class Host:
         """Set when the keeper is gone."""
         shared.roster.changed = self._note
 
-    async def serve(self, stream: trio.abc.Stream, asker: Asker) -> None:
-        """Serve one agent until it is gone, or the host ends; at once if it is ending."""
+    async def serve(
+        self,
+        stream: trio.abc.Stream,
+        asker: Asker,
+        holders: Iterable[tuple[int, float]] = (),
+    ) -> None:
+        """Serve one agent until it is gone, or the host ends; at once if it is ending.
+
+        `holders`: pid and start time of the process at the other end.
+        """
         name = self.shared.name_connection()
-        caller = Caller(asker, self.shared, name, self._resumption)
-        caller.changed()
+        # Stored with its first request: one that sends nothing is no agent's.
+        caller = Caller(asker, self.shared, name, self._resumption, holders=holders)
         connection = Connection(stream, caller, AGENT, name, store=self.shared.keeper)
         self._resumption.connected(caller, connection)
         self.shared.agents += 1
@@ -126,16 +133,23 @@ class Host:
             self._resumption.disconnected(connection)
 
     async def serve_person(
-        self, stream: trio.abc.Stream, asker: Asker, methods: Methods = PERSON
+        self,
+        stream: trio.abc.Stream,
+        asker: Asker,
+        methods: Methods = PERSON,
+        terminals: Collection[str] = (),
     ) -> None:
-        """Serve one front end of the person's, likewise."""
+        """Serve one front end of the user's, likewise.
+
+        `terminals`: the ids of those that its process runs in.
+        """
         name = f"p{next(self._user_names)}"
         self.shared.people += 1
         try:
             await self._serve(
                 Connection(
                     stream,
-                    Person(asker, self.shared, self._sessions),
+                    Person(asker, self.shared, self._sessions, terminals),
                     methods,
                     name,
                     high=HIGH,
@@ -180,34 +194,35 @@ class Host:
 
     async def serve_agent_socket(self, stream: trio.SocketStream) -> None:
         """Serve a connection to the agents' socket, if it comes from this user."""
-        await self._serve_socket(stream, self.serve)
-
-    async def serve_user_socket(self, stream: trio.SocketStream) -> None:
-        """Serve a connection to the person's socket, if it comes from this user.
-
-        One that comes from a terminal of an agent's is told that this is not for agents.
-        """
 
         async def serve(stream: trio.SocketStream, asker: Asker) -> None:
-            peer = peer_of(stream)
-            found = None
-            if peer.pid:
-                found = await retry_on_oserror(partial(self._trees.whose, peer.pid))
-            entry = self.shared.roster.get(found) if found else None
-            has_ended = reserve.borrow(partial(peer_has_ended, stream))
-            if found is None and has_ended and self._has_agents_terminals():
-                _log.warning("connection refused: the process that made it has ended", pid=peer.pid)
-                await self.serve_person(stream, asker, refusing(None))
-            elif found and (entry is None or not entry.is_users):
-                _log.warning("connection refused: it is an agent's", terminal=found)
-                await self.serve_person(stream, asker, refusing(found))
-            else:
-                await self.serve_person(stream, asker)
+            with PeerProcess(stream) as peer:
+                found = peer.identity
+            holders = [] if found is None else [(found.pid, found.started)]
+            await self.serve(stream, asker, holders)
 
         await self._serve_socket(stream, serve)
 
-    def _has_agents_terminals(self) -> bool:
-        return any(not entry.is_users for entry in self.shared.roster)
+    async def serve_user_socket(self, stream: trio.SocketStream) -> None:
+        """Serve a connection to the user's socket, if it comes from this user.
+
+        One that is an agent's is answered with the reason why it is refused.
+        """
+
+        async def serve(stream: trio.SocketStream, asker: Asker) -> None:
+            verdict = await self._admission.judge(stream)
+            methods = PERSON
+            if verdict.refusal is not None:
+                methods = refusing(verdict.refusal)
+                _log.warning(
+                    "connection refused",
+                    pid=verdict.pid,
+                    terminals=sorted(verdict.terminals),
+                    reason=verdict.refusal,
+                )
+            await self.serve_person(stream, asker, methods, verdict.terminals)
+
+        await self._serve_socket(stream, serve)
 
     async def _serve_socket(
         self,

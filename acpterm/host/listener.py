@@ -2,7 +2,11 @@
 
 Rule: one daemon a path. Whoever holds the lock on `PATH.lock` owns the path: it may replace a
 socket that is there and removes it at the end. Without the lock nothing is touched, so a live
-daemon's socket is never taken away, and two that start at once cannot both think it stale.
+daemon's socket is never taken away, and two that start at once cannot both think it stale. A lock
+file that another daemon has put in the place of ours is left alone.
+
+A socket file that something else has removed (a cleaner of `/tmp`, say) is made again by
+`listen_again`, unless another daemon has taken the place meanwhile.
 
 The socket is for its user alone: 0600, in a folder that is 0700 where acpterm makes it, and each
 peer's uid is checked, since modes do not bind everywhere.
@@ -14,15 +18,9 @@ import contextlib
 import errno
 import fcntl
 import os
-import select
 import socket
 import stat
-import struct
 from typing import Final, Self
-
-import trio
-
-from acpterm.pty import processes
 
 BUSY: Final = "already listens"
 """What the message of a `ListenError` says when somebody else does."""
@@ -32,53 +30,8 @@ BACKLOG: Final = 4096
 """Connections that wait to be accepted, as far as the system allows (`net.core.somaxconn`)."""
 
 
-# Of the peer that connected, by descriptor (unix(7), Linux 6.5).
-_SO_PEERPIDFD: Final = 77
-
-
 class ListenError(Exception):
     """The path cannot be listened on; the message says why, and what to do."""
-
-
-class Peer:
-    """Who is at the other end of a Unix socket."""
-
-    def __init__(self, uid: int, pid: int | None) -> None:
-        self.uid = uid
-        self.pid = pid
-
-
-def peer_of(stream: trio.SocketStream) -> Peer:
-    """Ask the system who connected (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
-    if hasattr(socket, "SO_PEERCRED"):
-        found = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        pid, uid, _ = struct.unpack("3i", found)
-        return Peer(uid, pid)
-    # struct xucred: version, uid, …
-    found = stream.socket.getsockopt(0, getattr(socket, "LOCAL_PEERCRED", 1), 76)
-    _, uid = struct.unpack_from("Ii", found)
-    return Peer(uid, None)
-
-
-def peer_has_ended(stream: trio.SocketStream) -> bool:
-    """Return whether the process that connected has ended; False where that cannot be known."""
-    pid = peer_of(stream).pid
-    if pid is None:
-        return False
-    try:
-        pidfd = stream.socket.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
-    except OSError as error:
-        if error.errno == errno.ESRCH:
-            return True
-        # An older kernel, or no descriptor is left: by the pid, which is not used again so soon.
-        found = processes.identity(pid)
-        return found is None or found.zombie
-    try:
-        exited = select.poll()
-        exited.register(pidfd, select.POLLIN)
-        return bool(exited.poll(0))
-    finally:
-        os.close(pidfd)
 
 
 class UnixListener:
@@ -114,8 +67,9 @@ class UnixListener:
                     os.unlink(self.path)
             self._inode = None
         if self._lock >= 0:
-            with contextlib.suppress(OSError):
-                os.unlink(f"{self.path}.lock")
+            if self._is_lock_ours():
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{self.path}.lock")
             os.close(self._lock)
             self._lock = -1
 
@@ -130,6 +84,49 @@ class UnixListener:
         except OSError as error:
             what = error.strerror or str(error)
             raise ListenError(f"cannot listen on {self.path}: {what}") from error
+
+    def is_removed(self) -> bool:
+        """Return whether our socket is not at the path any more, and no other that is listened on.
+
+        What another program listens on is left alone. A socket on which nobody listens may have
+        been bound by a worker that died before it could hand it over.
+        """
+        try:
+            found = os.lstat(self.path)
+        except FileNotFoundError:
+            return self._inode is not None
+        except OSError:
+            return False
+        if (found.st_dev, found.st_ino) == self._inode or not stat.S_ISSOCK(found.st_mode):
+            return False
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            return probe.connect_ex(self.path) == errno.ECONNREFUSED
+
+    def listen_again(self) -> socket.socket:
+        """Bind and listen at a path where the file was removed.
+
+        Raises `ListenError` if that cannot be, or another daemon has the lock now.
+        """
+        before = self._lock
+        is_ours = self._is_lock_ours()
+        try:
+            private_folder(os.path.dirname(os.path.abspath(self.path)))
+            if not is_ours:
+                self._take_lock()
+                os.close(before)
+            self._remove_stale()
+            return self._bind()
+        except OSError as error:
+            what = error.strerror or str(error)
+            raise ListenError(f"cannot listen on {self.path}: {what}") from error
+
+    def _is_lock_ours(self) -> bool:
+        try:
+            found = os.lstat(f"{self.path}.lock")
+        except OSError:
+            return False
+        return os.path.samestat(found, os.fstat(self._lock))
 
     def _take_lock(self) -> None:
         name = f"{self.path}.lock"
@@ -196,7 +193,7 @@ class UnixListener:
 
 
 def private_folder(folder: str) -> None:
-    """Make `folder` 0700 if it is missing; refuse one of ours that others may write to."""
+    """Make `folder` 0700 if it is missing; refuse one that others may write to."""
     if not os.path.isdir(folder):
         parent = os.path.dirname(folder)
         if parent != folder:
@@ -206,11 +203,14 @@ def private_folder(folder: str) -> None:
     found = os.stat(folder)
     if os.path.islink(folder) and os.lstat(folder).st_uid not in (os.geteuid(), 0):
         raise OSError(errno.EPERM, f"{folder} is somebody else's link")
-    loose = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if loose and not found.st_mode & stat.S_ISVTX:
+    # Also with the sticky bit, as in /tmp: others could put a FIFO where the log is to be.
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = stat.S_IMODE(found.st_mode)
+        advice = "" if mode & stat.S_ISVTX else f"run chmod 700 {folder}, or "
         raise ListenError(
-            f"{folder} can be written to by others (mode {stat.S_IMODE(found.st_mode):o}), who "
-            f"could replace the socket: run chmod 700 {folder}, or choose another --socket"
+            f"{folder} can be written to by others (mode {mode:o}), who could put files where the "
+            f"socket, its lock and its log are to be: {advice}choose a --socket in a directory of "
+            "your own"
         )
     if found.st_uid not in (os.geteuid(), 0):
         raise OSError(errno.EPERM, f"{folder} belongs to uid {found.st_uid}")

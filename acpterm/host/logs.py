@@ -5,6 +5,7 @@ never logged; ids, names of methods, counts and codes are. So a traceback has no
 and the text of an error that an agent is told, which quotes what it sent, is not logged either.
 
 Logging neither waits nor fails: what stderr has no room for, since nobody reads it, is dropped.
+Warnings that are equal are few (`log_limits`).
 """
 
 import contextlib
@@ -16,6 +17,8 @@ import signal
 import msgspec
 import structlog
 
+from acpterm.host.log_limits import RateLimit
+
 # A pipe that can be written to at all takes as much at once (pipe(7), PIPE_BUF).
 _PIECE = 4096
 
@@ -23,6 +26,7 @@ _PIECE = 4096
 def configure(level: str, form: str) -> None:
     """Send what is at least of `level` to stderr; `form` is `text` or `json`."""
     processors: list[structlog.typing.Processor] = [
+        RateLimit(),
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -13,6 +13,11 @@ class Method(NamedTuple):
     handle: Callable[..., Any]
     takes_id: bool = False
     """Whether the handler is given the request's id, behind its params."""
+    acts_first: bool = False
+    """Whether the handler acts before it waits: it is not called when nothing more may wait."""
+    result_at_once: Wire | None = None
+    """The result without waiting for the end of what the handler has begun, when nothing more may
+    wait. So a client with too many requests can still end what they wait for."""
 
 
 class Methods(NamedTuple):

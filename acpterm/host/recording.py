@@ -59,6 +59,7 @@ class Recorder:
         terminal: Terminal,
         *,
         command: str,
+        is_agents: bool = False,
         nursery: trio.Nursery,
         env: Mapping[str, str] = MappingProxyType({}),
         gave_up: Callable[[], None] = lambda: None,
@@ -68,9 +69,10 @@ class Recorder:
 
         To be called when it has just been made: what its ring has dropped is gone. `command` is
         the title; of `env`, the program's, the file has `TERM` and `SHELL`. It is made later, if
-        that can be. `on_progress` is called with what `resume` needs, and None at the end.
+        that can be. `is_agents`: whether an agent made the terminal. `on_progress` is called with
+        what `resume` needs, and None at the end.
         """
-        file = CastFile(path_of(terminal, self._settings), self._settings)
+        file = CastFile(path_of(terminal, self._settings, is_agents=is_agents), self._settings)
         walk = Walk(terminal)
         recording = self._new(terminal, file, walk, gave_up, on_progress)
         first = header(terminal, walk.size, command=command, env=env)

@@ -18,9 +18,9 @@ from acpterm.host.agents.session_methods import release_later
 from acpterm.host.asker import Asker, from_record
 from acpterm.host.roster import Agent, Entry, Origin, Session
 from acpterm.host.shared import Shared
-from acpterm.host.state.records import TerminalRecord
+from acpterm.host.state.records import LaunchRecord, TerminalRecord
 from acpterm.host.state.snapshot import Snapshot
-from acpterm.host.state.store import terminal_key
+from acpterm.host.state.store import launch_key, terminal_key
 from acpterm.keeper.client import ExitReport, Found
 from acpterm.pty.master import window_size
 from acpterm.pty.processes import now as boot_time
@@ -60,24 +60,34 @@ class Restorer:
         for terminal in found:
             known.add(terminal.name)
             try:
-                self._restore_terminal(terminal, snapshot.terminals.get(terminal.name))
+                self._restore_terminal(
+                    terminal,
+                    snapshot.terminals.get(terminal.name),
+                    snapshot.launches.get(terminal.name),
+                )
             except Exception as error:  # noqa: BLE001  one that fails costs the others nothing
                 _log.error("terminal not restored", terminal=terminal.name, exc_info=error)
         for name in snapshot.terminals.keys() - known:
             self._shared.state.removed(terminal_key(name))
+        for name in snapshot.launches.keys() - known:
+            self._shared.state.removed(launch_key(name))
 
     def _restore_connections(self, snapshot: Snapshot) -> None:
         for name, stored in snapshot.connections.items():
             record = stored.record
             asker = from_record(record.context) if record.context else self._asker
-            caller = Caller(asker, self._shared, name, self._resumption, record.secret)
+            caller = Caller(
+                asker, self._shared, name, self._resumption, record.secret, holders=record.holders
+            )
             caller.agent.name = record.agent
             for number, (session, calls) in stored.sessions.items():
                 caller.restore_session(number, session, calls.items())
             self._callers[name] = caller
             self._resumption.restored(caller)
 
-    def _restore_terminal(self, found: Found, record: TerminalRecord | None) -> None:
+    def _restore_terminal(
+        self, found: Found, record: TerminalRecord | None, launch: LaunchRecord | None
+    ) -> None:
         shared, pool = self._shared, self._shared.pool
         reaped_at = found.exit.reaped_at if found.exit else None
         tree = self._trees.adopt(found.name, found.pid, found.started, reaped_at=reaped_at)
@@ -106,7 +116,7 @@ class Restorer:
             ),
         )
         caller = self._connection_of(record)
-        entry = Entry(terminal, record, shared.state, self._session(caller, record))
+        entry = Entry(terminal, record, shared.state, self._session(caller, record), launch)
         if record.released_time is not None:
             by = EndedBy(record.released_by or EndedBy.DISCONNECT)
             terminal.retained = bool(record.tool_calls)

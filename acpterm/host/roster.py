@@ -19,13 +19,15 @@ are too many, hold too much together, or are too old.
 
 import re
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from acpterm.config import Settings
-from acpterm.host.state.records import RecordingRecord, TerminalRecord, unpack_text
-from acpterm.host.state.store import terminal_key
+from acpterm.host.retention import Share, surplus
+from acpterm.host.state.records import LaunchRecord, RecordingRecord, TerminalRecord, unpack_text
+from acpterm.host.state.store import launch_key, terminal_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
 from acpterm.pty.processes import now as boot_time
@@ -42,6 +44,11 @@ _LONGEST: Final = 64
 CALLS: Final = 64
 CALL_ID: Final = 512
 _ID: Final = re.compile("[0-9a-f]{8,}")
+# What joins characters to one, or says which flag it is: not printable by itself.
+_JOINED: Final = re.compile(
+    r"(?<=[^\x00-\x7f\u200c\u200d])[\u200c\u200d](?=[^\x00-\x7f\u200c\u200d])"
+    r"|(?<=\U0001f3f4)[\U000e0020-\U000e007e]{1,8}\U000e007f"
+)
 
 
 class Entry:
@@ -53,6 +60,7 @@ class Entry:
         record: TerminalRecord,
         state: StateWriter,
         session: "Session | None" = None,
+        launch: LaunchRecord | None = None,
     ) -> None:
         self.terminal: Final = terminal
         self.record: Final = record
@@ -61,6 +69,10 @@ class Entry:
         self.exited: float | None = None
         """When its program ended, in seconds since 1970."""
         self.waiting: bool | None = None
+        self.launch: Final = launch
+        """What it was created with; None for an agent's."""
+        self.is_restarting = False
+        """Whether it is being ended to be created again: it is not removed at its end then."""
         self._state: Final = state
         self._key: Final = terminal_key(terminal.id)
         self._is_forgotten = False
@@ -86,6 +98,21 @@ class Entry:
         return self.record.is_users
 
     @property
+    def is_made_by_user(self) -> bool:
+        """Whether the user created it; one that was taken over is the agent's work all the same."""
+        return self.connection is None
+
+    @property
+    def connection(self) -> str | None:
+        """The agent's connection that created it; None if the user did."""
+        return self.record.connection
+
+    @property
+    def held(self) -> int:
+        """Bytes of output that it has in memory."""
+        return self.terminal.held
+
+    @property
     def made(self) -> float:
         """When it was created, in seconds since 1970."""
         return self.record.created_time
@@ -94,6 +121,11 @@ class Entry:
     def released(self) -> float | None:
         """When it was released, in seconds since 1970."""
         return self.record.released_time
+
+    @property
+    def ending(self) -> bool:
+        """Whether its program is to end, and has not ended yet."""
+        return self.record.killed_at is not None and self.terminal.exit is None
 
     @property
     def recording(self) -> str | None:
@@ -133,6 +165,8 @@ class Entry:
 
         Until a killed tree has ended a successor has to know that it was released.
         """
+        if self.launch is not None:
+            self._state.removed(launch_key(self.id))
         if self.terminal.gone:
             self._state.discard(self._key)
         else:
@@ -148,6 +182,11 @@ class Entry:
         """Note how far its recording is; None if nothing more is written to it."""
         self.record.recorded = progress
         self.changed()
+
+    def store_launch(self) -> None:
+        """Have stored what it was created with, if that is known."""
+        if self.launch is not None:
+            self._state.changed(launch_key(self.id), self.launch.encode)
 
     def resized(self, cols: int, rows: int) -> None:
         """Note the size that it has while no window is attached."""
@@ -235,9 +274,9 @@ class Roster:
 
     def __init__(self, pool: Pool, settings: Settings) -> None:
         self._pool = pool
-        self._number: Final = settings.keep_released
-        self._size: Final = settings.keep_released_bytes
-        self._age: Final = settings.keep_released_age
+        self._share: Final = Share(
+            settings.keep_released, settings.keep_released_bytes, settings.keep_released_age
+        )
         self._entries: dict[str, Entry] = {}
         # Names of terminals that are being made.
         self._taken: set[str] = set()
@@ -261,16 +300,25 @@ class Roster:
         """Give the entry of that id, if there is one."""
         return self._entries.get(identifier)
 
-    def find(self, name: str) -> Entry:
-        """Give the entry that the person means: by its id, its name, an id's beginning, or @last.
+    def find(self, name: str, *, own: bool = False) -> Entry:
+        """Return the entry that the user names: by its id, its name, an id's beginning, or @last.
 
-        Raises `RpcError`: -32002 if there is none such, -32602 if several begin so.
+        With `own`, @last is the newest of the user's: an agent could create a terminal just before
+        the user types a password into @last. Raises `RpcError`: -32002 if there is none such,
+        -32602 if several begin so.
         """
         if entry := self._entries.get(name):
             return entry
         if name == LAST:
             for entry in reversed(self._entries.values()):
-                return entry
+                if entry.is_users or not own:
+                    return entry
+            if self._entries:
+                raise RpcError(
+                    RESOURCE_NOT_FOUND,
+                    f"none of the terminals is yours, and {LAST} is no agent's here: name an "
+                    "agent's by its id or its name; see acpterm ls",
+                )
             raise RpcError(RESOURCE_NOT_FOUND, "there is no terminal yet")
         # A name may be used again: then it means the one that still runs, or else the newest.
         named = [entry for entry in self if entry.name == name]
@@ -309,7 +357,7 @@ class Roster:
             self._taken.discard(name)
 
     def _check_name(self, name: str) -> None:
-        odd = name.startswith(("@", "-", "term_")) or not name.isprintable() or _ID.fullmatch(name)
+        odd = name.startswith(("@", "-", "term_")) or not _is_printable(name) or _ID.fullmatch(name)
         if not name or odd or len(name) > _LONGEST:
             raise RpcError(
                 INVALID_PARAMS,
@@ -341,6 +389,9 @@ class Roster:
         entry.waiting = False
         if entry.id in self._entries:
             self.told("exited", entry, None)
+            if entry.record.is_removed_at_end and not entry.is_restarting:
+                self.remove(entry)
+                return
             if entry.over:
                 self._tidy()
             self.changed()
@@ -403,29 +454,40 @@ class Roster:
         self.told("promoted", entry, EndedBy.USER.value)
         self._tidy()
 
+    def rename(self, entry: Entry, name: str) -> None:
+        """Give a terminal another name.
+
+        Raises `RpcError` (-32602) for a name that could mean another terminal.
+        """
+        if entry.name == name:
+            return
+        self._check_name(name)
+        entry.record.name = name
+        entry.changed()
+        self.told("renamed", entry, EndedBy.USER.value)
+
     def expire(self) -> None:
         """Forget those that are too old."""
         if self._tidy():
             self.changed()
 
     def _tidy(self) -> bool:
-        """Forget the oldest of those that are over and that there is no more room for."""
-        over = [entry for entry in self._entries.values() if entry.over]
-        over.sort(key=lambda entry: entry.over_since)
-        held = [entry.terminal.held for entry in over]
-        size, oldest = sum(held), boot_time() - self._age
-        gone = 0
-        while gone < len(over) and (
-            len(over) - gone > self._number or size > self._size or over[gone].over_since < oldest
-        ):
-            size -= held[gone]
-            entry = over[gone]
+        """Forget those that are over and that there is no more room for; see `retention`."""
+        over = (entry for entry in self._entries.values() if entry.over)
+        found = surplus(over, self._share, boot_time())
+        for entry in found:
             self._forget(entry, EndedBy.USER)
-            gone += 1
-        return gone > 0
+        return bool(found)
 
     def _forget(self, entry: Entry, by: EndedBy) -> None:
         self._entries.pop(entry.id, None)
         entry.forget()
         self._pool.release(entry.terminal, by)
         self._pool.forget(entry.terminal)
+
+
+def _is_printable(name: str) -> bool:
+    """Return whether a name consists of printable grapheme clusters: one begins with no mark."""
+    return not unicodedata.category(name[:1] or " ").startswith("M") and (
+        _JOINED.sub("", name).isprintable()
+    )

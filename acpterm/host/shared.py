@@ -11,6 +11,7 @@ from acpterm.config import Settings
 from acpterm.host.attention import Attention
 from acpterm.host.described import describe
 from acpterm.host.events import Bus, Happening
+from acpterm.host.memory import SessionMemory
 from acpterm.host.recording import Recorder
 from acpterm.host.roster import Entry, Roster
 from acpterm.host.state.records import HostRecord
@@ -58,6 +59,7 @@ class Shared:
         self.people = 0
         self.settings: Final = settings
         self.pool: Final = pool
+        self.session_memory: Final = SessionMemory()
         self.bus: Final = Bus()
         self.roster: Final = Roster(pool, settings)
         self.windows: Final = Windows(self._tell)
@@ -87,12 +89,14 @@ class Shared:
             path = self._recorder.start(
                 entry.terminal,
                 command=entry.command,
+                is_agents=not entry.is_made_by_user,
                 nursery=self._nursery,
                 env=env,
                 gave_up=partial(entry.set_recording, None),
                 on_progress=entry.set_recorded,
             )
             entry.set_recording(path)
+        entry.store_launch()
         self.roster.add(entry)
         self._watch_exit(entry)
 

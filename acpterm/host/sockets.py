@@ -58,6 +58,22 @@ class Listening:
         record = ListenRecord(path=self.path, inode=inode)
         store.put(f"{LISTEN_PREFIX}{self._kind}", record.encode(), fds)
 
+    def rebind(self, store: StateStore) -> trio.SocketListener | None:
+        """Listen again if the socket file was removed; return the listener that is to be served.
+
+        Raises `ListenError` if it was removed and cannot be made again.
+        """
+        if self.bound is None or not self.bound.is_removed():
+            return None
+        sock = self.bound.listen_again()
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        before, self.listeners[:] = self.listeners[:], [listener]
+        self.store(store)
+        for old in before:
+            # This ends the task that accepts there.
+            old.socket.close()
+        return listener
+
     def remove(self) -> None:
         """Remove what was bound."""
         if self.bound is not None:
@@ -68,6 +84,8 @@ class Sockets:
     """What a daemon listens on."""
 
     def __init__(self, agent: Listening, user: Listening) -> None:
+        self.agent: Final = agent
+        self.user: Final = user
         self._kinds = agent, user
         self.agents: Final = agent.listeners
         self.users: Final = user.listeners

@@ -20,6 +20,8 @@ def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> 
         ours.close()
         _keep_from_programs(handed)
         become_keeper(theirs, worker, worker_command)
+    # Linux shares processors out by session: the worker has a share of its own.
+    os.setsid()
     theirs.close()
     _close(handed)
     return KeeperClient(ours)

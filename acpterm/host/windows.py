@@ -9,7 +9,7 @@ terminal: the emulator answers that. The others are shown pictures.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import trio
@@ -20,9 +20,13 @@ from acpterm.host.roster import Entry
 class Window:
     """One attached window."""
 
-    def __init__(self, cols: int, rows: int, *, read_only: bool) -> None:
+    def __init__(
+        self, cols: int, rows: int, *, read_only: bool, inside: Collection[str] = ()
+    ) -> None:
         self.cols, self.rows = cols, rows
         self.read_only: Final = read_only
+        self.inside: Final = inside
+        """The ids of terminals, of this host or another, whose programs opened the window."""
         self.anew = True
         """Whether all of it is to be painted."""
 
@@ -52,6 +56,27 @@ class Windows:
         """Give the number of windows that a terminal is shown in."""
         shown = self._shown.get(entry.id)
         return len(shown.windows) if shown else 0
+
+    def of(self, entry: Entry) -> list[Window]:
+        """Return the windows that a terminal is shown in."""
+        shown = self._shown.get(entry.id)
+        return list(shown.windows) if shown else []
+
+    def is_shown_in(self, inside: Collection[str], entry: Entry) -> bool:
+        """Return whether `entry` is, or shows, one of `inside`, maybe through other terminals."""
+        reached, pending = set[str](), [entry.id]
+        while pending:
+            identifier = pending.pop()
+            if identifier in inside:
+                return True
+            if identifier not in reached:
+                reached.add(identifier)
+                pending += [
+                    other
+                    for other, shown in self._shown.items()
+                    if any(identifier in window.inside for window in shown.windows)
+                ]
+        return False
 
     def restore(self, entry: Entry, own: tuple[int, int]) -> None:
         """Take over a terminal whose windows are to come back: it keeps their size until then.

@@ -2,7 +2,8 @@
 
 Layout: a header of native 64-bit words; a record area, which ends at `DATA_OFFSET`; then
 `capacity` bytes of output. The byte at position p of the stream lies at
-`DATA_OFFSET + p % capacity`. Positions only grow.
+`DATA_OFFSET + p % capacity`. Positions only grow. New words come last: keeper and worker may be of
+different versions.
 
 | word | written by | is |
 | --- | --- | --- |
@@ -20,6 +21,10 @@ Layout: a header of native 64-bit words; a record area, which ends at `DATA_OFFS
 | `EXITED` | keeper | wait status + 1 once it is reaped, `EXITED_UNKNOWN`, or 0 |
 | `EXIT_END`, `EXIT_CPU`, `EXIT_RSS`, `EXIT_AT` | keeper | the rest of the report; microseconds |
 | `CLOSED` | keeper | end + 1 once the terminal is closed, or 0 |
+| `EMULATOR_KILLS` | keeper | how often a worker was killed while the emulator was fed |
+
+The keeper clears `EMULATOR` behind a worker that ended in any other way than by a crash; where the
+worker was killed, it counts that in `EMULATOR_KILLS`, and clears it no more the third time.
 
 The keeper keeps `RESERVED <= CONSUMED + capacity`: what is not consumed is never overwritten.
 
@@ -65,7 +70,8 @@ _MAGIC = int.from_bytes(b"acprng\x00\x01", "little")
     EXIT_RSS,
     EXIT_AT,
     CLOSED,
-) = range(18)
+    EMULATOR_KILLS,
+) = range(19)
 
 EXITED_UNKNOWN = 1 << 32
 # Python 3.13 can map a file without keeping a duplicate of its descriptor.
@@ -107,6 +113,25 @@ class RingFile:
         """Return how many bytes can be written without overwriting what is not consumed."""
         header = self.header
         return header[CONSUMED] + self.capacity - header[HEAD]
+
+    def give_back_room(self) -> None:
+        """Give the memory behind the room back to the system, where that can be done (Linux).
+
+        For the keeper, or for a worker once the keeper has written its last byte: what is written
+        meanwhile would be lost.
+        """
+        if not hasattr(mmap, "MADV_REMOVE"):
+            return
+        room, at = self.room(), self.header[HEAD] % self.capacity
+        wrapped = max(0, at + room - self.capacity)
+        for begin, end in ((at, at + room - wrapped), (0, wrapped)):
+            first = -(-(DATA_OFFSET + begin) // _PAGE_BYTES) * _PAGE_BYTES
+            behind = (DATA_OFFSET + end) // _PAGE_BYTES * _PAGE_BYTES
+            if first < behind:
+                try:
+                    self._map.madvise(mmap.MADV_REMOVE, first, behind - first)
+                except OSError:
+                    return
 
     def read(self, since: int, max_bytes: int) -> tuple[int, bytes]:
         """Return the position and the bytes of what is there at `since` or, if gone, after it.

@@ -15,6 +15,7 @@ who may everywhere, the group has to be marked as delegated or to be the root of
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import re
 import secrets
@@ -100,11 +101,10 @@ class Cgroups:
         """Return the group of a terminal that a predecessor made; an empty one if it is gone."""
         return CgroupTree(os.path.join(self._base, name))
 
-    def whose(self, pid: int) -> str | None:
-        """Return the name of the group that a process is in, or below; None if it is not ours."""
-        path = _path_of(pid) or ""
-        _, found, rest = path.partition(f"/{os.path.basename(self._base)}/")
-        return rest.partition("/")[0] if found else None
+    @property
+    def name(self) -> str:
+        """The directory's own name: see `terminals_of`."""
+        return os.path.basename(self._base)
 
     def close(self) -> None:
         """Remove the directory, if the groups in it are gone."""
@@ -235,6 +235,16 @@ def _path_of(pid: int | str) -> str | None:
         if error.errno in EXHAUSTED:
             raise
         return None
+
+
+def terminals_of(pid: int | str) -> set[tuple[str, str]]:
+    """Return the groups of terminals that a process is in: directory of the daemon, terminal.
+
+    There is more than one where a daemon runs in a terminal of another. Raises `OSError` when no
+    descriptor is left to look.
+    """
+    parts = (_path_of(pid) or "").split("/")
+    return {pair for pair in itertools.pairwise(parts) if _BASE.fullmatch(pair[0])}
 
 
 def _own_folder() -> str | None:

@@ -101,12 +101,9 @@ def read_stat(pid: int) -> ProcStat | None:
     Other errors are raised, EMFILE above all: who cannot look must not take it for an empty place.
     """
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            line = file.read()
+        fields = _stat_fields(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-    # The name, in brackets, may itself hold brackets and spaces.
-    fields = line[line.rindex(b")") + 2 :].split()
     return ProcStat(
         pid=pid,
         ppid=int(fields[1]),
@@ -116,9 +113,43 @@ def read_stat(pid: int) -> ProcStat | None:
     )
 
 
+def _stat_fields(pid: int) -> list[bytes]:
+    """Return the fields of `/proc/PID/stat` behind the name: the state first. Raises `OSError`."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        line = file.read()
+    # The name, in brackets, may itself hold brackets and spaces.
+    return line[line.rindex(b")") + 2 :].split()
+
+
 def all_stats() -> Iterator[ProcStat | None]:
     """Read every process's, some 20 µs each; None for one that has gone meanwhile."""
     return (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
+
+
+def name_of(pid: int) -> bytes:
+    """Return the name of a process's program (`/proc/PID/comm`); empty if it cannot be seen."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return file.read().rstrip(b"\n")
+    except OSError:
+        return b""
+
+
+def arguments_of(pid: int) -> list[bytes]:
+    """Return the arguments of a process, its name first; empty if they cannot be seen."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return []
+
+
+def has_terminal(pid: int) -> bool:
+    """Return whether a process has a controlling terminal; False if it cannot be seen."""
+    try:
+        return _stat_fields(pid)[4] != b"0"
+    except OSError:
+        return False
 
 
 def ticks(started: float) -> int:

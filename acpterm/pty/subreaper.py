@@ -53,8 +53,9 @@ _CLOSING_S = 1.0
 # before it is killed: else its forks take the places of those that are gone.
 _SMALL_TREE = 16
 _STOP_ROUNDS_MAX = 10
-_ANCESTRY_RETRIES_MAX = 5
 _CLOSED_TAGS_MAX = 4096
+# How often the parent's children are listed until nothing new is among them.
+_LOOKS_MAX = 20
 
 
 class _Scan:
@@ -124,43 +125,31 @@ class Subreaper:
                 scan.found = [process for process in found if process is not None]
             return scan.found
 
-    def has_no_orphans(self) -> bool | None:
-        """Return whether each child of the parent is a tree's first child; None if not known.
+    def has_orphans_of(self, tree: "DescendantTree") -> bool | None:
+        """Return whether an orphan of `tree` runs; None if that is not known.
 
-        That takes some 20 µs, however many processes there are.
+        Reads nothing but the parent's children, and those of them that are not first children: a
+        program that is just being started is one for a moment. Raises `OSError`.
         """
-        children = linux.children(self.parent) if linux.AVAILABLE and self.parent != 1 else None
-        return None if children is None else children <= self._known()
-
-    async def whose(self, pid: int) -> str | None:
-        """Return the name of the tree that a process is of, or one of its ancestors."""
-        await trio.lowlevel.checkpoint()
-        line = self._ancestry(pid)
-        for process in line:
-            for tree in self.trees:
-                if tree.has(process):
-                    return tree.name
-        for process in line:
-            if owner := _marked(marks.read(process.pid), self.trees):
-                return owner.name
+        if not linux.AVAILABLE or self.parent == 1:
+            return None
+        judged = self._known()
+        # One that has ended before it was looked at may have forked: then there is another one.
+        for _ in range(_LOOKS_MAX):
+            children = linux.children(self.parent)
+            if children is None:
+                return None
+            if children <= judged:
+                return False
+            for pid in children - judged:
+                orphan = linux.read_stat(pid)
+                if orphan is None or orphan.zombie or orphan.ppid != self.parent:
+                    continue
+                owner = self.owner(orphan, tree)
+                if owner is None or owner is tree:
+                    return None if owner is None else True
+            judged |= children
         return None
-
-    def _ancestry(self, pid: int) -> list[ProcStat]:
-        """Return a process and its ancestors, up to the parent of all."""
-        line: list[ProcStat] = []
-        tries = _ANCESTRY_RETRIES_MAX
-        while pid not in (0, self.parent, os.getpid()):
-            process = processes.identity(pid)
-            if process is not None and (not line or process.started <= line[-1].started):
-                line.append(process)
-                pid = process.ppid
-                continue
-            # The ancestor has ended meanwhile: its child has another parent now.
-            tries -= 1
-            if not line or tries < 0 or (child := processes.identity(line[-1].pid)) is None:
-                break
-            pid = child.ppid
-        return line
 
     def exclude(self, pids: Callable[[], Iterable[int]]) -> None:
         """Never take the children that `pids` names, now or later, for orphans."""
@@ -261,6 +250,7 @@ class DescendantTree:
         self._made = math.inf
         self._begun = math.inf
         self._reaped_at: float | None = None
+        self._is_over = False
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -323,7 +313,13 @@ class DescendantTree:
             if found is not None and self._is_root(found) and not found.zombie:
                 return False
         # The first child has ended: whatever else there is descends from an orphan.
-        return self._subreaper.has_no_orphans() or not await self.members()
+        if not self._is_over:
+            has_orphans = self._subreaper.has_orphans_of(self)
+            if has_orphans is None:
+                return not await self.members()
+            # Without any, nothing can be forked any more.
+            self._is_over = not has_orphans
+        return self._is_over
 
     async def signal(self, number: int, *, without: Collection[int] = ()) -> None:
         """Signal each process by its identity, but for the pids `without`."""

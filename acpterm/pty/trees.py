@@ -19,6 +19,7 @@ from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.combined import CombinedTree
 from acpterm.pty.leftovers import end_leftovers
 from acpterm.pty.marks import Daemon
+from acpterm.pty.origin import Origin, find_origin
 from acpterm.pty.subreaper import Subreaper
 from acpterm.pty.tree import Tree
 
@@ -106,10 +107,12 @@ class Trees:
         """The identity that its programs' environment names."""
         return self._subreaper.daemon
 
-    async def whose(self, pid: int) -> str | None:
-        """Return the name of the tree that a process is of; None if it is of none."""
-        found = None if self._cgroups is None else self._cgroups.whose(pid)
-        return found or await self._subreaper.whose(pid)
+    def origin(self, pid: int) -> Origin | None:
+        """Return where a process comes from: see `find_origin`. Takes about a millisecond."""
+        base = None if self._cgroups is None else self._cgroups.name
+        return find_origin(
+            pid, parent=self._subreaper.parent, trees=self._subreaper.trees, base=base
+        )
 
     def exclude(self, pids: Callable[[], Iterable[int]], busy: Callable[[], bool]) -> None:
         """Never take the children that `pids` names, now or later, for orphans.

@@ -25,6 +25,7 @@ from typing import Final
 
 import trio
 
+from acpterm.terminal import simple_output
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.text import TextView, resync
 from acpterm.terminal.timeline import Timeline
@@ -33,6 +34,10 @@ from acpterm.terminal.vt.emulator import Emulator
 
 SLICE_BYTES: Final = 64 * 1024
 SLICE_S: Final = 0.0007
+# Less output at once is not worth a look whether it is simple.
+_MUCH_BYTES: Final = 8 * 1024
+# When nothing has come for so long, text is made of the output that waits for it.
+_CALM_S: Final = 0.05
 
 
 class Turns:
@@ -41,10 +46,16 @@ class Turns:
     def __init__(self) -> None:
         self._lock = trio.Lock()
 
-    async def take(self, step: Callable[[], bool]) -> bool:
-        """Run `step` when it is its turn; return what it returns. Has a checkpoint."""
+    async def take(self, step: Callable[[], object]) -> None:
+        """Run `step` when it is its turn. Has a checkpoint."""
         async with self._lock:
-            return step()
+            step()
+
+    async def take_until_done(self, step: Callable[[], bool]) -> None:
+        """Run `step` until it returns False, with checkpoints between, but nobody else's turn."""
+        async with self._lock:
+            while step():
+                await trio.lowlevel.checkpoint()
 
 
 class Consumer:
@@ -101,15 +112,16 @@ class Consumer:
         while self._ring.unread and budget > 0:
             before = self._ring.position
             self._step(budget)
-            budget -= self._ring.position - before
-        return not self._ring.unread
+            budget -= self._ring.position - before or SLICE_BYTES
+        return not self._ring.unread and not self._text.settle()
 
     async def caught_up(self) -> None:
-        """Wait until all that was written before this call has been consumed."""
+        """Wait until all that was written before this call has been consumed, and is text."""
         await trio.lowlevel.checkpoint()
         target = self._ring.head
         while self._ring.position < target:
             await self._turns.take(self._slice)
+        await self._turns.take_until_done(self._text.settle)
 
     async def run(self) -> None:
         """Consume until cancelled."""
@@ -118,15 +130,26 @@ class Consumer:
             if not ring.unread:
                 self._wake = trio.Event()
                 if ring.arm():
-                    await self._wake.wait()
+                    await self._wait()
                     continue
             await self._turns.take(self._slice)
 
-    def _slice(self) -> bool:
-        return self._step(SLICE_BYTES)
+    async def _wait(self) -> None:
+        """Wait for more; make text of a piece that waits for it when nothing comes for a moment."""
+        if not self._text.waits:
+            # No cancel scope: it would be most of the memory of a terminal that is idle.
+            await self._wake.wait()
+            return
+        with trio.move_on_after(_CALM_S):
+            await self._wake.wait()
+            return
+        await self._turns.take(self._text.settle)
 
-    def _step(self, max_bytes: int) -> bool:
-        """Consume up to `max_bytes`; return whether more is left."""
+    def _slice(self) -> None:
+        self._step(SLICE_BYTES)
+
+    def _step(self, max_bytes: int) -> None:
+        """Consume up to `max_bytes`."""
         if self._sizes:
             max_bytes = min(max_bytes, max(0, self._sizes[0][0] - self._ring.position))
         data = self._ring.peek(max_bytes)
@@ -137,13 +160,29 @@ class Consumer:
             self._ring.advance(skipped)
             data = data[skipped:]
         if data:
-            size = self._emulator.feed_for(memoryview(data), SLICE_S)
-            self._timeline.note(size, time.monotonic())
-            self._text.feed(data, size)
-            self._ring.advance(size)
+            self._ring.advance(self._feed(data))
         self._apply_sizes()
         self._on_change()
-        return self._ring.unread > 0
+
+    def _feed(self, data: bytes) -> int:
+        """Feed what of `data` can be fed in one slice; return how much it was.
+
+        That is nothing while other output waits for other slices to become text.
+        """
+        is_much = len(data) >= _MUCH_BYTES or self._text.waits
+        simple = simple_output.find_end(data) if is_much else 0
+        if not simple and self._text.settle():
+            return 0
+        if simple:
+            size = self._emulator.feed_simple_for(data[:simple], SLICE_S)
+        else:
+            size = self._emulator.feed_for(memoryview(data), SLICE_S)
+        self._timeline.note(size, time.monotonic())
+        if simple and size == simple:
+            self._text.feed_simple(data[:size])
+        else:
+            self._text.feed(data, size)
+        return size
 
     def _apply_sizes(self) -> None:
         while self._sizes and self._sizes[0][0] <= self._ring.position:

@@ -31,8 +31,9 @@ from acpterm.terminal.terminal import Terminal, open_master
 from acpterm.terminal.vt import emulator
 
 MIB: Final = 1024 * 1024
-# Descriptors that terminals leave free: without any, processes cannot even be looked at and killed.
-_SPARE_DESCRIPTORS: Final = 32
+# Ring and master of a new terminal, and what mapping them takes; more are kept by
+# `runtime.descriptors.reserve`.
+_DESCRIPTORS: Final = 4
 # Seconds that it may take to end a child that was not handed out.
 _DISCARD_TIMEOUT_S: Final = 1.0
 _log = structlog.get_logger("acpterm.pool")
@@ -120,7 +121,7 @@ class Pool:
         """
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
-        _check_spare()
+        _check_descriptors()
         spec = TerminalSpec(size, limit, ring_size, lifetime, view)
         name = f"term_{secrets.token_hex(16)}"
         program = make_program(name)
@@ -252,12 +253,12 @@ async def _discard(tree: Tree) -> None:
         await tree.close()
 
 
-def _check_spare() -> None:
-    """Raise `OSError` (EMFILE) unless `_SPARE_DESCRIPTORS` more descriptors could be opened."""
-    spare = [os.open(os.devnull, os.O_RDONLY)]
+def _check_descriptors() -> None:
+    """Raise `OSError` (EMFILE) unless `_DESCRIPTORS` more descriptors could be opened."""
+    opened = [os.open(os.devnull, os.O_RDONLY)]
     try:
-        while len(spare) < _SPARE_DESCRIPTORS:
-            spare.append(os.dup(spare[0]))
+        while len(opened) < _DESCRIPTORS:
+            opened.append(os.dup(opened[0]))
     finally:
-        for fd in spare:
+        for fd in opened:
             os.close(fd)

@@ -24,6 +24,21 @@ class Slice(NamedTuple):
     lost: int
 
 
+def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int, int]:
+    """Return where a read begins that asks for what is behind `since`, and how long it is.
+
+    `start` and `end` are of what can be read. Raises `ValueError` for a position that is not in the
+    stream so far, or a negative `max_bytes`.
+    """
+    if not 0 <= since <= end:
+        raise ValueError(f"no such position: {since}; the stream is at 0 to {end}")
+    if max_bytes is not None and max_bytes < 0:
+        raise ValueError(f"max_bytes must be 0 or more, not {max_bytes}")
+    position = max(since, start)
+    length = end - position
+    return position, length if max_bytes is None else min(length, max_bytes)
+
+
 class Ring:
     """The last `capacity` bytes of a stream; capacity 0 keeps nothing but counts."""
 
@@ -78,14 +93,7 @@ class Ring:
         if `since` is not a position of the stream so far (0 to `end`), or if `max_bytes`
         is negative.
         """
-        if not 0 <= since <= self._end:
-            raise ValueError(f"no such position: {since}; the stream is at 0 to {self._end}")
-        if max_bytes is not None and max_bytes < 0:
-            raise ValueError(f"max_bytes must be 0 or more, not {max_bytes}")
-        position = max(since, self.start)
-        length = self._end - position
-        if max_bytes is not None:
-            length = min(length, max_bytes)
+        position, length = bounds(since, max_bytes, self.start, self._end)
         return Slice(self._copy(position, length), position, position - since)
 
     def _copy(self, position: int, length: int) -> bytes:

@@ -21,10 +21,13 @@ from collections.abc import Callable
 from typing import Final
 
 from acpterm.keeper import ring as layout
-from acpterm.terminal.ring import Slice
+from acpterm.terminal.ring import Slice, bounds
 
 # Bytes that the keeper may write ahead of the consumer, beyond what is retained.
 WINDOW_BYTES: Final = 1024 * 1024
+
+# After less output than this there is no memory to give back.
+_WORTHWHILE_BYTES: Final = 64 * 1024
 
 
 class EmulatorMark:
@@ -94,11 +97,6 @@ class SharedRing:
             self.restored_end = self.head
 
     @property
-    def capacity(self) -> int:
-        """How many bytes stay readable."""
-        return self.retained
-
-    @property
     def start(self) -> int:
         """The position of the oldest byte that can be read."""
         return int(self._header[layout.CONSUMED])
@@ -134,6 +132,11 @@ class SharedRing:
         self.position += count
         self._release()
 
+    def give_back_room(self) -> None:
+        """Give the memory of what is not readable back: the keeper writes nothing more."""
+        if self.position > _WORTHWHILE_BYTES:
+            self._file.give_back_room()
+
     def arm(self) -> bool:
         """Ask the keeper for a wake-up at its next write; return whether there is nothing to read.
 
@@ -141,11 +144,6 @@ class SharedRing:
         """
         self._arm(self._header)
         return int(self._header[layout.HEAD]) == self.position
-
-    @property
-    def is_armed(self) -> bool:
-        """Whether the keeper has not written since `arm`."""
-        return bool(self._header[layout.ARMED])
 
     @property
     def emulator_mark(self) -> EmulatorMark:
@@ -182,14 +180,7 @@ class SharedRing:
 
         Raises `ValueError` for a position that cannot be read yet, or a negative size.
         """
-        if not 0 <= since <= self.end:
-            raise ValueError(f"no such position: {since}; the stream is at 0 to {self.end}")
-        if max_bytes is not None and max_bytes < 0:
-            raise ValueError(f"max_bytes must be 0 or more, not {max_bytes}")
-        position = max(since, self.start)
-        length = self.end - position
-        if max_bytes is not None:
-            length = min(length, max_bytes)
+        position, length = bounds(since, max_bytes, self.start, self.end)
         return Slice(self._copy(position, length), position, position - since)
 
     def _release(self) -> None:

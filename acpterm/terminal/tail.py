@@ -34,6 +34,11 @@ class Tail:
         #: Bytes ever added.
         self.total = 0
 
+    @property
+    def kept(self) -> int:
+        """The bytes kept."""
+        return self._kept
+
     def add(self, data: bytes) -> None:
         """Append `data` to the text."""
         added = len(data)

@@ -93,7 +93,11 @@ class Terminal:
         self.started: Final = time.time() if created_time is None else created_time
         age = now - self.started_at
         self.timeline: Final = Timeline(
-            time.monotonic() - age, kept=ring.retained, size=size, end=ring.position
+            time.monotonic() - age,
+            kept=ring.retained,
+            size=size,
+            end=ring.position,
+            known_from=ring.restored_end,
         )
         self.emulator: Final = (
             BrokenEmulator(*size)
@@ -141,7 +145,7 @@ class Terminal:
     @property
     def held(self) -> int:
         """Bytes of output in memory, raw and text."""
-        return self.ring.end - self.ring.start + self.text.size
+        return self.ring.end - self.ring.start + self.text.held
 
     def catch_up(self) -> bool:
         """Consume what little the program has written by now; return whether that is all.
@@ -318,6 +322,8 @@ class Terminal:
         if not self._output_ended:
             self._output_ended = True
             self.text.finish()
+            if self.ring.position >= self._closed_at:
+                self.ring.give_back_room()
             self._master.close()
             self.keyboard.close()
 

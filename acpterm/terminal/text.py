@@ -14,15 +14,17 @@ States and rules:
   It stays true. None of this depends on how the bytes were cut into `feed`s.
 - Where much is fed at once, the text begins anew at a line that depends on nothing before it, if
   the lines after that are over the limit: the same text, for less.
+- Simple output (`feed_simple`) *waits* as it is until somebody asks, or `settle` is called. That
+  behind which lines wait that are over the limit is dropped without a look.
 - A character or an escape sequence that is not yet whole is no part of the text.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from acpterm.terminal import utf8
+from acpterm.terminal import simple_output, utf8
 from acpterm.terminal.controls import SEQUENCE_MAX, Controls, is_ground
 from acpterm.terminal.line import ERASE_LEFT, ERASE_LINE, ERASE_RIGHT, Line
 from acpterm.terminal.tail import Tail
@@ -38,6 +40,9 @@ _RESYNC_MAX = 4096
 
 #: The size of pieces that a processor's caches hold. Bytes.
 _PIECE = 64 * 1024
+#: Output that is hardly text would take up much memory while it waits: it is at most this many
+#: times as long as its text is at least, and a piece.
+_WAITING_RATIO = 4
 #: What a text of whatever limit has to be fed at once to begin anew. Bytes.
 _MARGIN = 4096
 
@@ -46,6 +51,13 @@ _MOVES = (b"\b", ERASE_LEFT.encode(), ERASE_LINE.encode())
 
 _CSI_REST = re.compile(rb"(?:\[[0-?]*|[0-9;:<=>?]+)[ -/]*[@-~]|[mK]")
 _STRING_REST = re.compile(rb"[^\x1b\n]*(?:\a|\x1b\\)")
+
+
+class _Waiting(NamedTuple):
+    """A piece of simple output, and how many bytes of text it is at least."""
+
+    data: bytes
+    text_min: int
 
 
 class TextView:
@@ -64,6 +76,9 @@ class TextView:
         "_truncated",
         "_utf8",
         "_version",
+        "_waiting",
+        "_waiting_bytes",
+        "_waiting_min",
     )
 
     def __init__(self, limit: int, *, truncated: bool = False) -> None:
@@ -79,6 +94,10 @@ class TextView:
         self._truncated = truncated
         self._version = 0
         self._cached: str | None = ""
+        # Simple output behind the text, its size, and how many bytes of text it is at least.
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._waiting_min = 0
 
     @property
     def limit(self) -> int:
@@ -94,13 +113,20 @@ class TextView:
     def truncated(self) -> bool:
         """Whether anything a reader would have seen is gone; once true, it stays so."""
         if not self._truncated:
+            self._settle_all()
             shown = len(self._line.text().encode())
             self._truncated = self._tail.total + shown > self._limit
         return self._truncated
 
     @property
+    def held(self) -> int:
+        """The bytes that are held to make the text of, whether they wait or not."""
+        return self._tail.kept + self._waiting_bytes
+
+    @property
     def size(self) -> int:
-        """The length of `text` in UTF-8 bytes, at little cost."""
+        """The length of `text` in UTF-8 bytes, at little cost if none of it waits."""
+        self._settle_all()
         kept, line = self._parts()
         return kept + len(line)
 
@@ -109,6 +135,7 @@ class TextView:
         if self._cached is None:
             # Whoever reads the text has been told of what is not there.
             self._truncated = self.truncated
+            self._settle_all()
             self._cached = self._tail.last(*self._parts()).decode()
         return self._cached
 
@@ -133,11 +160,65 @@ class TextView:
         """
         if size is None:
             size = len(data)
+        self._settle_all()
         if size > self._enough:
             return self._feed_much(bytes(data) if isinstance(data, memoryview) else data, size)
         if size:
             self._take(self._utf8.feed(bytes(data[:size])))
         return False
+
+    def feed_simple(self, data: bytes) -> None:
+        """Take simple output (`simple_output`), as `feed` does, for less."""
+        least = simple_output.text_bytes_min(data)
+        is_clean = bool(self._waiting) or not (self._controls.inside or self._utf8.held)
+        if least is None or not is_clean or not self._may_wait(len(data), least):
+            self.feed(data)
+            return
+        self._version += 1
+        self._cached = None
+        if self._waiting and len(self._waiting[-1].data) + len(data) <= _PIECE:
+            last = self._waiting.pop()
+            self._waiting.append(_Waiting(last.data + data, last.text_min + least))
+        else:
+            self._waiting.append(_Waiting(data, least))
+        self._waiting_bytes += len(data)
+        self._waiting_min += least
+        while self._waiting_min - self._waiting[0].text_min > self._limit:
+            self._pop_waiting()
+            # All before it is out of reach too.
+            self._truncated = True
+            self._line = Line()
+            self._tail = Tail(self._limit)
+
+    def _may_wait(self, size: int, least: int) -> bool:
+        """Return whether `size` bytes more, `least` of them text, are not too many to wait."""
+        held = self._waiting_bytes + size
+        return held <= _WAITING_RATIO * (self._waiting_min + least) + _PIECE
+
+    def _pop_waiting(self) -> bytes:
+        data, least = self._waiting.pop(0)
+        self._waiting_bytes -= len(data)
+        self._waiting_min -= least
+        return data
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is output that `settle` would make text of."""
+        return bool(self._waiting)
+
+    def settle(self) -> bool:
+        """Make text of a piece of the output that waits; return whether more does."""
+        if self._waiting:
+            data = self._pop_waiting()
+            first, end = data.find(b"\n") + 1, data.rfind(b"\n") + 1
+            self._take(data[:first])
+            self._tail.add(simple_output.text_of(data[first:end]))
+            self._take(data[end:])
+        return bool(self._waiting)
+
+    def _settle_all(self) -> None:
+        while self.settle():
+            pass
 
     def _feed_much(self, data: bytes | bytearray | mmap.mmap, size: int) -> bool:
         begin = fresh_start(data, size, self._enough)

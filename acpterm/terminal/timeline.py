@@ -8,6 +8,8 @@ States and rules:
   go, and then, but for the last quarter, they are thinned out until half are left: of those closer
   together than some time, which grows until that is enough, one stays. So when output came lately
   is known to `GRAIN` seconds, and of older output to some hundredth of how far back that goes.
+- What a process before this one had consumed, up to `known_from`, is noted when it is consumed
+  again: when it came is unknown.
 - Of the window's sizes the last `SIZES` are kept, each with its position in the stream.
 
 Times are seconds of `time.monotonic`; whoever notes something says what time it is. Memory follows
@@ -16,7 +18,7 @@ what was noted: 16 bytes a mark.
 
 import math
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -51,7 +53,8 @@ class Timeline:
     """The times of one terminal's output; `start` is when the terminal began.
 
     `end`: the position of the first byte to be noted. `kept`: how many bytes of output the terminal
-    keeps; what came before needs no time. `size`: columns and rows at the start.
+    keeps; what came before needs no time. `size`: columns and rows at the start. `known_from`: the
+    position of the first byte that comes to this process first.
     """
 
     __slots__ = (
@@ -61,14 +64,25 @@ class Timeline:
         "_resizes",
         "_times",
         "end",
+        "known_from",
         "last",
         "resized",
         "size",
         "start",
     )
 
-    def __init__(self, start: float, *, kept: int, size: tuple[int, int], end: int = 0) -> None:
+    def __init__(
+        self,
+        start: float,
+        *,
+        kept: int,
+        size: tuple[int, int],
+        end: int = 0,
+        known_from: int = 0,
+    ) -> None:
         self.start: Final = start
+        #: When the bytes before this position came is unknown.
+        self.known_from: Final = known_from
         #: The position that the next byte will have.
         self.end = end
         #: When output came last; None while there was none.
@@ -126,6 +140,15 @@ class Timeline:
         behind = max(1, bisect_right(self._positions, position))
         end = self._positions[behind] if behind < len(self._positions) else self.end
         return Slice(self._times[behind - 1] - self.start, position, end)
+
+    def position_at(self, time: float) -> int:
+        """Return the position of the first output that came at `time` or later, or the end.
+
+        `time`: seconds since the terminal's start. Output of an unknown time is passed over.
+        """
+        found = bisect_left(self._times, time + self.start)
+        position = self._positions[found] if found < len(self._positions) else self.end
+        return max(position, self.known_from)
 
     def slices(self, position: int, end: int) -> Iterator[Slice]:
         """Go through the stream from `position` to `end`, which it has reached.

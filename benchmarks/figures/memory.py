@@ -4,6 +4,7 @@ The memory of the daemon is that of keeper and worker together, each page counte
 """
 
 import sys
+import time
 
 from benchmarks.client import Client
 from benchmarks.figure import Figure, below, unavailable
@@ -20,6 +21,7 @@ _SCREEN = (
     "sys.stdout.flush()\n"
     "time.sleep(1000)\n"
 )
+_CALM_S = 2.5
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 
 
@@ -81,6 +83,8 @@ def _full(count: int) -> Figure:
         terminals = [client.create("/bin/cat", file) for _ in range(count)]
         for terminal in terminals:
             client.wait(terminal)
+        # What a flood has used is given back when it is over.
+        time.sleep(_CALM_S)
         after = daemon.memory()
         for terminal in terminals:
             client.output(terminal)

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 import trio
 
-from acpterm.client.person.doctor import looking, places, system
+from acpterm.client.person.doctor import looking, places, system, trial
 from acpterm.client.person.doctor.finding import ok
 from acpterm.config import Settings
+from acpterm.terminal.vt import library
 from tests.support.commands import run
 from tests.support.hosts import daemon
 
@@ -69,6 +70,23 @@ async def test_a_folder_that_others_can_write_to_is_a_problem(tmp_path):
     status, found = await looked(str(folder / "agent.sock"))
     assert status == 1
     assert "can be written to by others (mode 777)" in found["sockets"]["found"]
+
+
+async def test_a_directory_that_others_may_make_files_in_is_a_problem(tmp_path):
+    folder = tmp_path / "sticky"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    status, found = await looked(str(folder / "agent.sock"))
+    assert status == 1
+    assert "can be written to by others (mode 1777)" in found["sockets"]["found"]
+    assert found["sockets"]["advice"] == "choose a --socket in a directory of your own"
+
+
+@pytest.mark.parametrize("first", ["4711\n", ""])
+def test_every_line_of_the_log_but_the_pid_of_the_daemon_counts(tmp_path, first):
+    chosen = Settings(socket=str(tmp_path / "agent.sock"))
+    (tmp_path / "agent.sock.log").write_text(f"{first}one\ntwo\n")
+    assert "has 2 lines, the last: two" in places.logs(chosen).found
 
 
 @pytest.mark.parametrize(
@@ -163,26 +181,55 @@ async def test_the_default_folder_of_recordings_is_looked_at(tmp_path):
     assert found["state"]["advice"] == f"chmod 700 {folder}, or choose another record_dir"
 
 
-async def test_programs_that_are_missing_broken_or_slow(tmp_path):
+async def test_only_what_this_version_uses_is_named(tmp_path):
+    _, found = await looked(str(tmp_path / "agent.sock"))
+    unused = {"bubblewrap", "podman", "ssh", "slurm", "kubectl", "asciinema", "tmux"}
+    assert not unused & found.keys()
+    said = json.dumps(found)
+    assert "which this version has not" not in said
+
+
+async def test_systemctl_that_is_broken_or_slow_is_missing(tmp_path):
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name, code in {"bwrap": "echo no; exit 1", "podman": "sleep 60", "ssh": "echo 1"}.items():
-        (folder / name).write_text(f"#!/bin/sh\n{code}\n")
-        (folder / name).chmod(0o755)
     path = os.pathsep.join((str(folder), "/bin", "/usr/bin"))
-    began = trio.current_time()
-    status, found = await looked(str(tmp_path / "agent.sock"), PATH=path)
-    assert trio.current_time() - began < 10
-    assert status == 0
-    assert (found["bubblewrap"]["state"], found["bubblewrap"]["found"]) == (
-        "problem",
-        "does not run: no",
-    )
-    assert "no answer within 2 s" in found["podman"]["found"]
-    assert (found["ssh"]["state"], found["ssh"]["found"]) == ("ok", "1")
-    _, found = await looked(str(tmp_path / "agent.sock"), PATH=str(folder))
-    assert "there is no tmux" in found["tmux"]["found"]
-    assert found["tmux"]["advice"] == "apt install tmux"
+    for code, said in ("echo no; exit 1", "no"), ("sleep 60", "no answer within 2 s"):
+        (folder / "systemctl").write_text(f"#!/bin/sh\n{code}\n")
+        (folder / "systemctl").chmod(0o755)
+        began = trio.current_time()
+        status, found = await looked(str(tmp_path / "agent.sock"), PATH=path)
+        assert trio.current_time() - began < 10
+        assert status == 0
+        assert found["systemd"]["state"] == "missing"
+        assert f"your user manager does not run: {said}" in found["systemd"]["found"]
+
+
+async def test_the_emulator_is_tried(monkeypatch):
+    assert await trial.emulator() == ok("emulator", "libghostty-vt shows what a program prints")
+    monkeypatch.setattr(library, "_load", lambda: "ImportError: none")
+    found = await trial.emulator()
+    assert found.state == "missing"
+    assert "(ImportError: none): install it with `pip install pyghostty`" in found.found
+
+
+async def test_it_says_where_logs_are(tmp_path):
+    path = tmp_path / "agent.sock"
+    _, found = await looked(str(path))
+    logs = found["logs"]
+    assert logs["state"] == "ok"
+    assert f"a daemon that a command starts logs to {path}.log; " in logs["found"]
+    assert "journalctl --user -u acpterm" in logs["found"]
+    # As a daemon writes it that a command has started.
+    assert (await run(str(path), "run", "-d", "sleep", "1000")).status == 0
+    try:
+        _, found = await looked(str(path))
+        assert f"{path}.log has 0 lines; " in found["logs"]["found"]
+        with (tmp_path / "agent.sock.log").open("a") as log:
+            log.write("one\ntwo\x1b[31m\n")
+        _, found = await looked(str(path))
+        assert f"{path}.log has 2 lines, the last: two\\x1b[31m; " in found["logs"]["found"]
+    finally:
+        await run(str(path), "shutdown")
 
 
 async def test_a_locale_or_a_terminal_that_is_not_known(tmp_path):

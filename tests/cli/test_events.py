@@ -12,12 +12,6 @@ from tests.support.hosts import agent_at, daemon, poll
 from tests.support.person import person_at
 
 
-@pytest.fixture
-async def path(tmp_path):
-    async with daemon(tmp_path) as (_, path):
-        yield path
-
-
 async def listening(events, path):
     """Have something happen until it is told: it listens by then."""
     async with person_at(path.replace("agent.sock", "user.sock")) as person:

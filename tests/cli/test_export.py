@@ -15,12 +15,6 @@ from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon, poll
 SLOW = r"printf 'one\n'; sleep 0.4; printf '\033[31mtwo\033[m\n'; exit 3"
 
 
-@pytest.fixture
-async def path(tmp_path):
-    async with daemon(tmp_path) as (_, path):
-        yield path
-
-
 def shown(data: str) -> str:
     cast = replay.read([line.encode() for line in data.splitlines(keepends=True)])
     return "".join(event.data for event in cast.events if event.code == "o")
@@ -187,3 +181,31 @@ async def test_a_pipe_or_a_device_is_written_to_as_it_is(path, line, printed):
             capture_stderr=True,
         )
         assert (done.stdout.decode(), done.stderr) == (printed, b"")
+
+
+@pytest.mark.parametrize(
+    ("file", "begins"),
+    [
+        ("a.svg", "<svg"),
+        ("a.HTML", "<!DOCTYPE html>"),
+        ("a.txt", "one\n"),
+        ("a.cast", '{"version":2'),
+        ("none", '{"version":2'),
+    ],
+)
+async def test_format_follows_from_the_files_name(path, tmp_path, file, begins):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo one")
+        await agent.wait(terminal)
+        file = tmp_path / file
+        assert await run(path, "export", terminal, "-o", str(file)) == (0, "", "")
+        assert file.read_text().startswith(begins)
+        # What was said counts.
+        await run(path, "export", terminal, "-o", str(file), "--format", "text")
+        assert file.read_text() == "one\n"
+
+
+async def test_a_file_of_an_unknown_format_is_an_error(path, tmp_path):
+    done = await run(path, "export", "x", "-o", str(tmp_path / "a.png"))
+    assert (done.status, done.out) == (2, "")
+    assert ".png is none of .cast, .txt, .log, .html, .htm, .svg: say --format" in done.err

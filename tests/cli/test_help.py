@@ -5,6 +5,8 @@ import subprocess
 import pytest
 
 from acpterm import __version__
+from acpterm.cli.main import SHORT
+from acpterm.cli.parts import other_names
 from tests.support.hosts import ACPTERM, environment
 from tests.support.starting import start
 
@@ -58,7 +60,24 @@ def test_version():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["unknown"], "No such command 'unknown'"),
+        (["unknown"], "there is no command 'unknown': acpterm --help lists all commands"),
+        (["atach"], "there is no command 'atach': did you mean attach?"),
+        (["LS"], "there is no command 'LS': did you mean ls"),
+        (["send-keys", "-t", "x"], "use acpterm send TERMINAL TEXT --enter, or --key NAME"),
+        (["help", "atach"], "did you mean attach?"),
+        (
+            ["prompt", "x", "--allow", "all", "kimi", "--acp"],
+            "put -- before the agent's command: acpterm prompt x --allow all -- kimi --acp",
+        ),
+        (["prompt", "x", "--allow", "all"], "say which agent: end the line with -- AGENT"),
+        (
+            ["proxy", "npx", "-y", "x"],
+            "put -- before the agent's command: acpterm proxy -- npx -y x",
+        ),
+        (["proxy", "--embedded", "a b"], "acpterm proxy --embedded -- 'a b'"),
+        (["prompt", "do it", "x", "-v"], "acpterm prompt 'do it' -- x -v"),
+        (["proxy", "--unknown", "x"], "No such option"),
+        (["prompt", "x"], "say which agent"),
         (["serve", "--unknown"], "No such option"),
         (["serve", "--log-level", "loud"], "'loud' is not one of"),
         (["serve", "--socket"], "requires an argument"),
@@ -70,6 +89,29 @@ def test_a_wrong_command_line_ends_with_status_2(arguments, says):
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("list", "ls"), ("ps", "ls"), ("a", "attach"), ("new", "run"), ("stop", "kill")],
+)
+def test_command_has_another_name(name, command):
+    done = run(name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == run(command, "--help").stdout
+    assert run("help", name).stdout == done.stdout
+
+
+def test_help_and_version_are_commands_too():
+    assert run("help").stdout == run("--help").stdout
+    assert run("version").stdout == run("--version").stdout
+
+
+def test_every_other_name_leads_to_a_command():
+    for name, instead in other_names._ELSEWHERE.items():
+        assert instead.split()[0].rstrip(",") in SHORT
+        assert name not in SHORT
+    assert set(other_names.ALIASES.values()) <= set(SHORT)
 
 
 def test_no_command_is_answered_with_help():

@@ -1,22 +1,11 @@
 """`acpterm kill`, `rm` and `promote`: what they do to terminals, and how they fail."""
 
 import pytest
+import trio
 
 from tests.support.commands import run
-from tests.support.hosts import agent_at, daemon
+from tests.support.hosts import agent_at, daemon, environment
 from tests.support.person import person_at
-
-
-@pytest.fixture
-async def path(tmp_path):
-    async with daemon(tmp_path) as (_, path):
-        yield path
-
-
-@pytest.fixture
-async def person(path):
-    async with person_at(path.replace("agent.sock", "user.sock")) as person:
-        yield person
 
 
 async def made(person, command, name=None):
@@ -27,7 +16,11 @@ async def made(person, command, name=None):
 async def test_kill_ends_each_that_is_named(person, path):
     one, two = await made(person, "sleep 1000", "one"), await made(person, "sleep 1000")
     three = await made(person, "sleep 1000")
-    assert await run(path, "kill", "one", two[5:13]) == (0, "", "")
+    status, out, err = await run(path, "kill", "one", two[5:13])
+    assert (status, err) == (0, "")
+    assert sorted(out.splitlines()) == sorted(
+        ["one: ended by SIGTERM", f"{two[5:13]}: ended by SIGTERM"]
+    )
     states = {info["terminalId"]: info for info in await person.list()}
     assert [states[t]["exitStatus"]["endedBy"] for t in (one, two)] == ["user", "user"]
     assert states[three]["state"] == "running"
@@ -36,12 +29,80 @@ async def test_kill_ends_each_that_is_named(person, path):
 async def test_each_failure_is_said_and_the_others_are_done(person, path):
     one = await made(person, "sleep 1000")
     status, out, err = await run(path, "kill", "none", one, "\x1b[31mred")
-    assert (status, out) == (1, "")
+    assert (status, out) == (1, f"{one}: ended by SIGTERM\n")
     first, second = err.splitlines()
     assert first.startswith("acpterm: there is no terminal 'none': name one by its id")
     assert second.startswith("acpterm: there is no terminal '\\x1b[31mred'")
     (info,) = await person.list()
     assert info["state"] == "exited"
+
+
+STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
+
+
+async def printed(person, terminal, text):
+    """Wait until a terminal has printed a text."""
+    with trio.fail_after(10):
+        while text not in (await person.about("output", terminal))["text"]:
+            await trio.sleep(0.005)
+
+
+async def test_kill_waits_until_the_program_has_ended(tmp_path):
+    async with (
+        daemon(tmp_path, env=environment(ACPTERM_KILL_GRACE="0.5")) as (_, path),
+        person_at(path.replace("agent.sock", "user.sock")) as person,
+    ):
+        one = await made(person, STUBBORN, "one")
+        await printed(person, one, "ready")
+        assert await run(path, "kill", "one") == (0, "one: ended by SIGKILL\n", "")
+        info = await person.about("get", one)
+        assert (info["state"], info["ending"]) == ("exited", False)
+
+
+async def test_kill_returns_at_once_with_no_wait_and_ls_shows_the_terminal_as_ending(tmp_path):
+    async with (
+        daemon(tmp_path, env=environment(ACPTERM_KILL_GRACE="20")) as (_, path),
+        person_at(path.replace("agent.sock", "user.sock")) as person,
+    ):
+        one = await made(person, STUBBORN, "one")
+        await printed(person, one, "ready")
+        assert (await person.about("get", one))["ending"] is False
+        assert await run(path, "kill", "--no-wait", "one") == (0, "", "")
+        assert "  ending  " in (await run(path, "ls")).out
+        assert (await person.about("get", one))["ending"] is True
+
+
+async def test_kill_of_a_program_that_has_ended_says_so(person, path):
+    one = await made(person, "exit 3", "one")
+    await person.about("wait", one)
+    assert await run(path, "kill", "one") == (0, "one: had exited with 3 already\n", "")
+
+
+@pytest.mark.parametrize("name", ["INT", "sigint", "2"])
+async def test_kill_sends_only_the_signal_that_is_named(person, path, name):
+    one = await made(person, "trap 'echo got it' INT; echo ready; while :; do read x; done", "one")
+    await printed(person, one, "ready")
+    assert await run(path, "kill", "--signal", name, "one") == (0, "", "")
+    await printed(person, one, "got it")
+    assert (await person.about("get", one))["state"] == "running"
+
+
+@pytest.mark.parametrize("name", ["kürzer", "\U0001f469\u200d\U0001f4bb é"])
+async def test_message_has_the_name_that_was_typed(person, path, name):
+    one = await made(person, "exit 1", name)
+    await person.about("wait", one)
+    said = f"acpterm: terminal '{name}' has ended: its output can still be read\n"
+    assert await run(path, "send", name, "hello") == (1, "", said)
+    assert await run(path, "kill", "-s", "INT", name) == (1, "", said)
+    short = one[5:13]
+    assert (await run(path, "send", short, "x")).err == said.replace(name, short)
+    assert await run(path, "kill", name) == (0, f"{name}: had exited with 1 already\n", "")
+
+
+async def test_kill_does_not_know_every_signal(person, path):
+    status, _, err = await run(path, "kill", "-s", "NONE", "one")
+    assert status == 2
+    assert "there is no signal 'NONE': say SIGINT" in err
 
 
 @pytest.mark.parametrize("command", ["kill", "rm", "promote"])

@@ -1,23 +1,23 @@
 """`acpterm logs`: the text that agents read, followed; what is missing is said."""
 
+import base64
 import itertools
 import socket
 import subprocess
+import time
+from datetime import UTC, datetime
 
 import pytest
 import trio
 
+from acpterm.cli.parts.since import parse_time
 from acpterm.client.person.reading.lines import Lines, last_lines
 from acpterm.client.person.reading.text_stream import TextStream, go_on
 from acpterm.terminal.text import TextView
 from tests.support.commands import run, running, surroundings
-from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon, poll
-
-
-@pytest.fixture
-async def path(tmp_path):
-    async with daemon(tmp_path) as (_, path):
-        yield path
+from tests.support.hosts import ACPTERM, agent_at, poll
+from tests.support.person import person_at
+from tests.support.window import window_at
 
 
 async def test_it_prints_the_text_that_agents_read(path):
@@ -121,7 +121,7 @@ async def test_text_outlives_the_bytes_it_came_from(path):
         await agent.wait(terminal)
         done = await run(path, "logs", terminal)
         assert done == (0, "first\n000199999\nlast\n", "")
-        done = await run(path, "logs", terminal, "--since", "0")
+        done = await run(path, "logs", terminal, "--since", "@0")
         assert "first" not in done.out
         assert done.err.endswith(" bytes are missing here]\n")
 
@@ -138,10 +138,10 @@ async def test_since_a_position_and_raw(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(r"printf 'one\n\033[31mtwo\r\n'")
         await agent.wait(terminal)
-        assert await run(path, "logs", terminal, "--since", "5") == (0, "two\n", "")
+        assert await run(path, "logs", terminal, "--since", "@5") == (0, "two\n", "")
         assert (await run(path, "logs", terminal, "--raw")).out == "one\r\n\x1b[31mtwo\r\r\n"
         assert (await run(path, "logs", "--raw", "-n1", terminal)).out == "\x1b[31mtwo\r\r\n"
-        done = await run(path, "logs", terminal, "--since", "1000")
+        done = await run(path, "logs", terminal, "--since", "@1000")
         assert done.status == 1
         assert "since 1000 is after the end of the output, 16" in done.err
 
@@ -196,7 +196,7 @@ async def test_what_was_released_is_printed_if_a_tool_call_shows_it(path):
 
 
 async def test_in_a_window_a_line_is_seen_as_it_grows(path):
-    async with agent_at(path) as agent, agent_here() as window:
+    async with agent_at(path) as agent, window_at(path) as window:
         terminal = await agent.create(
             r"stty -echo; printf 'wait'; read x; printf ' on\r1%%'; read x; printf '\r99%%\n'"
         )
@@ -212,6 +212,32 @@ async def test_in_a_window_a_line_is_seen_as_it_grows(path):
         shown = (await window.output(seen))["output"]
         assert shown.rstrip() == "99%t on"
         await window.release(seen)
+
+
+HIDDEN = r"printf 'safe \342\200\256gnp.exe\342\200\213 \363\240\201\250end\n'"
+HIDDEN_TEXT = "safe \u202egnp.exe\u200b \U000e0068end"
+SHOWN_TEXT = r"safe \u202egnp.exe\u200b \U000e0068end"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["logs"],
+        ["logs", "-f"],
+        ["export", "--format", "text"],
+        ["wait", "--for", "safe.*end"],
+        ["screen"],
+    ],
+)
+async def test_hidden_text_is_shown_in_a_window_and_unchanged_elsewhere(path, words):
+    async with agent_at(path) as agent, window_at(path) as window:
+        terminal = await agent.create(HIDDEN)
+        await agent.wait(terminal)
+        assert (await run(path, *words, terminal)).out == f"{HIDDEN_TEXT}\n"
+        env = [{"name": n, "value": v} for n, v in surroundings(path).items()]
+        seen = await window.create(ACPTERM[0], args=[*ACPTERM[1:], *words, terminal], env=env)
+        assert (await window.wait(seen))["exitCode"] == 0
+        assert (await window.output(seen))["output"] == f"{SHOWN_TEXT}\n"
 
 
 # The text in pieces
@@ -286,3 +312,136 @@ def test_elsewhere_a_line_is_printed_when_it_is_over():
     assert lines.show("", "20%") == ""
     assert lines.show("done\n", "ne") == "done\n"
     assert lines.finish("next") == "next\n"
+
+
+# Times
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("90s", -90),
+        ("1h30m", -5400),
+        ("2d", -172800),
+        ("10:00", -1800),
+        ("10:29:59", -1),
+        # Later today is yesterday.
+        ("10:31", 60 - 86400),
+        ("2026-05-04T10:30", 0),
+        ("2026-05-04 10:31", 60),
+        ("2026-05-04T10:30:00+00:00", 0),
+        ("2026-05-04", -37800),
+    ],
+)
+def test_times_are_parsed(text, at, monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    try:
+        now = datetime(2026, 5, 4, 10, 30, tzinfo=UTC).timestamp()
+        assert parse_time(text, now) == now + at
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("text", ["", "x", "5", "5x", "25:00", "10:99", "@", "@x", "2026-13-01"])
+async def test_since_what_is_no_time_is_an_error(tmp_path, text):
+    done = await run(str(tmp_path / "agent.sock"), "logs", "x", "--since", text)
+    assert (done.status, done.out) == (2, "")
+    assert f"'{text}' is no time and no position" in done.err
+    assert ("the position is @5" in done.err) == (text == "5")
+
+
+async def test_since_a_time(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo one; read x; printf 'two\\nth'; read x")
+        await agent.until_output(terminal, "one")
+        between = time.time() + 0.05
+        # Marks of output are some hundredths of a second apart.
+        await poll(lambda: time.time() > between + 0.05)
+        await agent.type(terminal, "\n")
+        await agent.until_output(terminal, "th")
+        at = datetime.fromtimestamp(between, UTC).isoformat()
+        assert (await run(path, "logs", terminal, "--since", at)).out.endswith("two\nth\n")
+        assert "one" not in (await run(path, "logs", terminal, "--since", at)).out
+        raw = (await run(path, "logs", terminal, "--raw", "--since", at)).out
+        assert raw.endswith("two\r\nth")
+        assert "one" not in raw
+        assert "one\n" in (await run(path, "logs", terminal, "--since", "5m")).out
+
+
+async def test_lines_have_timestamps(path, tmp_path):
+    async with agent_at(path) as agent:
+        before = time.time()
+        terminal = await agent.create("stty -echo; echo one; read x; printf 'two\\nth'; read x")
+        await agent.until_output(terminal, "one")
+        async with running(tmp_path, path, "logs", "-f", "--timestamps", terminal) as logs:
+            await poll(lambda: logs.out.endswith(" one\n"))
+            between = time.time()
+            await poll(lambda: time.time() > between + 0.05)
+            await agent.type(terminal, "\n")
+            await poll(lambda: logs.out.endswith(" two\n"))
+            await agent.type(terminal, "\n")
+            await logs.wait()
+            stamps, words = zip(*(line.split(" ", 1) for line in logs.lines), strict=True)
+        assert words == ("one\n", "two\n", "th\n")
+        first, second, third = (datetime.fromisoformat(stamp).timestamp() for stamp in stamps)
+        assert before - 0.1 < first < between < second <= third < time.time()
+        last = await run(path, "logs", "--timestamps", "-n1", terminal)
+        assert last.out == logs.lines[-1]
+        done = await run(path, "logs", "--timestamps", "--raw", terminal)
+        assert (done.status, done.out) == (2, "")
+
+
+async def started(path, command):
+    done = await run(path, "run", "-d", "--", "sh", "-c", f"stty -echo; {command}")
+    return done.out.strip()
+
+
+async def press_enter(path, terminal):
+    assert (await run(path, "send", terminal, "--key", "Enter")).status == 0
+
+
+async def test_timestamps_go_on_when_the_worker_is_replaced(path, tmp_path):
+    terminal = await started(path, "echo one; read x; echo two; read x; echo three; read x")
+    async with running(tmp_path, path, "logs", "-f", "--timestamps", terminal) as logs:
+        await poll(lambda: logs.out.endswith(" one\n"))
+        for word in "two", "three":
+            assert (await run(path, "restart")).status == 0
+            await press_enter(path, terminal)
+            await poll(lambda word=word: logs.out.endswith(f" {word}\n"))
+    assert "bytes are" not in logs.err
+
+
+async def test_times_can_be_asked_for_before_a_new_worker_has_read_the_output_again(path):
+    # Slow to read again: a change of colour for each character.
+    paint = r"""awk 'BEGIN { for (i = 0; i < 150000; i++) printf "\033[3%dm%d", i % 8, i % 10 }'"""
+    terminal = await started(path, f"{paint}; echo; echo over; read x")
+    assert (await run(path, "wait", terminal, "--for", "over")).status == 0
+    users = path.replace("agent.sock", "user.sock")
+    async with person_at(users) as before:
+        end = (await before.about("get", terminal))["position"]
+    assert (await run(path, "restart")).status == 0
+    async with person_at(users) as after:
+        params = {"token": "t", "since": end - 10, "times": True, "stay": False}
+        assert (await after.about("follow", terminal, **params))["position"] == end
+        (told,) = [one["params"] for one in after.by_token["t"]]
+        assert base64.b64decode(told["data"]).endswith(b"over\r\n")
+        assert "at" not in told
+
+
+async def test_output_from_before_a_new_worker_has_no_time(path, tmp_path):
+    terminal = await started(path, "echo old; read x; echo new; read x")
+    assert (await run(path, "wait", terminal, "--for", "old")).status == 0
+    assert (await run(path, "restart")).status == 0
+    done = await run(path, "logs", "--timestamps", "-n5", terminal)
+    assert (done.status, done.out) == (0, "")
+    assert done.err.startswith("[5 bytes are left out: they came before the daemon's worker was")
+    assert await run(path, "logs", "--since", "5m", terminal) == (0, "", "")
+    async with running(tmp_path, path, "logs", "-f", "--timestamps", terminal) as logs:
+        await press_enter(path, terminal)
+        await poll(lambda: logs.out.endswith(" new\n"))
+    assert "old" not in logs.out
+    assert logs.err.startswith("[5 bytes are left out")
+    assert (await run(path, "logs", "--since", "5m", terminal)).out == "new\n"
+    assert (await run(path, "logs", terminal)).out == "old\nnew\n"

@@ -14,12 +14,6 @@ from tests.support.tmux import needs_tmux, tmux_server
 HEADER = "ID  NAME  STATE  OWNER  AGENT  SESSION  SIZE  AGE  OUTPUT  COMMAND\n"
 
 
-@pytest.fixture
-async def path(tmp_path):
-    async with daemon(tmp_path) as (_, path):
-        yield path
-
-
 def user(path: str) -> str:
     return path.replace("agent.sock", "user.sock")
 
@@ -63,7 +57,7 @@ async def test_a_terminal_has_a_row(path):
             found = await listed()
     assert [row[:2] for row in found] == [[theirs[5:13], "-"], [ours[5:13], "build"]]
     assert found[0][2:7] == ["running", "agent", "robot", "session-1", "120x40"]
-    assert found[1][2:7] == ["exited with 3", "user", "-", "-", "90x30"]
+    assert found[1][2:7] == ["exited 3", "user", "-", "-", "90x30"]
     assert [row[-1] for row in found] == ["sleep 1000 # theirs", "exit 3"]
     assert re.fullmatch(r"\d+s", found[0][7])
     assert found[1][8] == "-"
@@ -85,7 +79,9 @@ async def test_the_states(path):
         assert [row[0] for row in rows(with_all)] == [
             one[5:13] for one in (busy, prompt, killed, shown)
         ]
-        assert states(with_all) == ["running", "waits for input", "ended by SIGTERM", "released"]
+        *others, released = states(with_all)
+        assert others == ["running", "waits for input", "ended by SIGTERM"]
+        assert re.fullmatch(r"exited 0, released \d+s ago", released)
         assert states((await run(path, "ls")).out) == states(with_all)[:3]
 
 
@@ -135,6 +131,38 @@ async def test_a_daemon_that_another_listens_for_is_an_error(path):
     assert err == "acpterm: /missing: cannot be read: No such file or directory\n"
 
 
+async def test_what_runs_is_first(path):
+    await made(path, "exit 3", name="over")
+    await made(path, "sleep 1000", name="one")
+    await made(path, "exit 0", name="over too")
+    await made(path, "sleep 1000", name="two")
+    await poll_state(path, "exited 0")
+    await poll_state(path, "exited 3")
+    assert [row[1] for row in rows((await run(path, "ls")).out)] == [
+        "one", "two", "over", "over too",
+    ]  # fmt: skip
+
+
+async def test_running_and_quiet_choose_what_is_printed(path):
+    over = await made(path, "exit 3")
+    one = await made(path, "sleep 1000", name="one")
+    await poll_state(path, "exited 3")
+    assert [row[1] for row in rows((await run(path, "ls", "--running")).out)] == ["one"]
+    assert await run(path, "ls", "--quiet") == (0, f"{one}\n{over}\n", "")
+    assert await run(path, "ls", "-q", "--running") == (0, f"{one}\n", "")
+    (found,) = json.loads((await run(path, "ls", "--running", "--json")).out)
+    assert found["terminalId"] == one
+    assert await run(path, "kill", one) == (0, f"{one}: ended by SIGTERM\n", "")
+    assert await run(path, "ls", "-q", "-r") == (0, "", "")
+
+
+@pytest.mark.parametrize("other", ["--watch", "--json"])
+async def test_quiet_goes_with_nothing_else_that_prints(tmp_path, other):
+    done = await run(str(tmp_path / "agent.sock"), "ls", "--quiet", other)
+    assert done.status == 2
+    assert f"--quiet prints ids only: leave {other} out" in done.err
+
+
 # Watching
 
 
@@ -174,28 +202,28 @@ def tmux(tmp_path):
 @needs_tmux
 async def test_on_a_terminal_it_fits_and_has_colours(tmux, path):
     await made(path, "exit 3; " + "x" * 300, name="bad")
-    await poll_state(path, "exited with 3")
+    await poll_state(path, "exited 3")
     env = surroundings(path)
-    for columns, words in ((80, ["exited with 3", "user", "x…"]), (40, ["exited with 3", "…"])):
+    for columns, words in ((80, ["exited 3", "user", "x…"]), (40, ["exited 3", "…"])):
         pane = tmux.pane(then_said([*ACPTERM, "ls"]), size=(columns, 10), env=env)
         pane.until("ended 0")
         header, row, _ = pane.text.splitlines()
         assert header.startswith("ID ")
         assert [word for word in words if word not in row] == []
-        assert "\x1b[31mexited with 3" in "\n".join(pane.screen(colours=True))
+        assert "\x1b[31mexited 3" in "\n".join(pane.screen(colours=True))
 
 
 @needs_tmux
 @pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 async def test_there_are_no_colours_where_nobody_wants_them(tmux, path, more):
     await made(path, "exit 3")
-    await poll_state(path, "exited with 3")
+    await poll_state(path, "exited 3")
     env = surroundings(path)
     # tmux sets a TERM of its own.
     words = ["env", *(f"{name}={value}" for name, value in more.items()), *ACPTERM, "ls"]
     pane = tmux.pane(then_said(words), env=env)
     pane.until("ended 0")
-    assert "exited with 3" in pane.text
+    assert "exited 3" in pane.text
     # rich's bold is no colour, and NO_COLOR is of colours.
     shown = "\n".join(pane.screen(colours=True))
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]", shown)
@@ -218,13 +246,45 @@ async def test_a_watched_screen_follows_what_happens(tmux, path, key):
     pane.type("xyz")
     for number in range(8):
         await made(path, f"exit 0; number {number}")
-    pane.until("and 5 older")
+    pane.until("1-4 of 9")
+    assert "number 7" not in pane.text
+    pane.keys("End")
+    pane.until("6-9 of 9")
     assert "number 7" in pane.text
     assert "xyz" not in pane.text
     pane.keys(key)
     pane.until("ended 0")
     assert pane.of("alternate_on", "cursor_flag") == ["0", "1"]
     assert pane.text == "ended 0"
+
+
+@needs_tmux
+async def test_watched_screen_filters_and_enter_attaches(tmux, path):
+    await made(path, "sleep 1000", name="other")
+    await made(path, "echo here I am; exec cat", name="mine")
+    pane = tmux.pane(then_said([*ACPTERM, "ls", "--watch"]), env=surroundings(path), size=(100, 9))
+    pane.until("1-2 of 2")
+    pane.type("/I AM")
+    pane.until("/I AM")
+    assert "other" not in pane.text
+    pane.keys("Enter")
+    pane.until("1-1 of 1   filter: I AM")
+    pane.keys("Enter")
+    pane.until("here I am")
+    pane.line("typed")
+    pane.until("typed\ntyped")
+    pane.keys("C-\\")
+    pane.until("mine runs on")
+    pane.keys("Escape")
+    pane.until("1-2 of 2")
+    pane.keys("j", "Enter")
+    pane.until("here I am")
+    # Ctrl-D ends it: what became of it is in the last line.
+    pane.keys("C-d")
+    pane.until("mine exited with 0")
+    pane.until("exited 0")
+    pane.keys("q")
+    pane.until("ended 0")
 
 
 @needs_tmux

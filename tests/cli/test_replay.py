@@ -5,15 +5,10 @@ import json
 import pytest
 import trio
 
-from acpterm.client.replay import LEAVE
+from acpterm.terminal.vt.paint import LEAVE
 from tests.support.commands import run, surroundings
-from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon
-
-
-@pytest.fixture
-async def path(tmp_path):
-    async with daemon(tmp_path) as (_, path):
-        yield path
+from tests.support.hosts import ACPTERM, agent_at, agent_here
+from tests.support.window import window_at
 
 
 def cast(file, *events, cols=80, rows=24):
@@ -31,7 +26,7 @@ async def window_with(window, path, *words, **more):
 
 
 async def test_a_terminal_is_played_and_the_window_left_as_before(path):
-    async with agent_at(path) as agent, agent_here() as window:
+    async with agent_at(path) as agent, window_at(path) as window:
         terminal = await agent.create(r"printf '\033[?25lone\n'; sleep 0.2; printf two")
         await agent.wait(terminal)
         seen = await window_with(window, path, terminal)
@@ -128,3 +123,20 @@ async def test_what_cannot_be_played_is_an_error(path, words, status, said):
     done = await run(path, "replay", *words)
     assert (done.status, done.out) == (status, "")
     assert said in done.err
+
+
+async def test_keys_steer_it(path, tmp_path):
+    file = cast(tmp_path / "a.cast", [0, "o", "one\r\n"], [1000, "o", "two\r\n"], [2000, "o", "x"])
+    async with agent_here() as window:
+        seen = await window_with(window, path, file)
+        await window.until_output(seen, "one")
+        await window.type(seen, ".")
+        await window.until_output(seen, "two")
+        # Back to before the second line, which is shown once more.
+        await window.type(seen, "\x1b[D.")
+        while (output := (await window.output(seen))["output"]).count("two") < 2:
+            await trio.lowlevel.checkpoint()
+        assert output.count("one") == 2
+        await window.type(seen, "q")
+        assert (await window.wait(seen))["exitCode"] == 0
+        await window.release(seen)

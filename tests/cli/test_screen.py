@@ -10,15 +10,10 @@ import pytest
 from acpterm.acp.person import ScreenResponse
 from acpterm.client.person.recording import picture
 from tests.support.commands import run, surroundings
-from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon
+from tests.support.hosts import ACPTERM, agent_at
+from tests.support.window import window_at
 
 SHOWN = r"printf 'one\n\033[31mred\033[m 漢|\n\033]2;a title\007\033[3;5Hthere'; read x"
-
-
-@pytest.fixture
-async def path(tmp_path):
-    async with daemon(tmp_path) as (_, path):
-        yield path
 
 
 async def test_it_is_text_where_nobody_looks(path):
@@ -45,7 +40,7 @@ async def test_what_is_not_seen_is_an_escape_in_json(path):
 
 @pytest.mark.parametrize(("no_color", "shown"), [("", "\x1b[0;31mred\x1b[m"), ("1", "red 漢|")])
 async def test_it_has_colours_in_a_window_unless_they_are_not_wanted(path, no_color, shown):
-    async with agent_at(path) as agent, agent_here() as window:
+    async with agent_at(path) as agent, window_at(path) as window:
         terminal = await agent.create(SHOWN)
         await agent.until_output(terminal, "there")
         env = {**surroundings(path), "NO_COLOR": no_color}
@@ -87,7 +82,10 @@ def texts(row: str) -> list[tuple[float, str]]:
     root = ET.fromstring(picture.svg([row], 40, "t"))
     group = next(element for element in root if element.tag.endswith("}g"))
     return [
-        (round(float(one.attrib["x"]) / picture.WIDTH, 3), one.text or "")
+        (
+            round(float(one.attrib["x"]) / picture.WIDTH, 3) - ("text-anchor" in one.attrib),
+            one.text or "",
+        )
         for one in group
         if one.tag.endswith("}text")
     ]
@@ -96,10 +94,11 @@ def texts(row: str) -> list[tuple[float, str]]:
 @pytest.mark.parametrize(
     ("row", "pieces"),
     [
-        ("plain text", [(0, "plain text")]),
-        ("<a&b> \"'", [(0, "<a&b> \"'")]),
+        ("plain   text", [(0, "plain"), (8, "text")]),
+        ("\x1b[0;4ma  b\x1b[m", [(0, "a  b")]),
+        ("<a&b> \"'", [(0, "<a&b>"), (6, "\"'")]),
         ("漢字x", [(0, "漢"), (2, "字"), (4, "x")]),
-        ("🎉 é e\u0301|", [(0, "🎉"), (3, "é"), (4, " e\u0301"), (6, "|")]),
+        ("🎉 é e\u0301|", [(0, "🎉"), (3, "é"), (5, "e\u0301"), (6, "|")]),
         ("a\x1b[0;31mb\x1b[mc", [(0, "a"), (1, "b"), (2, "c")]),
     ],
 )
@@ -114,7 +113,7 @@ def test_every_character_is_in_its_cell(row, pieces):
         ("0;38;5;196", 'fill="#ff0000"'),
         ("0;38;5;244", 'fill="#808080"'),
         ("0;38;2;1;2;3", 'fill="#010203"'),
-        ("0;48;2;1;2;3", '<rect x="0" y="0" width="8.7" height="18.3" fill="#010203"'),
+        ("0;48;2;1;2;3", '<rect x="0" y="0" width="8.7" height="16.3" fill="#010203"'),
         ("0;7", 'fill="#1c1c1c"'),
         ("0;1", 'font-weight="bold"'),
         ("0;3", 'font-style="italic"'),

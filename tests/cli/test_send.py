@@ -7,15 +7,10 @@ import trio
 
 from acpterm.keys import KNOWN, depends, key_bytes
 from tests.support.commands import ended, run, running, surroundings
-from tests.support.hosts import ACPTERM, agent_at, daemon, poll
+from tests.support.hosts import ACPTERM, agent_at, poll
+from tests.support.person import person_at
 
 RAW = "stty raw -echo; echo ready; head -c {} | od -An -tx1 -v | tr -d ' \\n'"
-
-
-@pytest.fixture
-async def path(tmp_path):
-    async with daemon(tmp_path) as (_, path):
-        yield path
 
 
 async def typed(path, count, *words, before=""):
@@ -35,6 +30,19 @@ async def test_words_have_a_space_between_them_and_no_newline_is_added(path):
     assert await typed(path, 11, "npm", "test é") == "npm test é".encode()
 
 
+async def test_last_is_no_terminal_of_an_agents(path):
+    async with agent_at(path) as agent, person_at(path.replace("agent.", "user.")) as user:
+        await agent.create("sleep 60")
+        done = await run(path, "send", "@last", "secret")
+        assert done.status == 1
+        assert "name an agent's by its id or its name" in done.err
+        made = await user.request("terminal/create", {"command": "read x; echo got $x"})
+        await agent.create("sleep 60")
+        assert await run(path, "send", "@last", "-e", "secret") == (0, "", "")
+        await user.about("wait", made["terminalId"])
+        assert "got secret" in (await user.about("read", made["terminalId"]))["data"]
+
+
 async def test_enter_comes_last(path):
     assert await typed(path, 3, "-e", "ls") == b"ls\r"
     assert await typed(path, 3, "ls", "--enter") == b"ls\r"
@@ -49,6 +57,24 @@ async def test_keys_and_text_are_typed_in_the_order_of_the_line(path):
 async def test_behind_two_dashes_everything_is_text(path):
     sent = b"-e --key C-c"
     assert await typed(path, len(sent), "--", "-e", "--key", "C-c") == sent
+
+
+@pytest.mark.parametrize("key", ["Enter", "C-c", "F5", "Up"])
+async def test_key_that_would_be_typed_as_text_is_an_error_that_says_how_to_press_it(path, key):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("echo ready; read x; echo got $x")
+        status, out, err = await run(path, "send", terminal, "y", key)
+        assert (status, out) == (2, "")
+        said = " ".join(err.split())
+        assert f"To press the key: acpterm send {terminal} y --key {key}" in said
+        assert f"to type the text: acpterm send {terminal} -- y {key}" in said
+        assert "y" not in (await agent.output(terminal))["output"].replace("ready", "")
+
+
+async def test_words_of_a_text_are_no_keys(path):
+    sent = b"Delete the end"
+    assert await typed(path, len(sent), "Delete", "the", "end") == sent
+    assert await typed(path, 6, "a Home") == b"a Home"
 
 
 async def test_cursor_keys_are_as_the_program_wants_them(path):

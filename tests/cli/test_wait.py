@@ -7,14 +7,8 @@ import trio
 
 from acpterm.client.person.reading.matching import KEPT, Matching
 from tests.support.commands import run, running
-from tests.support.hosts import agent_at, daemon
+from tests.support.hosts import agent_at
 from tests.support.person import person_at
-
-
-@pytest.fixture
-async def path(tmp_path):
-    async with daemon(tmp_path) as (_, path):
-        yield path
 
 
 @pytest.mark.parametrize(
@@ -25,6 +19,28 @@ async def test_the_status_is_that_of_the_program(path, command, status):
         terminal = await agent.create(f"sleep 0.3; {command}")
         assert await run(path, "wait", terminal) == (status, "", "")
         assert await run(path, "wait", terminal) == (status, "", "")
+
+
+async def test_several_are_waited_for_and_the_first_that_failed_gives_the_status(path, tmp_path):
+    async with agent_at(path) as agent:
+        one, two = await agent.create("read x; exit 0"), await agent.create("exit 4")
+        three = await agent.create("exit 5")
+        done = await run(path, "wait", one, two, three, "--timeout", "0.5")
+        assert done == (124, "", f"acpterm: terminal {one} has not ended within 0.5 s\n")
+        async with running(tmp_path, path, "wait", one, two, three) as waiting:
+            await poll_asked(path, waiting)
+            await agent.type(one, "\n")
+            assert await waiting.wait() == 4
+
+
+async def test_each_of_several_has_to_print_it(path):
+    async with agent_at(path) as agent:
+        one, two = await agent.create("echo ok one"), await agent.create("echo ok two")
+        done = await run(path, "wait", one, two, "--for", "ok")
+        assert done == (0, "ok one\nok two\n", "")
+        done = await run(path, "wait", one, two, "--for", "one")
+        assert (done.status, done.out) == (1, "ok one\n")
+        assert f"terminal {two} has ended and has not printed 'one'" in done.err
 
 
 async def test_a_release_while_it_waits_takes_nothing_away(path, tmp_path):

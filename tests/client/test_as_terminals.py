@@ -140,3 +140,31 @@ def test_what_is_remembered_is_bounded():
     assert len(shown.it._calls) == as_terminals.CALLS
     kept = [known for known in shown.it._calls.values() if "rawInput" in known]
     assert len(kept) == 1000 - 99
+
+
+def test_raw_output_is_that_of_the_agents_own_terminal_that_has_none():
+    shown = Shown()
+    info = {"terminal_info": {"terminal_id": "own"}}
+    shown.update("tool_call", title="run", content=[embed("own")], _meta=info)
+    raw = {"aggregated_output": "out\n"}
+    exit_ = {"terminal_exit": {"terminal_id": "own", "exit_code": 0}}
+    first, last = shown.update("tool_call_update", rawOutput=raw, _meta=exit_)
+    assert first["_meta"] == {"terminal_output": {"terminal_id": "own", "data": "out\n"}}
+    assert last["rawOutput"] == raw
+    assert len(shown.update("tool_call_update", rawOutput=raw)) == 1
+
+
+def test_raw_output_is_no_second_output_of_a_terminal():
+    shown = Shown()
+    info = {"terminal_info": {"terminal_id": "own"}}
+    shown.update("tool_call", title="run", content=[embed("own")], _meta=info)
+    output = {"terminal_output": {"terminal_id": "own", "data": "out\n"}}
+    assert len(shown.update("tool_call_update", rawOutput="out\n", _meta=output)) == 1
+
+
+def test_silent_terminals_that_are_remembered_are_bounded():
+    shown = Shown()
+    for number in range(as_terminals.TERMINALS + 10):
+        info = {"terminal_info": {"terminal_id": f"t{number}"}}
+        shown.update("tool_call", call=f"c{number}", title="run", _meta=info)
+    assert len(shown.it._silent) == as_terminals.TERMINALS

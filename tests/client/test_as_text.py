@@ -187,7 +187,10 @@ def test_a_terminal_of_another_session_is_another_terminal():
     shown.it.made(T, "x", None)
     shown.call(embed("t"), session="z")
     assert shown.followed == []
-    assert "nothing is known" in block(shown.sent[-1])[0]
+    assert block(shown.sent[-1]) == []
+    shown.it.output(T, b"x", 0)
+    shown.clock.now += 1
+    assert shown.paint() == []
 
 
 def test_what_is_remembered_is_bounded():
@@ -217,6 +220,95 @@ def test_bytes_that_are_missing_are_no_half_line():
     assert block(shown.paint()[0]) == ["```console\n$ x\nbegun\ngone on\n```"]
 
 
+# Terminals that the agent runs itself, and the raw output of their calls
+
+
+def own(shown, **output):
+    """Have an agent show a terminal of its own that ends at once; give the texts shown last."""
+    info = {"terminal_info": {"terminal_id": "t", "cwd": "/"}}
+    shown.update(
+        sessionUpdate="tool_call",
+        toolCallId="c",
+        title="t",
+        content=[embed("t")],
+        _meta=info,
+    )
+    assert block(shown.sent[-1]) == []
+    meta = {"terminal_exit": {"terminal_id": "t", "exit_code": 3, "signal": None}}
+    if "data" in output:
+        meta["terminal_output"] = {"terminal_id": "t", "data": output["data"]}
+    more = {"rawOutput": output["raw"]} if "raw" in output else {}
+    shown.update(
+        sessionUpdate="tool_call_update", toolCallId="c", status="failed", _meta=meta, **more
+    )
+    shown.clock.now += 1
+    shown.paint()
+    return (
+        block(shown.sent[-1]) if "content" in json.loads(shown.sent[-1])["params"]["update"] else []
+    )
+
+
+FENCE = "```console\none\ntwo\n[exit status 3]\n```"
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"raw": {"aggregated_output": "one\ntwo\n", "formatted_output": "cut", "stdout": "one\n"}},
+        {"raw": {"aggregated_output": "", "formatted_output": "one\ntwo\n"}},
+        {"raw": {"stdout": "one\n", "stderr": "two\n"}},
+        {"raw": "one\ntwo"},
+        {"data": "one\ntwo\n"},
+        {"data": "one\r\ntwo\r\n", "raw": {"stdout": "one\ntwo\n"}},
+        {"data": "two\n", "raw": {"stdout": "one\ntwo\n"}},
+        {"data": "one\ntwo\n", "raw": {"stdout": "two\n"}},
+        {"data": "one\ntwo\n", "raw": {"exit_code": 3}},
+    ],
+)
+def test_output_of_an_agents_own_terminal_is_shown_once_wherever_it_is_said(output):
+    assert own(Shown(), **output) == [FENCE]
+
+
+@pytest.mark.parametrize("raw", [{"exit_code": 3}, {"stdout": ""}, {"stdout": 7}, [], None, 1])
+def test_nothing_is_shown_that_would_hide_a_raw_output(raw):
+    assert own(Shown(), raw=raw) == []
+
+
+def test_two_texts_that_differ_are_both_shown():
+    (fence,) = own(Shown(), data="one\n", raw={"stdout": "two\n"})
+    assert fence == FENCE
+
+
+def test_raw_output_is_shown_at_its_whole_length():
+    lines = "".join(f"line {number}\n" for number in range(500))
+    (fence,) = own(Shown(lines=5, limit=200), raw={"aggregated_output": lines})
+    assert lines in fence
+    # What was shown as it came has the same end: it is not shown twice.
+    cut = lines[:300] + "[cut]\n" + lines[-300:]
+    (fence,) = own(Shown(lines=5), data=lines, raw={"formatted_output": cut})
+    assert fence.split("\n")[1:3] == ["…", "line 495"]
+
+
+def test_raw_output_of_a_call_with_a_terminal_of_ours_is_not_shown():
+    shown = Shown()
+    shown.it.made(T, "x", None)
+    shown.call(embed("t"), rawOutput="what the agent makes of it")
+    shown.it.output(T, b"out\n", 0)
+    shown.clock.now += 1
+    assert block(shown.paint()[0]) == ["```console\n$ x\nout\n```"]
+
+
+def test_terminal_of_ours_without_output_is_shown_only_if_it_failed():
+    for code, texts in ((0, []), (1, ["```console\n$ x\n[exit status 1]\n```"])):
+        shown = Shown()
+        shown.it.made(T, "x", None)
+        shown.call(embed("t"))
+        assert block(shown.sent[-1]) == []
+        shown.it.ended(T, End(code, None))
+        shown.clock.now += 1
+        assert [text for line in shown.paint() for text in block(line)] == texts
+
+
 # One display
 
 
@@ -229,7 +321,7 @@ def display(data, *, lines=40, limit=8192, command="x", end=None):
 
 @given(st.binary(max_size=400), st.integers(1, 5), st.sampled_from([100, 8192]))
 def test_a_fence_is_closed_by_its_last_line_alone(data, lines, limit):
-    fence = display(data.replace(b"x", b"`"), lines=lines, limit=limit)
+    fence = display(b"y" + data.replace(b"x", b"`"), lines=lines, limit=limit)
     first, *body, last = fence.split("\n")
     assert first == last + "console"
     assert set(last) == {"`"}
@@ -253,8 +345,8 @@ def test_how_it_ended_is_its_last_line_unless_that_was_well(end, last):
 
 
 def test_a_long_command_and_one_of_many_lines_are_shown_in_short():
-    assert display(b"", command="a\nb") == "```console\n$ a…\n```"
-    assert len(display(b"", command="a" * 1000)) < 230
+    assert display(b"x", command="a\nb") == "```console\n$ a…\nx\n```"
+    assert len(display(b"x", command="a" * 1000)) < 230
 
 
 def test_the_last_lines_are_shown_and_that_there_were_more():
@@ -272,3 +364,12 @@ def test_a_line_that_is_cut_at_its_beginning_is_left_out():
 def test_members_of_what_is_no_object_are_none():
     assert members(Raw(b"[1]")) == {}
     assert members(Raw(b'{"a": 1, "a": 2}')) == {"a": Raw(b"2")}
+
+
+def test_hidden_text_is_shown_in_what_an_editor_is_sent():
+    display = Display("cat \u202etxt.exe", limit=8192, lines=40)
+    display.feed("safe \u200btext \u2066and\u2069 \U000e0068 tags\n".encode())
+    display.finish(End(0, None))
+    assert display.fence() == (
+        "```console\n$ cat \\u202etxt.exe\nsafe \\u200btext \\u2066and\\u2069 \\U000e0068 tags\n```"
+    )

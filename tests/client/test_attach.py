@@ -20,18 +20,6 @@ BASH = ("bash", "--norc", "--noprofile")
 OURS = " ".join(ACPTERM)
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory):
-    with daemon_in(tmp_path_factory.mktemp("daemon")) as running:
-        yield running
-
-
-@pytest.fixture
-def desk(daemon, tmp_path):
-    with tmux_server(tmp_path / "tmux") as tmux:
-        yield Desk(daemon, tmux)
-
-
 def client_of(pane):
     """Give the process that is attached, of those that a shell in `pane` has started."""
     children = Path(f"/proc/{pane.pid}/task/{pane.pid}/children").read_text().split()
@@ -47,6 +35,11 @@ def stty(pane):
     with open(pane.tty) as terminal:
         asked = subprocess.run(["stty", "-a"], stdin=terminal, capture_output=True, check=True)
     return asked.stdout.decode()
+
+
+def inside(pane):
+    """Return what a window shows of a terminal that is smaller than it."""
+    return "\n".join(line.rstrip("· ") for line in pane.screen()).rstrip()
 
 
 def assert_told(pane, said):
@@ -252,10 +245,10 @@ def test_the_smallest_window_rules(desk):
     assert_told(other, "20 60")
     one.line("clear; echo typed in one")
     for pane in one, other:
-        pane.until("typed in one\n$")
+        pane.until(lambda pane=pane: "typed in one\n$" in inside(pane))
     other.line("clear; echo typed in the other")
     for pane in one, other:
-        pane.until("typed in the other\n$")
+        pane.until(lambda pane=pane: "typed in the other\n$" in inside(pane))
     other.keys(DETACH)
     other.ended()
     assert_told(one, "20 80")
@@ -272,7 +265,7 @@ def test_what_only_looks_rules_nothing_and_types_nothing(desk):
     small = desk.attach(name, "-r", size=(40, 4))
     large = desk.attach(name, "-r", size=(90, 12))
     large.until("six")
-    large.until(lambda: large.text == f"one\n{7:070}|\n\n\n\nsix")
+    large.until(lambda: inside(large) == f"one\n{7:070}|\n\n\n\nsix")
     # The part with the cursor.
     small.until(lambda: small.text == "\n\n\nsix" and small.cursor == (3, 3))
     assert desk.daemon.size(name) == (72, 8)
@@ -383,3 +376,27 @@ def test_a_window_that_does_not_read_holds_up_nobody(desk):
     assert desk.daemon.memory() < memory + 8_000_000
     os.kill(stopped.pid, signal.SIGCONT)
     stopped.until(lambda: stopped.text == other.text)
+
+
+# -- Which terminal
+
+
+def test_attach_without_a_name_takes_the_users_latest_terminal(tmp_path):
+    with daemon_in(tmp_path / "daemon") as daemon, tmux_server(tmp_path / "tmux") as tmux:
+        desk = Desk(daemon, tmux)
+        nothing = desk.acpterm("attach")
+        assert nothing.ended() == 1
+        assert "no terminal of yours runs: acpterm run starts one" in nothing.text
+        first, second, ended = (
+            daemon.make("bash", "-c", f"echo {n}; read") for n in ("one", "two", "x")
+        )
+        daemon.ask("terminal/kill", terminalId=ended)
+        pane = desk.acpterm("attach")
+        pane.until(f"[{second}: C-\\ leaves it]")
+        pane.keys(DETACH)
+        assert pane.ended() == 0
+        # The terminal that it is run in is passed over.
+        inside = desk.acpterm(
+            "attach", env={"ACPTERM_TERMINAL_ID": daemon.about(second)["terminalId"]}
+        )
+        inside.until(f"[{first}, inside of {second}")

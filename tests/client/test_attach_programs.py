@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 
 from tests.support.desk import Desk, daemon_in
-from tests.support.tmux import needs_tmux, tmux_server
+from tests.support.tmux import needs_tmux
 
 pytestmark = needs_tmux
 
@@ -37,12 +37,6 @@ def daemon(tmp_path_factory):
     with daemon_in(tmp_path_factory.mktemp("daemon")) as running:
         (running.folder / "text.py").write_text(TEXT)
         yield running
-
-
-@pytest.fixture
-def desk(daemon, tmp_path):
-    with tmux_server(tmp_path / "tmux") as tmux:
-        yield Desk(daemon, tmux)
 
 
 class Both:

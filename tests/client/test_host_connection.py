@@ -208,6 +208,10 @@ async def test_an_agent_behind_the_proxy_sees_nothing_of_it(tmp_path):
         @nursery.start_soon
         async def serve():
             first = await host.connected()
+            # The name that the agent gives itself.
+            named = await first.expect("initialize")
+            assert named["params"]["clientInfo"]["name"] == "scripted"
+            await first.answer(named)
             await first.expect("_acpterm/session/set")
             await first.expect("session/update")
             create = await first.expect("terminal/create")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.client.plain import coloured, in_a_line, plain, visible
+from acpterm.client.plain import coloured, in_a_line, plain, visible, visible_text
 
 PIECES = [
     "\x1b",
@@ -165,3 +165,36 @@ def test_nothing_that_is_not_seen_is_left_as_it_is():
 )
 def test_what_joins_emoji_stays_where_it_does_so(text, shown):
     assert visible(text) == in_a_line(text) == shown
+
+
+# What hides in a text of lines, and what belongs to its language.
+SHOWN = [
+    ("a\u202eb", r"a\u202eb"),
+    ("a\u2066b\u2069", r"a\u2066b\u2069"),
+    ("pass\u200bword", r"pass\u200bword"),
+    ("a\U000e0068\U000e0069", r"a\U000e0068\U000e0069"),
+    ("a\ufe0f\ufe0eb", r"a\ufe0f\ufe0eb"),
+    ("\U0001f600\ufe0f\ufe01", "\U0001f600\ufe0f" + r"\ufe01"),
+    ("a\u200db", r"a\u200db"),
+    ("\x1b[2J\r", r"\x1b[2J\r"),
+    ("one\ttwo\nthree\n", "one\ttwo\nthree\n"),
+    (
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    ),
+    ("\u0645\u200c\u200c\u062e", "\u0645" + r"\u200c\u200c" + "\u062e"),
+    ("\U0001f468\u200d\U0001f469", "\U0001f468\u200d\U0001f469"),
+]
+
+
+@pytest.mark.parametrize(("text", "shown"), SHOWN)
+def test_what_hides_in_a_text_is_shown_and_what_its_language_needs_stays(text, shown):
+    assert visible_text(text) == shown
+
+
+@given(HOSTILE)
+def test_nothing_that_steers_or_turns_is_left_of_a_visible_text(text):
+    shown = visible_text(text)
+    assert not steers(shown)
+    assert not set(shown) & set(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
+    assert shown.count("\n") == text.count("\n")

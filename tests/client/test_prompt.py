@@ -5,12 +5,15 @@ import json
 import os
 import re
 import stat
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.support.commands import ended
+from tests.support.commands import run as run_command
 from tests.support.editor import create, embed, of, say, shown, tool_call, tool_update
-from tests.support.hosts import poll
+from tests.support.hosts import daemon, poll
 from tests.support.prompts import (
     GIVEN_UP,
     SELECTED,
@@ -28,6 +31,21 @@ from tests.support.prompts import (
 
 def update(kind, **fields):
     return {"do": "update", "update": {"sessionUpdate": kind, **fields}}
+
+
+EXAMPLE_AGENT = Path(__file__).parents[2] / "docs" / "examples" / "acp_agent.py"
+
+
+async def test_terminal_of_a_tool_call_is_readable_at_the_daemon_when_the_prompt_is_over(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        agent = [sys.executable, str(EXAMPLE_AGENT)]
+        options = ["--socket", path, "--allow", "all"]
+        done = await run_command(path, "prompt", "echo kept", *options, "--", *agent)
+        assert done.status == 0, done.err
+        listed = json.loads((await run_command(path, "ls", "--all", "--json")).out)
+        assert [(one["state"], len(one["toolCalls"])) for one in listed] == [("released", 1)]
+        logs = await run_command(path, "logs", listed[0]["terminalId"])
+        assert (logs.status, logs.out) == (0, "kept\n")
 
 
 # What it prints
@@ -329,7 +347,40 @@ async def test_what_an_agent_says_on_stderr_steers_no_terminal_either(tmp_path):
 async def test_a_rule_answers_permissions(tmp_path, rule, kind, chosen, told):
     _, run = await prompted(tmp_path, permission(kind=kind), options=["--allow", rule])
     assert json.loads(run.out) == SELECTED[chosen]
-    assert run.err == f"acpterm: {told}\n"
+    assert run.err.splitlines()[0] == f"acpterm: {told}"
+
+
+@pytest.mark.parametrize(
+    ("rule", "steps", "status"),
+    [
+        ("none", [permission()], 3),
+        ("ask", [permission(), permission()], 3),
+        # Looking is not doing.
+        ("none", [tool_call("l", kind="read", status="completed"), permission()], 3),
+        # An agent may take a refused call for a completed one.
+        ("none", [permission(), tool_call("c", kind="delete", status="completed")], 3),
+        ("none", [permission(), tool_call("d", kind="edit", status="completed")], 0),
+        ("none", [permission(), ask("terminal/create", command="true")], 0),
+        ("reads", [permission(), permission(kind="read")], 0),
+        ("all", [permission()], 0),
+        ("none", [], 0),
+    ],
+)
+async def test_status_is_3_when_something_was_refused_and_nothing_done(
+    tmp_path, rule, steps, status
+):
+    done, run = await prompted(tmp_path, *steps, options=["--allow", rule])
+    assert done == status
+    last = run.err.splitlines()[-1] if run.err else ""
+    refusals = "2 requests were" if rule == "ask" else "1 request was"
+    told = f"acpterm: {refusals} refused and nothing was done: --allow all allows what the agent"
+    assert last.startswith(told) == (status == 3)
+
+
+async def test_writing_a_file_is_doing_something(tmp_path):
+    write = ask("fs/write_text_file", path=str(tmp_path / "a"), content="x")
+    done, _ = await prompted(tmp_path, permission(), write, options=["--allow", "none"])
+    assert done == 0
 
 
 async def test_where_there_is_no_terminal_the_answer_is_no_and_stderr_says_why(tmp_path):

@@ -9,13 +9,21 @@ import trio
 import trio.testing
 
 from acpterm.client import replay
-from acpterm.client.replay import CastError, Event, lines_of, play, read, text_of_cast
+from acpterm.client.person.recording.player import keys_in
+from acpterm.client.playback import Key, Playback
+from acpterm.client.replay import CastError, Event, lines_of, read, text_of_cast
+from acpterm.terminal.vt.emulator import Emulator
+from acpterm.terminal.vt.paint import LEAVE
 
 HEADER = b'{"version": 2, "width": 80, "height": 24, "title": "make", "timestamp": 12.5}\n'
 
 
 def cast(*events, header=HEADER):
     return read([header, *(json.dumps(event).encode() + b"\n" for event in events)])
+
+
+async def play(found, write, **how):
+    await Playback(found, write, **how).run()
 
 
 class Screen:
@@ -214,4 +222,106 @@ def test_half_a_pair_of_surrogates_hurts_nothing():
 
 
 def test_what_a_terminal_is_sent_afterwards_leaves_the_alternate_screen():
-    assert b"\x1b[?1049l" in replay.LEAVE
+    assert b"\x1b[?1049l" in LEAVE
+
+
+# Keys
+
+SECONDS = [[n, "o", f"{n}\r\n"] for n in range(10)] + [[100, "o", "end"]]
+
+
+async def play_with(screen, *presses, **how):
+    """Play ten seconds of output, with keys at their times."""
+    playback = Playback(
+        cast(*SECONDS), screen.write, reopen=lambda: cast(*SECONDS), idle_limit=1.0, **how
+    )
+    send, receive = trio.open_memory_channel(9)
+    async with trio.open_nursery() as nursery:
+
+        async def press():
+            for when, key in presses:
+                await trio.sleep_until(screen.start + when)
+                await send.send(key)
+
+        nursery.start_soon(press)
+        await playback.run(receive)
+        nursery.cancel_scope.cancel()
+    return playback
+
+
+async def test_space_pauses_and_goes_on(autojump_clock):
+    screen = Screen()
+    await play_with(screen, (2.5, Key.PAUSE), (50, Key.PAUSE))
+    assert screen.seen[:4] == [(0, b"0\r\n"), (1, b"1\r\n"), (2, b"2\r\n"), (50.5, b"3\r\n")]
+    assert screen.seen[-1] == (57.5, b"end")
+
+
+async def test_a_step_shows_the_next_output_and_pauses(autojump_clock):
+    screen = Screen()
+    await play_with(screen, (0.5, Key.STEP), (7, Key.STEP), (20, Key.PAUSE))
+    assert screen.seen[:4] == [(0, b"0\r\n"), (0.5, b"1\r\n"), (7, b"2\r\n"), (21, b"3\r\n")]
+
+
+async def test_speed_changes_from_where_it_is(autojump_clock):
+    screen = Screen()
+    playback = await play_with(
+        screen, (0.5, Key.FASTER), (1.5, Key.SLOWER), (1.5, Key.SLOWER), (3, Key.QUIT)
+    )
+    assert screen.seen == [(0, b"0\r\n"), (0.75, b"1\r\n"), (1.25, b"2\r\n"), (2.5, b"3\r\n")]
+    assert playback.speed == 0.5
+
+
+async def test_forward_shows_what_lies_between_at_once(autojump_clock):
+    screen = Screen()
+    await play_with(screen, (0.5, Key.FORWARD))
+    assert [when for when, _ in screen.seen] == [0, *[0.5] * 5, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_back_paints_the_screen_as_it_was(autojump_clock, paused):
+    screen = Screen()
+    presses = [(7.5, Key.BACK), (60, Key.QUIT)]
+    playback = await play_with(screen, *([(7.5, Key.PAUSE)] if paused else []), *presses)
+    window = Emulator(80, 24)
+    for _, data in screen.seen[:9]:
+        window.feed(data)
+    assert screen.seen[8][0] == 7.5
+    assert window.screen().text() == "0\n1\n2"
+    if paused:
+        assert (playback.time, len(screen.seen)) == (2.5, 9)
+    else:
+        assert screen.seen[9] == (8, b"3\r\n")
+    window.close()
+
+
+async def test_back_rings_the_bell_where_the_cast_cannot_be_read_again(autojump_clock):
+    screen = Screen()
+    playback = Playback(cast(*SECONDS), screen.write)
+    send, receive = trio.open_memory_channel(2)
+    send.send_nowait(Key.BACK)
+    send.send_nowait(Key.QUIT)
+    await playback.run(receive)
+    assert screen.seen == [(0, b"\a")]
+
+
+async def test_playback_goes_on_when_the_keyboard_is_gone(autojump_clock):
+    screen = Screen()
+    send, receive = trio.open_memory_channel(2)
+    send.send_nowait(Key.PAUSE)
+    send.close()
+    await Playback(cast(*SAMPLE), screen.write).run(receive)
+    assert len(screen.seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        (b" .qQ", [Key.PAUSE, Key.STEP, Key.QUIT, Key.QUIT]),
+        (b"\x1b[A\x1bOB\x1b[1;5C\x1b[D", [Key.FASTER, Key.SLOWER, Key.FORWARD, Key.BACK]),
+        (b"\x1b[32u\x1b[113;1:1u", [Key.PAUSE, Key.QUIT]),
+        (b"x\x1b[3~\x1b[5;5Rq", [Key.QUIT]),
+        (b"\x1b", []),
+    ],
+)
+def test_keys_are_found_in_what_is_typed(typed, keys):
+    assert list(keys_in(typed)) == keys

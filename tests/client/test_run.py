@@ -1,5 +1,6 @@
 """`acpterm run`: a terminal of one's own, in a window and where there is none."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -8,43 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import DETACH, Desk, daemon_in
+from tests.support.desk import DETACH
 from tests.support.hosts import ACPTERM
 from tests.support.starting import start
-from tests.support.tmux import needs_tmux, tmux_server
+from tests.support.tmux import needs_tmux
 
 OURS = " ".join(ACPTERM)
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory):
-    with daemon_in(tmp_path_factory.mktemp("daemon")) as running:
-        yield running
-
-
-@pytest.fixture
-def desk(daemon, tmp_path):
-    with tmux_server(tmp_path / "tmux") as tmux:
-        yield Desk(daemon, tmux)
-
-
 def started(daemon, *words, **more):
     """Start `acpterm run` with pipes."""
-    return start(
-        ["run", *words],
-        env={**daemon.env, **more.pop("env", {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        **more,
-    )
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    env = {**daemon.env, **more.pop("env", {})}
+    return start(["run", *words], env=env, **{**pipes, **more})
 
 
-def run(daemon, *words, **more):
-    """Run it to its end: status, what it printed, and what it said beside."""
+def run(daemon, *words, given=None, **more):
+    """Run it to its end, with `given` on stdin: its status, its output, and its stderr."""
+    if given is not None:
+        more["stdin"] = subprocess.PIPE
     process = started(daemon, *words, **more)
-    out, err = process.communicate(timeout=20)
-    return process.returncode, out.replace(b"\r\n", b"\n"), err.decode()
+    out, err = process.communicate(given, timeout=20)
+    return process.returncode, out, err.decode()
 
 
 @needs_tmux
@@ -54,7 +40,7 @@ def test_a_command_is_run_in_the_window(desk):
     shell.line(f"clear; {OURS} run 'seq 3; exit 3'; echo status $?")
     shell.until("1\n2\n3\nstatus 3\nhere$")
     assert "leaves it" not in shell.history()
-    shell.line(f"clear; {OURS} run 'sleep 0.6; stty size; kill -9 $$'; echo status $?")
+    shell.line(f"clear; {OURS} run 'sleep 1.5; stty size; kill -9 $$'; echo status $?")
     shell.until("leaves it")
     shell.until("12 60\nstatus 137\nhere$")
     assert "leaves it" not in shell.text
@@ -97,7 +83,7 @@ def test_the_status_and_the_output_are_those_of_the_command(daemon, words, statu
 def test_it_is_run_as_whoever_runs_it_is(daemon, tmp_path):
     line = "pwd; umask; ulimit -n; echo $MINE $PAGER; tty | tr -d 0-9; stty size"
     env = {"MINE": "value", "PAGER": "less -R"}
-    wrapped = ["sh", "-c", 'umask 027; ulimit -n 77; exec "$@"', "-", *ACPTERM, "run", line]
+    wrapped = ["sh", "-c", 'umask 027; ulimit -n 77; exec "$@"', "-", *ACPTERM, "run", "-n", line]
     said = subprocess.run(
         wrapped,
         env={**daemon.env, **env},
@@ -135,7 +121,7 @@ def test_the_command_ends_when_nobody_reads_or_it_is_interrupted(daemon):
     with started(daemon, "echo $$; exec sleep 1000") as process:
         pid = int(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 128 + signal.SIGTERM
+        assert process.wait(10) == 128 + signal.SIGINT
     end = time.monotonic() + 5
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < end
@@ -154,7 +140,7 @@ def test_a_program_in_a_pipe_waits_for_whoever_reads_and_nothing_is_missed(daemo
         time.sleep(1)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, b"")
-    assert out.replace(b"\r", b"") == b"".join(b"%d\n" % n for n in range(1, 1000001)) + b"last"
+    assert out == b"".join(b"%d\n" % n for n in range(1, 1000001)) + b"last"
 
 
 def test_one_that_nobody_reads_any_more_ends_though_much_is_on_its_way(daemon):
@@ -163,3 +149,114 @@ def test_one_that_nobody_reads_any_more_ends_though_much_is_on_its_way(daemon):
             process.stdout.read(1 << 20)
             process.stdout.close()
             assert process.wait(10) == 128 + signal.SIGTERM
+
+
+def test_stdin_is_passed_on_to_its_end(daemon):
+    assert run(daemon, "cat", given=b"hello\n") == (0, b"hello\n", "")
+    assert run(daemon, "cat") == (0, b"", "")
+    assert run(daemon, "cat | wc -c", given=b"no end of line")[1].split() == [b"14"]
+
+
+def test_stdin_is_passed_on_byte_by_byte(daemon):
+    data = bytes(range(256)) * 2000
+    expected = hashlib.sha256(data).hexdigest().encode()
+    assert run(daemon, "sha256sum", "-", given=data)[1].split()[0] == expected
+
+
+def test_stdin_that_is_closed_is_an_empty_one(daemon):
+    line = f"{OURS} run cat <&-; echo status $?"
+    done = subprocess.run(
+        ["sh", "-c", line], env=daemon.env, capture_output=True, timeout=20, check=True
+    )
+    assert done.stdout == b"status 0\n"
+
+
+def test_command_ends_with_its_program_though_stdin_goes_on(daemon):
+    reads, writes = os.pipe()
+    with open(writes, "wb"), open(reads, "rb") as stdin:
+        assert run(daemon, "echo ended", stdin=stdin) == (0, b"ended\n", "")
+    # A program that has closed its stdin is sent no more of it, and lives.
+    assert run(daemon, "exec <&-; echo closed", given=b"x" * 1_000_000) == (0, b"closed\n", "")
+
+
+def test_stdin_is_left_alone_with_n(daemon):
+    assert run(daemon, "-n", "test -t 0 && echo terminal", given=b"x") == (0, b"terminal\n", "")
+    assert run(daemon, "test -t 0 || echo pipe", given=b"x") == (0, b"pipe\n", "")
+
+
+def test_a_word_is_a_program_or_a_line_with_stdin_too(daemon):
+    assert run(daemon, "no-such-program", given=b"")[0] == 127
+    assert run(daemon, "no-such-program", "x", given=b"")[0] == 127
+    # A builtin of the shell's is a line.
+    assert run(daemon, "unset", given=b"")[0] == 0
+
+
+def test_pipe_gets_no_escape_sequences_unless_raw(daemon):
+    line = r"printf '\033[31mred\033[m\tx\ry\n\033]0;title\007z'"
+    assert run(daemon, line) == (0, b"red\tx\ry\nz", "")
+    raw = b"\033[31mred\033[m\tx\ry\r\n\033]0;title\007z"
+    assert run(daemon, "--raw", line) == (0, raw, "")
+
+
+@needs_tmux
+def test_window_gets_what_a_terminal_gets_when_stdin_is_a_pipe(desk):
+    shell = desk.shell(size=(60, 12))
+    shell.line(f"clear; printf 'a\\nb\\n' | {OURS} run 'cat; stty size </dev/tty'; echo status $?")
+    shell.until("a\nb\n12 60\nstatus 0\nhere$")
+
+
+@needs_tmux
+def test_stdin_that_is_a_terminal_is_passed_on_with_i(desk):
+    shell = desk.shell(size=(60, 12))
+    # The line that is typed does not have the word that is waited for.
+    shell.line(f"clear; {OURS} run -i 'printf rea%s dy; echo; head -n 1; echo end' | cat")
+    shell.until("ready")
+    shell.line("typed")
+    shell.until("ready\ntyped\ntyped\nend\nhere$")
+
+
+def test_interrupt_reaches_the_program_first(daemon):
+    line = "trap 'echo tidy; exit 3' INT; echo ready; read x <&1"
+    with started(daemon, line) as process:
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        assert b"tidy" in process.stdout.read()
+
+
+def test_options_choose_directory_environment_and_size(daemon, tmp_path):
+    (tmp_path / "sub").mkdir()
+    words = ["--cwd", "sub", "-e", "A=1=2", "--env", "B=", "--size", "33x7"]
+    status, out, err = run(daemon, *words, 'pwd; echo "$A-${B-unset}"; stty size <&1', cwd=tmp_path)
+    assert (status, out.decode().splitlines(), err) == (0, [f"{tmp_path}/sub", "1=2-", "7 33"], "")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--cwd", "/no/such", "true"], 1, "cwd '/no/such' does not exist"),
+        (["--size", "80", "true"], 2, "'80' is not a size: give COLSxROWS, such as 80x24"),
+        (["--size", "0x24", "true"], 2, "'0x24' is not a size"),
+        (["--env", "A", "true"], 2, "'A' is not a variable: give NAME=VALUE"),
+        (["-i", "-n", "true"], 2, "-i passes stdin on, and -n does not"),
+    ],
+)
+def test_option_that_cannot_be_is_an_error(daemon, words, status, said):
+    found, out, err = run(daemon, *words)
+    assert (found, out) == (status, b"")
+    assert said in " ".join(err.split())
+
+
+def test_terminal_is_removed_with_rm(daemon):
+    name = f"gone-{os.getpid()}"
+    assert run(daemon, "--rm", "--name", name, "exit 4")[0] == 4
+    assert run(daemon, "-d", "--rm", "--name", name, "true")[0] == 0
+    end = time.monotonic() + 10
+    while name in [one["name"] for one in daemon.ask("terminal/list", all=True)["terminals"]]:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_named_pipe_is_removed(daemon):
+    run(daemon, "cat", given=b"x")
+    assert not list(daemon.folder.glob("stdin-*"))

@@ -34,6 +34,9 @@ meta = st.fixed_dictionaries(
         "terminal_exit": end | junk,
     },
 )
+raw_output = st.fixed_dictionaries(
+    {}, optional={name: st.text() | junk for name in ("aggregated_output", "stdout", "stderr")}
+)
 updates = st.fixed_dictionaries(
     {
         "sessionUpdate": st.sampled_from(
@@ -45,6 +48,7 @@ updates = st.fixed_dictionaries(
         "toolCallId": st.sampled_from(["c", "d"]) | junk,
         "title": junk,
         "content": content,
+        "rawOutput": raw_output | junk,
         "_meta": meta | junk,
         "terminalId": ids | junk,
         "data": junk,

@@ -7,6 +7,7 @@ import signal
 import pytest
 import trio
 
+from acpterm.jsonrpc import RpcError
 from tests.support.commands import run, running
 from tests.support.desk import Desk, daemon_in
 from tests.support.editor import AGENT, proxied, say, shown
@@ -51,7 +52,8 @@ ENDS = [kill_worker, restart]
 @pytest.mark.parametrize("end", ENDS)
 async def test_an_agent_on_stdio_has_its_waits_answered_and_all_output(tmp_path, end):
     async with daemon(tmp_path) as (_, path):
-        stdio = agent_on_stdio(tmp_path, "--socket", path, embedded=False, env=environment())
+        how = {"embedded": False, "below_shell": True, "env": environment()}
+        stdio = agent_on_stdio(tmp_path, "--socket", path, **how)
         async with stdio as (relay, agent):
             terminal = await agent.create(COUNT)
             pid = await agent.create("echo $$; read x; exit 5")
@@ -71,15 +73,26 @@ async def test_an_agent_on_stdio_has_its_waits_answered_and_all_output(tmp_path,
 async def test_an_editor_behind_the_proxy_is_shown_all_of_it(tmp_path):
     async with daemon(tmp_path) as (_, path):
         settings = {"socket": path}
+        # The proxy is in this process, which is an agent to the daemon meanwhile.
+        before = await status(path)
         async with proxied(settings=settings, embedded=False) as editor:
             await editor.open(str(tmp_path))
             turn = await editor.begin(*shown(COUNT), say("done"))
             await editor.until(lambda: any("line 3\n" in text for text in editor.texts()))
-            await kill_worker(path)
+            os.kill(before["workerPid"], signal.SIGKILL)
             assert (await editor.wait(turn))["stopReason"] == "end_turn"
             last = editor.texts()[-1]
             assert last.endswith("line 40\n[exit status 3]\n```")
             assert "line 1\nline 2\n" in last
+        # The daemon may see a moment later that the proxy is gone, and this process no agent.
+        with trio.fail_after(10):
+            after = None
+            while after is None:
+                try:
+                    after = await status(path)
+                except* RpcError:
+                    await trio.sleep(0.01)
+        assert after["takeovers"] > before["takeovers"]
 
 
 async def test_a_prompt_shows_all_of_it(tmp_path):
@@ -148,7 +161,8 @@ async def test_an_agent_on_stdio_has_every_program_once_while_workers_are_killed
     lines = "".join(f"line {n}\n" for n in range(1, 6))
     command = "for n in 1 2 3 4 5; do echo line $n; sleep 0.02; done; exit 7"
     async with daemon(tmp_path) as (_, path):
-        stdio = agent_on_stdio(tmp_path, "--socket", path, embedded=False, env=environment())
+        how = {"embedded": False, "below_shell": True, "env": environment()}
+        stdio = agent_on_stdio(tmp_path, "--socket", path, **how)
         async with stdio as (_, agent), trio.open_nursery() as nursery:
             send, sending, over = agent.send, trio.Lock(), trio.Event()
 

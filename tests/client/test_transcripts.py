@@ -59,13 +59,16 @@ class Side:
     def __init__(self, stream):
         self.stream = stream
         self.heard = []
+        self.all = []
         self._news = trio.Event()
 
     async def listen(self):
         rest = b""
         async for data in self.stream:
             *lines, rest = (rest + data).split(b"\n")
-            self.heard += [json.loads(line) for line in lines]
+            messages = [json.loads(line) for line in lines]
+            self.heard += messages
+            self.all += messages
             self._news.set()
 
     async def say(self, message):
@@ -179,8 +182,8 @@ def without(message):
     return message
 
 
-@pytest.mark.parametrize(("stem", "entries"), ALL, ids=IDS)
-async def test_a_recorded_conversation_passes_through_the_proxy(stem, entries, tmp_path):
+async def replay(entries, tmp_path):
+    """Play a conversation with the proxy between its sides."""
     (tmp_path / "sub").mkdir()
     settings = Settings(kill_grace=0.1)
     editor_end, proxy_editor = trio.testing.memory_stream_pair()
@@ -211,9 +214,110 @@ async def test_a_recorded_conversation_passes_through_the_proxy(stem, entries, t
         play = Play(entries, tmp_path, editor, agent)
         await play.play()
         nursery.cancel_scope.cancel()
+    return play
+
+
+class Reader:
+    """What an editor shows of tool calls: text, terminals that it can show, or else raw output."""
+
+    def __init__(self):
+        self.calls = {}
+        self.terminals = {}
+
+    def read(self, messages):
+        for message in messages:
+            if message.get("method") == "session/update":
+                self._update(message["params"]["update"])
+        return self
+
+    def _update(self, update):
+        if update["sessionUpdate"] not in ("tool_call", "tool_call_update"):
+            return
+        call = self.calls.setdefault(update["toolCallId"], {})
+        call |= {name: update[name] for name in ("content", "rawOutput") if name in update}
+        if output := (update.get("_meta") or {}).get("terminal_output"):
+            before = self.terminals.get(output["terminal_id"], "")
+            self.terminals[output["terminal_id"]] = before + output["data"]
+
+    def shown(self, call):
+        """Give the text of a call, as far as it is text."""
+        known = self.calls.get(call, {})
+        texts = []
+        for item in known.get("content") or []:
+            if item["type"] == "terminal":
+                texts.append(self.terminals.get(item["terminalId"], ""))
+            elif item["type"] == "content":
+                texts.append(item["content"].get("text", ""))
+        if not "".join(texts).strip():
+            raw = known.get("rawOutput") or ""
+            texts = [raw if isinstance(raw, str) else raw.get("aggregated_output", "")]
+        return "\n".join(texts)
+
+
+def reads_no_less(with_proxy, without):
+    for call in without.calls:
+        seen = with_proxy.shown(call).splitlines()
+        for line in without.shown(call).splitlines():
+            assert line in seen, (call, line, seen)
+        assert "```console\n```" not in with_proxy.shown(call)
+
+
+def said_by_agent(entries):
+    return [entry["msg"] for entry in entries if entry["dir"] == "agent->client"]
+
+
+@pytest.mark.parametrize(("stem", "entries"), ALL, ids=IDS)
+async def test_a_recorded_conversation_passes_through_the_proxy(stem, entries, tmp_path):
+    play = await replay(entries, tmp_path)
+    without = Reader().read(map(play.now, said_by_agent(entries)))
+    reads_no_less(Reader().read(play.editor.all), without)
     assert play.passed >= 3
     if stem.startswith(("kimi", "fast")) and "terminal/create" in play.methods.values():
         assert play.answered
+
+
+CODEX = [entries for stem, entries in ALL if stem.startswith("codex")]
+
+
+def as_own_terminals(entries, *, at_once):
+    """Give a conversation of codex-acp as it is with a client that shows an agent's terminals.
+
+    Codex embeds a terminal then and says how it ended; of a command that ends `at_once` it sends no
+    output of the terminal. The client itself is one that does not show them.
+    """
+    entries = json.loads(json.dumps(entries))
+    for entry in entries:
+        params = entry["msg"].get("params", {})
+        if entry["msg"].get("method") == "initialize":
+            params["clientCapabilities"].pop("_meta", None)
+        update = params.get("update", {})
+        call = update.get("toolCallId")
+        if update.get("sessionUpdate") == "tool_call":
+            update["content"] = [{"type": "terminal", "terminalId": call}]
+            update["_meta"] = {"terminal_info": {"terminal_id": call, "cwd": "/"}}
+        elif "rawOutput" in update:
+            raw = update["rawOutput"]
+            end = {"terminal_id": call, "exit_code": raw["exit_code"], "signal": None}
+            update["_meta"] = {"terminal_exit": end}
+            if not at_once:
+                output = {"terminal_id": call, "data": raw["aggregated_output"]}
+                update["_meta"]["terminal_output"] = output
+    return entries
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("recorded", CODEX, ids=name_of)
+async def test_reader_sees_no_less_of_an_agents_own_terminal(recorded, at_once, tmp_path):
+    play = await replay(as_own_terminals(recorded, at_once=at_once), tmp_path)
+    without = Reader().read(said_by_agent(recorded))
+    with_proxy = Reader().read(play.editor.all)
+    reads_no_less(with_proxy, without)
+    for call in without.calls:
+        lines = without.shown(call).splitlines()
+        assert lines
+        # Once, in a block of its own, which nothing was sent of before.
+        assert [line for line in with_proxy.shown(call).splitlines() if line in lines] == lines
+        assert with_proxy.shown(call).startswith("```console\n")
 
 
 def test_there_are_conversations_of_three_agents():

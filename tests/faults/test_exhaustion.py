@@ -14,6 +14,7 @@ from tests.faults import limits
 from tests.faults.daemon import Daemon, daemon, until
 from tests.faults.observers import Attached
 from tests.faults.wire import Agent, RequestError, socket_agent, user_request
+from tests.support.connector import connect_as_agent
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(90)]
 
@@ -104,7 +105,7 @@ def _check_clear(error: RequestError, *words: str) -> None:
 
 async def _connect(path: str, count: int, streams: list[trio.SocketStream]) -> None:
     while len(streams) < count:
-        streams.append(await trio.open_unix_socket(path))
+        streams.append(await connect_as_agent(path))
 
 
 async def _check_recovers(agent: Agent, terminals: list[str]) -> None:

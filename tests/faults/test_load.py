@@ -5,7 +5,7 @@ import trio
 
 from tests.faults.load import loaded
 
-pytestmark = [pytest.mark.long]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(90)]
 
 
 async def test_load_is_as_it_was_written_without_a_fault(tmp_path, report):

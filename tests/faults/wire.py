@@ -12,11 +12,13 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import trio
+
+from tests.support.connector import connect_as_agent
 
 SESSION = "faults"
 _RETRY_S = 0.02
@@ -147,8 +149,9 @@ class SocketAgent(Agent):
         self._sending = trio.Lock()
 
     async def _send(self, line: bytes) -> None:
+        stream = self._stream
         async with self._sending:
-            if self._stream is None:
+            if stream is None or stream is not self._stream:
                 return  # It is sent with all that is unanswered once connected.
             # Lost: it is sent again on the next connection.
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
@@ -157,7 +160,7 @@ class SocketAgent(Agent):
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Stay connected until cancelled."""
         for connection in itertools.count():
-            stream = await _connect(self._path)
+            stream = await _connect(self._path, connect_as_agent)
             try:
                 rest = await self._initialize(stream, first=connection == 0)
                 if connection == 0:
@@ -261,9 +264,14 @@ async def socket_agent(path: str) -> AsyncIterator[SocketAgent]:
 
 @asynccontextmanager
 async def stdio_agent(path: str, env: dict[str, str], log: Any) -> AsyncIterator[StdioAgent]:
-    """Spawn `acpterm stdio` for the daemon at a socket."""
+    """Spawn `acpterm stdio` for the daemon at a socket.
+
+    Its agent to the daemon is a process between: this one asks as the user as well.
+    """
+    agent_of = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
+    stdio = [sys.executable, "-m", "acpterm", "stdio", "--socket", path]
     process = subprocess.Popen(
-        [sys.executable, "-m", "acpterm", "stdio", "--socket", path],
+        [sys.executable, "-c", agent_of, *stdio],
         env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -312,11 +320,13 @@ async def _ask(stream: trio.SocketStream, method: str, params: dict[str, Any]) -
     return answer["result"]
 
 
-async def _connect(path: str) -> trio.SocketStream:
+async def _connect(
+    path: str, connect: Callable[[str], Awaitable[trio.SocketStream]] = trio.open_unix_socket
+) -> trio.SocketStream:
     """Connect to a socket, again and again until it is there."""
     while True:
         try:
-            stream = await trio.open_unix_socket(path)
+            stream = await connect(path)
         except OSError:
             await trio.sleep(_RETRY_S)
         else:

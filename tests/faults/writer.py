@@ -16,8 +16,19 @@ BLOCK_LINES = 2048
 PACE_S = 0.02
 
 
+def yield_to_tests():
+    """Leave the processors first to what checks: Linux shares them out by session."""
+    try:
+        with open("/proc/self/autogroup", "w") as file:
+            file.write("10")
+    except OSError:  # there is none
+        os.nice(10)
+
+
 def main():
     directory, name, pace, status = sys.argv[1:]
+    if pace == "0":
+        yield_to_tests()
     path = os.path.join(directory, name)
     with open(path + ".pid", "a") as file:
         file.write(f"{os.getpid()}\n")

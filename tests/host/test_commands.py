@@ -362,11 +362,17 @@ async def test_a_folder_whose_name_is_odd_is_just_a_folder(agent, tmp_path):
 # What waits for somebody, and whom it holds up.
 
 
+PAGERS = (
+    "PAGER", "AWS_PAGER", "BAT_PAGER", "DELTA_PAGER", "GH_PAGER", "GIT_PAGER", "MANPAGER",
+    "SYSTEMD_PAGER",
+)  # fmt: skip
+
+
 @pytest.fixture
 def pagers(monkeypatch, tmp_path):
     """An asker whose every pager waits for ever: that which would show it was reached."""
     pager = script(tmp_path / "pager", "#!/bin/sh\necho PAGER; exec sleep 60\n")
-    for name in "PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER":
+    for name in PAGERS:
         monkeypatch.setenv(name, pager)
     return pager
 
@@ -420,7 +426,7 @@ async def test_systemctl_does_not_wait_in_a_pager(pagers):
             await ended(agent, command)
 
 
-@pytest.mark.parametrize("program", ["GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"])
+@pytest.mark.parametrize("program", PAGERS[1:])
 async def test_a_program_that_pages_as_the_known_ones_do_does_not_wait(pagers, program):
     assert pagers
     async with agent_here() as agent:

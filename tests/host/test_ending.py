@@ -201,6 +201,25 @@ async def test_a_setting_gives_a_signal_an_exit_code_as_well(name, code):
         assert (status["exitCode"], status["signal"]) == (5, None)
 
 
+@pytest.mark.parametrize(
+    ("agent_name", "setting", "code"),
+    [
+        ("@mistralai/mistral-vibe", "auto", 137),
+        ("mistral-vibe", "auto", 137),
+        ("kimi-cli", "auto", None),
+        ("@mistralai/mistral-vibe", False, None),
+    ],
+)
+async def test_signal_exit_code_follows_the_agents_name(agent_name, setting, code):
+    async with agent_here(signal_exit_code=setting) as agent:
+        info = {"name": agent_name, "version": "1"}
+        await agent.request("initialize", {"protocolVersion": 1, "clientInfo": info})
+        terminal = await agent.create("kill -KILL $$")
+        assert (await agent.wait(terminal))["exitCode"] == code
+        assert (await agent.output(terminal))["exitStatus"]["exitCode"] == code
+        assert (await agent.read_from(terminal))["exitStatus"]["exitCode"] == code
+
+
 async def test_there_is_no_status_before_the_exit_and_the_same_one_ever_after(agent):
     terminal = await agent.create("read x; exit 3")
     assert "exitStatus" not in await agent.output(terminal)

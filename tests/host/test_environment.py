@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import sys
 from contextlib import asynccontextmanager
@@ -16,7 +17,9 @@ from tests.support.hosts import (
     agent_on_stdio,
     daemon,
     environment,
+    host_here,
 )
+from tests.support.person import person_of
 from tests.support.signals import blocked_or_ignored
 
 
@@ -54,13 +57,22 @@ async def test_the_environment_is_the_askers_then_the_terminals_then_the_agents(
         assert "OWN" not in env
 
 
-async def test_a_terminal_sets_its_type_its_pagers_and_its_id():
+PAGERS = (
+    "PAGER", "AWS_PAGER", "BAT_PAGER", "DELTA_PAGER", "GH_PAGER", "GIT_PAGER", "MANPAGER",
+    "SYSTEMD_PAGER",
+)  # fmt: skip
+
+
+async def test_a_terminal_sets_its_type_its_pagers_and_its_id(monkeypatch):
+    for name in (*PAGERS, "LESS"):
+        monkeypatch.setenv(name, "the asker's")
     async with agent_here() as agent:
         terminal = await agent.create("env", args=[])
         await agent.wait(terminal)
         env = read_variables((await agent.output(terminal))["output"])
     assert env["TERM"] == "xterm-256color"
-    assert env["PAGER"] == env["GIT_PAGER"] == "cat"
+    assert {name: env[name] for name in PAGERS} == dict.fromkeys(PAGERS, "cat")
+    assert env["LESS"] == "FRX"
     assert env["ACPTERM_TERMINAL_ID"] == terminal
 
 
@@ -69,6 +81,40 @@ async def test_what_the_agent_sets_wins_over_what_the_terminal_sets():
     async with agent_here() as agent:
         env = await env_of(agent, env=variables(**said))
     assert said.items() <= env.items()
+
+
+async def test_setting_wins_over_the_pagers_and_the_agent_over_the_setting():
+    async with agent_here(agent_env={"GH_PAGER": "less", "LESS": "", "MORE": "x"}) as agent:
+        env = await env_of(agent, env=variables(LESS="R"))
+    assert (env["GH_PAGER"], env["LESS"], env["MORE"], env["BAT_PAGER"]) == (
+        "less",
+        "R",
+        "x",
+        "cat",
+    )
+
+
+async def test_users_own_terminal_keeps_the_users_pagers(monkeypatch):
+    monkeypatch.setenv("GH_PAGER", "less -S")
+    for name in ("BAT_PAGER", "LESS"):
+        monkeypatch.delenv(name, raising=False)
+    async with host_here(agent_env={"MORE": "x"}) as host, person_of(host) as person:
+        info = await person.request(
+            "_acpterm/terminal/create", {"command": "env", "args": [], "env": []}
+        )
+        of = {"terminalId": info["terminalId"]}
+        await person.request("_acpterm/terminal/wait", of)
+        env = read_variables((await person.request("_acpterm/terminal/output", of))["text"])
+    assert env["GH_PAGER"] == "less -S"
+    assert not {"BAT_PAGER", "LESS", "MORE"} & env.keys()
+
+
+@pytest.mark.skipif(not shutil.which("less"), reason="less is not installed")
+async def test_less_does_not_wait_when_the_text_fits_on_the_screen():
+    async with agent_here() as agent:
+        with trio.fail_after(20):
+            output, status = await agent.run("printf 'one\\ntwo\\n' | less")
+    assert (output.strip(), status["exitCode"]) == ("one\ntwo", 0)
 
 
 async def test_the_agent_does_not_set_the_terminals_id():
@@ -94,9 +140,7 @@ async def test_the_last_of_two_values_wins():
         "LISTEN_FDS",
         "LISTEN_PID",
         "LISTEN_FDNAMES",
-        "MANPAGER",
         "NOTIFY_SOCKET",
-        "SYSTEMD_PAGER",
         "WATCHDOG_PID",
         "WATCHDOG_USEC",
     ],
@@ -311,8 +355,7 @@ async def test_an_asker_can_send_what_the_system_does_not_tell(tmp_path):
         env = await env_of(agent)
         assert env["MINE"] == "yes"
         assert env.keys() == {
-            "PATH", "MINE", "TERM", "PAGER", "GIT_PAGER", "ACPTERM_TERMINAL_ID",
-            "ACPTERM_DAEMON",
+            "PATH", "MINE", "TERM", *PAGERS, "LESS", "ACPTERM_TERMINAL_ID", "ACPTERM_DAEMON",
         }  # fmt: skip
 
 
@@ -336,3 +379,22 @@ async def test_a_host_without_room_for_more_files_says_so_and_can_still_end_its_
         assert (await agent.run("echo again"))[0] == "again\n"
         await agent.type(held[0], "x\n")
         assert (await agent.wait(held[0]))["exitCode"] == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ([10**20, 10**20], "rlimits.NOFILE has 100000000000000000000: a limit is -1"),
+        ([0, -2], "rlimits.NOFILE has -2: a limit is -1, for none, or 0 to 9223372036854775807"),
+        ([200, 100], r"rlimits.NOFILE is \[200, 100\]: the soft limit, which comes first"),
+        ([-1, 100], r"rlimits.NOFILE is \[-1, 100\]: the soft limit"),
+    ],
+)
+async def test_a_limit_that_no_process_can_have_is_refused_by_its_name(limit, words):
+    async with agent_here() as agent:
+        asker = {"rlimits": {"AS": [-1, -1], "NOFILE": limit}}
+        params = {"protocolVersion": 1, "_meta": {"acpterm": {"asker": asker}}}
+        with pytest.raises(RpcError, match=words) as caught:
+            await agent.request("initialize", params)
+        assert caught.value.code == -32602
+        assert (await agent.run("echo works"))[0] == "works\n"

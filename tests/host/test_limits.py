@@ -19,6 +19,7 @@ from tests.pty.scarcity import no_descriptors
 from tests.support import other_user
 from tests.support.agent import connected
 from tests.support.bounded import bounds
+from tests.support.connector import connect_as_agent
 from tests.support.hosts import agent_at, agent_of, alive, daemon, environment, host_here, poll
 from tests.support.person import person_at, person_of, talking
 
@@ -84,35 +85,37 @@ async def test_the_user_can_list_attach_and_kill_when_a_program_uses_up_all_proc
     with other_user.directory() as path, bounds(PROCESSES) as before:
         more = {"ACPTERM_KILL_GRACE": "0.3"}
         async with other_user.daemon_of_user(path, before, **more) as (process, agents, log):
-            agent_stream = await other_user.connect(agents)
             user_stream = await other_user.connect(str(path / "user.sock"))
-            async with connected(agent_stream) as agent, talking(user_stream) as user:
-                quiet = await agent.create("echo quiet; read x")
-                short = await agent.create("sleep 1; exit 5")
-                storm = await agent.create(
-                    sys.executable,
-                    args=["-m", "tests.support.storm", str(PROCESSES), "40"],
-                    cwd=os.getcwd(),
-                )
-                await agent.until_output(storm, "full", 20)
-                with trio.fail_after(10):
-                    assert len(await user.list()) == 3
-                    await user.open("terminal/attach", terminalId=quiet, cols=80, rows=24)
-                    waited = await agent.request("terminal/wait_for_exit", agent.of(short))
-                    assert waited["exitCode"] == 5
-                    with pytest.raises(RpcError, match="limit of this user's processes"):
-                        await agent.create("echo no")
-                    await user.about("kill", storm)
-                    await agent.request("terminal/wait_for_exit", agent.of(storm))
-                    await agent.release(quiet)
-                with trio.fail_after(20):
-                    while True:
-                        try:
-                            output, _ = await agent.run("echo here")
-                            break
-                        except RpcError:
-                            await trio.sleep(0.1)
-                assert output == "here\n"
+            async with talking(user_stream) as user:
+                # The user is admitted before this process holds an agent's connection.
+                assert await user.list() == []
+                async with connected(await other_user.connect(agents)) as agent:
+                    quiet = await agent.create("echo quiet; read x")
+                    short = await agent.create("sleep 1; exit 5")
+                    storm = await agent.create(
+                        sys.executable,
+                        args=["-m", "tests.support.storm", str(PROCESSES), "40"],
+                        cwd=os.getcwd(),
+                    )
+                    await agent.until_output(storm, "full", 20)
+                    with trio.fail_after(10):
+                        assert len(await user.list()) == 3
+                        await user.open("terminal/attach", terminalId=quiet, cols=80, rows=24)
+                        waited = await agent.request("terminal/wait_for_exit", agent.of(short))
+                        assert waited["exitCode"] == 5
+                        with pytest.raises(RpcError, match="limit of this user's processes"):
+                            await agent.create("echo no")
+                        await user.about("kill", storm)
+                        await agent.request("terminal/wait_for_exit", agent.of(storm))
+                        await agent.release(quiet)
+                    with trio.fail_after(20):
+                        while True:
+                            try:
+                                output, _ = await agent.run("echo here")
+                                break
+                            except RpcError:
+                                await trio.sleep(0.1)
+                    assert output == "here\n"
             assert process.poll() is None
             assert "Traceback" not in log.read_text()
 
@@ -131,7 +134,7 @@ async def test_the_user_is_served_when_there_are_no_descriptors_left(tmp_path):
             refusal = None
             while refusal is None:
                 assert len(streams) < 160
-                streams.append(await trio.open_unix_socket(path))
+                streams.append(await connect_as_agent(path))
                 refusal = await _refusal(streams[-1])
             assert "no file descriptor left" in refusal
             assert "160 files (ulimit -n)" in refusal
@@ -150,7 +153,7 @@ async def test_the_user_is_served_when_there_are_no_descriptors_left(tmp_path):
                 await stream.aclose()
 
             async def again():
-                async with await trio.open_unix_socket(path) as stream:
+                async with await connect_as_agent(path) as stream:
                     return await _refusal(stream) is None
 
             with trio.fail_after(10):
@@ -214,7 +217,7 @@ async def test_a_burst_of_connections_waits_in_the_queue(tmp_path):
 
 
 async def _agent(path, *, task_status):
-    async with connected(await trio.open_unix_socket(path)) as agent:
+    async with connected(await connect_as_agent(path)) as agent:
         task_status.started(agent)
         await trio.sleep_forever()
 

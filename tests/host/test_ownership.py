@@ -192,6 +192,25 @@ async def test_a_name_that_means_nothing_or_several_is_an_error_that_says_so():
                 await person.about("get", name)
 
 
+async def test_last_is_the_users_own_for_what_types_and_attaches():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+        theirs = await agent.create(WAITS)
+        typing = {"data": "x"}, {"token": "t", "cols": 80, "rows": 24}, {"own": True}
+        methods = list(zip(("write", "attach", "get"), typing, strict=True))
+        for method, params in methods:
+            with pytest.raises(RpcError, match="none of the terminals is yours"):
+                await person.about(method, "@last", **params)
+        own = (await person.request("terminal/create", {"command": "read x; echo $x"}))[
+            "terminalId"
+        ]
+        await agent.create(WAITS)
+        assert (await person.about("get", "@last", own=True))["terminalId"] == own
+        await person.about("write", "@last", data="mine\n")
+        await person.about("wait", own)
+        assert "mine" in (await person.about("read", own))["data"]
+        assert await person.about("write", theirs, data="x") == {"written": 1}
+
+
 @pytest.mark.parametrize("name", ["", "@last", "-x", "term_1", "a\nb", "\x1b[m"])
 async def test_a_name_that_could_mean_something_else_is_refused(name):
     async with host_here() as host, person_of(host) as person:
@@ -229,10 +248,10 @@ async def test_an_agents_terminal_has_no_way_to_the_persons_socket(tmp_path, tra
         python = [sys.executable, "-S", "-c", CONNECT, user]
         async with agent_at(path) as agent, person_at(user) as person:
             output, _ = await agent.run(python[0], args=python[1:])
-            assert "this is the person's endpoint" in output
+            assert "this is the user's endpoint" in output
             # Nor has what leaves the session and wipes its environment.
             output, _ = await agent.run("env", args=["-i", "setsid", "-w", *python])
-            assert "this is the person's endpoint" in output
+            assert "this is the user's endpoint" in output
             # In a terminal of the person's own it is the person who asks.
             made = await person.request(
                 "terminal/create", {"command": python[0], "args": python[1:], "cols": 1000}
@@ -291,3 +310,68 @@ async def test_what_waits_for_input_is_an_event():
         await agent.type(terminal, "me\n")
         await person.until(lambda: "resumed" in told())
         assert told() == ["created", "waiting", "resumed"]
+
+
+# What is kept, and for whom
+
+
+PRINTS = "printf {}; head -c 50000 /dev/zero | tr '\\0' x"
+
+
+async def keep_of_user(person, text):
+    made = await person.request("terminal/create", {"command": PRINTS.format(text)})
+    await person.about("wait", made["terminalId"])
+    return made["terminalId"]
+
+
+async def keep_of_agent(agent, text):
+    terminal = await agent.create(PRINTS.format(text))
+    await agent.wait(terminal)
+    content = [{"type": "terminal", "terminalId": terminal}]
+    update = {"sessionUpdate": "tool_call", "toolCallId": text, "title": "t", "content": content}
+    await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+    await agent.release(terminal)
+    return terminal
+
+
+@pytest.mark.parametrize(
+    "share", [{"keep_released": 2}, {"keep_released_bytes": 250_000}], ids=["number", "bytes"]
+)
+async def test_what_agents_leave_never_takes_the_place_of_the_users(share):
+    async with host_here(**share) as host, agent_of(host) as agent, person_of(host) as person:
+        own = [await keep_of_user(person, f"own{number}") for number in range(2)]
+        theirs = [await keep_of_agent(agent, f"own{number}") for number in range(5)]
+        kept = {one["terminalId"] for one in await person.list(all=True)}
+        assert kept == {*own, *theirs[-2:]}
+        # Nor the other way round.
+        own.append(await keep_of_user(person, "new1"))
+        kept = {one["terminalId"] for one in await person.list(all=True)}
+        assert kept == {*own[-2:], *theirs[-2:]}
+
+
+async def test_the_agent_that_has_the_most_loses_its_oldest_first():
+    async with (
+        host_here(keep_released=3) as host,
+        agent_of(host) as one,
+        agent_of(host) as other,
+        person_of(host) as person,
+    ):
+        first = await keep_of_agent(other, "first")
+        many = [await keep_of_agent(one, f"many{number}") for number in range(5)]
+        kept = {one["terminalId"] for one in await person.list(all=True)}
+        assert kept == {first, *many[-2:]}
+
+
+async def test_recordings_of_agents_never_take_the_place_of_the_users(tmp_path):
+    settings = {"record": True, "record_dir": str(tmp_path / "cast"), "record_files": 2}
+    async with (
+        host_here(**settings) as host,
+        agent_of(host) as agent,
+        person_of(host) as person,
+    ):
+        own = [await keep_of_user(person, f"own{number}") for number in range(2)]
+        for number in range(5):
+            await agent.run(f"printf {number}")
+    kept = [path.name for path in (tmp_path / "cast").iterdir()]
+    assert all(any(terminal in name for name in kept) for terminal in own)
+    assert len(kept) <= 4

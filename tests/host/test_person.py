@@ -218,3 +218,40 @@ async def test_that_one_waits_is_told_after_that_it_was_made(monkeypatch):
 
         await person.until(lambda: "waiting" in told())
         assert told() == ["created", "waiting"]
+
+
+FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+ENGLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+PERSIAN = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+
+
+@pytest.mark.parametrize(
+    "name", ["build 2", "e\u0301t\u00e9", "\u65e5\u672c", FAMILY, ENGLAND, PERSIAN, "1\ufe0f\u20e3"]
+)
+async def test_name_may_be_any_printable_characters(name):
+    async with host_here() as host, person_of(host) as person:
+        info = await person.request("terminal/create", {"command": "true", "name": name})
+        assert info["name"] == name
+        assert (await person.about("get", name))["terminalId"] == info["terminalId"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "a\tb",
+        "a\u200db",
+        "\u200d",
+        "\u65e5\u200d",
+        "\u0301a",
+        "\u202eabc",
+        "a\u200b",
+        "@x",
+        "-x",
+    ],
+)
+async def test_name_that_cannot_be_seen_or_typed_is_refused(name):
+    async with host_here() as host, person_of(host) as person:
+        with pytest.raises(RpcError) as caught:
+            await person.request("terminal/create", {"command": "true", "name": name})
+    assert "a name is not empty, is printable" in caught.value.message

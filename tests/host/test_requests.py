@@ -98,6 +98,25 @@ async def test_more_pending_requests_than_there_may_be_are_refused_and_hurt_no_o
         assert await is_served(agent)
 
 
+async def test_kill_and_release_are_answered_when_too_many_requests_are_pending():
+    async with agent_here() as agent:
+        terminals = [await agent.create("trap '' TERM; read line") for _ in range(2)]
+        sent = [
+            agent.message("terminal/wait_for_exit", agent.of(terminals[0])) for _ in range(PENDING)
+        ]
+        await agent.send(b"".join(line for _, line in sent))
+        # Refused before anything is typed, and not when it was.
+        with pytest.raises(RpcError, match=f"{PENDING} requests are pending"):
+            await agent.type(terminals[1], "x\n")
+        assert "x" not in (await agent.output(terminals[1]))["output"]
+        assert await agent.kill(terminals[0]) == {}
+        assert await agent.release(terminals[1]) == {}
+        for id_, _ in sent:
+            assert (await agent.answer(id_))["signal"]
+        with pytest.raises(RpcError, match="has been released"):
+            await agent.output(terminals[1])
+
+
 async def test_an_id_that_is_in_progress_is_refused_and_its_request_still_answered():
     async with agent_here() as agent:
         terminal = await agent.create("read line")

@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import signal
 import socket
 import stat
 import subprocess
@@ -12,7 +14,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from acpterm.client.daemon import DaemonError, connect
+from acpterm.config import Settings
+from acpterm.host.listener import ListenError, UnixListener
+from tests.support.commands import run
 from tests.support.hosts import agent_at, daemon, environment, listens, poll, process
+from tests.support.person import person_at
 
 
 def mode(path) -> int:
@@ -174,13 +181,32 @@ async def test_a_folder_that_others_may_write_to_is_refused(tmp_path, bits):
     assert os.listdir(folder) == []
 
 
-async def test_a_folder_in_which_nobody_may_remove_the_others_files_is_taken(tmp_path):
+async def test_a_directory_in_which_others_may_make_files_is_refused(tmp_path):
     folder = tmp_path / "sticky"
     folder.mkdir()
     folder.chmod(0o1777)
-    path = str(folder / "agent.sock")
-    async with process(tmp_path, "serve", "--socket", path):
-        await poll(lambda: listens(path))
+    # Another user's, as the log of a daemon that a command starts: to open it would block for ever.
+    os.mkfifo(folder / "agent.sock.log")
+    said = await refused(tmp_path, folder / "agent.sock")
+    assert "mode 1777" in said
+    assert "choose a --socket in a directory of your own" in said
+    # Not to change the mode of /tmp.
+    assert "chmod" not in said
+    with trio.fail_after(5):
+        done = await run(str(folder / "agent.sock"), "run", "-d", "true")
+    assert done.status == 1
+    assert "mode 1777" in done.err
+    assert os.listdir(folder) == ["agent.sock.log"]
+
+
+async def test_a_fifo_in_the_place_of_the_log_is_an_error_at_once(tmp_path):
+    folder = tmp_path / "own"
+    folder.mkdir(mode=0o700)
+    os.mkfifo(folder / "agent.sock.log")
+    with trio.fail_after(5):
+        done = await run(str(folder / "agent.sock"), "run", "-d", "true")
+    assert done.status == 1
+    assert "no daemon can be started" in done.err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
@@ -252,6 +278,110 @@ async def test_a_socket_that_somebody_has_put_in_its_place_is_not_removed(tmp_pa
             with socket.socket(socket.AF_UNIX) as client:
                 client.connect(path)
         assert os.listdir(Path(path).parent) == ["agent.sock"]
+
+
+async def test_sockets_whose_files_were_removed_are_bound_again(tmp_path):
+    async with daemon(tmp_path) as (running, path):
+        user = path.replace("agent.sock", "user.sock")
+        async with agent_at(path) as agent, person_at(user) as person:
+            terminal = await agent.create("sleep 60")
+            worker = (await person.request("status"))["workerPid"]
+            # With a lock file, and without.
+            for lock in ([], [f"{path}.lock"]):
+                for file in (path, user, *lock):
+                    os.unlink(file)
+                await poll(lambda: listens(path) and listens(user))
+                assert mode(path) == mode(user) == mode(f"{path}.lock") == 0o600
+            assert (await agent.output(terminal))["output"] == ""
+        # The next worker has them, too.
+        os.kill(worker, signal.SIGKILL)
+        async with person_at(user) as person:
+            assert (await person.request("status"))["workerPid"] != worker
+        running.terminate()
+        assert await running.wait() == 0
+    assert os.listdir(os.path.dirname(path)) == []
+
+
+async def test_daemon_serves_on_when_a_replaced_socket_is_found_without_descriptors(tmp_path):
+    async with (
+        daemon(tmp_path) as (running, path),
+        person_at(path.replace("agent.sock", "user.sock")) as person,
+    ):
+        worker = (await person.request("status"))["workerPid"]
+        os.unlink(path)
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(path)
+        before = resource.prlimit(worker, resource.RLIMIT_NOFILE)
+        resource.prlimit(worker, resource.RLIMIT_NOFILE, (3, before[1]))
+        await poll(lambda: "cannot be bound again" in running.logged())
+        resource.prlimit(worker, resource.RLIMIT_NOFILE, before)
+        await poll(lambda: listens(path))
+        assert (await person.request("status"))["workerPid"] == worker
+
+
+async def test_a_socket_that_was_bound_again_and_is_listened_on_by_nobody_is_replaced(tmp_path):
+    path = str(tmp_path / "run" / "agent.sock")
+    ours = UnixListener(path, 1)
+    with ours.listen():
+        os.unlink(path)
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(path)
+            other.listen()
+            assert not ours.is_removed()
+        assert ours.is_removed()
+        with ours.listen_again():
+            assert not ours.is_removed()
+            assert listens(path)
+    ours.close()
+    assert os.listdir(tmp_path / "run") == []
+
+
+async def test_the_lock_of_another_daemon_stays_when_one_ends(tmp_path):
+    path = str(tmp_path / "run" / "agent.sock")
+    first = UnixListener(path, 1)
+    with first.listen():
+        os.unlink(path)
+        os.unlink(f"{path}.lock")
+        second = UnixListener(path, 2)
+        with second.listen():
+            first.close()
+            assert there(path)
+            # The file that is there is still the second's.
+            with pytest.raises(ListenError, match=r"pid 2"):
+                UnixListener(path, 3).listen()
+            second.close()
+    assert os.listdir(tmp_path / "run") == []
+
+
+async def test_a_place_that_another_daemon_has_taken_is_not_taken_back(tmp_path):
+    path = str(tmp_path / "run" / "agent.sock")
+    first = UnixListener(path, 1)
+    with first.listen():
+        os.unlink(path)
+        os.unlink(f"{path}.lock")
+        second = UnixListener(path, 2)
+        with second.listen():
+            os.unlink(path)
+            assert first.is_removed()
+            with pytest.raises(ListenError, match=r"already listens on .* \(pid 2\)"):
+                first.listen_again()
+            second.close()
+        first.close()
+
+
+async def test_who_holds_the_lock_is_said_while_the_socket_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("acpterm.client.daemon.PATIENCE", 3)
+    async with daemon(tmp_path) as (running, path):
+        async with person_at(path.replace("agent.sock", "user.sock")) as person:
+            worker = (await person.request("status"))["workerPid"]
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            os.unlink(path)
+            holds = rf"process {running.pid} holds the lock .*: wait a minute"
+            with pytest.raises(DaemonError, match=holds):
+                await connect(Settings(socket=path))
+        finally:
+            os.kill(worker, signal.SIGCONT)
 
 
 async def test_a_socket_that_was_removed_is_no_trouble_at_the_end(tmp_path):

@@ -62,8 +62,8 @@ class Worker:
     async def exit(self, status):
         await self.control.send(b"exit %d" % status)
 
-    def kill(self):
-        os.kill(self.pid, signal.SIGKILL)
+    def kill(self, number=signal.SIGKILL):
+        os.kill(self.pid, number)
         self.leave()
 
     def leave(self):

@@ -87,6 +87,16 @@ async def test_full_ring_stops_the_program_and_loses_no_byte(keeper):
     terminal.close()
 
 
+async def test_memory_of_what_was_consumed_is_given_back_when_the_program_is_calm(keeper):
+    terminal = await spawn(keeper, "head -c 400000 /dev/zero; read x; :")
+    await terminal.wait_for(lambda self: len(self.output) == 400_000)
+    with trio.fail_after(10):
+        while os.fstat(terminal.found.ring).st_blocks * 512 > 5 * 4096:
+            await trio.sleep(0.02)
+    os.write(terminal.found.master, b"\n")
+    await terminal.wait_closed()
+
+
 async def test_keeper_finds_room_that_was_not_announced(keeper):
     terminal = await spawn(keeper, "seq 100000", consume=False)
     header = terminal.ring.header

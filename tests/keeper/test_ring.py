@@ -1,5 +1,6 @@
 """The ring file: what is read back, what is kept, what is refused."""
 
+import mmap
 import os
 import random
 
@@ -69,6 +70,30 @@ def test_room_is_what_is_consumed(files):
     assert written.room() == written.capacity - 1000
     read.header[CONSUMED] = 400
     assert written.room() == written.capacity - 600
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_REMOVE"), reason="the system cannot punch holes")
+@pytest.mark.parametrize("head", [70_000, 131_072, 150_000, 200_001])
+@pytest.mark.parametrize("kept", [0, 1, 5000, 40_000, 65_536])
+def test_memory_of_the_room_is_given_back_and_nothing_else(head, kept):
+    fd, file = ring.create_ring(CAPACITY_MIN_BYTES)
+    try:
+        data = random.Random(head).randbytes(head)
+        for at in range(0, head, 1000):
+            write(file, data[at : at + 1000])
+        file.header[CONSUMED] = head - kept
+        file.write_record(b"the record")
+        file.give_back_room()
+        position, read = file.read(head - kept, kept)
+        assert (position, read) == (head - kept, data[head - kept :])
+        assert file.record() == b"the record"
+        # The header, the record, and each page that has something of what is kept.
+        assert os.fstat(fd).st_blocks * 512 <= (2 + kept // 4096 + 3) * 4096
+        write(file, b"more")
+        assert file.read(head, 10) == (head, b"more")
+    finally:
+        file.close()
+        os.close(fd)
 
 
 def test_record_is_replaced_as_a_whole(files):

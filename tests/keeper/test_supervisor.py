@@ -81,6 +81,59 @@ async def test_successor_finds_programs_rings_and_entries_of_a_killed_worker(tmp
         assert ended.ring.read(0, 100) == (0, b"over\r\n")
 
 
+@pytest.mark.parametrize(
+    ("number", "stays"),
+    [
+        (signal.SIGKILL, False),
+        (signal.SIGTERM, False),
+        (signal.SIGSEGV, True),
+        (signal.SIGABRT, True),
+    ],
+)
+async def test_mark_of_a_working_emulator_stays_only_after_a_crash(tmp_path, number, stays):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        running = await spawn(first.keeper, "read x; :", name="running")
+        over = await spawn(first.keeper, "exit 5; :", name="over")
+        await over.wait_closed()
+        for terminal in (running, over):
+            terminal.ring.header[ring.EMULATOR] = 1
+        first.kill(number)
+        second = await started.serving()
+        marks = {name: found.ring.header[ring.EMULATOR] for name, found in second.found().items()}
+        assert marks == {"running": stays, "over": stays}
+
+
+async def test_mark_of_a_working_emulator_stays_where_workers_are_killed_again_and_again(tmp_path):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, "read x; :")
+        marks = []
+        for _ in range(3):
+            terminal.ring.header[ring.EMULATOR] = 1
+            worker.kill()
+            worker = await started.serving()
+            [terminal] = worker.found().values()
+            marks.append(terminal.ring.header[ring.EMULATOR])
+        assert marks == [0, 0, 1]
+
+
+async def test_mark_of_a_working_emulator_does_not_stay_after_a_restart(tmp_path):
+    async with daemon(tmp_path) as started:
+        first = await started.serving()
+        terminal = await spawn(first.keeper, "read x; :")
+        terminal.ring.header[ring.EMULATOR] = 1
+        first.nursery.start_soon(restarted, first)
+        second = await started.worker()
+        with trio.fail_after(10):
+            await second.keeper.connect()
+        first.leave()
+        [found] = second.found().values()
+        assert found.ring.header[ring.EMULATOR]
+        await second.keeper.ready()
+        assert not found.ring.header[ring.EMULATOR]
+
+
 async def test_program_that_ends_while_no_worker_runs_is_reported_to_the_successor(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()

@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import trio
 import trio.testing
 
 from acpterm.pty import linux, marks, processes
 from acpterm.pty.cgroup import Cgroups
+from acpterm.pty.origin import find_origin
 from acpterm.pty.subreaper import Subreaper
 from acpterm.pty.tree import end
 from acpterm.pty.trees import Trees
@@ -323,6 +325,33 @@ async def a_tree_that_keeps_forking_ends():
     assert await tree.empty()
 
 
+# Forks and ends, again and again for two seconds: one process at a time.
+HOP = """
+import os, time
+end = time.monotonic() + 2
+if os.fork():
+    os._exit(0)
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+"""
+
+
+@scenario
+async def a_process_that_forks_and_ends_all_the_time_is_never_overlooked():
+    tree = new(Subreaper(), "one")
+    process = start(tree, f"exec {sys.executable} -I -S -c '{HOP}'")
+    await reap(tree, process)
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        assert not await tree.empty()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # noqa: ASYNC222  it does not block
+                pass
+    await tree.kill()
+    assert await tree.empty()
+
+
 # Leaves its session, its parent and its environment behind, and says so.
 VANISH = "(env -i setsid sh -c 'echo $$; exec sleep 60' &)"
 
@@ -337,7 +366,8 @@ async def one_that_left_all_behind_is_known_with_other_trees_open():
     mine, *others = (pids(process, 1)[0] for process in (process, stranger, other))
     for tree, first in ((one, process), (before, stranger), (after, other)):
         await reap(tree, first)
-    assert await subreaper.whose(mine) == "one"
+    found = find_origin(mine, parent=subreaper.parent, trees=subreaper.trees, base=None)
+    assert (found.terminals, found.is_foreign) == ({"one"}, False)
     await end(one, 5)
     assert not alive(mine)
     assert all(alive(pid) for pid in others)
@@ -368,7 +398,7 @@ async def one_that_moved_to_another_control_group_is_killed_with_its_tree():
         process = start_marked(one, line)
         all_three = sorted(pids(process, 3))
         assert len(set(all_three) & set(members_of(elsewhere))) == 2
-        assert [await trees.whose(pid) for pid in all_three] == ["one"] * 3
+        assert [trees.origin(pid).terminals for pid in all_three] == [{"one"}] * 3
         assert not await one.empty()
         await end(one, 0.1)
         assert not any(alive(pid) for pid in all_three)
@@ -521,8 +551,8 @@ async def a_tree_that_uses_up_all_processes_is_known_and_ends():
         pass
     else:
         raise AssertionError("a thread could be started")
-    assert await trees.whose(process.pid) == "one"
-    assert await trees.whose(quiet.pid) == "other"
+    assert trees.origin(process.pid).terminals == {"one"}
+    assert trees.origin(quiet.pid).terminals == {"other"}
     assert not await tree.empty()
     with trio.fail_after(10):
         await end(tree, 0.2)

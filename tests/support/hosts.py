@@ -17,6 +17,7 @@ from acpterm.host.asker import own
 from acpterm.host.host import Host, open_host
 from tests.support import starting
 from tests.support.agent import Agent, connected
+from tests.support.connector import connect_as_agent
 from tests.support.starting import start
 
 ACPTERM = starting.ACPTERM
@@ -115,21 +116,28 @@ def listens(path: str) -> bool:
 @asynccontextmanager
 async def agent_at(path: str, session: str = "session-1") -> AsyncIterator[Agent]:
     """Connect an agent to a daemon's socket."""
-    async with connected(await trio.open_unix_socket(path), session) as agent:
+    async with connected(await connect_as_agent(path), session) as agent:
         yield agent
 
 
 @asynccontextmanager
 async def agent_on_stdio(
-    tmp_path: Path, *arguments: str, embedded: bool = True, **more: Any
+    tmp_path: Path,
+    *arguments: str,
+    embedded: bool = True,
+    below_shell: bool = False,
+    **more: Any,
 ) -> AsyncIterator[tuple[Process, Agent]]:
     """Spawn `acpterm stdio` as an agent does, over pipes.
 
-    Not `embedded`, it uses a daemon: name a `--socket` then, whose daemon the test ends.
+    Not `embedded`, it uses a daemon: name a `--socket` then, whose daemon the test ends. With
+    `below_shell` a shell is the agent to the daemon, and not the tests' process: see `connector`.
     """
-    whose = ("--embedded",) if embedded else ()
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    async with process(tmp_path, "stdio", *whose, *arguments, **pipes, **more) as running:
+    words = ["stdio", *(["--embedded"] if embedded else []), *arguments]
+    run = _below_shell if below_shell else process
+    running_stdio = run(tmp_path, *words, **pipes, **more)
+    async with running_stdio as running:
         assert running.process.stdin is not None
         assert running.process.stdout is not None
         stream = trio.StapledStream(
@@ -140,6 +148,26 @@ async def agent_on_stdio(
         running.process.stdout.close()
         async with connected(stream) as agent:
             yield running, agent
+
+
+@asynccontextmanager
+async def _below_shell(
+    tmp_path: Path, *arguments: str, env: dict[str, str], **more: Any
+) -> AsyncIterator[Process]:
+    """Run `acpterm` with arguments as the child of a shell, which is killed at the end."""
+    log = tmp_path / f"stderr-{os.urandom(4).hex()}"
+    # In a file: `sh -c` is not taken for an agent, but for what starts one.
+    script = tmp_path / "agent.sh"
+    script.write_text('"$@"; exit $?\n')
+    shell = ["/bin/sh", str(script), *ACPTERM, *arguments]
+    with log.open("wb") as stderr:
+        popen = subprocess.Popen(shell, stderr=stderr, env=env, **more)
+    try:
+        yield Process(popen, log)
+    finally:
+        popen.kill()
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(popen.wait)
 
 
 async def poll(look: Callable[[], Any], seconds: float = 10) -> Any:

@@ -15,7 +15,7 @@ A cancel ends the turn at once with `cancelled`; what it has created stays, as w
 Options: `--stay` stays when stdin closes; `--deaf` ignores SIGTERM too; `--rubbish` says things
 that are no JSON first; `--silent` never answers `initialize`; `--die N` exits with N on it;
 `--login` has to be logged in to; `--v2` says that it speaks version 2; `--stubborn` takes no notice
-of a cancel.
+of a cancel; `--name=NAME` is what it calls itself.
 """
 
 import itertools
@@ -28,6 +28,7 @@ import threading
 import time
 
 OPTIONS = set(sys.argv[1:])
+NAME = next((it.removeprefix("--name=") for it in OPTIONS if it.startswith("--name=")), "scripted")
 lock = threading.Lock()
 answers: dict[int, dict] = {}
 answered = threading.Condition()
@@ -166,7 +167,7 @@ def initialize(id_, params: dict) -> None:
     result = {
         "protocolVersion": 2 if "--v2" in OPTIONS else 1,
         "agentCapabilities": {"loadSession": True, "sessionCapabilities": {"resume": {}}},
-        "agentInfo": {"name": "scripted", "version": "1"},
+        "agentInfo": {"name": NAME, "version": "1"},
         "authMethods": [],
         "_meta": {"told": params.get("clientCapabilities")},
     }

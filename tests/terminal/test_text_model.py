@@ -1,12 +1,12 @@
 """The text view does as a model that looks at one character after the other."""
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acpterm.terminal import line, text
+from acpterm.terminal import line, simple_output, text
 from acpterm.terminal.controls import Controls
 from acpterm.terminal.text import SLICE_MIN, TextView, resync, text_of
 from tests.support.depth import examples
@@ -61,6 +61,14 @@ def chunks(data, cuts):
 cuts = st.lists(st.integers(0, 1 << 20), max_size=8) | st.just(range(1000))
 
 
+def feed(view, chunk):
+    """Feed as a consumer does."""
+    end = simple_output.find_end(chunk)
+    if end:
+        view.feed_simple(chunk[:end])
+    view.feed(chunk[end:])
+
+
 def check(data, cuts, limit, polls, width):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line, "WIDTH", width)
@@ -69,7 +77,7 @@ def check(data, cuts, limit, polls, width):
         view, model = TextView(limit), TextModel(limit, width=width)
         for number, chunk in enumerate(chunks(data, cuts)):
             version, before = view.version, view.text() if polls else ""
-            view.feed(chunk)
+            feed(view, chunk)
             model.feed(chunk)
             if polls >> number & 1:
                 assert (view.text(), view.truncated) == model.ask()
@@ -87,6 +95,25 @@ def check(data, cuts, limit, polls, width):
 @given(streams | gentle, cuts, st.integers(0, 120), st.integers(0, 511))
 def test_the_text_is_that_of_the_model(data, cuts, limit, polls):
     check(data, cuts, limit, polls, 16384)
+
+
+# As consumers feed it: some lines at a time, the last one cut, and now and then something else.
+simple_chunk = st.lists(
+    st.sampled_from([b"abc", b"m1;[", b"\t", b"\x1b[31m", b"\x1b[m", b"\r\n"]), max_size=12
+).map(b"".join)
+simple = st.lists(
+    st.one_of(
+        *[simple_chunk] * 6, st.sampled_from([b"x\ry", b"\r", b"\n", b"\x1b[3", b"\x1b]", b"\xc3"])
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=examples(300))
+@given(simple, st.integers(0, 60), st.integers(0, 511))
+def test_the_text_is_that_of_the_model_when_simple_output_wait(pieces, limit, polls):
+    ends = list(accumulate(map(len, pieces)))
+    check(b"".join(pieces), ends[:-1], limit, polls, 16384)
 
 
 @settings(max_examples=examples(200))

@@ -159,3 +159,12 @@ async def test_a_terminal_has_one():
         first, *_, last = line.slices(0, line.end)
         assert 0 <= first.time < last.time <= status.wall + 0.01
         assert line.last == pytest.approx(line.start + last.time, abs=0.02)
+
+
+def test_output_that_an_earlier_process_had_consumed_is_of_no_time():
+    line = Timeline(0.0, kept=1 << 30, size=(80, 24), end=10, known_from=30)
+    line.note(20, 100.0)
+    assert line.position_at(0.0) == line.position_at(100.0) == line.position_at(200.0) == 30
+    line.note(5, 101.0)
+    assert line.position_at(50.0) == 30
+    assert line.position_at(102.0) == 35

@@ -1,6 +1,6 @@
 """How a command does the same to several terminals: to all at once, and fails if one fails."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import click
@@ -24,21 +24,32 @@ def do_to_each(
     config: str | None, socket: str | None, method: str, terminals: Iterable[str]
 ) -> None:
     """Ask the daemon for something about each; exits with 1 after saying which could not be."""
-    names = list(dict.fromkeys(terminals))
 
     async def work(front: Front) -> list[str]:
-        return await failures(front, method, names)
+        return await failures(front, method, terminals)
 
     end(ask(config, socket, work))
 
 
-async def failures(front: Front, method: str, names: list[str]) -> list[str]:
-    """Ask for something about each terminal: what went wrong, in their order."""
+async def failures(front: Front, method: str, terminals: Iterable[str]) -> list[str]:
+    """Ask the daemon for something about each terminal; return what went wrong, in their order."""
+
+    async def one(front: Front, name: str) -> None:
+        await front.about(method, name, _Any)
+
+    return await for_each(front, terminals, one)
+
+
+async def for_each(
+    front: Front, terminals: Iterable[str], do: Callable[[Front, str], Awaitable[object]]
+) -> list[str]:
+    """Do something to each terminal, to all at once; return what went wrong, in their order."""
+    names = list(dict.fromkeys(terminals))
     wrong: dict[str, str] = {}
 
     async def one(name: str) -> None:
         try:
-            await front.about(method, name, _Any)
+            await do(front, name)
         except RpcError as error:
             wrong[name] = error.message
 

@@ -1,5 +1,6 @@
 """What commands have in common: the flags for settings, and how a command fails."""
 
+import shlex
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar
 
@@ -38,6 +39,8 @@ class BeforeAgent(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the agent's command off the line."""
+        if "--" not in args and not ctx.resilient_parsing:
+            self._check_separator(ctx, args)
         at = args.index("--") if "--" in args else len(args)
         rest = super().parse_args(ctx, args[:at])
         agent = tuple(args[at + 1 :])
@@ -45,6 +48,24 @@ class BeforeAgent(click.Command):
             raise click.UsageError("say which agent: end the line with -- AGENT ARG…", ctx)
         ctx.params["agent"] = agent
         return rest
+
+    def _check_separator(self, ctx: click.Context, args: list[str]) -> None:
+        """Raise `click.UsageError` for an agent's command without ``--`` before it."""
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = False
+        try:
+            _, agent, _ = parser.parse_args(list(args))
+            if agent and agent[0].startswith("-"):
+                # Options behind TEXT are ours, too. The parser takes the word after them for TEXT:
+                # what is added stands in for it, so that as many are left as the agent has.
+                _, rest, _ = parser.parse_args([*agent, "AGENT"])
+                agent = agent[len(agent) - len(rest) :]
+        except click.UsageError:
+            return  # an option before the agent's command is wrong
+        if agent:
+            ours = shlex.join(args[: len(args) - len(agent)])
+            line = " ".join(filter(None, (ctx.command_path, ours, "--", shlex.join(agent))))
+            raise click.UsageError(f"put -- before the agent's command: {line}", ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Give what the usage line shows."""

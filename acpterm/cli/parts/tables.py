@@ -16,85 +16,100 @@ if sys.modules.get("rich", structlog) is None:
     del sys.modules["rich"]
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleDimensions
+from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from acpterm.cli.parts.printing import coloured, window
-from acpterm.client.person.listing import HEADER, NOTHING, WAITS, Row
+from acpterm.client.person.list_view import ListView, Part
+from acpterm.client.person.listing import ENDING, HEADER, NOTHING, WAITS, Row
+from acpterm.client.plain import in_a_line
 
 # Columns between two columns.
 _GAP: Final = 2
-# Columns of the screen that a command is to have; others go for it, these first.
-_COMMAND: Final = 24
+# Where there is not room for all of it, these columns go, in this order, and then the command.
 _LESS: Final = ("size", "session", "output", "agent", "owner", "age", "name")
-# The most that these have of a screen.
-_MOST: Final = {"session": 12, "agent": 16, "name": 20}
+# What is left of these before a column goes; they get what room there is, in this order.
+_SHRUNK: Final = {"name": 20, "command": 24, "agent": 16, "session": 12}
+# A command or a state of which less can be seen says nothing.
+_LEAST: Final = 4
 _FOREVER: Final = 1 << 20
 
 
 def text_of(rows: Sequence[Row]) -> str:
     """Draw a list of terminals for stdout, as it is now."""
     if os.isatty(1):
-        columns, _ = window()
+        # An ID is not cut, however narrow the window.
+        columns = max(window()[0], *(cell_len(row.id) for row in (HEADER, *rows)))
         return _drawn(table(rows, columns), columns, colours=coloured())
     return _drawn(table(rows, None), _FOREVER, colours=False)
 
 
-def table(rows: Sequence[Row], columns: int | None) -> Table:
-    """Draw a list of terminals in so many columns; None for as many as it needs."""
-    shown = _shown(rows, columns)
+def table(
+    rows: Sequence[Row],
+    columns: int | None,
+    *,
+    selected: int | None = None,
+    among: Sequence[Row] | None = None,
+) -> Table:
+    """Draw a list of terminals in so many columns; None for as many as it needs.
+
+    `among`: all rows of a list of which these are a part, for which the columns are wide enough.
+    """
+    sizes = _sizes(rows if among is None else among, columns)
     drawn = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for name, size in zip(shown, _sizes(rows, shown, columns), strict=True):
+    for name, size in sizes.items():
         header = Text(getattr(HEADER, name))
         drawn.add_column(header, width=size, no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        drawn.add_row(*(_cell(name, getattr(row, name)) for name in shown))
+    for place, row in enumerate(rows):
+        cells = (_cell(name, getattr(row, name)) for name in sizes)
+        drawn.add_row(*cells, style="reverse" if place == selected else None)
     return drawn
 
 
-def _shown(rows: Sequence[Row], columns: int | None) -> list[str]:
-    """Choose what there is room for: what says nothing goes first, then what can be missed."""
-    shown = list(Row._fields)
-    if columns is None:
-        return shown
+def _sizes(rows: Sequence[Row], columns: int | None) -> dict[str, int]:
+    """Choose the columns that there is room for, and their widths. The ID is never cut."""
+    needs = {
+        name: max(cell_len(getattr(row, name)) for row in (HEADER, *rows)) for name in Row._fields
+    }
+    if columns is None or _total(needs) <= columns:
+        return needs
     empty = [name for name in _LESS if all(getattr(row, name) == NOTHING for row in rows)]
-    command = min(_needs(rows, "command", columns), _COMMAND)
+    sizes = {name: min(need, _SHRUNK.get(name, need)) for name, need in needs.items()}
     for name in (*empty, *_LESS):
-        if command + sum(_needs(rows, one, columns) + _GAP for one in shown[:-1]) <= columns:
+        if _total(sizes) <= columns:
             break
-        if name in shown:
-            shown.remove(name)
-    return shown
-
-
-def _sizes(rows: Sequence[Row], shown: Sequence[str], columns: int | None) -> list[int]:
-    """Give the width of each column: what is too long for the screen is the command, the last."""
-    sizes = [_needs(rows, name, columns) for name in shown]
-    if columns is not None:
-        left = columns - sum(size + _GAP for size in sizes[:-1])
-        sizes[-1] = max(1, min(sizes[-1], left))
+        sizes.pop(name, None)
+    for name in ("command", "state"):
+        over = _total(sizes) - columns
+        if over > 0:
+            sizes[name] -= over
+            if sizes[name] < _LEAST:
+                del sizes[name]
+    for name in _SHRUNK:
+        if name in sizes:
+            room = max(0, columns - _total(sizes))
+            sizes[name] = min(needs[name], sizes[name] + room)
     return sizes
 
 
-def _needs(rows: Sequence[Row], name: str, columns: int | None) -> int:
-    """Give the width that a column would have."""
-    widest = max(cell_len(getattr(row, name)) for row in (HEADER, *rows))
-    return widest if columns is None else min(widest, _MOST.get(name, widest))
+def _total(sizes: dict[str, int]) -> int:
+    return sum(sizes.values()) + _GAP * (len(sizes) - 1)
 
 
 _STYLES: Final = {
     WAITS: "bold yellow",
+    ENDING: "yellow",
     "running": "green",
-    "exited with 0": "dim",
-    "released": "dim",
+    "exited 0": "dim",
 }
 
 
 def _cell(name: str, value: str) -> Text:
     if name == "state":
-        return Text(value, style=_STYLES.get(value, "red"))
+        how, released, _ = value.partition(", released")
+        return Text(value, style="dim" if released else _STYLES.get(how, "red"))
     if name == "id":
         return Text(value, style="cyan")
     return Text(value, style="dim" if value == NOTHING else "")
@@ -138,14 +153,26 @@ class Screen:
     def __exit__(self, *error: object) -> None:
         self._live.__exit__(None, None, None)
 
-    def draw(self, rows: Sequence[Row]) -> None:
-        """Draw a list: the newest, if there is not room for all."""
+    def draw(self, view: ListView, note: str = "") -> None:
+        """Draw the part of a list that there is room for, and `note` below it."""
         columns, lines = window()
         self._console.size = ConsoleDimensions(columns, lines)
-        room = max(lines - 2, 1)
-        more = len(rows) - room
-        drawn = table(rows[-room:], columns)
-        if more > 0:
-            drawn.caption = f"and {more} older"
-            drawn.caption_justify = "left"
-        self._live.update(drawn, refresh=True)
+        # The header, and the last line.
+        part = view.part(lines - 2)
+        among = [item.row for item in view.items]
+        drawn = table(part.rows, columns, selected=part.selected, among=among)
+        blank = [Text("")] * (lines - 2 - len(part.rows))
+        last = Text(_last_line(view, part, note), no_wrap=True, overflow="ellipsis", style="dim")
+        self._live.update(Group(drawn, *blank, last), refresh=True)
+
+
+def _last_line(view: ListView, part: Part, note: str) -> str:
+    if view.is_typing_filter:
+        return f"/{in_a_line(view.filter)}"
+    if note:
+        return in_a_line(note)
+    shown = f"{part.first + 1}-{part.first + len(part.rows)} of {part.total}"
+    words = [shown if part.total else "none"]
+    if view.filter:
+        words.append(f"filter: {in_a_line(view.filter)}")
+    return "   ".join([*words, "Enter attaches, / filters, q quits"])

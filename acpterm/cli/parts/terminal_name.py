@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # What every shell takes as it is, in the middle of a word too. A terminal whose name has more in it
 # is offered by its id.
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.+/-]+", re.ASCII)
-_LAST: Final = "@last"
+LAST: Final = "@last"
 
 
 class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
@@ -43,7 +43,7 @@ class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since 
     ) -> list[CompletionItem]:
         """Give the names and ids that begin so, of the daemon that runs; says nothing if none."""
         if incomplete.startswith("@"):
-            return [CompletionItem(_LAST)] if _LAST.startswith(incomplete) else []
+            return [CompletionItem(LAST)] if LAST.startswith(incomplete) else []
         given = ctx.params.get(param.name or "") or ()
         taken = {given} if isinstance(given, str) else set(given)
         return [item for item in _known(ctx, incomplete) if item.value not in taken]
@@ -80,4 +80,5 @@ def terminal_argument(*, many: bool = False, required: bool = True) -> Callable[
         return click.argument(
             "terminals", metavar="TERMINAL…", nargs=-1, required=required, type=TerminalName()
         )
-    return click.argument("terminal", metavar="TERMINAL", required=required, type=TerminalName())
+    metavar = "TERMINAL" if required else "[TERMINAL]"
+    return click.argument("terminal", metavar=metavar, required=required, type=TerminalName())

@@ -9,6 +9,7 @@ of the rest it is unknown whether they were done, and their commands fail and sa
 """
 
 import math
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
@@ -18,11 +19,12 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp import Wire
-from acpterm.acp.person import NamedRequest, Nothing
+from acpterm.acp.person import GetRequest, NamedRequest, Nothing, TerminalInfo
 from acpterm.client.daemon import DaemonError, connect, connect_running
 from acpterm.client.endpoint import Endpoint, LostError
 from acpterm.client.handshake import initialize_params, reconnect
 from acpterm.client.host_connection import initialize
+from acpterm.client.plain import in_a_line
 from acpterm.config import Settings, user_socket
 from acpterm.host import asker
 from acpterm.jsonrpc import REQUEST_CANCELLED, NotificationReceived, RpcError
@@ -42,6 +44,8 @@ REPEATABLE: Final = {
     "terminal/wait": math.inf,
 }
 """How often a request is repeated: once, since what kills one worker may kill the next one."""
+# A terminal in a message, by its whole id.
+_TERMINAL: Final = re.compile(r"terminal 'term_[0-9a-f]{32}'")
 # Their callers go on with them.
 _ONGOING: Final = ("events", "terminal/attach", "terminal/follow")
 
@@ -61,6 +65,8 @@ class Front:
         self._nursery = nursery
         self._reconnecting = trio.Lock()
         self._tokens = 0
+        # What the user typed, by the id that it means.
+        self._typed: dict[str, str] = {}
         self.endpoint = endpoint
         self._run(endpoint)
 
@@ -95,15 +101,37 @@ class Front:
                     ) from error
             except RpcError as error:
                 if error.code != REQUEST_CANCELLED:
+                    self._raise_with_name(error, params)
                     raise
                 # Nobody here has cancelled it and waits for the answer.
                 raise DaemonError(f"{endpoint.whom} is gone") from error
             repeats -= 1
             await self.reconnect(endpoint)
 
+    def _raise_with_name(self, error: RpcError, params: Wire) -> None:
+        """Raise `error` with the name that the user typed, if it names the terminal by its id."""
+        asked = getattr(params, "terminal_id", None)
+        if isinstance(asked, str):
+            typed = f"terminal '{in_a_line(self._typed.get(asked, asked))}'"
+            message = _TERMINAL.sub(lambda _: typed, error.message)
+            raise RpcError(error.code, message, error.data) from error
+
     async def about(self, method: str, terminal: str, into: type[W]) -> W:
         """Ask for something about one terminal that takes no other params, likewise."""
-        return await self.ask(f"terminal/{method}", NamedRequest(terminal), into)
+        answer = await self.ask(f"terminal/{method}", NamedRequest(terminal), into)
+        if isinstance(answer, TerminalInfo):
+            self._note_name(answer, terminal)
+        return answer
+
+    async def own(self, terminal: str) -> TerminalInfo:
+        """Ask for a terminal to type into; ``@last`` is the user's own."""
+        answer = await self.ask("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
+        self._note_name(answer, terminal)
+        return answer
+
+    def _note_name(self, answer: TerminalInfo, typed: str) -> None:
+        if answer.terminal_id != typed:
+            self._typed[answer.terminal_id] = typed
 
     async def ask_plain(self, method: str, into: type[W]) -> W:
         """Ask for something that takes no params, likewise."""

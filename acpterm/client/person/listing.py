@@ -4,6 +4,7 @@ All of it is safe to print: commands, names and titles are of programs and agent
 """
 
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -12,6 +13,7 @@ from acpterm.client.person.words import ended
 from acpterm.client.plain import in_a_line
 
 WAITS: Final = "waits for input"
+ENDING: Final = "ending"
 NOTHING: Final = "-"
 
 _KIB: Final = 1024
@@ -19,6 +21,7 @@ _KIB: Final = 1024
 _SPANS: Final = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
+_ORDER: Final = ("running", "exited", "released")
 # Characters of a command in a list; --json has all of it.
 _COMMAND: Final = 1000
 
@@ -43,12 +46,17 @@ HEADER: Final = Row(
 )
 
 
+def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:
+    """Return terminals in the order of a list: what runs first, then by their age."""
+    return sorted(terminals, key=lambda terminal: _ORDER.index(terminal.state))
+
+
 def row(terminal: TerminalInfo, short: str, now: float) -> Row:
     """Say how a terminal is, `now` being seconds since 1970; `short` is its id."""
     return Row(
         id=short,
         name=_word(terminal.name),
-        state=state(terminal),
+        state=state(terminal, now),
         owner=terminal.owner,
         agent=_word(terminal.agent),
         session=_word(terminal.session_id),
@@ -64,15 +72,19 @@ def _in_short(command: str) -> str:
     return command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
 
 
-def state(terminal: TerminalInfo) -> str:
-    """Say whether it runs, or how it ended."""
-    if terminal.state == "released":
-        return "released"
-    if terminal.exit_status is not None:
-        return ended(terminal.exit_status)
-    if terminal.state == "running" and terminal.waiting_for_input:
-        return WAITS
-    return terminal.state
+def state(terminal: TerminalInfo, now: float) -> str:
+    """Return whether it runs, or how it ended, and when it was released."""
+    status = terminal.exit_status
+    if status is None:
+        how: str = ENDING if terminal.ending else terminal.state
+        if how == "running" and terminal.waiting_for_input:
+            how = WAITS
+    else:
+        how = f"exited {status.exit_code}" if status.signal is None else ended(status)
+    if terminal.state != "released" or how == "released":
+        return how
+    when = ago(terminal.released_at, now)
+    return f"{how}, released" if when == NOTHING else f"{how}, released {when} ago"
 
 
 def ago(moment: int | None, now: float) -> str:

@@ -11,6 +11,8 @@ from acpterm.acp.members import items, members, text
 from acpterm.client.plain import in_a_line, visible
 
 MOST: Final = 1000
+# Kinds of calls that change nothing.
+_LOOKS: Final = ("read", "search", "think", "fetch")
 # Of what is asked: characters of a title and of a line of a command, and its lines.
 _TITLE: Final = 1000
 _WIDE: Final = 2000
@@ -34,6 +36,8 @@ class Call:
         """Whether it has been shown."""
         self.finished = False
         """Whether its end has been shown."""
+        self.refused = False
+        """Whether the user, or the rule, did not allow it."""
         self.shown: list[Diff] = []
         """Which of its diffs have been shown."""
 
@@ -64,6 +68,10 @@ class Calls:
 
     def __init__(self) -> None:
         self._calls: OrderedDict[str, Call] = OrderedDict()
+        self.refusals = 0
+        """How often a permission was refused."""
+        self.acted = False
+        """Whether the agent has done more than to look: run, written, or what it was allowed."""
 
     def get(self, identifier: str) -> Call:
         """Give the call of this id; a new one, if it was never told of."""
@@ -74,6 +82,14 @@ class Calls:
                 self._calls.popitem(last=False)
         return call
 
+    def decided(self, call: Call, *, allowed: bool) -> None:
+        """Note whether a call was allowed."""
+        if allowed:
+            self.acted = True
+        else:
+            call.refused = True
+            self.refusals += 1
+
     def take(self, update: ToolCall | ToolCallUpdate) -> Call:
         """Take what an update tells of a call; an absent member leaves what was there."""
         call = self.get(update.tool_call_id)
@@ -83,6 +99,8 @@ class Calls:
             call.kind = update.kind
         if isinstance(update.status, str):
             call.status = update.status
+            if call.status == "completed" and call.kind not in _LOOKS and not call.refused:
+                self.acted = True
         if not isinstance(update.raw_input, UnsetType):
             call.command = _command(update.raw_input) or call.command
         if update.content is None or isinstance(update.content, list):

@@ -33,6 +33,8 @@ from acpterm.client.prompt.calls import Call, Calls
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import Permissions
 from acpterm.client.terminals import EXTENDED, METHODS, Terminals
+from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS
+from acpterm.client.update import read as read_update
 from acpterm.jsonrpc import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
@@ -112,6 +114,8 @@ class Conversation:
             "clientInfo": Implementation(name="acpterm", title="acpterm", version=__version__),
         }
         self._told = await self._ask("initialize", asks, InitializeResponse)
+        if self.terminals is not None:
+            self.terminals.name_agent(self._told.agent_info or {})
         if self._told.protocol_version != 1:
             raise ConversationError(
                 f"the agent speaks version {self._told.protocol_version} of the Agent Client "
@@ -227,7 +231,12 @@ class Conversation:
         params = decode(request.params, RequestPermissionRequest)
         call = self._calls.take(params.tool_call)
         show = partial(self._about_to_ask, call)
-        return await self._permissions.decide(call.question, call.kind, params.options, show)
+        answer = await self._permissions.decide(call.question, call.kind, params.options, show)
+        if not self._permissions.is_cancelled:
+            chosen = answer["outcome"].get("optionId")
+            kinds = (option.kind for option in params.options if option.option_id == chosen)
+            self._calls.decided(call, allowed=next(kinds, "").startswith("allow"))
+        return answer
 
     async def _read(self, request: RequestReceived) -> object:
         params = decode(request.params, ReadTextFileRequest)
@@ -240,6 +249,7 @@ class Conversation:
         params = decode(request.params, WriteTextFileRequest)
         self._check_session(params.session_id)
         await run_blocking(partial(self._files.write, params))
+        self._calls.acted = True
         return {}
 
     def _check_session(self, session: str) -> None:
@@ -248,13 +258,16 @@ class Conversation:
             raise RpcError(INVALID_PARAMS, what)
 
     def _notified(self, notification: NotificationReceived) -> None:
-        if notification.method != "session/update" or self.session is None:
+        if notification.method != SESSION_UPDATE or self.session is None:
             return
         try:
             update = decode(notification.params, SessionNotification)
         except RpcError:
             return
         if update.session_id == self.session:
+            seen = read_update(notification.params)
+            if self.terminals is not None and seen is not None and seen.kind in TOOL_CALLS:
+                self.terminals.tell(SESSION_UPDATE, notification.params)
             self._updated(update)
 
     def _no_longer_wanted(self, id_: Id) -> None:

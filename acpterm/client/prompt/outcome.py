@@ -15,6 +15,7 @@ import trio
 from acpterm.host.outbox import Outbox
 
 FAILED: Final = 1
+NOT_ALLOWED: Final = 3
 TIMED_OUT: Final = 124
 CANCELLED: Final = 130
 # Seconds that an agent has to end a turn that timed out.
@@ -40,14 +41,24 @@ class Outcome:
         """Why what was printed has not been written, if it has not."""
         self._notice = notice
 
-    def turn_ended(self, reason: str) -> None:
-        """Take the turn's end. Who ended it before decides on the status."""
+    def turn_ended(self, reason: str, *, refusals: int = 0) -> None:
+        """Take the turn's end. Who ended it before decides on the status.
+
+        `refusals`: how many permissions were refused, if the agent did nothing beside.
+        """
         self.stop_reason = reason
         # All may be over since nothing can be printed.
         if self.status == FAILED and not self.scope.cancel_called:
             self.status = _STATUS.get(reason, FAILED)
             if reason == "cancelled":
                 self.error = "the agent says that the turn was cancelled"
+            elif self.status == 0 and refusals:
+                self.status = NOT_ALLOWED
+                what = "1 request was" if refusals == 1 else f"{refusals} requests were"
+                self.error = (
+                    f"{what} refused and nothing was done: --allow all allows what the agent asks "
+                    "for, --allow reads what it calls reading or searching"
+                )
 
     async def watch(self, signals: AsyncIterator[int]) -> None:
         """Take the signals that end it: a first SIGINT politely."""

@@ -36,6 +36,11 @@ class Permissions:
         self._open: set[trio.CancelScope] = set()
         self._cancelled = False
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the turn was cancelled: nothing is decided any more."""
+        return self._cancelled
+
     async def decide(
         self,
         question: str,

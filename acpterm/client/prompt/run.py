@@ -8,8 +8,9 @@ States, in order:
   answers. A second Ctrl-C, a SIGTERM or SIGHUP, or `GRACE` seconds after a timeout end it.
 - *over*: what is due is printed, the agent is ended with its tree, and the terminals with it.
 
-How it ends is the exit status: 0 the turn ended well; 1 it was refused or something failed; 124 it
-timed out; 130 it was cancelled; 128 and the signal for others.
+How it ends is the exit status: 0 the turn ended well; 1 it was refused or something failed; 3 the
+agent was not allowed what it asked for, and did nothing; 124 it timed out; 130 it was cancelled;
+128 and the signal for others.
 """
 
 import contextlib
@@ -187,7 +188,7 @@ class _Run:
         )
         turn.follow = conversation.terminals.follow
         endpoint.ready = partial(self._ready, conversation.terminals, turn)
-        endpoint.pace = self._out.room
+        endpoint.pace = partial(self._room, conversation.terminals)
         # The host's answers are for the agent to read.
         host.pace = endpoint.room
         nursery.start_soon(endpoint.run)
@@ -196,7 +197,7 @@ class _Run:
         self._outcome.cancel = conversation.cancel
         reason = await conversation.prompt(wishes.text)
         await conversation.terminals.turn_over(session)
-        self._outcome.turn_ended(reason)
+        self._outcome.turn_ended(reason, refusals=0 if calls.acted else calls.refusals)
 
     async def _open(self, conversation: Conversation, agent: Agent) -> str:
         wishes = self._wishes
@@ -210,6 +211,10 @@ class _Run:
             f"the agent {agent.command!r} did not answer {step} within {wishes.start_timeout:g} s "
             f"(--start-timeout){self._said(agent)}"
         )
+
+    async def _room(self, terminals: Terminals) -> None:
+        await self._out.room()
+        await terminals.room()
 
     async def _ready(self, terminals: Terminals, turn: Turn, event: Event) -> None:
         """Wait until what terminals have printed stands above what the agent says of them."""

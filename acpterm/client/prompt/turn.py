@@ -38,6 +38,7 @@ class Turn:
         """Learn of a terminal of the host's."""
         del command, cwd
         self._ours.add(terminal)
+        self._calls.acted = True
 
     def take(self, terminal: Key, data: bytes, lost: int) -> None:
         """Show output of one of the host's."""

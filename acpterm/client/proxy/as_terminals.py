@@ -3,7 +3,8 @@
 Such an editor has said `_meta.terminal_output`. It is told of each of our terminals when a tool
 call first embeds it (`terminal_info`), then of its output as it comes (`terminal_output`), and of
 its end (`terminal_exit`). An agent's own terminals of that kind pass through untouched; those of
-ACP v2 are put into the same form.
+ACP v2 are put into the same form. Where an agent has the output of its own terminal only in the raw
+output of the tool call, that is sent as `terminal_output` as well.
 
 Zed, from which this form comes, takes `terminal_info` from a `tool_call` alone, and refuses a call
 that embeds a terminal it has not been told of. Most agents embed in a `tool_call_update`. So that
@@ -19,7 +20,17 @@ from typing import Any, Final
 from msgspec import Raw
 
 from acpterm.acp.members import items, members, text
-from acpterm.acp.notes import V2_KINDS, End, Exit, Info, Note, Output, in_v2
+from acpterm.acp.notes import (
+    V2_KINDS,
+    End,
+    Exit,
+    Info,
+    Note,
+    Output,
+    in_meta,
+    in_raw_output,
+    in_v2,
+)
 from acpterm.client.update import Key, Update, terminal_in, tool_call_update
 
 TERMINALS: Final = 1000
@@ -52,6 +63,8 @@ class AsTerminals:
         self._follow = follow
         self._terminals: OrderedDict[Key, _Terminal] = OrderedDict()
         self._calls: OrderedDict[Key, dict[str, Any]] = OrderedDict()
+        # The agent's own that have no output yet, and the calls that introduced them.
+        self._silent: OrderedDict[Key, Key] = OrderedDict()
 
     def made(self, terminal: Key, command: str, cwd: str | None) -> None:
         """Learn of a terminal of ours."""
@@ -69,7 +82,7 @@ class AsTerminals:
         known = self._remember(key, update)
         new = self._new_in(update)
         if not new:
-            return [line]
+            return [*self._raw_output(key, update), line]
         *others, last = new
         lines = []
         # A message tells of one terminal.
@@ -144,6 +157,23 @@ class AsTerminals:
             lines += self.ended(key, found.end)
             found.end = None
         return lines
+
+    def _raw_output(self, call: Key, update: Update) -> list[bytes]:
+        """Return the raw output of a call as that of the agent's own terminal that has none."""
+        for note in in_meta(update.fields.get("_meta")):
+            terminal = update.session, note.terminal
+            if isinstance(note, Output):
+                self._silent.pop(terminal, None)
+            elif isinstance(note, Info):
+                self._silent[terminal] = call
+        while len(self._silent) > TERMINALS:
+            self._silent.popitem(last=False)
+        output = in_raw_output(update.fields.get("rawOutput"))
+        silent = [terminal for terminal, shown in self._silent.items() if shown == call]
+        if output is None or len(silent) != 1:
+            return []
+        del self._silent[silent[0]]
+        return [_tell(call, silent[0], "terminal_output", data=output)]
 
     def _add(self, key: Key, terminal: _Terminal) -> None:
         self._terminals[key] = terminal

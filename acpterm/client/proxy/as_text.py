@@ -1,9 +1,9 @@
 """Terminals for an editor that cannot show any: as text in the tool calls that embed them.
 
-A terminal in a tool call's content becomes a console block with its last lines (`display`); all
-else in the content keeps its place. While it prints, the call's content is sent anew, whole, as the
-protocol has it: at most once in `PAUSE` seconds a call, and only when it looks different. A call is
-remembered while it shows a terminal, so that this can be done; its last content is the final one.
+A terminal in a tool call's content becomes a console block with its last lines (`display`), once it
+has output; all else in the content keeps its place. While it prints, the call's content is sent
+again, whole, as the protocol has it: at most once in `PAUSE` seconds a call, and only when it looks
+different. A call is remembered while it shows a terminal; its last content is the final one.
 
 The rule for what is bounded: a display holds a limited text, the oldest displays and calls are
 forgotten, and an agent's update is never held back.
@@ -17,7 +17,7 @@ from typing import Any, Final
 from msgspec import Raw
 
 from acpterm.acp.members import items, members, text
-from acpterm.acp.notes import V2_KINDS, End, Exit, Info, Note, Output, in_meta, in_v2
+from acpterm.acp.notes import V2_KINDS, End, Exit, Info, Note, Output, in_meta, in_raw_output, in_v2
 from acpterm.client.proxy.display import Display
 from acpterm.client.update import Key, Update, terminal_in, tool_call_update
 
@@ -76,20 +76,22 @@ class AsText:
             return [line]
         for note in in_meta(update.fields.get("_meta")):
             self._note(update.session, note)
-        if "content" not in update.fields:
-            return [line]
         key = update.session, update.call
+        if "content" not in update.fields:
+            self._take_raw_output(self._calls.get(key), update)
+            return [line]
         content = self._content(update.session, update.fields["content"])
         self._forget(key)
         if content is None:
             return [line]
         call = self._calls[key] = _Call(content, self._clock())
+        self._take_raw_output(call, update)
         for item in content:
             if not isinstance(item, Raw):
                 self._shown_in.setdefault(item, set()).add(key)
         while len(self._calls) > CALLS:
             self._forget(next(iter(self._calls)))
-        call.looked = self._look(call)
+        call.looked = self._look(call.content)
         return [update.line(content=call.looked)]
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
@@ -101,7 +103,10 @@ class AsText:
         content = self._content(session or "", tool.get("content"))
         if content is None:
             return [], None
-        return [], {**params, "toolCall": {**tool, "content": self._look(_Call(content, 0.0))}}
+        return [], {
+            **params,
+            "toolCall": {**tool, "content": self._look(content, even_silent=True)},
+        }
 
     def output(self, terminal: Key, data: bytes, lost: int) -> list[bytes]:
         """Take output of a terminal of ours."""
@@ -131,7 +136,7 @@ class AsText:
             if key[0] != session and call.sent + PAUSE > now:
                 continue
             del self._dirty[key]
-            look = self._look(call)
+            look = self._look(call.content)
             if look != call.looked:
                 call.looked, call.sent = look, now
                 lines.append(tool_call_update(key, content=look))
@@ -142,7 +147,6 @@ class AsText:
         display = self._displays.get(key) or self._display(key)
         match note:
             case Info(_, _, command):
-                display.known = True
                 display.command = command or display.command
             case Output(_, data, whole):
                 (display.replace if whole else display.feed)(data)
@@ -153,11 +157,10 @@ class AsText:
     def _display(self, key: Key) -> Display:
         ours = self._ours.get(key)
         command, followed = ours or (None, True)
-        display = Display(command, limit=self._limit, lines=self._lines)
+        display = Display(command, limit=self._limit, lines=self._lines, ours=ours is not None)
         self._displays[key] = display
         while len(self._displays) > DISPLAYS:
             self._displays.popitem(last=False)
-        display.known = ours is not None
         if not followed:
             self._ours[key] = command or "", True
             self._follow(key)
@@ -183,13 +186,32 @@ class AsText:
         known = terminal in self._ours or terminal in self._displays
         return known or not self._editor_has_terminals
 
-    def _look(self, call: _Call) -> list[Any]:
-        return [item if isinstance(item, Raw) else self._block(item) for item in call.content]
+    def _take_raw_output(self, call: _Call | None, update: Update) -> None:
+        """Show what an update says of the output of the only terminal in its call, not one of ours.
 
-    def _block(self, terminal: Key) -> dict[str, Any]:
-        display = self._displays.get(terminal)
-        fence = "[output no longer kept]" if display is None else display.fence()
-        return {"type": "content", "content": {"type": "text", "text": fence}}
+        Of several it is not known whose output it is.
+        """
+        keys = {item for item in call.content if not isinstance(item, Raw)} if call else set()
+        if len(keys) != 1 or (output := in_raw_output(update.fields.get("rawOutput"))) is None:
+            return
+        for key in keys - self._ours.keys():
+            if display := self._displays.get(key):
+                display.take_raw_output(output)
+                self._changed(key)
+
+    def _look(self, content: list[Raw | Key], *, even_silent: bool = False) -> list[Any]:
+        looks: list[Any] = []
+        for item in content:
+            if isinstance(item, Raw):
+                looks.append(item)
+                continue
+            display = self._displays.get(item)
+            fence = "[output no longer kept]" if display is None else None
+            if display is not None:
+                fence = display.fence(even_silent=even_silent)
+            if fence is not None:
+                looks.append({"type": "content", "content": {"type": "text", "text": fence}})
+        return looks
 
     def _changed(self, terminal: Key) -> None:
         self._dirty |= dict.fromkeys(self._shown_in.get(terminal, ()))

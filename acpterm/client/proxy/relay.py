@@ -189,6 +189,8 @@ class Relay:
         if method == "initialize":
             # In version 2 terminals are the agent's, and clients show them.
             self._passes_all = capabilities.version(seen.result) > 1
+            if self._ours is not None:
+                self._ours.name_agent(members(members(seen.result).get("agentInfo")))
         elif method in _OPENING:
             self._enter(members(seen.result), asked)
         elif (session := text(asked.get("sessionId"))) is None:

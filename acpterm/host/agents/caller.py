@@ -13,11 +13,14 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from acpterm.host.agents.creates import Creates
+from acpterm.host.agents.relay_parent import agent_behind
 from acpterm.host.agents.session import Session
 from acpterm.host.agents.session_state import SessionState
 from acpterm.host.asker import Asker, to_record
 from acpterm.host.checks import Folders
 from acpterm.host.creation import Order
+from acpterm.host.exit_status import gives_signal_code
+from acpterm.host.memory import ConnectionMemory
 from acpterm.host.roster import Agent, Entry
 from acpterm.host.sender import Sender
 from acpterm.host.shared import Shared
@@ -29,6 +32,7 @@ from acpterm.host.state.records import (
 )
 from acpterm.host.state.store import connection_key
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quoted
+from acpterm.pty import processes
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
@@ -54,8 +58,12 @@ class Caller:
         connection: str,
         resumption: "Resumes",
         secret: str | None = None,
+        *,
+        holders: Iterable[tuple[int, float]] = (),
     ) -> None:
         self.asker = asker
+        self.holders = list(holders)
+        """Pid and start time of the processes at the other end: the first has connected."""
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
         """What another connection takes the place of this one with. Never logged."""
         self.resumption: Final[Resumes] = resumption
@@ -67,9 +75,15 @@ class Caller:
         self.sessions: Final[dict[str, Session]] = {}
         self.folders: Final = Folders()
         self.sender: Final = Sender()
+        self._memory: Final = ConnectionMemory(shared.session_memory, self._shrink)
         self._gone = False
         self._key: Final = connection_key(connection)
         self._numbers = itertools.count()
+
+    @property
+    def signal_code(self) -> bool:
+        """Whether this agent is sent an exit code on death by a signal."""
+        return gives_signal_code(self.settings, self.agent.name)
 
     def flush(self) -> None:
         """Store what has changed: an answer that tells of it is about to be sent."""
@@ -86,11 +100,23 @@ class Caller:
                 f"sessionId {quoted(identifier)} has {len(identifier)} characters: it may have "
                 f"{_SESSION_ID} at most",
             )
-        return self.sessions.get(identifier) or self._new_session(identifier, next(self._numbers))
+        if (session := self.sessions.get(identifier)) is not None:
+            return session
+        # An agent need not have sent `initialize`, which stores the connection too.
+        self.changed()
+        return self._new_session(identifier, next(self._numbers))
 
     def _new_session(self, identifier: str, number: int) -> Session:
         state = SessionState(self.shared.state, self.agent.connection, number)
         return Session(identifier, self.agent, state, self.creates)
+
+    def add_relayed_agent(self) -> None:
+        """Count the agent that the process which connected speaks for as a holder."""
+        relay = processes.identity(self.holders[0][0]) if self.holders else None
+        if relay is None or relay.started != self.holders[0][1]:
+            return
+        if agent := agent_behind(relay):
+            self.holders = [self.holders[0], (agent.pid, agent.started)]
 
     def changed(self) -> None:
         """Have the connection's record stored, before the next answer at the latest."""
@@ -98,7 +124,10 @@ class Caller:
 
     def _record(self) -> bytes:
         return ConnectionRecord(
-            secret=self.secret, agent=self.agent.name, context=to_record(self.asker)
+            secret=self.secret,
+            agent=self.agent.name,
+            context=to_record(self.asker),
+            holders=self.holders,
         ).encode()
 
     def restore_session(
@@ -107,6 +136,7 @@ class Caller:
         """Take a session over from the worker before."""
         session = self.sessions[record.id] = self._new_session(record.id, number)
         session.restore(record, calls)
+        self.remember(session)
         self._numbers = itertools.count(max(number + 1, next(self._numbers)))
 
     def restore_terminal(self, session: Session, entry: Entry) -> None:
@@ -129,12 +159,29 @@ class Caller:
                     INTERNAL_ERROR,
                     f"{SESSIONS} sessions of this connection have terminals: release some of them",
                 )
-            other.over.set()
-            del self.sessions[other.id]
-            other.forget()
+            self._drop(other)
         if session.id not in self.sessions:
             self.sessions[session.id] = session
             session.store()
+            self.remember(session)
+
+    def remember(self, session: Session) -> None:
+        """Count what a session remembers; others that were used longer ago forget for it."""
+        if not self._gone and self.sessions.get(session.id) is session:
+            self._memory.count(session)
+
+    def _shrink(self, session: Session) -> None:
+        if session.entries:
+            session.forget_updates()
+            self._memory.recount(session)
+        else:
+            self._drop(session)
+
+    def _drop(self, session: Session) -> None:
+        session.over.set()
+        del self.sessions[session.id]
+        session.forget()
+        self._memory.remove(session)
 
     def add(
         self, session: Session, terminal: Terminal, order: Order, record: TerminalRecord
@@ -159,6 +206,7 @@ class Caller:
         One that the person has taken over runs on.
         """
         entry = session.release(identifier)
+        self.remember(session)
         if entry is None or entry.is_users:
             return None
         self.shared.roster.release(entry, by)
@@ -169,6 +217,7 @@ class Caller:
         if self._gone:
             return
         self._gone = True
+        self._memory.close()
         for session in self.sessions.values():
             for identifier in list(session.entries):
                 self.release(session, identifier, EndedBy.DISCONNECT)

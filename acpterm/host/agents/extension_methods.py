@@ -63,4 +63,5 @@ def set_session(caller: Caller, params: SetSessionRequest) -> Empty:
     session = caller.session(params.session_id)
     caller.own(session)
     session.cwd = params.cwd
+    caller.remember(session)
     return Empty()

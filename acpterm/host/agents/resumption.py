@@ -19,6 +19,9 @@ from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 class Transport(Protocol):
     """The end of a stream that serves a connection. See `connection.Connection`."""
 
+    received: int
+    """Bytes that came from the peer."""
+
     def serve_as(self, served: Caller, name: str) -> None:
         """Serve another connection from now on; the one before is not left."""
 
@@ -42,6 +45,19 @@ class Resumption:
     def absent(self) -> list[Caller]:
         """The connections that nobody has resumed yet."""
         return [caller for caller, transport in self._transports.items() if transport is None]
+
+    def holders(self) -> set[tuple[int, float]]:
+        """Return the processes at the other end of the connections: pid and start time.
+
+        One that has sent nothing yet is no agent: the user's commands connect so to have the
+        service manager start the daemon.
+        """
+        return {
+            holder
+            for caller, transport in self._transports.items()
+            if transport is None or transport.received
+            for holder in caller.holders
+        }
 
     def connected(self, caller: Caller, transport: Transport) -> None:
         """Add a new connection."""
@@ -80,6 +96,8 @@ class Resumption:
             before.abandon()
             self._publish("disconnected", found)
         self._remove(fresh)
+        found.holders = fresh.holders
+        found.changed()
         transport.serve_as(found, found.agent.connection)
         self._transports[found] = transport
         found.creates.resumed()

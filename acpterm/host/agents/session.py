@@ -12,6 +12,7 @@ a host. Its folder is told by `_acpterm/session/set`, if at all.
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from sys import getsizeof
 from typing import Final, TypeAlias
 
 import trio
@@ -33,6 +34,9 @@ _REMEMBERED: Final = 10_000
 # each release, and a release is repeated at once if at all.
 _STORED_RELEASED: Final = 256
 _STORED_CWD: Final = 4096
+# Bytes that a session, and each released id, takes besides its text.
+_SESSION_BYTES: Final = 2048
+_RELEASED_BYTES: Final = 160
 
 Watcher: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
 
@@ -87,6 +91,19 @@ class Session:
 
     def _changed(self) -> None:
         self._state.changed(self._record)
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that it takes, about, without its terminals."""
+        text = getsizeof(self.id) + (getsizeof(self._cwd) if self._cwd else 0)
+        released = _RELEASED_BYTES * len(self._released)
+        return _SESSION_BYTES + text + released + self.tool_calls.size + self.displayed.size
+
+    def forget_updates(self) -> None:
+        """Remove the tool calls and the agent's own terminals that its updates described."""
+        for number in self.tool_calls.forget():
+            self._state.call_changed(number, None)
+        self.displayed.forget()
 
     def forget(self) -> None:
         """Remove what is stored of it."""

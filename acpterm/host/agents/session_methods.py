@@ -67,6 +67,8 @@ def initialize(caller: Caller, params: InitializeRequest) -> InitializeAnswer:
     if wishes and wishes.resume is not None:
         found = caller.resumption.resume(caller, wishes.resume)
         caller, resumed = found or caller, found is not None
+    if wishes and wishes.relay:
+        caller.add_relayed_agent()
     caller.asker = take_asker(caller.asker, params)
     caller.agent.name = name_in(params.client_info) or caller.agent.name
     caller.changed()
@@ -110,6 +112,7 @@ def update(caller: Caller, params: SessionNotification) -> None:
             session = caller.session(params.session_id)
             caller.own(session)
             session.show(in_v2(said.kind, members(params.update)))
+            caller.remember(session)
         return
     if len(said.tool_call_id) > ID_MAX:
         # Such an id would be remembered: what the session holds is bounded.
@@ -122,6 +125,7 @@ def update(caller: Caller, params: SessionNotification) -> None:
     caller.own(session)
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])
     session.tell(said.tool_call_id, fields, shown)
+    caller.remember(session)
     caller.shared.bus.publish(
         Happening(
             "tool_call",

@@ -139,7 +139,7 @@ async def _screen_output(caller: Caller, entry: Entry) -> TerminalOutputResponse
 
 
 def _output(caller: Caller, entry: Entry, text: str, *, truncated: bool) -> TerminalOutputResponse:
-    status = exit_status(caller.settings, entry.terminal.exit)
+    status = exit_status(entry.terminal.exit, signal_code=caller.signal_code)
     waits = caller.shared.attention.look(entry) if entry.terminal.exit is None else None
     meta = UNSET if waits is None else {OWN: OutputMeta(waiting_for_input=waits)}
     return TerminalOutputResponse(text, truncated, status, meta)
@@ -185,5 +185,5 @@ def answer_when_ended(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
 
 
 def _waited(caller: Caller, status: ExitStatus) -> WaitForTerminalExitResponse:
-    code = exit_code(caller.settings, status)
+    code = exit_code(status, signal_code=caller.signal_code)
     return WaitForTerminalExitResponse(code, status.signal, exit_meta(status))

@@ -1,17 +1,19 @@
 """The tool calls of one session, as far as they have been told: for whoever comes to look later.
 
 A `tool_call` begins one, a `tool_call_update` changes those members that it has (ACP v1, "Tool
-Calls"); one may come without the other. Members stay the JSON that they came as. Of `_meta` each
-member is one of its own, but for what tells of an agent's own terminals, which is told of those.
+Calls"); one may come without the other. Members stay the JSON that they came as; those that ACP
+does not name are left out. Of `_meta` each member is one of its own, but for those that describe
+an agent's own terminals: these belong to the terminals.
 
 Bounded: in number, the oldest go first, and each in what is kept of it; a member that is too long
-for that is left out.
+for that is left out. Counted are ids, names and values, and what Python needs for each.
 """
 
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from sys import getsizeof
 from typing import Final
 
 from msgspec import Raw
@@ -21,12 +23,16 @@ from acpterm.acp.notes import META_KEYS
 from acpterm.host.state.records import ToolCallRecord
 
 MOST: Final = 1_000
+NAMES: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")
 # Bytes of one member, and of all calls of a session together.
 MEMBER: Final = 16 * 1024
-ALL: Final = 256 * 1024
+ALL: Final = 1024 * 1024
+# Bytes that a call, and each of its members and terminals, takes besides its text.
+_CALL_BYTES: Final = 256
+_MEMBER_BYTES: Final = 64
 # Of the terminals that one tool call shows: the first ones.
 SHOWN: Final = 1_000
-# Characters of an id that is stored.
+# Characters of a terminal's id, and of a call's that is stored.
 STORED_ID: Final = 512
 
 
@@ -42,26 +48,27 @@ class Call:
         self.fields: Final[dict[str, Raw]] = {}
         self.meta: Final[dict[str, Raw]] = {}
         self.terminals: list[str] = []
-        self.size = 0
+
+    def size(self) -> int:
+        """Return the bytes of memory that it takes, about."""
+        members = (*self.fields.items(), *self.meta.items())
+        return (
+            _CALL_BYTES
+            + sum(_MEMBER_BYTES + len(name) + len(bytes(value)) for name, value in members)
+            + sum(_MEMBER_BYTES + getsizeof(terminal) for terminal in self.terminals)
+        )
 
     def change(self, fields: dict[str, Raw]) -> None:
         """Take the members of an update."""
         for name, value in fields.items():
-            if name in ("sessionUpdate", "_meta"):
+            if name not in NAMES:
                 continue
-            if old := self.fields.pop(name, None):
-                self.size -= len(bytes(old))
+            self.fields.pop(name, None)
             if len(bytes(value)) <= MEMBER:
                 # A copy: it refers to the whole message otherwise, and keeps it.
                 self.fields[name] = value.copy()
-                self.size += len(bytes(value))
         for name, value in members(fields.get("_meta")).items():
             self._take_meta(name, value)
-
-    def is_storable(self, identifier: str) -> bool:
-        """Whether it is small enough to be stored: one that is alone may have more than `ALL`."""
-        names = sum(map(len, self.fields))
-        return len(identifier) <= STORED_ID and self.size + names <= ALL
 
     def record(self, identifier: str) -> ToolCallRecord:
         """Return what a successor of this worker has to know of it."""
@@ -70,8 +77,7 @@ class Call:
             changed=self.changes,
             fields={name: bytes(value) for name, value in self.fields.items()},
             meta={name: bytes(value) for name, value in self.meta.items()},
-            # Longer ones are no ids of terminals.
-            terminals=[terminal for terminal in self.terminals if len(terminal) <= STORED_ID],
+            terminals=self.terminals,
         )
 
     def restore(self, record: ToolCallRecord) -> None:
@@ -80,19 +86,14 @@ class Call:
         self.fields.update({name: Raw(value) for name, value in record.fields.items()})
         self.meta.update({name: Raw(value) for name, value in record.meta.items()})
         self.terminals = record.terminals
-        self.size = sum(map(len, record.fields.values()))
-        self.size += sum(len(name) + len(value) for name, value in record.meta.items())
 
     def _take_meta(self, name: str, value: Raw) -> None:
         if name in META_KEYS:
             return
-        size = len(name) + len(bytes(value))
-        if old := self.meta.pop(name, None):
-            self.size -= len(name) + len(bytes(old))
-        held = sum(len(key) + len(bytes(other)) for key, other in self.meta.items())
-        if held + size <= MEMBER:
+        self.meta.pop(name, None)
+        found = (*self.meta.items(), (name, value))
+        if sum(_MEMBER_BYTES + len(key) + len(bytes(other)) for key, other in found) <= MEMBER:
             self.meta[name] = value.copy()
-            self.size += size
 
 
 class ToolCalls:
@@ -100,7 +101,10 @@ class ToolCalls:
 
     def __init__(self) -> None:
         self._calls: OrderedDict[str, Call] = OrderedDict()
-        self._size = 0
+        # What each call was counted with.
+        self._sizes: dict[str, int] = {}
+        self.size = 0
+        """Bytes of memory that they take, about."""
         self._numbers = itertools.count()
         self._changes = itertools.count(1)
 
@@ -124,7 +128,7 @@ class ToolCalls:
         for number, record in sorted(records, key=lambda one: one[1].changed):
             found = self._calls[record.id] = Call(number)
             found.restore(record)
-            self._size += found.size
+            self._count(record.id, found)
             last = max(last, number)
             self._changes = itertools.count(record.changed + 1)
         self._numbers = itertools.count(last + 1)
@@ -138,21 +142,34 @@ class ToolCalls:
         None if the call was forgotten for want of room, or has none in the store.
         """
         found = self._calls.pop(call, None) or Call(next(self._numbers))
-        self._size -= found.size
         found.change(fields)
         found.changes = next(self._changes)
         if terminals is not None:
-            found.terminals = terminals[:SHOWN]
+            names = (name for name in terminals if len(name) <= STORED_ID)
+            found.terminals = list(itertools.islice(names, SHOWN))
         self._calls[call] = found
-        self._size += found.size
+        self._count(call, found)
         changed: list[tuple[int, Callable[[], ToolCallRecord] | None]] = []
-        while len(self._calls) > MOST or (self._size > ALL and len(self._calls) > 1):
-            _, gone = self._calls.popitem(last=False)
-            self._size -= gone.size
+        while len(self._calls) > MOST or (self.size > ALL and len(self._calls) > 1):
+            identifier, gone = self._calls.popitem(last=False)
+            self.size -= self._sizes.pop(identifier)
             changed.append((gone.number, None))
-        store = partial(found.record, call) if found.is_storable(call) else None
+        store = partial(found.record, call) if len(call) <= STORED_ID else None
         changed.append((found.number, store))
         return changed
+
+    def forget(self) -> list[int]:
+        """Forget all of them; return their numbers."""
+        numbers = self.numbers()
+        self._calls.clear()
+        self._sizes.clear()
+        self.size = 0
+        return numbers
+
+    def _count(self, call: str, found: Call) -> None:
+        size = getsizeof(call) + found.size()
+        self.size += size - self._sizes.get(call, 0)
+        self._sizes[call] = size
 
     def in_order(self) -> list[str]:
         """Give the ids of the calls, in the order in which they began."""

@@ -11,6 +11,11 @@ States, of which each begins with all of the window painted again:
 - *painted*: the window gets pictures of the screen, of which each says what has changed since the
   one before, at most one each `FRAME` seconds.
 
+The main screen of the window stays as it is for as long as nothing is to be seen on the terminal's
+own: while a full-screen program is attached to, what is painted is the alternate screen alone, and
+a terminal whose main screen is blank gets `_BLANK_MAX_S` seconds for its program to become one. So
+the window of such a program is afterwards as it was before.
+
 Where no emulator is installed every window is direct, and begins with the last output instead of a
 picture; a full-screen program cannot be shown like that.
 
@@ -20,7 +25,8 @@ end, with the terminal's release, or when it is cancelled.
 """
 
 import base64
-from typing import Final
+import re
+from typing import Final, Literal
 
 import trio
 
@@ -30,23 +36,32 @@ from acpterm.host.people.person import Person
 from acpterm.host.roster import Entry
 from acpterm.host.screens import shown
 from acpterm.host.windows import Window
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quoted
 from acpterm.terminal.vt import unemulated
 from acpterm.terminal.vt.frames import Frames
 from acpterm.terminal.vt.library import EmulatorMissingError
-from acpterm.terminal.vt.paint import snapshot
+from acpterm.terminal.vt.paint import alternate_snapshot, snapshot
 from acpterm.terminal.vt.queries import QueryFilter
+from acpterm.terminal.vt.screen import Screen
 
 BEHIND: Final = 512 * 1024
 STEP: Final = 64 * 1024
 FRAME: Final = 0.04
+_BLANK_MAX_S: Final = 0.5
 # Seconds between two looks at a flood: more is not seen, and costs the terminal's own reader.
 PACE: Final = 0.01
+# What leaves the alternate screen, in output whose sequences are whole.
+_LEAVES_ALTERNATE: Final = re.compile(
+    rb"(?:\x1b\[|\xc2\x9b)\?(?:[0-9]*;)*(?:47|1047|1049)(?:;[0-9]*)*l|\x1bc"
+)
 
 
 async def attach(person: Person, entry: Entry, params: AttachRequest) -> AttachResponse:
     """Show a terminal in a window until it ends. Raises `RpcError` when that cannot be done."""
-    window = Window(params.cols, params.rows, read_only=params.read_only)
+    inside = person.terminals
+    if person.shared.windows.is_shown_in(inside, entry):
+        raise RpcError(INVALID_PARAMS, _loop(entry, inside))
+    window = Window(params.cols, params.rows, read_only=params.read_only, inside=inside)
     with person.going(params.token, (entry, window)):
         person.shared.windows.open(entry, window)
         try:
@@ -55,6 +70,16 @@ async def attach(person: Person, entry: Entry, params: AttachRequest) -> AttachR
             person.shared.windows.close(entry, window)
     status = entry.terminal.exit
     return AttachResponse("released" if status is None else "exited", exit_of(status))
+
+
+def _loop(entry: Entry, inside: frozenset[str]) -> str:
+    name = quoted(entry.name or entry.id)
+    if entry.id in inside:
+        return f"terminal {name} is the one you are in: a terminal cannot be attached to itself"
+    return (
+        f"terminal {name} shows the one you are in: attached to it, the two would show each other "
+        "without end"
+    )
 
 
 class _Attached:
@@ -71,6 +96,11 @@ class _Attached:
         self._size = 0, 0
         self._frames: Frames | None = None
         self._queries = QueryFilter()
+        # Whether the window's main screen shows the terminal's; if not, until when that may be
+        # blank without being painted, and whether the alternate one was painted.
+        self._has_main = False
+        self._blank_until = trio.current_time() + _BLANK_MAX_S
+        self._is_alternate = False
 
     async def run(self) -> None:
         """Show it until the end."""
@@ -123,15 +153,20 @@ class _Attached:
         size = terminal.cols, terminal.rows
         behind = BEHIND + 1 if position is None else terminal.ring.end - position
         if position is None or self._size != size or behind > BEHIND or self._window.anew:
-            await self._begin()
-            return True
+            return await self._begin()
         part = terminal.ring.read(position, STEP)
         if part.lost:
             self._position = None
             return True
         if part.data:
-            if passed := self._queries.feed(part.data):
+            passed = self._queries.feed(part.data)
+            left = _LEAVES_ALTERNATE.search(passed) if self._is_alternate else None
+            if passed := passed[: left.start()] if left else passed:
                 self._send("output", passed)
+            if left:
+                self._position = None
+                self._blank_until = trio.current_time() + _BLANK_MAX_S
+                return True
             self._position = part.position + len(part.data)
         if behind > STEP:
             await trio.sleep(PACE)
@@ -148,16 +183,23 @@ class _Attached:
             self._frames, self._size = Frames(window.cols, window.rows), window.size
         assert self._frames is not None  # noqa: S101  made above, for the type checker
         if frame := self._frames.frame(screen):
-            self._send("screen" if first else "output", frame)
+            self._is_alternate = True
+            self._send("screen" if first else "output", frame, alternate=first)
         return False
 
-    async def _begin(self) -> None:
-        """Send a picture that the program's own output can follow."""
+    async def _begin(self) -> bool:
+        """Send a picture that the program's own output can follow; whether there is one yet."""
         terminal = self._terminal
         queries = QueryFilter(clipboard=self._person.settings.clipboard)
+        alternate = False
         if terminal.emulator.is_available:
             screen, position = await shown(terminal)
-            picture = snapshot(screen) + queries.feed(screen.held)
+            if self._may_wait(screen):
+                self._position = None
+                return False
+            alternate = screen.is_alternate
+            picture = alternate_snapshot(screen) if alternate else snapshot(screen)
+            picture += queries.feed(screen.held)
             size = screen.cols, screen.rows
         else:
             await terminal.caught_up()
@@ -169,11 +211,24 @@ class _Attached:
         self._window.anew = False
         self._queries, self._position = queries, position
         self._frames, self._size = None, size
-        self._send("screen", picture)
+        self._is_alternate, self._has_main = alternate, self._has_main or not alternate
+        self._send("screen", picture, alternate=alternate)
+        return True
 
-    def _send(self, kind: str, data: bytes) -> None:
+    def _may_wait(self, screen: Screen) -> bool:
+        """Return whether nothing needs to be painted on the window's main screen yet."""
+        return (
+            not self._has_main
+            and trio.current_time() < self._blank_until
+            and not screen.is_alternate
+            and not any(screen.cells(y) for y in range(screen.rows))
+        )
+
+    def _send(
+        self, kind: Literal["screen", "output"], data: bytes, *, alternate: bool = False
+    ) -> None:
         encoded = base64.b64encode(data).decode()
         self._person.sender.notify(
             "_acpterm/terminal/attached",
-            AttachedNotification(self._token, "screen" if kind == "screen" else "output", encoded),
+            AttachedNotification(self._token, kind, encoded, alternate),
         )

@@ -32,6 +32,9 @@ FLOODED: Final = 0.05
 
 async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> FollowResponse:
     """Tell what comes after `since`, until the end. Raises `RpcError` (-32602) for a bad one."""
+    if params.since_time is not None:
+        # The times of output that waits to be consumed are not noted yet.
+        await terminal.caught_up()
     begin = terminal.ring.end
     if params.since is not None and params.since > begin:
         raise RpcError(
@@ -39,7 +42,7 @@ async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> F
             f"since {params.since} is after the end of the output, {begin}: "
             "use the position that an earlier answer gave",
         )
-    position = terminal.ring.start if params.since is None else params.since
+    position = _start(terminal, params)
     with person.going(params.token), _held(person, terminal, hold=params.hold):
         while True:
             await person.sender.room()
@@ -47,15 +50,24 @@ async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> F
             ended = terminal.exit is not None
             end = terminal.ring.end if params.stay else begin
             if position < end:
-                position = _tell(person, terminal, params.token, position, end)
+                position = _tell(person, terminal, params, position, end)
                 if params.hold:
                     person.hold(terminal, position)
-                elif position >= begin and not ended:
+                elif position >= begin and not ended and (position == end or not params.times):
                     await trio.sleep(PACE if position == end else FLOODED)
             elif ended or not params.stay:
                 return FollowResponse(position, exit_of(terminal.exit))
             else:
                 await terminal.wait_changed()
+
+
+def _start(terminal: Terminal, params: FollowRequest) -> int:
+    if params.since is not None:
+        return params.since
+    if params.since_time is not None:
+        seconds = params.since_time / 1000 - terminal.started
+        return max(terminal.ring.start, terminal.timeline.position_at(seconds))
+    return terminal.ring.start
 
 
 @contextmanager
@@ -67,8 +79,21 @@ def _held(person: Person, terminal: Terminal, *, hold: bool) -> Iterator[None]:
             person.let_go(terminal)
 
 
-def _tell(person: Person, terminal: Terminal, token: str, position: int, end: int) -> int:
+def _tell(
+    person: Person, terminal: Terminal, params: FollowRequest, position: int, end: int
+) -> int:
     """Tell the next part of what there is from `position` to `end`: where to go on."""
+    at = None
+    timeline = terminal.timeline
+    first = max(position, terminal.ring.start)
+    if params.times and first < end:
+        if first < timeline.known_from:
+            # These bytes may not be in the timeline yet, but later ones are: `SharedRing.end`.
+            end = min(end, timeline.known_from)
+        else:
+            found = timeline.slice_at(first)
+            end = min(end, found.end)
+            at = round(1000 * (terminal.started + found.time))
     part = terminal.ring.read(position, min(STEP, end - position))
     # All of it may be gone, and what is read then came later.
     begin = min(part.position, end)
@@ -77,6 +102,6 @@ def _tell(person: Person, terminal: Terminal, token: str, position: int, end: in
     encoded = base64.b64encode(data).decode()
     person.sender.notify(
         "_acpterm/terminal/followed",
-        FollowedNotification(token, encoded, behind, begin - position),
+        FollowedNotification(params.token, encoded, behind, begin - position, at),
     )
     return behind

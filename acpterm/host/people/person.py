@@ -4,7 +4,7 @@ What a front end has open (attached windows, what it listens to) ends with its c
 do not: the person's are theirs wherever they look from.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
@@ -13,11 +13,13 @@ import trio
 from acpterm.host.agents.session import Session
 from acpterm.host.asker import Asker
 from acpterm.host.checks import Folders
+from acpterm.host.exit_status import gives_signal_code
 from acpterm.host.roster import Entry
 from acpterm.host.sender import Sender
 from acpterm.host.shared import Shared
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quoted
+from acpterm.pty import marks
 from acpterm.terminal.terminal import Terminal
 
 Sessions: TypeAlias = Callable[[], Iterable[Session]]
@@ -26,8 +28,15 @@ Sessions: TypeAlias = Callable[[], Iterable[Session]]
 class Person:
     """One connection's person. See `connection.Served`."""
 
-    def __init__(self, asker: Asker, shared: Shared, sessions: Sessions) -> None:
+    def __init__(
+        self,
+        asker: Asker,
+        shared: Shared,
+        sessions: Sessions,
+        terminals: Collection[str] = (),
+    ) -> None:
         self.asker = asker
+        self._terminals: Final = frozenset(terminals)
         self.shared: Final = shared
         self.sessions: Final = sessions
         """Gives the sessions of all agents that are connected."""
@@ -38,6 +47,20 @@ class Person:
         self._held: set[Terminal] = set()
         self._going: set[trio.CancelScope] = set()
         self._tokens: dict[str, tuple[Entry, Window] | None] = {}
+
+    @property
+    def signal_code(self) -> bool:
+        """Whether the user is sent an exit code on death by a signal."""
+        return gives_signal_code(self.settings)
+
+    @property
+    def terminals(self) -> frozenset[str]:
+        """The ids of terminals that the front end runs in, of this daemon or another.
+
+        The environment adds those that the system does not know of here.
+        """
+        named = self.asker.env.get(marks.TERMINAL)
+        return self._terminals | {named} if named else self._terminals
 
     def flush(self) -> None:
         """Store what has changed: an answer that tells of it is about to be sent."""
@@ -66,9 +89,9 @@ class Person:
         self._held.discard(terminal)
         terminal.ring.let_go(self)
 
-    def entry(self, name: str) -> Entry:
-        """Give the terminal that is meant. Raises `RpcError`."""
-        return self.shared.roster.find(name)
+    def entry(self, name: str, *, own: bool = False) -> Entry:
+        """Return the terminal of that name; see `Roster.find`. Raises `RpcError`."""
+        return self.shared.roster.find(name, own=own)
 
     @contextmanager
     def going(self, token: str, shown: tuple[Entry, Window] | None = None) -> Iterator[None]:

@@ -14,6 +14,7 @@ from acpterm.acp.person import (
     AttachResponse,
     ExportedNotification,
     ExportRequest,
+    GetRequest,
     ListRequest,
     ListResponse,
     NamedRequest,
@@ -22,6 +23,7 @@ from acpterm.acp.person import (
     PersonResizeRequest,
     PersonSignalRequest,
     PersonWriteRequest,
+    RenameRequest,
     ScreenResponse,
     TerminalInfo,
     WindowRequest,
@@ -33,6 +35,7 @@ from acpterm.host.creation import Order
 from acpterm.host.described import exit_of
 from acpterm.host.people.attaching import attach as attach_window
 from acpterm.host.people.following import follow as follow_output
+from acpterm.host.people.launches import launch_of
 from acpterm.host.people.person import Person
 from acpterm.host.roster import Entry
 from acpterm.host.screens import shown
@@ -55,9 +58,9 @@ async def list_all(person: Person, params: ListRequest) -> ListResponse:
     return ListResponse(found)
 
 
-def get(person: Person, params: NamedRequest) -> TerminalInfo:
+def get(person: Person, params: GetRequest) -> TerminalInfo:
     """`_acpterm/terminal/get`: one terminal."""
-    return person.shared.describe(person.entry(params.terminal_id))
+    return person.shared.describe(person.entry(params.terminal_id, own=params.own))
 
 
 async def create(person: Person, params: PersonCreateRequest) -> TerminalInfo:
@@ -72,15 +75,17 @@ async def create(person: Person, params: PersonCreateRequest) -> TerminalInfo:
         cwd=params.cwd or person.asker.cwd,
         size=(params.cols or settings.cols, params.rows or settings.rows),
         attended=True,
+        stdin=params.stdin,
     )
     with shared.roster.naming(params.name):
         await person.folders.check(order.cwd)
         record = order.record(summary(params.command, params.args))
-        record.name = params.name
+        record.name, record.is_removed_at_end = params.name, params.remove
         terminal = await order.start(shared.pool, record, shared.state)
         if params.hold:
             person.hold(terminal, 0)
-        entry = Entry(terminal, record, shared.state)
+        launch = launch_of(params, person.asker, order)
+        entry = Entry(terminal, record, shared.state, launch=launch)
         shared.add(entry, order.env)
     return shared.describe(entry)
 
@@ -124,7 +129,7 @@ def follow(person: Person, params: FollowRequest) -> Coroutine[Any, Any, FollowR
 
 
 def write(person: Person, params: PersonWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
-    """`_acpterm/terminal/write`: type text, or any bytes."""
+    """`_acpterm/terminal/write`: type text, or any bytes; `@last` is the user's own."""
     if params.encoding is None:
         data = params.data.encode()
     else:
@@ -132,7 +137,7 @@ def write(person: Person, params: PersonWriteRequest) -> Coroutine[Any, Any, Wri
             data = base64.b64decode(params.data, validate=True)
         except (binascii.Error, ValueError) as error:
             raise RpcError(INVALID_PARAMS, f"data is not base64: {error}") from error
-    return acts.write(person.entry(params.terminal_id).terminal, data)
+    return acts.write(person.entry(params.terminal_id, own=True).terminal, data)
 
 
 def resize(person: Person, params: PersonResizeRequest) -> Empty:
@@ -143,6 +148,13 @@ def resize(person: Person, params: PersonResizeRequest) -> Empty:
     except (trio.ClosedResourceError, OSError) as error:
         raise acts.has_ended(entry.terminal) from error
     return Empty()
+
+
+def rename(person: Person, params: RenameRequest) -> TerminalInfo:
+    """`_acpterm/terminal/rename`: give a terminal another name."""
+    entry = person.entry(params.terminal_id)
+    person.shared.roster.rename(entry, params.name)
+    return person.shared.describe(entry)
 
 
 def signal(person: Person, params: PersonSignalRequest) -> Empty:
@@ -198,8 +210,8 @@ async def screen(person: Person, params: NamedRequest) -> ScreenResponse:
 
 
 def attach(person: Person, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:
-    """`_acpterm/terminal/attach`: show a terminal in a window, until it ends."""
-    return attach_window(person, person.entry(params.terminal_id), params)
+    """`_acpterm/terminal/attach`: show a terminal in a window; `@last` is the user's own."""
+    return attach_window(person, person.entry(params.terminal_id, own=True), params)
 
 
 def window(person: Person, params: WindowRequest) -> Empty:

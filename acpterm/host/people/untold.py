@@ -27,7 +27,7 @@ MOST: Final = 256 * 1024
 _EACH: Final = 256
 
 # The members of a tool call that are told.
-NAMES: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput", "_meta")
+NAMES: Final = (*tool_calls.NAMES, "_meta")
 
 
 class Untold:

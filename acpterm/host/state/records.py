@@ -100,6 +100,8 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     agent: str | None = None
     context: ContextRecord | None = None
     """None for one that is too large for any program: the daemon's own is used then."""
+    holders: list[tuple[int, float]] = []
+    """Pid and start time of the processes at its other end: the client, and the agent behind it."""
 
 
 class SessionRecord(Record, kw_only=True, omit_defaults=True):
@@ -177,8 +179,22 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """The ids of the tool calls that showed it when it was released."""
     recording: str | None = None
     """The path of its recording."""
+    is_removed_at_end: bool = False
+    """Whether it is forgotten when its program has ended."""
     recorded: RecordingRecord | None = None
     """How far that is; None if nothing more is written to it."""
+
+
+class LaunchRecord(Record, kw_only=True, omit_defaults=True):
+    """What a terminal of the user's was created with, to create it again."""
+
+    KIND: ClassVar[str] = "launch"
+
+    command: bytes
+    args: list[bytes] | None = None
+    env: list[tuple[bytes, bytes]] = []
+    """The variables that were given with the command: they win over what the daemon sets."""
+    context: ContextRecord
 
 
 def pack_text(text: str) -> bytes:

@@ -13,6 +13,7 @@ import structlog
 from acpterm.host.state.records import (
     ConnectionRecord,
     HostRecord,
+    LaunchRecord,
     ListenRecord,
     Record,
     SessionRecord,
@@ -52,6 +53,7 @@ class Snapshot:
         self.listeners: Final[dict[str, ListenRecord]] = {}
         self.connections: Final[dict[str, StoredConnection]] = {}
         self.terminals: Final[dict[str, TerminalRecord]] = {}
+        self.launches: Final[dict[str, LaunchRecord]] = {}
         self.unusable: Final[list[str]] = []
 
     @classmethod
@@ -75,6 +77,11 @@ class Snapshot:
         name, *numbers = parts
         if kind == "t":
             return _put(self.terminals, name, _read(TerminalRecord, value))
+        if kind == "l":
+            return _put(self.launches, name, _read(LaunchRecord, value))
+        return self._add_of_connection(kind, name, numbers, value)
+
+    def _add_of_connection(self, kind: str, name: str, numbers: list[str], value: bytes) -> bool:
         if kind == "c":
             connection = _read(ConnectionRecord, value)
             made = None if connection is None else StoredConnection(connection, {})

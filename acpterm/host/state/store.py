@@ -13,6 +13,7 @@
 | `s/CONNECTION/NUMBER` | `SessionRecord` |
 | `k/CONNECTION/NUMBER/CALL` | `ToolCallRecord` |
 | `t/TERMINAL` | `TerminalRecord`; stored with the spawn, deleted by `forget` |
+| `l/TERMINAL` | `LaunchRecord` of a terminal that the user created; apart, since it may be large |
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,6 +54,7 @@ _CONNECTION: Final = "c/"
 _SESSION: Final = "s/"
 _TOOL_CALL: Final = "k/"
 _TERMINAL: Final = "t/"
+_LAUNCH: Final = "l/"
 
 
 def connection_key(connection: str) -> str:
@@ -75,10 +77,15 @@ def terminal_key(terminal: str) -> str:
     return f"{_TERMINAL}{terminal}"
 
 
+def launch_key(terminal: str) -> str:
+    """Return the key of the record of what a terminal was created with."""
+    return f"{_LAUNCH}{terminal}"
+
+
 def parse_key(key: str) -> tuple[str, list[str]] | None:
-    """Return the kind of a record's key, `c`, `s`, `k` or `t`, and its parts; None for others."""
+    """Return the kind of a record's key `c`, `s`, `k`, `t` or `l`, and its parts; or None."""
     kind, *parts = key.split("/")
-    count = {"c": 1, "s": 2, "k": 3, "t": 1}.get(kind)
+    count = {"c": 1, "s": 2, "k": 3, "t": 1, "l": 1}.get(kind)
     if count != len(parts) or not all(part.isdigit() for part in parts[1:]):
         return None
     return kind, parts

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from acpterm.keeper.protocol import Message
 
 _RECHECK_S = 0.05
+# Orphans that end together are reaped together: each look reads a list of all children.
+_REAP_ORPHANS_S = 0.02
 _SIGCHLD = 20 if os.uname().sysname in ("Darwin", "FreeBSD", "NetBSD", "OpenBSD") else 17
 _SIGKILL = 9
 # What is written to an event descriptor: it adds 1.
@@ -51,6 +53,7 @@ class Keeper:
         """The connections to workers that were sent the state, and so get reports since."""
         self.not_to_reap: set[int] = set()
         """Children that are no programs: workers."""
+        self._is_reaping = False
         self._wake_worker = _event_channel()
         self._wake_keeper = _event_channel()
         loop.add_reader(self._wake_keeper[0], self._kicked)
@@ -196,10 +199,13 @@ class Keeper:
     def _child_signal(self) -> None:
         for terminal in tuple(self.terminals.by_pid.values()):
             terminal.look_at_child()
-        self._reap_orphans()
+        if not self._is_reaping:
+            self._is_reaping = True
+            self._loop.call_later(_REAP_ORPHANS_S, self._reap_orphans)
 
     def _reap_orphans(self) -> None:
         """Reap children that are neither programs of terminals nor workers."""
+        self._is_reaping = False
         mine = self.terminals.by_pid.keys() | self.not_to_reap
         for pid in system.children_of_this_process():
             if pid not in mine:

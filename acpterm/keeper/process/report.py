@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # typeshed has none
 import contextlib
 import os
 
@@ -9,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acpterm.keeper.process.store import Store
 
+_FAULTS = {_signal.SIGSEGV, _signal.SIGABRT, _signal.SIGBUS, _signal.SIGILL, _signal.SIGFPE}
+_FAULTS |= {_signal.SIGTRAP, _signal.SIGSYS}
 LOCK_KEY = "lock"
 """The entry whose first descriptor is the daemon's lock file."""
 
@@ -48,6 +51,16 @@ def how_ended(status: int) -> str:
     """Describe a wait status."""
     code = os.waitstatus_to_exitcode(status)
     return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+
+
+def has_crashed(status: int) -> bool:
+    """Return whether a wait status is that of a process that ended by a fault of its own code."""
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) in _FAULTS
+
+
+def was_killed(status: int) -> bool:
+    """Return whether a wait status is that of a process that was ended by SIGKILL."""
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == _signal.SIGKILL
 
 
 def shell_status(status: int) -> int:

@@ -30,7 +30,15 @@ from acpterm.keeper.process import handed
 from acpterm.keeper.process.backoff import DEATHS_MAX, Backoff
 from acpterm.keeper.process.keeper import Keeper
 from acpterm.keeper.process.notify import Notifier
-from acpterm.keeper.process.report import how_ended, log, shell_status, where_log_is, write_lock
+from acpterm.keeper.process.report import (
+    has_crashed,
+    how_ended,
+    log,
+    shell_status,
+    was_killed,
+    where_log_is,
+    write_lock,
+)
 from acpterm.keeper.process.worker import Worker, start_worker
 from acpterm.keeper.programs.ending import end_programs
 
@@ -159,6 +167,8 @@ class Supervisor:
             return
         if worker is not self._serving:
             return
+        if not has_crashed(status):
+            self._keeper.terminals.clear_emulator_marks(was_killed=was_killed(status))
         self._serving, self._candidate = self._candidate, None
         self._stopped = self._restart_request = None
         if self._ending or self._terminating:
@@ -279,6 +289,7 @@ class Supervisor:
             self._keeper.remove_link(old.link)
             old.link.close()
             old.signal(_signal.SIGKILL)
+            self._keeper.terminals.clear_emulator_marks()
 
     def _roll_back(self, reason: str) -> None:
         """Kill the candidate, and let the old worker go on."""

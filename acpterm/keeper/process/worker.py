@@ -128,7 +128,15 @@ def start_worker(
         os.set_inheritable(theirs.fileno(), True)
         resource.setrlimit(resource.RLIMIT_NOFILE, open_files)
         try:
-            pid = os.posix_spawnp(command[0], list(command), env, setsigmask=[], setsigdef=defaults)
+            # Linux shares processors out by session: the worker has a share of its own.
+            pid = os.posix_spawnp(
+                command[0],
+                list(command),
+                env,
+                setsid=system.LINUX,
+                setsigmask=[],
+                setsigdef=defaults,
+            )
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limit)
     except BaseException:

@@ -17,6 +17,7 @@ _CLONE_INTO_CGROUP = 0x2_0000_0000
 _SYS_CLONE3 = 435
 _CLONE_ARGS = struct.Struct("=11Q")
 _SIGCHLD = 17
+_STAT_BYTES_MAX = 4096
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 # A PyDLL keeps the interpreter's lock through the call: a child is this thread, lock in hand.
@@ -55,8 +56,8 @@ def clone_into(cgroup: int) -> int:
 def started_at(pid: int) -> float:
     """Return when a process started, in seconds since boot; 0.0 where that is unknown."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            line = file.read()
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            line = file.read(_STAT_BYTES_MAX)
     except OSError:
         return 0.0
     # The name, in brackets, may itself hold brackets and spaces.

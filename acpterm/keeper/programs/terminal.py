@@ -38,6 +38,8 @@ IDLE_RETRY_S = 0.05
 DRAIN_BYTES = 256 * 1024
 _TURN_BYTES = 256 * 1024
 _SHARED_TURN_BYTES = 64 * 1024
+# After less output than this there is no memory to give back.
+_TRIM_BYTES = 64 * 1024
 
 
 class Terminal:
@@ -49,6 +51,7 @@ class Terminal:
         "_forgotten",
         "_polled",
         "_stalled",
+        "_trimmed_at",
         "child",
         "closed_end",
         "ended",
@@ -80,6 +83,7 @@ class Terminal:
         self._polled = False
         self._stalled = False
         self._drain_left = DRAIN_BYTES
+        self._trimmed_at = 0
         terminals.by_name[name] = self
         terminals.by_pid[child.pid] = self
         if master is not None:
@@ -171,6 +175,9 @@ class Terminal:
         after = self._all.reader.read(self.master, self.ring, bound, how)
         if self.ring.header[HEAD] != head:
             self._all.written(self)
+            if self.ring.header[HEAD] - self._trimmed_at > _TRIM_BYTES:
+                self._trimmed_at = self.ring.header[HEAD]
+                self._all.trim_when_calm(self)
         if after == reading.NO_ROOM:
             self._stall()
             # The worker that made room before it could see this does not say so.

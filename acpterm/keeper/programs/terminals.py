@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from acpterm.keeper.ring import ARMED
+import os
+import struct
+
+from acpterm.keeper.ring import ARMED, EMULATOR, EMULATOR_KILLS, HEAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +20,11 @@ if TYPE_CHECKING:
 # does not announce, and what stays little, is found after a moment.
 _RESUME_FRACTION = 0.25
 _STALLED_RETRY_S = 0.05
+# The memory of a ring's room is given back when nothing was written for so long.
+_CALM_S = 1.0
+# A word of a ring's header.
+_WORD = struct.Struct("=Q")
+_KILLS_MAX = 3
 
 
 class Terminals:
@@ -42,10 +50,35 @@ class Terminals:
         self._written: dict[Terminal, int] = {}
         self._stalled: dict[Terminal, None] = {}
         self._retrying = False
+        # Those whose ring may have memory to give back, and what was written when they were seen.
+        self._to_trim: dict[Terminal, int] = {}
+        self._trimming = False
 
     def written(self, terminal: Terminal) -> None:
         """Wake the consumer of this terminal, if it waits, at the end of the turn."""
         self._written[terminal] = 0
+
+    def trim_when_calm(self, terminal: Terminal) -> None:
+        """Give the memory of this terminal's room back once its program writes no more."""
+        self._to_trim.setdefault(terminal, -1)
+        self._trim_later()
+
+    def _trim_later(self) -> None:
+        if self._to_trim and not self._trimming:
+            self._trimming = True
+            self.loop.call_later(_CALM_S, self._trim)
+
+    def _trim(self) -> None:
+        self._trimming = False
+        for terminal, seen in tuple(self._to_trim.items()):
+            ring = terminal.ring
+            if ring is not None and ring.header[HEAD] != seen:
+                self._to_trim[terminal] = ring.header[HEAD]
+                continue
+            del self._to_trim[terminal]
+            if ring is not None:
+                ring.give_back_room()
+        self._trim_later()
 
     @property
     def may_miss_a_wait(self) -> bool:
@@ -68,6 +101,21 @@ class Terminals:
             else:
                 del self._written[terminal]
         return wake
+
+    def clear_emulator_marks(self, *, was_killed: bool = False) -> None:
+        """Note that the worker did not end by the output that its emulators were at.
+
+        `was_killed`: it may have been, if an emulator took all memory. A mark is left where that
+        is so again and again.
+        """
+        for terminal in self.by_name.values():
+            # By the file: the ring of a closed terminal is not mapped any more.
+            kills = _read_word(terminal.ring_fd, EMULATOR_KILLS)
+            if was_killed and _read_word(terminal.ring_fd, EMULATOR):
+                kills += 1
+                _write_word(terminal.ring_fd, EMULATOR_KILLS, kills)
+            if kills < _KILLS_MAX:
+                _write_word(terminal.ring_fd, EMULATOR, 0)
 
     def stall(self, terminal: Terminal) -> None:
         """Look for room for this terminal until there is."""
@@ -93,3 +141,12 @@ class Terminals:
         for terminal in tuple(self._stalled):
             terminal.resume(0)
         self._retry_later()
+
+
+def _read_word(ring_fd: int, word: int) -> int:
+    (value,) = _WORD.unpack(os.pread(ring_fd, _WORD.size, word * _WORD.size))
+    return int(value)
+
+
+def _write_word(ring_fd: int, word: int, value: int) -> None:
+    os.pwrite(ring_fd, _WORD.pack(value), word * _WORD.size)

@@ -44,6 +44,10 @@ class BrokenEmulator:
         """Ignore what the program wrote next; return how much it was."""
         return len(data)
 
+    def feed_simple_for(self, data: bytes, _seconds: float) -> int:
+        """Ignore what the program wrote next; return how much it was."""
+        return len(data)
+
     def resize(self, cols: int, rows: int) -> None:
         """Change the window's size."""
         self._cols, self._rows = cols, rows

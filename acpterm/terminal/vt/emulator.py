@@ -28,7 +28,7 @@ from contextlib import nullcontext, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from acpterm.terminal.vt import plain_runs, replies
+from acpterm.terminal.vt import replies, scrolled_off
 from acpterm.terminal.vt.dump import Dump
 from acpterm.terminal.vt.library import EmulatorMissingError, Library, load
 from acpterm.terminal.vt.repair import repair
@@ -334,9 +334,23 @@ class Emulator:
 
     def feed_for(self, data: memoryview, seconds: float) -> int:
         """Feed of `data` what can be fed in some time, at least a step; return how much it was."""
+        return self._feed_for(data, 0, time.monotonic() + seconds)
+
+    def feed_simple_for(self, data: bytes, seconds: float) -> int:
+        """Feed simple output (`simple_output`) as `feed_for` does; what is out of sight is free."""
+        end = time.monotonic() + seconds
+        fed = 0
+        if (hidden := self._scrolled_off(data)) is not None:
+            self.feed(hidden.substitute)
+            fed = hidden.size
+        return self._feed_for(memoryview(data), fed, end)
+
+    def _feed_for(self, data: memoryview, fed: int, end: float) -> int:
+        """Feed `data` from the byte `fed` on, until the time `end`; return where that stops."""
         now = time.monotonic()
-        end = now + seconds
-        fed, step = self._skip(data), _STEP_FIRST_BYTES
+        step = _STEP_FIRST_BYTES
+        # A few bytes can have all cells redrawn, or one repeated 65,535 times.
+        quick = max(0.0, end - now) / 8
         while fed < len(data):
             part = data[fed : fed + step]
             self.feed(part)
@@ -344,28 +358,25 @@ class Emulator:
             before, now = now, time.monotonic()
             if now >= end:
                 break
-            # A few bytes can have all cells redrawn, or one repeated 65,535 times.
-            if now - before < seconds / 8:
-                step = min(2 * step, _STEP_MAX_BYTES)
-            else:
-                step = max(step // 4, _STEP_MIN_BYTES)
+            step = (
+                min(2 * step, _STEP_MAX_BYTES)
+                if now - before < quick
+                else max(step // 4, _STEP_MIN_BYTES)
+            )
         return fed
 
-    def _skip(self, data: memoryview) -> int:
-        """Return how many leading bytes of `data` need not be fed; see `plain_runs`."""
-        if len(data) < plain_runs.MIN_BYTES or self._terminal is None or self._tail:
-            return 0
+    def _scrolled_off(self, data: bytes) -> scrolled_off.ScrolledOff | None:
+        """Return what of `data` need not be fed, if that is certain; see `scrolled_off`."""
+        if self._terminal is None or self._tail:
+            return None
         native = _native()
         _, rows = native.size(self._terminal)
-        skipped = plain_runs.skippable(bytes(data), rows)
-        if not skipped or not native.is_ground(self._terminal):
-            return 0
+        found = scrolled_off.find(data, rows)
+        if found is None or not native.is_ground(self._terminal):
+            return None
         with self._at_work:
-            answer = native.ask(self._terminal, plain_runs.MARGINS_QUERY)
-        if answer != plain_runs.no_margins(rows):
-            return 0
-        self.feed(plain_runs.BREAK)
-        return skipped
+            answer = native.ask(self._terminal, scrolled_off.MARGINS_QUERY)
+        return found if answer == scrolled_off.no_margins(rows) else None
 
     def resize(self, cols: int, rows: int) -> None:
         """Change the window's size; what was fed before was for the size before.

@@ -5,7 +5,7 @@ Rules:
 - The first frame paints everything, in the viewer's alternate screen; the next ones only what has
   changed, row by row.
 - A window that is smaller than the screen shows the part with the cursor, and moves only when the
-  cursor leaves it. What is outside of the screen is blank.
+  cursor leaves it. What is outside of the screen has dots.
 - The viewer's terminal always has the modes that the program set, since it is the keyboard of it.
 """
 
@@ -26,6 +26,8 @@ _BEGIN: Final = (
     f"\x1b\\\x1b]8;;\x1b\\\x1b[?1049h{keys.NO_LEVEL}{keys.NO_FLAGS}\x1b[?69l\x1b[r"
     f"\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m\x1b[2J{MODES_OFF}"
 )
+# As tmux marks what is outside.
+_DOT: Final = "·"
 
 
 class Frames:
@@ -75,19 +77,25 @@ class Frames:
         changed: list[str] = []
         for at in range(self._rows):
             y = self._top + at
-            key = (self._left, screen.row_key(y)) if y < screen.rows else None
+            inside = min(screen.cols, self._cols) if y < screen.rows else 0
+            key = (self._left, inside, screen.row_key(y)) if inside else None
             if key is not None and key == self._keys[at]:
                 continue
             self._keys[at] = key
             row_cells = screen.cells(y) if y < screen.rows else []
             cells = trimmed(clipped(row_cells, self._left, self._cols))
-            row = row_of(cells, links=True)
+            # Behind the last column there is nothing to erase.
+            rest = "\x1b[K" if len(cells) < self._cols else ""
+            row = f"{row_of(cells, links=True)}{rest}{self._outside(at, inside)}"
             if row != shown[at]:
                 shown[at] = row
-                # Behind the last column there is nothing to erase.
-                rest = "\x1b[K" if len(cells) < self._cols else ""
-                changed.append(f"\x1b[{at + 1}H{row}{rest}")
+                changed.append(f"\x1b[{at + 1}H{row}")
         return changed
+
+    def _outside(self, at: int, inside: int) -> str:
+        """Return what fills a row behind the columns that are inside of the screen."""
+        dots = _DOT * (self._cols - inside)
+        return f"\x1b[{at + 1};{inside + 1}H\x1b[2m{dots}\x1b[m" if dots else ""
 
     def _tell(self, screen: Screen) -> list[str]:
         """Return what changed of the modes and so on."""

@@ -1,6 +1,7 @@
 """Escape sequences that bring a viewer's terminal into the state of a screen, and back.
 
 - `snapshot`: all of it, for a terminal of the same size that is then to follow the program;
+- `alternate_snapshot`: the alternate screen alone, for one whose main screen is to stay as it is;
 - `LEAVE`: what undoes that, when the viewer goes.
 
 Rules:
@@ -34,6 +35,11 @@ NEUTRAL: Final = (
     f"{_ENDED}\x1b[?1049l{keys.NO_LEVEL}{keys.NO_FLAGS}\x1b[!p"
     f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_NOTHING_IN_FORCE}{MODES_OFF}"
 )
+# The alternate screen instead. No soft reset: that may forget where the main screen's cursor was.
+_ALTERNATE: Final = (
+    f"{_ENDED}\x1b[?1049h{keys.NO_LEVEL}{keys.NO_FLAGS}"
+    f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_NOTHING_IN_FORCE}{MODES_OFF}"
+)
 # Leaving the alternate screen puts the cursor where it was saved, which may be long ago when it is
 # not shown. So it is entered first: that saves the cursor, unless it is shown. Keys are said as
 # usual, whatever has been put on that stack (kitty), and neither colours nor sizes are told.
@@ -62,7 +68,20 @@ def snapshot(screen: Screen) -> bytes:
         parts += _saved_cursor(screen, main.saved or NOTHING_SAVED, main=True)
         # Entering saves the cursor, in the state it is in; behind it nothing is in force again.
         parts += [f"\x1b[?1049h{keys.NO_FLAGS}{_NOTHING_IN_FORCE}"]
-    parts += [keys.pushed(screen.keys), *_painted(screen, main=False)]
+    return "".join([*parts, *_active(screen)]).encode()
+
+
+def alternate_snapshot(screen: Screen) -> bytes:
+    """Return what `snapshot` does for the alternate screen, which is shown, and leave the main one.
+
+    When the program leaves the alternate screen, the main one has to be painted.
+    """
+    return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
+
+
+def _active(screen: Screen) -> list[str]:
+    """Return what paints the screen that is shown, and sets all that is in force."""
+    parts = [keys.pushed(screen.keys), *_painted(screen, main=False)]
     parts += _saved_cursor(screen, screen.saved or NOTHING_SAVED, main=False)
     parts += [f"\x1b7{_NOTHING_IN_FORCE}"]
     parts += mode_sequences(screen)
@@ -78,7 +97,7 @@ def snapshot(screen: Screen) -> bytes:
         "\x1b[4h" if screen.is_set(IRM) else "",
         "\x1b[20h" if screen.is_set(LNM) else "",
     ]
-    return "".join(parts).encode()
+    return parts
 
 
 def mode_sequences(screen: Screen) -> Iterable[str]:

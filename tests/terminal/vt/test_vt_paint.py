@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 from acpterm.terminal.vt.dump import NOTHING_SAVED
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.frames import Frames
-from acpterm.terminal.vt.paint import LEAVE, snapshot
+from acpterm.terminal.vt.paint import LEAVE, alternate_snapshot, snapshot
 from acpterm.terminal.vt.rows import rows
 from acpterm.terminal.vt.screen import DECOM, MODES
-from acpterm.terminal.vt.style import BLANK
+from acpterm.terminal.vt.style import BLANK, FAINT, Cell, Style
 from tests.support.depth import examples
 from tests.terminal.vt.streams import ALL
 
+# What is outside of the screen.
+OUTSIDE = Cell("·", Style(flags=FAINT))
 STREAM = st.lists(
     st.sampled_from(ALL)
     | st.text("ab日🙂e\u0301 ", max_size=12).map(str.encode)
@@ -106,6 +108,30 @@ def test_a_snapshot_brings_any_screen_into_the_same_state(before, dirt, after):
 
 
 @settings(max_examples=examples(150), deadline=None)
+@given(STREAM)
+def test_alternate_screen_is_painted_and_the_main_one_stays(stream):
+    source = Emulator(9, 6)
+    source.feed(b"\x1b[?1049h" + stream)
+    screen = source.screen()
+    if not screen.is_alternate:
+        return
+    other = Emulator(9, 6)
+    other.feed(b"one\r\n\x1b[31mtwo ")
+    before = other.screen()
+    other.feed(alternate_snapshot(screen) + screen.held)
+    expected, found = state(screen), state(other.screen())
+    if not screen.title:
+        found["title"] = ""
+    del expected["main"], found["main"]
+    assert found == expected
+    other.feed(LEAVE)
+    after = other.screen()
+    assert_left(after)
+    assert [after.cells(y) for y in range(6)] == [before.cells(y) for y in range(6)]
+    assert after.cursor == before.cursor
+
+
+@settings(max_examples=examples(150), deadline=None)
 @given(STREAM, st.lists(STREAM, min_size=1, max_size=4), st.integers(2, 14), st.integers(2, 8))
 def test_frames_show_the_part_with_the_cursor_and_send_only_what_changed(dirt, steps, cols, lines):
     source = Emulator(9, 6)
@@ -133,6 +159,8 @@ def test_frames_show_the_part_with_the_cursor_and_send_only_what_changed(dirt, s
             cells = view.cells(at)
             for x, cell in enumerate(cells + [BLANK] * (cols - len(cells))):
                 expected = source_cells[left + x]
+                if x >= screen.cols or top + at >= screen.rows:
+                    expected = OUTSIDE
                 behind = source_cells[left + x + 1 : left + x + 2]
                 if (x == 0 and not expected.data) or (
                     x == cols - 1 and behind and not behind[0].data

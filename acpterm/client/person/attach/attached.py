@@ -2,7 +2,8 @@
 
 States: *attached*, until one of four ends it: the program ends, the user leaves by the detach
 key, this process is told to end, or the daemon is gone. Then the window is as it was before, but
-for what was printed; that holds for every way out.
+for what was printed; that holds for every way out. What a full-screen program shows is on the
+window's alternate screen. What the window showed is scrolled away before anything else is printed.
 
 When the connection is lost, the daemon's worker has died, and the window is *waiting* for the next
 one, at most `resume_timeout` seconds: it keeps the picture that it shows, and gets a new one then.
@@ -18,6 +19,7 @@ to ask is asked without waiting for the answer.
 
 import base64
 import math
+import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -43,6 +45,7 @@ from acpterm.client.person.front import Front
 from acpterm.client.person.words import title
 from acpterm.host.ending import minded
 from acpterm.jsonrpc import RpcError
+from acpterm.pty import marks
 from acpterm.terminal.vt.paint import LEAVE
 
 # Seconds that the notice stays, unless a key is pressed before; and that the program has to have
@@ -63,6 +66,9 @@ _KEEP_TITLE: Final = b"\x1b[22;0t"
 _PREVIOUS_TITLE: Final = b"\x1b[23;0t"
 # The line that it is left in stays; the rest is a picture of something that is elsewhere.
 _LEFT: Final = b"\r\n\x1b[J"
+# From the alternate screen to where the cursor was on the main one; nothing in force would keep
+# that one from scrolling.
+_TO_MAIN: Final = b"\x1b\\\x1b]8;;\x1b\\\x1b[?69l\x1b[r\x1b[?6l\x1b[m\x1b[?1049l"
 
 _attached: Final = msgspec.json.Decoder(AttachedNotification)
 
@@ -79,7 +85,8 @@ async def attach(
 
     Raises `RpcError`.
     """
-    attached = _Attached(front, terminal, info, detaching, read_only=read_only)
+    notice = await _notice(front, info, detaching)
+    attached = _Attached(front, terminal, info, detaching, notice, read_only=read_only)
     minds = *minded(), signal.SIGWINCH, signal.SIGCONT
     with trio.open_signal_receiver(*minds) as signals, terminal.raw():
         answer = None
@@ -87,11 +94,26 @@ async def attach(
             answer = await attached.run(signals)
         finally:
             undo = LEAVE + _tab_stops(terminal.size[0]) + _PREVIOUS_TITLE
-            undo += b"" if answer else _LEFT
+            undo += _LEFT if attached.has_main and not answer else b""
             # The daemon may be gone, and so may the window: nothing may keep this from ending.
             with trio.move_on_after(_LAST, shield=True), suppress(OSError):
                 await terminal.write(undo)
         return answer
+
+
+async def _notice(front: Front, info: TerminalInfo, detaching: Detaching) -> str:
+    """Return what is shown at first: the key that leaves, and the terminal around this one."""
+    outer = None
+    if identifier := os.environ.get(marks.TERMINAL):
+        # It may be another daemon's.
+        with suppress(RpcError):
+            outer = title(await front.about("get", identifier, TerminalInfo))
+    if outer is None:
+        return f"[{title(info)}: {detaching.keys} leaves it]"
+    return (
+        f"[{title(info)}, inside of {outer}: {detaching.keys} leaves it, "
+        f"unless that key leaves {outer} first]"
+    )
 
 
 def _tab_stops(cols: int) -> bytes:
@@ -107,6 +129,7 @@ class _Attached:
         terminal: Tty,
         info: TerminalInfo,
         detaching: Detaching,
+        notice: str,
         *,
         read_only: bool,
     ) -> None:
@@ -114,11 +137,14 @@ class _Attached:
         self._terminal = terminal
         self._id = info.terminal_id
         self._detaching = detaching
-        self._notice = f"[{title(info)}: {detaching.keys} leaves it]"
+        self._notice = notice
         self._read_only = read_only
         self._printer = Printer(terminal)
         self._token = front.token()
         self._shown = trio.Event()
+        self.has_main = False
+        """Whether the window's main screen shows the terminal's, or did."""
+        self._is_alternate = False
         self._said = -math.inf
         # Whether the notice stands on the screen.
         self._noticed = False
@@ -131,15 +157,14 @@ class _Attached:
         self._front.told = self._told
         self._front.pace = self._printer.room
         answers: list[AttachResponse] = []
-        # What this window shows goes to where it can be scrolled back to, and not away.
-        self._printer.put(_KEEP_TITLE + b"\r\n" * self._terminal.size[1])
+        self._printer.put(_KEEP_TITLE)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._print, nursery.cancel_scope)
             nursery.start_soon(self._type, nursery.cancel_scope)
             nursery.start_soon(self._mind, signals, nursery.cancel_scope)
             nursery.start_soon(self._give_notice)
             answers.append(await self._attach())
-            if self._noticed:
+            if self._noticed and self.has_main:
                 with trio.move_on_after(_LAST):
                     await self._paint_last()
             # However long this window takes for it: the last lines are what one waits for.
@@ -164,6 +189,8 @@ class _Attached:
         told = _attached.decode(params)
         if told.token != self._token:
             return
+        if told.kind == "screen":
+            self._choose_screen(alternate=told.alternate)
         self._printer.put(base64.b64decode(told.data))
         self._shown.set()
         self._said = trio.current_time()
@@ -172,6 +199,15 @@ class _Attached:
         elif self._noticed:
             # It may have moved, with what it stood on.
             self._repaint()
+
+    def _choose_screen(self, *, alternate: bool) -> None:
+        """Make room on the main screen before it is painted for the first time."""
+        if not alternate and not self.has_main:
+            self.has_main = True
+            # What this window shows goes to where it can be scrolled back to, and not away.
+            lines = b"\r\n" * self._terminal.size[1]
+            self._printer.put((_TO_MAIN if self._is_alternate else b"") + lines)
+        self._is_alternate = alternate
 
     async def _print(self, all_: trio.CancelScope) -> None:
         try:

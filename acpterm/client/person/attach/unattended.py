@@ -1,27 +1,48 @@
-"""A terminal of the person's own that is run where there is no window: in a script, or a pipe.
+"""A terminal of the user's own that is run where there is no window: in a script, or a pipe.
 
-What it prints is printed as it comes, and its program waits for whoever reads that, as it would
-without a terminal; nothing is typed. Its end is the command's end, and the other way round: when
-nobody reads any more, or this process is told to end, so is the program.
+Its output is printed as it comes, and the program blocks while the reader is slow, as it would
+without a terminal. The command ends with the program. The program is ended when the reader closes
+the pipe, or when a signal asks this process to end.
 """
+
+from contextlib import suppress
+from signal import Signals
+from typing import NamedTuple
 
 import trio
 
 from acpterm.acp import Empty
-from acpterm.acp.person import ExitOf, TerminalInfo
+from acpterm.acp.person import ExitOf, PersonSignalRequest, TerminalInfo
+from acpterm.client.person.attach.stdin_pipe import pass_stdin
 from acpterm.client.person.front import Front
 from acpterm.client.person.reading.following import following
+from acpterm.client.person.reading.pipe_output import PipeOutput
 from acpterm.client.person.reading.printed import missing
 from acpterm.client.person.reading.stdout import note, put, while_read
 from acpterm.host.ending import told_to_end
+from acpterm.jsonrpc import RpcError
 
 
-async def follow(front: Front, info: TerminalInfo) -> ExitOf | None:
-    """Print what a terminal prints until its program has ended: how. Raises `RpcError`."""
-    async with told_to_end() as told, trio.open_nursery() as nursery:
-        nursery.start_soon(_end_when, told, front, info)
+class Ended(NamedTuple):
+    """How a program ended, and the signal that ended this process before, if any."""
+
+    status: ExitOf | None
+    signal: Signals | None
+
+
+async def follow(front: Front, info: TerminalInfo, *, pipe: str | None, raw: bool) -> Ended:
+    """Print what a terminal prints until its program has ended. Raises `RpcError`, `OSError`.
+
+    `pipe` is a named pipe that stdin is passed on through. Unless `raw`, what is printed is what a
+    pipe would have got.
+    """
+    heard: list[Signals] = []
+    async with told_to_end(heard.append) as told, trio.open_nursery() as nursery:
+        nursery.start_soon(_end_when, told, heard, front, info)
+        if pipe is not None:
+            nursery.start_soon(pass_stdin, pipe)
         try:
-            end = await _print(front, info)
+            end = await _print(front, info, None if raw else PipeOutput())
         except* OSError:
             await front.about("kill", info.terminal_id, Empty)
             raise
@@ -29,19 +50,28 @@ async def follow(front: Front, info: TerminalInfo) -> ExitOf | None:
             await front.about("kill", info.terminal_id, Empty)
             end = (await front.about("wait", info.terminal_id, TerminalInfo)).exit_status
         nursery.cancel_scope.cancel()
-    return end
+    return Ended(end, heard[0] if heard else None)
 
 
-async def _end_when(told: trio.Event, front: Front, info: TerminalInfo) -> None:
+async def _end_when(
+    told: trio.Event, heard: list[Signals], front: Front, info: TerminalInfo
+) -> None:
+    """End the program when a signal asks this process to end; SIGINT is passed on first."""
     await told.wait()
+    if heard[0] == Signals.SIGINT:
+        with suppress(RpcError):  # it has ended
+            interrupt = PersonSignalRequest(info.terminal_id, "SIGINT")
+            await front.ask("terminal/signal", interrupt, Empty)
+        await trio.sleep(front.settings.kill_grace)
     await front.about("kill", info.terminal_id, Empty)
 
 
-async def _print(front: Front, info: TerminalInfo) -> ExitOf | None:
-    """Print it to its end: how it ended, if somebody has read all that."""
+async def _print(front: Front, info: TerminalInfo, output: PipeOutput | None) -> ExitOf | None:
+    """Print it to its end; return how it ended, if all that was read."""
     async with while_read(), following(front, info.terminal_id, since=0, hold=True) as parts:
         async for data, _, lost in parts:
             if lost:
                 await note(missing(lost))
-            await put(data)
+            await put(output.feed(data) if output else data)
+        await put(output.finish() if output else b"")
     return parts.end.exit_status if parts.end else None

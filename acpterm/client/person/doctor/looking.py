@@ -33,6 +33,7 @@ async def examine(config: str | None, socket: str | None) -> list[Finding]:
         "Python": system.python,
         "system": system.system,
         "a terminal": Waits(partial(trial.terminal, settings)),
+        "emulator": Waits(trial.emulator),
         "shell": Waits(partial(programs.shell, settings)),
         "pidfd": trial.pidfd,
         "control groups": Waits(trial.control_groups),
@@ -46,15 +47,9 @@ async def examine(config: str | None, socket: str | None) -> list[Finding]:
         "runtime folder": places.runtime,
         "sockets": partial(places.sockets, settings),
         "state": partial(places.recordings, settings),
+        "logs": partial(places.logs, settings),
         "daemon": Waits(partial(places.daemon, settings, config)),
         "systemd": Waits(programs.systemd),
-        "bubblewrap": Waits(programs.bubblewrap),
-        "podman": Waits(programs.podman),
-        "ssh": Waits(programs.ssh),
-        "slurm": Waits(programs.slurm),
-        "kubectl": Waits(programs.kubectl),
-        "asciinema": programs.asciinema,
-        "tmux": Waits(programs.tmux),
     }
     found: dict[str, list[Finding]] = {}
 

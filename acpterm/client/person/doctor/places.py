@@ -9,7 +9,7 @@ import trio
 
 from acpterm import __version__
 from acpterm.acp.person import StatusResponse
-from acpterm.client.daemon import LONGEST, DaemonError, PlaceError
+from acpterm.client.daemon import LONGEST, DaemonError, PlaceError, log_file
 from acpterm.client.leaves import leaf
 from acpterm.client.person.doctor.finding import Finding, missing, ok, problem
 from acpterm.client.person.front import NotRunningError, open_front
@@ -25,6 +25,8 @@ from acpterm.config import (
 )
 from acpterm.jsonrpc import RpcError
 
+# Bytes of a log that are looked at.
+_LOG_MAX: Final = 1024 * 1024
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _READ: Final = stat.S_IRGRP | stat.S_IROTH
@@ -56,6 +58,9 @@ def sockets(chosen: Settings) -> Finding:
             advice = (
                 f"mkdir -p {line(folder)}; chmod 700 {line(folder)}; or choose another --socket"
             )
+            if os.path.isdir(folder) and os.stat(folder).st_mode & stat.S_ISVTX:
+                # Others have their files there, as in /tmp.
+                advice = "choose a --socket in a directory of your own"
             return problem(name, f"{line(folder)} {wrong}", advice, fatal=True)
         try:
             there = os.lstat(path)
@@ -82,9 +87,32 @@ def _wrong_folder(folder: str) -> str | None:
     if not os.access(folder, os.W_OK | os.X_OK):
         return "cannot be written to"
     mode = os.stat(folder).st_mode
-    if mode & _WRITE and not mode & stat.S_ISVTX:
+    if mode & _WRITE:
         return f"can be written to by others (mode {stat.S_IMODE(mode):o})"
     return None
+
+
+def logs(chosen: Settings) -> Finding:
+    """Where the daemon's logs are, and whether they can be read."""
+    path = log_file(chosen)
+    others = (
+        "a daemon that systemd starts logs to journalctl --user -u acpterm, acpterm serve to its "
+        "stderr"
+    )
+    try:
+        with open(path, errors="replace") as file:
+            found = [text for text in file.read(_LOG_MAX).splitlines() if text]
+    except FileNotFoundError:
+        return ok("logs", f"a daemon that a command starts logs to {line(path)}; {others}")
+    except OSError as error:
+        found_at = f"{line(path)} cannot be read: {error.strerror}"
+        return problem("logs", found_at, f"see to its permissions; {others}")
+    # The first line is the daemon's pid, unless the daemon was not started by a command.
+    if found and found[0].isdecimal():
+        del found[0]
+    said = f", the last: {line(found[-1])}" if found else ""
+    lines = "1 line" if len(found) == 1 else f"{len(found)} lines"
+    return ok("logs", f"{line(path)} has {lines}{said}; {others}")
 
 
 def recordings(chosen: Settings) -> Finding:

@@ -1,10 +1,9 @@
-"""Programs that acpterm can work with, and systemd: are they there, and do they run."""
+"""Programs that acpterm uses, the shell and systemd: do they run."""
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import trio
@@ -53,17 +52,6 @@ async def _kill(process: trio.Process) -> None:
     process.kill()
 
 
-async def _version(name: str, command: Sequence[str], *, use: str, package: str) -> Finding:
-    """Whether a program is there and says its version; `use` is what it is good for."""
-    if shutil.which(command[0]) is None:
-        return missing(name, f"there is no {command[0]}: {use}", package)
-    said = await run(*command)
-    if said.status == 0:
-        return ok(name, said.line or "there")
-    how = f"{' '.join(command)} fails with {said.status}: {said.line}"
-    return problem(name, how, f"see what {' '.join(command)} says; {use}")
-
-
 async def shell(settings: Settings) -> Finding:
     """Whether the shell that is given shell text can be run, and takes it."""
     path = settings.shell
@@ -77,67 +65,6 @@ async def shell(settings: Settings) -> Finding:
         how = said.line or f"status {said.status}"
         return problem("shell", f"{line(path)} does not do exit {_NUMBER}: {how}", advice)
     return ok("shell", line(path))
-
-
-async def bubblewrap() -> Finding:
-    """Whether bwrap is there, and may make the namespaces that it needs."""
-    use = "for terminals in a sandbox, which this version has not"
-    if shutil.which("bwrap") is None:
-        return missing("bubblewrap", f"there is no bwrap: {use}", "apt install bubblewrap")
-    command = ("bwrap", "--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "true")
-    said = await run(*command)
-    if said.status == 0:
-        return ok("bubblewrap", "runs")
-    return problem(
-        "bubblewrap",
-        f"does not run: {said.line or f'status {said.status}'}",
-        "allow unprivileged user namespaces: sysctl user.max_user_namespaces, "
-        "kernel.apparmor_restrict_unprivileged_userns=0, or kernel.unprivileged_userns_clone=1",
-    )
-
-
-async def podman() -> Finding:
-    """Whether containers can be had."""
-    use = "for terminals in containers, which this version has not"
-    return await _version("podman", ("podman", "--version"), use=use, package="apt install podman")
-
-
-async def ssh() -> Finding:
-    """Whether other machines can be reached."""
-    use = "for terminals on other machines, which this version has not"
-    return await _version("ssh", ("ssh", "-V"), use=use, package="apt install openssh-client")
-
-
-async def slurm() -> Finding:
-    """Whether a cluster's scheduler can be asked."""
-    use = "for terminals on a Slurm cluster, which this version has not"
-    advice = "use a machine of the cluster, or apt install slurm-client"
-    return await _version("slurm", ("srun", "--version"), use=use, package=advice)
-
-
-async def kubectl() -> Finding:
-    """Whether a Kubernetes cluster can be asked."""
-    use = "for terminals in pods, which this version has not"
-    advice = "see https://kubernetes.io/docs/tasks/tools"
-    return await _version("kubectl", ("kubectl", "version", "--client"), use=use, package=advice)
-
-
-def asciinema() -> Finding:
-    """Whether recordings can be published; acpterm plays them itself.
-
-    It is not run: whatever it is asked, it leaves a file in the user's settings.
-    """
-    name = "asciinema"
-    if found := shutil.which(name):
-        return ok(name, line(found))
-    use = "for publishing recordings; acpterm replay plays them"
-    return missing(name, f"there is none: {use}", "apt install asciinema")
-
-
-async def tmux() -> Finding:
-    """Whether there is tmux, which acpterm does without."""
-    use = "not needed, good to look at several terminals at once"
-    return await _version("tmux", ("tmux", "-V"), use=use, package="apt install tmux")
 
 
 _UNITS: Final = (

@@ -23,6 +23,9 @@ from acpterm.pty.trees import TrackingError, Trees, open_trees
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
+from acpterm.terminal.vt import library
+from acpterm.terminal.vt.emulator import Emulator
+from acpterm.terminal.vt.library import EmulatorMissingError
 
 # Seconds for a program to begin, on a busy machine; and for its prompt to be seen as one.
 _BEGINNING: Final = 10.0
@@ -109,6 +112,30 @@ async def _pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
             with trio.CancelScope(shield=True):
                 await pool.shut_down(1)
             nursery.cancel_scope.cancel()
+
+
+async def emulator() -> Finding:
+    """Whether the terminal emulator can be loaded, and shows what a program prints.
+
+    Not in a thread: the terminal on trial loads it as well, and two threads must not at once.
+    """
+    await trio.lowlevel.checkpoint()
+    name = "emulator"
+    try:
+        library.load()
+        tried = Emulator(20, 2)
+        try:
+            tried.feed(f"\x1b[1m{_SAID}".encode())
+            shown = tried.screen().text()
+        finally:
+            tried.close()
+    except EmulatorMissingError as error:
+        advice = "screens, pictures and attach to full-screen programs need it; all else works"
+        return missing(name, line(str(error)), advice)
+    if shown != _SAID:
+        advice = f"reinstall {library.PACKAGE}, in the version that acpterm requires"
+        return problem(name, f"shows {line(shown)!r} instead of {_SAID!r}", advice)
+    return ok(name, "libghostty-vt shows what a program prints")
 
 
 def pidfd() -> Finding:

@@ -40,10 +40,12 @@ class Following:
 
     def __init__(self, front: Front, token: str) -> None:
         self._token: Final = token
-        self._put, self._parts = trio.open_memory_channel[Part](math.inf)
+        self._put, self._parts = trio.open_memory_channel[tuple[Part, int | None]](math.inf)
         self._took = trio.Event()
         self._begun = False
         self._position: int | None = None
+        self.at: int | None = None
+        """When the part that was given last came, in milliseconds since 1970, if asked for."""
         self.end: FollowResponse | None = None
         """How it ended, when all parts were given."""
         front.told = self._take
@@ -58,9 +60,10 @@ class Following:
         self._begun = True
         self._took.set()
         try:
-            return await self._parts.receive()
+            part, self.at = await self._parts.receive()
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
+        return part
 
     async def run(self, front: Front, params: FollowRequest) -> None:
         """Ask for it, and wait for its end. Raises `RpcError`, `DaemonError`."""
@@ -72,7 +75,7 @@ class Following:
                 except LostError:
                     await front.reconnect(endpoint)
                     if self._position is not None:
-                        params.since = self._position
+                        params.since, params.since_time = self._position, None
 
     def leave(self) -> None:
         """Hold up nothing any more: nobody goes through the parts."""
@@ -88,7 +91,7 @@ class Following:
             part = Part(base64.b64decode(told.data), told.position, told.lost)
             # What was on its way when this was left is nobody's.
             with suppress(trio.ClosedResourceError):
-                self._put.send_nowait(part)
+                self._put.send_nowait((part, told.at))
 
     async def _pace(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -103,18 +106,26 @@ async def following(
     terminal: str,
     *,
     since: int | None = None,
+    since_time: int | None = None,
+    times: bool = False,
     stay: bool = True,
     hold: bool = False,
 ) -> AsyncIterator[Following]:
     """Follow a terminal for as long as the block lasts: from `since`, or from the oldest byte.
+
+    `since_time`: from what came then or later, in milliseconds since 1970. With `times` parts say
+    when they came.
 
     Unless it is to `stay`, it ends with what there is now. With `hold` the program waits for who
     goes through it, and nothing is missing. Raises `RpcError`, in a group.
     """
     token = front.token()
     parts = Following(front, token)
+    params = FollowRequest(
+        terminal, token, since, since_time=since_time, times=times, stay=stay, hold=hold
+    )
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(parts.run, front, FollowRequest(terminal, token, since, stay, hold))
+        nursery.start_soon(parts.run, front, params)
         try:
             yield parts
         finally:

@@ -99,14 +99,20 @@ class TextFollower:
 
 @asynccontextmanager
 async def following_text(
-    front: Front, terminal: str, *, since: int | None = None, stay: bool = True
+    front: Front,
+    terminal: str,
+    *,
+    since: int | None = None,
+    since_time: int | None = None,
+    stay: bool = True,
 ) -> AsyncIterator[TextFollower]:
     """Follow a terminal's text for as long as the block lasts: all of it, or from `since` on.
 
-    Unless it is to `stay`, it ends with what there is now. Raises `RpcError`, in a group.
+    `since_time`: from what came then or later, in milliseconds since 1970. Unless it is to `stay`,
+    it ends with what there is now. Raises `RpcError`, in a group.
     """
-    async with following(front, terminal, since=since, stay=stay) as parts:
+    async with following(front, terminal, since=since, since_time=since_time, stay=stay) as parts:
         output = None
-        if since is None:
+        if since is None and since_time is None:
             output = await front.about("output", terminal, OutputResponse)
         yield TextFollower(parts, output)

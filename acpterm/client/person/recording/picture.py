@@ -1,14 +1,17 @@
 """A screen as an SVG picture or a page of HTML: each character in its cell, with its colours.
 
-The rows are those of `acpterm.acp.person.ScreenResponse`: text with SGR sequences. Each run of
-characters is put where its first column is, and one beyond ASCII is a run of its own, so that no
-font moves what is behind it. (rich, which draws such pictures too, gives
-wide characters half their room.)
+The rows are those of `acpterm.acp.person.ScreenResponse`: text with SGR sequences.
+
+Renderers differ in the width of characters, in whether spaces collapse, and in which attributes of
+SVG they know. So each word of ASCII, and each character beyond ASCII, is an element at its own
+column: nothing moves what is behind it. A wide character is centred in its two cells, since its
+glyph may be of another font. (rich, which draws such pictures too, gives wide characters half
+their room.)
 """
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from wcwidth import wcwidth
@@ -31,10 +34,12 @@ from acpterm.terminal.vt.style import (
     restyle,
 )
 
-#: Pixels of a cell; a font's characters are as wide as 0.6 of its size, as a rule.
+#: Pixels of a cell. Most fonts' characters are as wide as 0.6 of their size. A cell that was higher
+#: would break the vertical lines of frames.
 WIDTH: Final = 8.4
-HEIGHT: Final = 18
+HEIGHT: Final = 16
 _SIZE: Final = 14
+_BASELINE: Final = 13
 _MARGIN: Final = 12
 _BAR: Final = 30
 _FONTS: Final = (
@@ -51,7 +56,9 @@ _SIXTEEN: Final = (
 _LEVELS: Final = (0, 95, 135, 175, 215, 255)
 # What every font has at the same width, and single characters.
 _PIECE: Final = re.compile(r"[ -~]+|[^ -~]")
+_WORD: Final = re.compile(r"[^ ]+")
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]*)m")
+_SGR_WHOLE: Final = re.compile(r"(\x1b\[[0-9;:]*m)")
 # What no document in XML 1.0 may have in it, not even as a reference.
 _NO_XML: Final = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -76,6 +83,12 @@ def plain(row: str) -> str:
     return _SGR.sub("", row).rstrip(" ")
 
 
+def text_mapped(row: str, change: Callable[[str], str]) -> str:
+    """Return a row whose text is changed by `change`, and whose colours are not."""
+    pieces = _SGR_WHOLE.split(row)
+    return "".join(piece if number % 2 else change(piece) for number, piece in enumerate(pieces))
+
+
 def runs(row: str) -> Iterator[Run]:
     """Take a row apart."""
     column, style = 0, PLAIN
@@ -95,9 +108,12 @@ def _parts(text: str) -> list[tuple[str, int]]:
     for piece in _PIECE.findall(text):
         width = len(piece) if piece.isascii() else wcwidth(piece)
         if width < 1 and parts:
-            # A mark belongs to the character before it.
-            before, columns = parts[-1]
-            parts[-1] = before + piece, columns
+            # A mark belongs to the character before it, which may be the last one of several.
+            before, columns = parts.pop()
+            if columns > 1 and before.isascii():
+                parts.append((before[:-1], columns - 1))
+                before, columns = before[-1], 1
+            parts.append((before + piece, columns))
         else:
             parts.append((piece, max(1, width)))
     return parts
@@ -110,7 +126,9 @@ def svg(rows: Sequence[str], cols: int, title: str) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}" xml:space="preserve">\n<title>{shown}</title>\n'
-        f"<style>text {{ font: {_SIZE}px {_FONTS}; }}</style>\n"
+        # Not `font`, which would win over the attributes of bold and italic text.
+        f"<style>text {{ font-family: {_FONTS}; font-size: {_SIZE}px; "
+        "white-space: pre; }</style>\n"
         f'<rect width="{width:g}" height="{height:g}" rx="8" fill="{_BACKGROUND}"/>\n'
         + "".join(
             f'<circle cx="{20 + 20 * number}" cy="{_BAR / 2 + 3:g}" r="6" fill="{colour}"/>'
@@ -143,12 +161,30 @@ def _glyphs(run: Run, y: int) -> str:
     style = run.style
     if style.flags & CONCEAL or (not run.text.strip() and not _decoration(style)):
         return ""
-    text = _escaped(run.text)
-    looks = "".join(f' {name}="{value}"' for name, value in _svg_looks(style))
+    looks = f'fill="{_colours(style)[0]}"'
+    looks += "".join(f' {name}="{value}"' for name, value in _svg_looks(style))
+    return "".join(
+        f'<text {_place(word)} y="{y * HEIGHT + _BASELINE}" {looks}>{_escaped(word.text)}</text>\n'
+        for word in _words(run)
+    )
+
+
+def _words(run: Run) -> Iterator[Run]:
+    """Return the words of a run, without the spaces between, unless a line goes through those."""
+    if not run.text.isascii() or _decoration(run.style):
+        yield run
+        return
+    for word in _WORD.finditer(run.text):
+        yield Run(run.column + word.start(), len(word.group()), word.group(), run.style)
+
+
+def _place(run: Run) -> str:
+    """Return the attributes that place a run horizontally."""
+    if run.width == 2 and not run.text.isascii():
+        return f'x="{(run.column + 1) * WIDTH:g}" text-anchor="middle"'
     return (
-        f'<text x="{run.column * WIDTH:g}" y="{y * HEIGHT + 14}" '
-        f'textLength="{run.width * WIDTH:g}" lengthAdjust="spacingAndGlyphs" '
-        f'fill="{_colours(style)[0]}"{looks}>{text}</text>\n'
+        f'x="{run.column * WIDTH:g}" textLength="{run.width * WIDTH:g}" '
+        'lengthAdjust="spacingAndGlyphs"'
     )
 
 
@@ -170,7 +206,7 @@ def page(rows: Sequence[str], title: str) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"<title>{_escaped(title)}</title>\n<style>\n"
         f"body {{ background: {_BACKGROUND}; color: {_FOREGROUND}; }}\n"
-        f"pre {{ font: {_SIZE}px/1.25 {_FONTS}; }}\n"
+        f"pre {{ font: {_SIZE}px/{HEIGHT}px {_FONTS}; }}\n"
         "pre i { display: inline-block; width: 2ch; font-style: inherit; }\n"
         f"</style>\n</head>\n<body>\n<pre>{body}\n</pre>\n</body>\n</html>\n"
     )

@@ -1,0 +1,92 @@
+"""`acpterm inspect`: all that is known of a terminal."""
+
+import shlex
+import time
+from collections.abc import Iterator
+
+import click
+
+from acpterm.acp.person import InspectResponse, LaunchInfo, TerminalInfo
+from acpterm.cli.parts.asking import ask
+from acpterm.cli.parts.options import at_daemon
+from acpterm.cli.parts.printing import json_text, say_once
+from acpterm.cli.parts.terminal_name import terminal_argument
+from acpterm.client.person.front import Front
+from acpterm.client.person.listing import duration, line, memory, state
+
+_WIDTH = 16
+
+
+@click.command("inspect")
+@terminal_argument()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@at_daemon
+def command(terminal: str, as_json: bool, config: str | None, socket: str | None) -> None:
+    """Show all that is known of TERMINAL.
+
+    That is what acpterm ls shows of it, and its directory, process, times, windows and recording,
+    how it ended, and how much of its output can still be read. With --json also the arguments and
+    the environment that a terminal of yours was created with; what is in there may be secret.
+
+    Exit status: 0; 1 if there is no such terminal.
+    """
+
+    async def inspect(front: Front) -> InspectResponse:
+        return await front.about("inspect", terminal, InspectResponse)
+
+    found = ask(config, socket, inspect)
+    say_once(json_text(found) if as_json else _text(found))
+
+
+def _text(found: InspectResponse) -> str:
+    return "\n".join(f"{name:<{_WIDTH}}{value}" for name, value in _lines(found))
+
+
+def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
+    info = found.terminal
+    yield "id", info.terminal_id
+    yield "name", line(info.name) if info.name else "none"
+    yield "state", _state(info)
+    yield "owner", info.owner
+    if info.connection is not None:
+        agent = line(info.agent or "unknown")
+        yield (
+            "agent",
+            f"{agent}, connection {info.connection}, session {line(info.session_id or '-')}",
+        )
+    if info.tool_calls:
+        yield "tool calls", line(", ".join(info.tool_calls))
+    yield "command", line(_command(found.launch) if found.launch else info.command)
+    yield "directory", line(info.cwd)
+    if found.launch is not None:
+        yield "environment", f"{len(found.launch.env)} variables, see --json"
+    yield "pid", str(info.pid)
+    yield "size", f"{info.cols}x{info.rows}"
+    windows = (f"{one.cols}x{one.rows}{' read-only' * one.read_only}" for one in found.windows)
+    yield "windows", ", ".join(windows) or "none"
+    yield "created", _moment(info.created_at)
+    yield "last output", _moment(info.last_output_at)
+    if info.exited_at is not None:
+        yield "exited", _moment(info.exited_at)
+    kept = f"readable from {found.oldest} on, {memory(found.retained_bytes)} in memory"
+    yield "output", f"{info.position} bytes, {kept}"
+    yield "recording", line(info.recording) if info.recording else "none"
+
+
+def _state(info: TerminalInfo) -> str:
+    status, now = info.exit_status, time.time()
+    if status is None:
+        return state(info, now)
+    how, lasted = state(info, now), duration(status.wall_ms / 1000)
+    return f"{how} after {lasted} (by {line(status.ended_by)})"
+
+
+def _command(launch: LaunchInfo) -> str:
+    # Without arguments it is a line for the shell.
+    return launch.command if launch.args is None else shlex.join((launch.command, *launch.args))
+
+
+def _moment(at: int | None) -> str:
+    if at is None:
+        return "never"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at / 1000))

@@ -1,0 +1,31 @@
+"""`acpterm rename`: gives a terminal another name."""
+
+import click
+
+from acpterm.acp.person import RenameRequest, TerminalInfo
+from acpterm.cli.parts.asking import ask
+from acpterm.cli.parts.options import at_daemon, fail
+from acpterm.cli.parts.terminal_name import terminal_argument
+from acpterm.client.person.front import Front
+from acpterm.jsonrpc import can_be_said
+
+
+@click.command("rename")
+@terminal_argument()
+@click.argument("name")
+@at_daemon
+def command(terminal: str, name: str, config: str | None, socket: str | None) -> None:
+    """Rename TERMINAL to NAME.
+
+    A name has at most 64 printable characters, does not begin with @, - or term_, and is not a
+    number of 8 or more hexadecimal digits. Two terminals that run never have the same name.
+
+    Exit status: 0; 1 if there is no such terminal or it cannot have that name.
+    """
+    if not can_be_said(name):
+        fail(f"{name!r} is not UTF-8: no terminal can have that name")
+
+    async def rename(front: Front) -> None:
+        await front.ask("terminal/rename", RenameRequest(terminal, name), TerminalInfo)
+
+    ask(config, socket, rename)

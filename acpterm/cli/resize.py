@@ -1,0 +1,30 @@
+"""`acpterm resize`: gives a terminal another size."""
+
+import click
+
+from acpterm.acp import Empty
+from acpterm.acp.person import PersonResizeRequest
+from acpterm.cli.parts.asking import ask
+from acpterm.cli.parts.numbers import Size
+from acpterm.cli.parts.options import at_daemon
+from acpterm.cli.parts.terminal_name import terminal_argument
+from acpterm.client.person.front import Front
+
+
+@click.command("resize")
+@terminal_argument()
+@click.argument("size", metavar="COLSxROWS", type=Size())
+@at_daemon
+def command(terminal: str, size: tuple[int, int], config: str | None, socket: str | None) -> None:
+    """Resize TERMINAL to COLSxROWS, such as 120x40.
+
+    While windows are attached the smallest of them rules the size; this is the size that the
+    terminal has when the last one leaves.
+
+    Exit status: 0; 1 if there is no such terminal or it has ended; 2 for a size that is none.
+    """
+
+    async def resize(front: Front) -> None:
+        await front.ask("terminal/resize", PersonResizeRequest(terminal, *size), Empty)
+
+    ask(config, socket, resize)

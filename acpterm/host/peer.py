@@ -1,0 +1,108 @@
+"""The process at the other end of a Unix socket.
+
+Its pid is that of the moment it connected. The process may have ended since, have left the
+connection to a child, and its pid may be another process's by now. So a judgement by pid holds only
+if the process still runs afterwards.
+"""
+
+import errno
+import os
+import select
+import socket
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+import trio
+
+from acpterm.pty import processes
+from acpterm.runtime.descriptors import reserve
+
+if TYPE_CHECKING:
+    from acpterm.pty.linux import ProcStat
+
+# Of the peer that connected, by descriptor (unix(7), Linux 6.5).
+_SO_PEERPIDFD: Final = 77
+# macOS: <sys/un.h>.
+_SOL_LOCAL: Final = 0
+_LOCAL_PEERCRED: Final = 1
+_LOCAL_PEERPID: Final = 2
+
+
+class Peer(NamedTuple):
+    """Who connected, as the system has recorded it."""
+
+    uid: int
+    pid: int | None
+    """None, or 0, if this process cannot see the other: it is in another pid namespace."""
+
+
+def peer_of(stream: trio.SocketStream) -> Peer:
+    """Return who connected (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
+    if hasattr(socket, "SO_PEERCRED"):
+        found = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        pid, uid, _ = struct.unpack("3i", found)
+        return Peer(uid, pid)
+    # struct xucred: version, uid, …
+    found = stream.socket.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
+    _, uid = struct.unpack_from("Ii", found)
+    try:
+        return Peer(uid, stream.socket.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID))
+    except OSError:
+        return Peer(uid, None)
+
+
+class PeerProcess:
+    """The process that connected, kept apart from a later one with its pid.
+
+    By a descriptor of the process; where the system gives none, by the time it started. Raises
+    `OSError` when no descriptor is left, not even in the reserve.
+    """
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.pid: Final = peer_of(stream).pid or 0
+        self._pidfd = -1
+        self._is_gone = False
+        self.identity: ProcStat | None = None
+        """Its pid and start time; None if it has ended or cannot be seen."""
+        if not self.pid:
+            return
+        try:
+            self._pidfd = reserve.borrow(
+                lambda: stream.socket.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+            )
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            self._is_gone = error.errno == errno.ESRCH
+        try:
+            found = reserve.borrow(lambda: processes.identity(self.pid))
+            is_visible = found is not None and not found.zombie and not self.has_ended()
+        except BaseException:
+            # The block that would close it is not entered.
+            self._close()
+            raise
+        self.identity = found if is_visible else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def has_ended(self) -> bool:
+        """Return whether the process has ended."""
+        if self._is_gone:
+            return True
+        if self._pidfd >= 0:
+            exited = select.poll()
+            exited.register(self._pidfd, select.POLLIN)
+            return bool(exited.poll(0))
+        if self.identity is None:
+            return False
+        found = reserve.borrow(lambda: processes.identity(self.pid))
+        return found is None or found.zombie or found.started != self.identity.started

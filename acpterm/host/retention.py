@@ -1,0 +1,70 @@
+"""Which of the terminals that are over are forgotten for others: each owner's for its own.
+
+The user has one share, and all agents have another of the same size. What agents leave behind
+never pushes out what is the user's. Within the agents' share, the connection that has the most
+loses its oldest first, so one agent does not push out what the others have.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final, Protocol, TypeVar
+
+
+class Retained(Protocol):
+    """A terminal that is over: see `roster.Entry`."""
+
+    @property
+    def is_users(self) -> bool:
+        """Whether the user owns it."""
+
+    @property
+    def connection(self) -> str | None:
+        """The agent's connection that created it."""
+
+    @property
+    def over_since(self) -> float:
+        """When it was over, on the boot clock."""
+
+    @property
+    def held(self) -> int:
+        """Bytes of its output."""
+
+
+R = TypeVar("R", bound=Retained)
+
+
+class Share:
+    """How much each share may hold: terminals, bytes, and seconds."""
+
+    def __init__(self, number: int, size: int, age: float) -> None:
+        self.number: Final = number
+        self.size: Final = size
+        self.age: Final = age
+
+
+def surplus(entries: Iterable[R], share: Share, now: float) -> list[R]:
+    """Return those of the terminals that are over that are to be forgotten."""
+    entries = sorted(entries, key=lambda entry: entry.over_since)
+    found = [entry for entry in entries if entry.over_since < now - share.age]
+    left = entries[len(found) :]
+    users: dict[str | None, list[R]] = {None: [entry for entry in left if entry.is_users]}
+    agents: defaultdict[str | None, list[R]] = defaultdict(list)
+    for entry in left:
+        if not entry.is_users:
+            agents[entry.connection].append(entry)
+    return [*found, *_above(users, share), *_above(agents, share)]
+
+
+def _above(queues: dict[str | None, list[R]], share: Share) -> list[R]:
+    """Return what is too much, of the queue that has the most each time, the oldest first."""
+    found: list[R] = []
+    numbers = {owner: len(queue) for owner, queue in queues.items()}
+    sizes = {owner: sum(entry.held for entry in queue) for owner, queue in queues.items()}
+    while sum(numbers.values()) > share.number or sum(sizes.values()) > share.size:
+        most = numbers if sum(numbers.values()) > share.number else sizes
+        owner = max(most, key=most.__getitem__)
+        entry = queues[owner].pop(0)
+        numbers[owner] -= 1
+        sizes[owner] -= entry.held
+        found.append(entry)
+    return found

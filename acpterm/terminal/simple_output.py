@@ -1,0 +1,56 @@
+r"""Simple output: printing ASCII, TAB, LF, CR and whole SGR sequences.
+
+Most of what floods a terminal is of this kind, and it is cheap to recognise. It changes nothing
+but cells, the cursor and the attributes of what is written next, so that what has scrolled out of
+reach need not be looked at: see `vt.scrolled_off` for the screen, and `text` for the text.
+"""
+
+import re
+from typing import Final
+
+LINE_END: Final = b"\r\n"
+SGR: Final = re.compile(rb"\x1b\[[0-9;:]{0,64}m")
+
+_SIMPLE: Final = bytes(range(0x20, 0x7F)) + b"\t\r\n\x1b"
+_NO_SGR: Final = re.compile(rb"\x1b(?!\[[0-9;:]{0,64}m)")
+_CUT_SGR: Final = re.compile(rb"\x1b(?:\[[0-9;:]{0,64})?\Z")
+# All that an SGR sequence may consist of, and CR.
+_MAY_BE_SGR: Final = b"\x1b[0123456789;:m\r"
+
+
+def find_end(data: bytes) -> int:
+    """Return where the simple output in `data` ends: behind all of it, or 0.
+
+    A CR or an SGR sequence at the very end that is cut, or may be, is left out. It is assumed that
+    `data` does not begin within a sequence.
+    """
+    end = len(data)
+    if cut := _CUT_SGR.search(data, max(0, data.rfind(b"\x1b"))):
+        end = cut.start()
+    end -= data.endswith(b"\r", 0, end)
+    if data[:end].translate(None, _SIMPLE):
+        return 0
+    if b"\x1b" in data and (odd := _NO_SGR.search(data)) and odd.start() < end:
+        return 0
+    return end
+
+
+def text_bytes_min(data: bytes) -> int | None:
+    """Return how many bytes of text the whole lines of simple output have at least.
+
+    Return None if a CR is not followed by LF: then there may be no text at all.
+    """
+    returns = data.count(b"\r")
+    if data.count(LINE_END) != returns:
+        return None
+    end = data.rfind(b"\n") + 1
+    if b"\x1b" in data:
+        return len(data[:end].translate(None, _MAY_BE_SGR))
+    return end - returns
+
+
+def text_of(lines: bytes) -> bytes:
+    """Return the text of whole lines of simple output in which each CR is followed by LF."""
+    if b"\x1b" in lines:
+        lines = b"".join(SGR.split(lines))
+    return lines.replace(LINE_END, b"\n")

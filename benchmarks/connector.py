@@ -1,0 +1,49 @@
+"""Connects a figure's agents to a daemon, from a process of its own.
+
+The daemon takes what descends from a process with an agent's connection for an agent, and so the
+process itself. The process of the figures asks as the user as well.
+"""
+
+import atexit
+import functools
+import os
+import socket
+import subprocess
+import sys
+
+_CODE = """
+import socket, sys
+channel = socket.socket(fileno=int(sys.argv[1]))
+while path := channel.recv(65536):
+    with socket.socket(socket.AF_UNIX) as sock:
+        error = sock.connect_ex(path)
+        socket.send_fds(channel, [error.to_bytes(4, "little")], [sock.fileno()])
+"""
+
+
+@functools.cache
+def _channel() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-E", "-c", _CODE, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+        )
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+def connect_as_agent(path: str) -> socket.socket:
+    """Connect to the agents' socket. Raises `OSError`."""
+    _channel().send(os.fsencode(os.path.abspath(path)))
+    answer, (fd,), _, _ = socket.recv_fds(_channel(), 4, 1)
+    sock = socket.socket(fileno=fd)
+    if error := int.from_bytes(answer, "little"):
+        sock.close()
+        raise OSError(error, os.strerror(error), path)
+    return sock

@@ -1,0 +1,18 @@
+"""A daemon for the commands, and a connection of the user's to it."""
+
+import pytest
+
+from tests.support.hosts import daemon
+from tests.support.person import person_at
+
+
+@pytest.fixture
+async def path(tmp_path):
+    async with daemon(tmp_path) as (_, path):
+        yield path
+
+
+@pytest.fixture
+async def person(path):
+    async with person_at(path.replace("agent.sock", "user.sock")) as person:
+        yield person

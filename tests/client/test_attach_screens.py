@@ -1,0 +1,131 @@
+"""`acpterm attach` and the two screens of a window; and windows that are larger than a terminal."""
+
+import pytest
+
+from tests.support.desk import DETACH
+from tests.support.hosts import ACPTERM
+from tests.support.tmux import needs_tmux
+
+pytestmark = needs_tmux
+
+OURS = " ".join(ACPTERM)
+# Shows something on the alternate screen at once, and leaves it when a key is pressed.
+SHOWN = "full screen"
+FULL = f"printf '\\e[?1049h\\e[2J\\e[3;5H{SHOWN}'; read -rsn1; printf '\\e[?1049l'"
+
+
+def shell_with_lines(desk):
+    shell = desk.shell()
+    shell.line("clear; seq 101 110")
+    shell.until("110\nhere$")
+    return shell
+
+
+def lines_before(pane, said):
+    """Return what a window shows before a line."""
+    return pane.text.split(said)[0].split("\n")
+
+
+@pytest.mark.parametrize("command", ["attach {name}", "attach -r {name}"])
+def test_window_is_as_before_when_a_full_screen_program_is_left(desk, command):
+    name = desk.daemon.make("bash", "-c", f"printf 'on the main screen'; {FULL}")
+    shell = shell_with_lines(desk)
+    shell.line(f"{OURS} {command.format(name=name)}")
+    shell.until(f"    {SHOWN}")
+    shell.keys(DETACH)
+    shell.until(f"[{name} runs on]")
+    assert lines_before(shell, "here$ ") == [*map(str, range(101, 111)), ""]
+    assert SHOWN not in shell.history()
+    assert "on the main screen" not in shell.history()
+    shell.line("echo after")
+    shell.until("\nafter\nhere$")
+    assert shell.modes == {}
+
+
+def test_window_is_as_before_when_a_full_screen_program_ends(desk, tmp_path):
+    script = tmp_path / "full"
+    # vim moves the cursor down on the main screen before it ends.
+    script.write_text(f"sleep 0.05\n{FULL}\nprintf '\\e[24;1H\\r\\n'\n")
+    shell = shell_with_lines(desk)
+    shell.line(f"{OURS} run bash {script}; echo status $?")
+    shell.until(f"    {SHOWN}")
+    shell.keys("q")
+    shell.until("status 0")
+    assert lines_before(shell, "here$ ") == [*map(str, range(101, 111)), ""]
+    assert SHOWN not in shell.history()
+
+
+def test_main_screen_is_painted_when_a_program_leaves_the_alternate_one(desk):
+    again = f"echo first; {FULL}; echo second; read -rsn1; {FULL}; exec sleep 1000"
+    name = desk.daemon.make("bash", "-c", again)
+    shell = shell_with_lines(desk)
+    shell.line(f"{OURS} attach {name}")
+    shell.until(f"    {SHOWN}")
+    shell.keys("x")
+    shell.until(lambda: shell.text.startswith("first\nsecond"))
+    assert shell.modes == {}
+    # What the window showed can be scrolled back to.
+    assert "\n110\nhere$" in shell.history()
+    shell.keys("x")
+    shell.until(f"    {SHOWN}")
+    shell.keys("x")
+    shell.until(lambda: shell.text.startswith("first\nsecond"))
+    shell.keys(DETACH)
+    shell.until(f"[{name} runs on]")
+    assert "\n110\nhere$" in shell.history()
+
+
+def test_nothing_is_scrolled_when_a_terminal_cannot_be_attached_to(desk):
+    shell = desk.shell()
+    inside = desk.daemon.make("bash", "--norc", "--noprofile")
+    shell.line("clear; echo before")
+    shell.until("before\nhere$")
+    identifier = desk.daemon.about(inside)["terminalId"]
+    shell.line(f"ACPTERM_TERMINAL_ID={identifier} {OURS} attach {inside}")
+    shell.until(lambda: "cannot be attached to itself" in shell.history())
+    assert shell.text.startswith("before\nhere$")
+
+
+def test_terminal_inside_of_another_is_mentioned(desk):
+    outer = desk.daemon.make("bash", "--norc", "--noprofile")
+    inner = desk.daemon.make("bash", "-c", "printf inner; exec sleep 1000")
+    pane = desk.attach(outer, size=(100, 24))
+    pane.until("leaves it")
+    pane.line(f"ACPTERM_DETACH_KEY=C-] {OURS} attach {inner}")
+    pane.until(f"[{inner}, inside of {outer}: C-] leaves it, unless that key leaves {outer} first]")
+    pane.keys("C-]")
+    pane.until(f"[{inner} runs on]")
+    pane.line(f"{OURS} attach {outer}")
+    pane.until(lambda: "cannot be attached to itself" in pane.history())
+
+
+def test_terminal_is_not_attached_to_itself_when_the_environment_does_not_name_it(desk):
+    outer = desk.daemon.make("bash", "--norc", "--noprofile")
+    pane = desk.attach(outer, size=(100, 24))
+    pane.until("leaves it")
+    pane.line(f"env -u ACPTERM_TERMINAL_ID {OURS} attach {outer}")
+    pane.until(lambda: "cannot be attached to itself" in pane.history())
+
+
+def test_larger_window_has_dots_outside_of_the_terminal(desk):
+    name = desk.daemon.make("bash", "-c", "printf 'one\\n\\e[2;19HXY'; read; read")
+    small = desk.attach(name, size=(20, 4))
+    small.until("XY")
+    large = desk.attach(name, size=(24, 6))
+    dots = "·" * 24
+    large.until(
+        lambda: (
+            large.screen()
+            == [
+                f"one{'':17}····",
+                f"{'':18}XY····",
+                f"{'':20}····",
+                f"{'':20}····",
+                dots,
+                dots,
+            ]
+        )
+    )
+    small.keys(DETACH)
+    small.ended()
+    large.until(lambda: "·" not in large.text)

@@ -1,0 +1,65 @@
+"""Connects the agents of tests to a daemon, from a process of its own.
+
+What descends from a process that holds an agent's connection is an agent's to the daemon. The
+process of the tests must not be one: its children are the user's commands.
+"""
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import trio
+
+_CODE = """
+import os, socket, sys
+channel = socket.socket(fileno=int(sys.argv[1]))
+while path := channel.recv(65536):
+    with socket.socket(socket.AF_UNIX) as sock:
+        error = sock.connect_ex(path)
+        socket.send_fds(channel, [error.to_bytes(4, "little")], [sock.fileno()])
+"""
+
+
+class _Connector:
+    """A process that connects to what it is sent the path of, and passes the connection back."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-S", "-E", "-c", _CODE, str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+        self.pid = self._process.pid
+        self._lock = threading.Lock()
+        atexit.register(self._close)
+
+    def _close(self) -> None:
+        self._channel.close()
+        self._process.wait()
+
+    def connect(self, path: str) -> socket.socket:
+        with self._lock:
+            self._channel.send(os.fsencode(os.path.abspath(path)))
+            answer, (fd,), _, _ = socket.recv_fds(self._channel, 4, 1)
+        sock = socket.socket(fileno=fd)
+        if error := int.from_bytes(answer, "little"):
+            sock.close()
+            raise OSError(error, os.strerror(error), path)
+        return sock
+
+
+_connectors: list[_Connector] = []
+_lock = threading.Lock()
+
+
+async def connect_as_agent(path: str) -> trio.SocketStream:
+    """Connect to the agents' socket at `path`."""
+    with _lock:
+        if not _connectors:
+            _connectors.append(_Connector())
+    sock = await trio.to_thread.run_sync(_connectors[0].connect, path)
+    return trio.SocketStream(trio.socket.from_stdlib_socket(sock))

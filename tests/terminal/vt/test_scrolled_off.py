@@ -1,0 +1,127 @@
+"""What is left out of simple output shows nowhere."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acpterm.terminal import simple_output
+from acpterm.terminal.vt import scrolled_off
+from acpterm.terminal.vt.emulator import Emulator
+from tests.terminal.vt.fuzzing import piece
+
+ROWS = 5
+LENGTH = 8192
+SGR = st.sampled_from(
+    ["\x1b[m", "\x1b[0m", "\x1b[1;31m", "\x1b[48;5;9m", "\x1b[4:3m", "\x1b[;7m", "\x1b[22m"]
+)
+TEXT = st.lists(st.one_of(st.text("ab \t~", max_size=9), SGR), max_size=6).map("".join)
+LINES = st.lists(TEXT.map(str.encode), min_size=1, max_size=4)
+AFTER = st.one_of(st.binary(max_size=20), st.just(b"\x1b[3b"))
+
+
+def run_of(lines, ending=b"\r\n"):
+    """Make simple output that is long enough to be looked at."""
+    piece = ending.join(lines) + ending
+    return piece * (LENGTH // len(piece) + 3 * ROWS)
+
+
+def fed(*pieces, whole):
+    emulator = Emulator(20, ROWS)
+    for data in pieces:
+        if whole:
+            emulator.feed(data)
+        else:
+            end = simple_output.find_end(data)
+            assert emulator.feed_simple_for(data[:end], 60) == end
+            emulator.feed(data[end:])
+    return emulator
+
+
+def shown(emulator):
+    screen = emulator.screen()
+    rows = [screen.cells(y) for y in range(screen.rows)]
+    return rows, screen.cursor, screen.modes, screen.is_alternate, screen.held
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"y", b"x" * 78, b"x" * 20, b" ", b"\ta", b"\x1b[1;31mred\x1b[0m", b"\x1b[44mblue\x1b[m"],
+)
+def test_all_but_the_last_of_equal_lines_have_scrolled_off(line):
+    run = run_of([line])
+    assert simple_output.find_end(run + b"\x1b[3") == len(run)
+    found = scrolled_off.find(run, ROWS)
+    assert run[found.size :].count(b"\r\n") == 2 * ROWS
+    assert shown(fed(b"before", run, b"after", whole=False)) == shown(
+        fed(b"before", run, b"after", whole=True)
+    )
+
+
+def test_pen_that_lines_before_have_set_is_kept():
+    run = b"\x1b[31mred\r\n" + run_of([b"\x1b[1mx\x1b[22my"]) + b"z"
+    found = scrolled_off.find(run, ROWS)
+    assert found.substitute.startswith(b"\r\n\x1b[31m")
+    assert shown(fed(b"before", run, whole=False)) == shown(fed(b"before", run, whole=True))
+
+
+def test_last_character_printed_is_that_of_all_output():
+    run = run_of([b"Q"]) + b"\r\n" * (3 * ROWS)
+    assert scrolled_off.find(run, ROWS) is None
+    for data in (run, run + b"x\r\n"):
+        assert shown(fed(b"a", data, b"\x1b[3b", whole=False)) == shown(
+            fed(b"a", data, b"\x1b[3b", whole=True)
+        )
+
+
+def test_pen_is_that_since_the_last_reset():
+    run = b"\x1b[31mred\r\n\x1b[0m\x1b[32m" + run_of([b"y"])
+    found = scrolled_off.find(run, ROWS)
+    assert found.substitute == b"\r\n\x1b[0m\x1b[32m"
+
+
+ODD = [
+    b"\x1b[1A",
+    b"\x1b[?1m",
+    b"\x1b[>4m",
+    b"\x1b[1",
+    b"\x1b",
+    b"\x1bM",
+    b"\b",
+    b"\a",
+    b"\x0e",
+    b"\0",
+]
+
+
+@pytest.mark.parametrize("odd", [*ODD, b"\v", b"\xc3\xa4"])
+def test_output_with_anything_else_is_not_simple(odd):
+    assert simple_output.find_end(b"a\r\n" + odd + b"\r\n") == 0
+
+
+@pytest.mark.parametrize("cut", [b"\r", b"\x1b", b"\x1b[", b"\x1b[38;5", b"\r\x1b[3"])
+def test_what_may_be_cut_at_the_end_is_left_for_later(cut):
+    assert simple_output.find_end(b"a\r\nb" + cut) == 4
+
+
+def test_output_without_carriage_returns_is_emulated():
+    assert scrolled_off.find(run_of([b"y"], ending=b"\n"), ROWS) is None
+
+
+@pytest.mark.parametrize(
+    "before", [b"\x1b[2;4r", b"\x1b[?69h\x1b[3;9s", b"\x1b]0;title", b"\x1bP", b"\x1b[3"]
+)
+def test_output_within_margins_or_a_sequence_is_emulated(before):
+    run = run_of([b"one", b"two", b"three"])
+    emulator = fed(before, whole=True)
+    assert emulator._scrolled_off(run) is None
+    assert shown(fed(before, run, whole=False)) == shown(fed(before, run, whole=True))
+
+
+@given(st.integers(), LINES, AFTER)
+def test_screen_is_that_of_all_output_whatever_came_before(seed, lines, after):
+    chance = random.Random(seed)
+    before = b"".join(piece(chance) for _ in range(40))
+    run = run_of(lines)
+    assert shown(fed(before, run, after, whole=False)) == shown(fed(before, run, after, whole=True))
