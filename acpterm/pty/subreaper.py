@@ -129,27 +129,32 @@ class Subreaper:
         """Return whether an orphan of `tree` runs; None if that is not known.
 
         Reads nothing but the parent's children, and those of them that are not first children: a
-        program that is just being started is one for a moment. Raises `OSError`.
+        program that is just being started is one for a moment. True if orphans of the tree come
+        and go faster than they can be looked at. Raises `OSError`.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None
         judged = self._known()
-        # One that has ended before it was looked at may have forked: then there is another one.
         for _ in range(_LOOKS_MAX):
             children = linux.children(self.parent)
             if children is None:
                 return None
-            if children <= judged:
-                return False
+            is_settled = True
             for pid in children - judged:
                 orphan = linux.read_stat(pid)
-                if orphan is None or orphan.zombie or orphan.ppid != self.parent:
+                if orphan is None or orphan.ppid != self.parent:
+                    is_settled = False
                     continue
                 owner = self.owner(orphan, tree)
-                if owner is None or owner is tree:
+                if not orphan.zombie and (owner is None or owner is tree):
                     return None if owner is None else True
+                # One that ended before it was looked at may have forked, after the list was read.
+                if owner is None or owner is tree:
+                    is_settled = False
+            if is_settled:
+                return False
             judged |= children
-        return None
+        return True
 
     def exclude(self, pids: Callable[[], Iterable[int]]) -> None:
         """Never take the children that `pids` names, now or later, for orphans."""
