@@ -13,12 +13,12 @@ from pathlib import Path
 import click
 import pytest
 
-from acpterm.acp import extensions
-from acpterm.acp.wire import Wire
+from acpterm.acp import agent_api
+from acpterm.acp.base import Wire
+from acpterm.cli._aliases import ALIASES
 from acpterm.cli.main import group
-from acpterm.cli.parts.other_names import ALIASES
 from acpterm.config import Settings
-from acpterm.host.agents.table import NOTIFICATIONS, REQUESTS
+from acpterm.host.agent.methods import NOTIFICATIONS, REQUESTS
 from tests.support.hosts import agent_here, environment, poll
 
 ROOT = Path(__file__).parents[1]
@@ -122,7 +122,7 @@ def test_every_method_has_its_heading(method):
     sorted(
         {
             field
-            for kind in vars(extensions).values()
+            for kind in vars(agent_api).values()
             if isinstance(kind, type) and issubclass(kind, Wire) and kind is not Wire
             for field in kind.__struct_encode_fields__
             if not field.startswith("_")

@@ -1,6 +1,6 @@
 """The wire types of ACP v1, and acpterm's own ``_acpterm/…`` ones."""
 
-from acpterm.acp.agents import (
+from acpterm.acp.agent import (
     AgentCapabilities,
     AuthMethod,
     InitializeResponse,
@@ -12,7 +12,7 @@ from acpterm.acp.agents import (
     SessionCapabilities,
     WriteTextFileRequest,
 )
-from acpterm.acp.extensions import (
+from acpterm.acp.agent_api import (
     Asker,
     CreateMeta,
     EndedBy,
@@ -30,6 +30,13 @@ from acpterm.acp.extensions import (
     WriteResponse,
     own_meta,
 )
+from acpterm.acp.base import (
+    DEFAULT_ON_ERROR,
+    SKIP_INVALID_ITEMS,
+    MetaIn,
+    MetaOut,
+    Wire,
+)
 from acpterm.acp.initialize import (
     PROTOCOL_VERSION,
     ClientCapabilities,
@@ -42,7 +49,7 @@ from acpterm.acp.initialize import (
 from acpterm.acp.lenient import (
     decode,
 )
-from acpterm.acp.sessions import (
+from acpterm.acp.session import (
     CancelNotification,
     Content,
     Diff,
@@ -57,7 +64,7 @@ from acpterm.acp.sessions import (
     ToolKind,
     read_update,
 )
-from acpterm.acp.terminals import (
+from acpterm.acp.terminal import (
     CreateTerminalRequest,
     CreateTerminalResponse,
     Empty,
@@ -68,13 +75,6 @@ from acpterm.acp.terminals import (
     TerminalOutputResponse,
     TerminalRequest,
     WaitForTerminalExitResponse,
-)
-from acpterm.acp.wire import (
-    DEFAULT_ON_ERROR,
-    SKIP_INVALID_ITEMS,
-    MetaIn,
-    MetaOut,
-    Wire,
 )
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 
-from acpterm.acp.wire import DEFAULT_ON_ERROR, MetaIn, MetaOut, Wire
+from acpterm.acp.base import DEFAULT_ON_ERROR, MetaIn, MetaOut, Wire
 
 PROTOCOL_VERSION: Final = 1
 

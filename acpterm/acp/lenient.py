@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct, UnsetType
 
-from acpterm.acp.shapes import Shape, fields_of, shape_of_struct, struct_for
+from acpterm.acp.schema import Shape, fields_of, shape_of_struct, struct_for
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, shown
 
 S = TypeVar("S", bound=Struct)

@@ -5,17 +5,18 @@ import os
 
 import click
 
-from acpterm.acp.person import AttachResponse, ListRequest, ListResponse, TerminalInfo
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.options import at_daemon, fail, settings
-from acpterm.cli.parts.terminal_name import terminal_argument
+from acpterm.acp.user_api import AttachResponse, ListRequest, ListResponse, TerminalInfo
+from acpterm.cli._daemon import ask
+from acpterm.cli._options import at_daemon, fail, settings
+from acpterm.cli._terminal_name import terminal_argument
 from acpterm.client.daemon import DaemonError
-from acpterm.client.person.attach.attached import attach
-from acpterm.client.person.attach.detaching import Detaching
-from acpterm.client.person.attach.tty import Tty
-from acpterm.client.person.front import Front
-from acpterm.client.person.words import ended, title
-from acpterm.pty import linux, marks
+from acpterm.client.user.attach.attach import attach
+from acpterm.client.user.attach.detach_keys import Detaching
+from acpterm.client.user.attach.tty import Tty
+from acpterm.client.user.client import Front
+from acpterm.client.user.words import ended, title
+from acpterm.pty import linux
+from acpterm.pty.tracking import marks
 
 
 @click.command("attach")

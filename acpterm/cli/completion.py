@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from acpterm.cli.parts.printing import say_once
+from acpterm.cli._output import say_once
 
 
 @click.command("completion")

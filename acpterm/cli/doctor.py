@@ -4,10 +4,10 @@ import textwrap
 
 import click
 
-from acpterm.cli.parts.options import at_daemon, run
-from acpterm.cli.parts.printing import coloured, is_terminal, json_text, say_once, window
-from acpterm.client.person.doctor import Finding, examine
-from acpterm.host import logs
+from acpterm.cli._options import at_daemon, run
+from acpterm.cli._output import coloured, is_terminal, json_text, say_once, window
+from acpterm.client.user.doctor import Finding, examine
+from acpterm.runtime import logs
 
 _COLOURS = {"ok": "green", "missing": "yellow", "problem": "red"}
 # Columns before what was found, and before what to do.

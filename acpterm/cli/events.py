@@ -5,13 +5,13 @@ from functools import partial
 import click
 from msgspec import Raw
 
-from acpterm.acp.person import EventNotification
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.options import at_daemon
-from acpterm.cli.parts.printing import coloured, is_terminal, json_text, say, window
-from acpterm.client.person.front import Front
-from acpterm.client.person.happening import Happened, happened
-from acpterm.client.person.watching import follow, until_ended
+from acpterm.acp.user_api import EventNotification
+from acpterm.cli._daemon import ask
+from acpterm.cli._options import at_daemon
+from acpterm.cli._output import coloured, is_terminal, json_text, say, window
+from acpterm.client.user.client import Front
+from acpterm.client.user.event_format import Happened, happened
+from acpterm.client.user.events import follow, until_ended
 from acpterm.runtime.threads import run_blocking
 
 _COLOURS = {"created": "green", "exited": "cyan", "killed": "red", "waiting": "yellow"}

@@ -7,16 +7,16 @@ from typing import BinaryIO, Final
 
 import click
 
-from acpterm.acp.person import ScreenResponse, TerminalInfo
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.options import at_daemon, fail
-from acpterm.cli.parts.terminal_name import terminal_argument
-from acpterm.client.person.front import Front
-from acpterm.client.person.reading.text_follower import UNKNOWN, following_text
-from acpterm.client.person.recording import picture
-from acpterm.client.person.recording.exporting import write_cast
-from acpterm.client.person.recording.files import write_to
-from acpterm.client.plain import visible_text
+from acpterm.acp.user_api import ScreenResponse, TerminalInfo
+from acpterm.cli._daemon import ask
+from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._terminal_name import terminal_argument
+from acpterm.client.sanitize import visible_text
+from acpterm.client.user.client import Front
+from acpterm.client.user.export import picture
+from acpterm.client.user.export.export import write_cast
+from acpterm.client.user.export.files import write_to
+from acpterm.client.user.output.text_follow import UNKNOWN, following_text
 
 _ENDINGS: Final = {
     ".cast": "asciicast",

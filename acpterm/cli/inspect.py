@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import click
 
-from acpterm.acp.person import InspectResponse, LaunchInfo, TerminalInfo
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.options import at_daemon
-from acpterm.cli.parts.printing import json_text, say_once
-from acpterm.cli.parts.terminal_name import terminal_argument
-from acpterm.client.person.front import Front
-from acpterm.client.person.listing import duration, line, memory, state
+from acpterm.acp.user_api import InspectResponse, LaunchInfo, TerminalInfo
+from acpterm.cli._daemon import ask
+from acpterm.cli._options import at_daemon
+from acpterm.cli._output import json_text, say_once
+from acpterm.cli._terminal_name import terminal_argument
+from acpterm.client.user.client import Front
+from acpterm.client.user.format import duration, line, memory, state
 
 _WIDTH = 16
 

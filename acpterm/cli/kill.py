@@ -8,16 +8,16 @@ import click
 import trio
 
 from acpterm.acp import Empty
-from acpterm.acp.person import PersonSignalRequest, TerminalInfo
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.each import end, for_each
-from acpterm.cli.parts.options import at_daemon
-from acpterm.cli.parts.printing import say
-from acpterm.cli.parts.terminal_name import terminal_argument
-from acpterm.client.person.front import Front
-from acpterm.client.person.reading.stdout import note
-from acpterm.client.person.words import ended
-from acpterm.client.plain import in_a_line
+from acpterm.acp.user_api import PersonSignalRequest, TerminalInfo
+from acpterm.cli._daemon import ask
+from acpterm.cli._each import end, for_each
+from acpterm.cli._options import at_daemon
+from acpterm.cli._output import say
+from acpterm.cli._terminal_name import terminal_argument
+from acpterm.client.sanitize import in_a_line
+from acpterm.client.user.client import Front
+from acpterm.client.user.output.stdout import note
+from acpterm.client.user.words import ended
 from acpterm.pty.signals import name_of, number_of
 
 _NUMBERS: Final = frozenset(str(int(number)) for number in signal.valid_signals())

@@ -2,12 +2,12 @@
 
 import click
 
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.options import at_daemon, fail
-from acpterm.cli.parts.since import SinceParam
-from acpterm.cli.parts.terminal_name import terminal_argument
-from acpterm.client.person.front import Front
-from acpterm.client.person.reading.printed import Since, print_raw, print_stamped, print_text
+from acpterm.cli._daemon import ask
+from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._since import SinceParam
+from acpterm.cli._terminal_name import terminal_argument
+from acpterm.client.user.client import Front
+from acpterm.client.user.output.show import Since, print_raw, print_stamped, print_text
 
 
 @click.command("logs")

@@ -7,19 +7,19 @@ from typing import TypeAlias
 
 import click
 
-from acpterm.acp.person import TerminalInfo
+from acpterm.acp.user_api import TerminalInfo
+from acpterm.cli._daemon import ask, ask_running
+from acpterm.cli._keyboard import has_keyboard, quiet_keys, until_quit
+from acpterm.cli._options import at_daemon
+from acpterm.cli._output import is_terminal, json_text, say, say_once
 from acpterm.cli.attach import detaching_keys
-from acpterm.cli.parts.asking import ask, ask_running
-from acpterm.cli.parts.options import at_daemon
-from acpterm.cli.parts.printing import is_terminal, json_text, say, say_once
-from acpterm.cli.parts.quitting import has_keyboard, quiet_keys, until_quit
-from acpterm.client.person.attach.detaching import Detaching
-from acpterm.client.person.front import Front
-from acpterm.client.person.list_view import Item
-from acpterm.client.person.listing import in_list_order, row
-from acpterm.client.person.names import short_ids
-from acpterm.client.person.watched import look_again, terminals
-from acpterm.client.person.watching import until_ended
+from acpterm.client.user.attach.detach_keys import Detaching
+from acpterm.client.user.client import Front
+from acpterm.client.user.completion import short_ids
+from acpterm.client.user.events import until_ended
+from acpterm.client.user.format import in_list_order, row
+from acpterm.client.user.list_view import Item
+from acpterm.client.user.watched import look_again, terminals
 from acpterm.runtime.threads import run_blocking
 
 _Chosen: TypeAlias = Callable[[list[TerminalInfo]], list[TerminalInfo]]
@@ -87,7 +87,7 @@ def _items(found: list[TerminalInfo]) -> list[Item]:
 
 
 def _text(found: list[TerminalInfo]) -> str:
-    from acpterm.cli.parts.tables import text_of  # noqa: PLC0415  rich is slow to import: JSON needs none
+    from acpterm.cli._tables import text_of  # noqa: PLC0415  rich is slow to import: JSON needs none
 
     return text_of([item.row for item in _items(found)])
 
@@ -96,7 +96,7 @@ async def _watch(
     front: Front, *, everything: bool, as_json: bool, chosen: _Chosen, keys: Detaching
 ) -> int:
     if not as_json and is_terminal():
-        from acpterm.cli.parts.watched_screen import watch_screen  # noqa: PLC0415  as above
+        from acpterm.cli._watch import watch_screen  # noqa: PLC0415  as above
 
         return await watch_screen(
             front, lambda found: _items(chosen(found)), keys, everything=everything

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem, ZshComplete, add_completion_class
 
 from acpterm import __version__
-from acpterm.client.leaves import leaf
+from acpterm.client.errors import leaf
 
 # structlog imports rich if it is there, to draw tracebacks, which are plain here (`host.logs`): a
 # third of the time that a command takes to start.
@@ -99,7 +99,7 @@ class _LazyGroup(click.Group):
                 click.echo(ctx.get_help())
                 ctx.exit()
             name, rest = rest[0], ["--help"]
-        from acpterm.cli.parts.other_names import (  # noqa: PLC0415  only needed for a wrong name
+        from acpterm.cli._aliases import (  # noqa: PLC0415  only needed for a wrong name
             ALIASES,
             no_such_command,
         )

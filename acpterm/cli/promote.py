@@ -2,9 +2,9 @@
 
 import click
 
-from acpterm.cli.parts.each import do_to_each
-from acpterm.cli.parts.options import at_daemon
-from acpterm.cli.parts.terminal_name import terminal_argument
+from acpterm.cli._each import do_to_each
+from acpterm.cli._options import at_daemon
+from acpterm.cli._terminal_name import terminal_argument
 
 
 @click.command("promote")

@@ -7,16 +7,16 @@ import sys
 
 import click
 
-from acpterm.cli.parts.numbers import Finite
-from acpterm.cli.parts.options import BeforeAgent, common, hosted, run, settings
-from acpterm.client.prompt.conversation import Place
+from acpterm.cli._options import BeforeAgent, common, hosted, run, settings
+from acpterm.cli._params import Finite
+from acpterm.client.prompt.acp_client import Place
 from acpterm.client.prompt.permissions import Rule
 from acpterm.client.prompt.run import Wishes, run_prompt, wants_colours
 from acpterm.client.wirelog import LogError
-from acpterm.host import logs, stdio
 from acpterm.jsonrpc import can_be_said
 from acpterm.keeper.client import KeeperLostError
-from acpterm.pty.trees import TrackingError
+from acpterm.pty.tracking.trees import TrackingError
+from acpterm.runtime import logs, stdio
 
 _FOLDER = click.Path(exists=True, file_okay=False)
 _SECONDS = Finite(min=0, min_open=True)

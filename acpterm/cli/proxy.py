@@ -4,12 +4,12 @@ from typing import Literal
 
 import click
 
-from acpterm.cli.parts.options import BeforeAgent, common, fail, hosted, run, settings
+from acpterm.cli._options import BeforeAgent, common, fail, hosted, run, settings
 from acpterm.client.proxy.run import Wishes, run_proxy
 from acpterm.client.wirelog import LogError
-from acpterm.host import logs, stdio
 from acpterm.keeper.client import KeeperLostError
-from acpterm.pty.trees import TrackingError
+from acpterm.pty.tracking.trees import TrackingError
+from acpterm.runtime import logs, stdio
 
 
 @click.command("proxy", cls=BeforeAgent)

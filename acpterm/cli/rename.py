@@ -2,11 +2,11 @@
 
 import click
 
-from acpterm.acp.person import RenameRequest, TerminalInfo
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.options import at_daemon, fail
-from acpterm.cli.parts.terminal_name import terminal_argument
-from acpterm.client.person.front import Front
+from acpterm.acp.user_api import RenameRequest, TerminalInfo
+from acpterm.cli._daemon import ask
+from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._terminal_name import terminal_argument
+from acpterm.client.user.client import Front
 from acpterm.jsonrpc import can_be_said
 
 

@@ -8,16 +8,16 @@ from typing import BinaryIO
 
 import click
 
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.numbers import Finite
-from acpterm.cli.parts.options import at_daemon, fail, run
-from acpterm.cli.parts.quitting import has_keyboard
-from acpterm.cli.parts.terminal_name import TerminalName
+from acpterm.cli._daemon import ask
+from acpterm.cli._keyboard import has_keyboard
+from acpterm.cli._options import at_daemon, fail, run
+from acpterm.cli._params import Finite
+from acpterm.cli._terminal_name import TerminalName
 from acpterm.client import replay
-from acpterm.client.person.reading.stdout import put
-from acpterm.client.person.recording.exporting import write_cast
-from acpterm.client.person.recording.player import play_here, print_all
 from acpterm.client.playback import Playback
+from acpterm.client.user.export.export import write_cast
+from acpterm.client.user.export.player import play_here, print_all
+from acpterm.client.user.output.stdout import put
 
 
 @click.command("replay")

@@ -3,12 +3,12 @@
 import click
 
 from acpterm.acp import Empty
-from acpterm.acp.person import PersonResizeRequest
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.numbers import Size
-from acpterm.cli.parts.options import at_daemon
-from acpterm.cli.parts.terminal_name import terminal_argument
-from acpterm.client.person.front import Front
+from acpterm.acp.user_api import PersonResizeRequest
+from acpterm.cli._daemon import ask
+from acpterm.cli._options import at_daemon
+from acpterm.cli._params import Size
+from acpterm.cli._terminal_name import terminal_argument
+from acpterm.client.user.client import Front
 
 
 @click.command("resize")

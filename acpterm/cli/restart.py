@@ -2,14 +2,14 @@
 
 import click
 
-from acpterm.acp.person import TerminalInfo
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.options import at_daemon, run, settings
-from acpterm.cli.parts.printing import json_text, say_once
-from acpterm.cli.parts.terminal_name import terminal_argument
+from acpterm.acp.user_api import TerminalInfo
+from acpterm.cli._daemon import ask
+from acpterm.cli._options import at_daemon, run, settings
+from acpterm.cli._output import json_text, say_once
+from acpterm.cli._terminal_name import terminal_argument
 from acpterm.client.daemon import DaemonError
-from acpterm.client.person.listing import line
-from acpterm.client.person.worker import Restarted, Worker, restart
+from acpterm.client.user.format import line
+from acpterm.client.user.worker import Restarted, Worker, restart
 from acpterm.jsonrpc import RpcError
 
 

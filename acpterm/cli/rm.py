@@ -2,12 +2,12 @@
 
 import click
 
-from acpterm.acp.person import ListRequest, ListResponse, TerminalInfo
-from acpterm.cli.parts.asking import ask_running
-from acpterm.cli.parts.each import do_to_each, end, failures
-from acpterm.cli.parts.options import at_daemon
-from acpterm.cli.parts.terminal_name import terminal_argument
-from acpterm.client.person.front import Front
+from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
+from acpterm.cli._daemon import ask_running
+from acpterm.cli._each import do_to_each, end, failures
+from acpterm.cli._options import at_daemon
+from acpterm.cli._terminal_name import terminal_argument
+from acpterm.client.user.client import Front
 
 
 @click.command("rm")

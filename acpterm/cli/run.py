@@ -7,18 +7,18 @@ from typing import Any
 import click
 
 from acpterm.acp import Empty, EnvVariable
-from acpterm.acp.person import AttachResponse, PersonCreateRequest, TerminalInfo
+from acpterm.acp.user_api import AttachResponse, PersonCreateRequest, TerminalInfo
+from acpterm.cli._daemon import ask
+from acpterm.cli._options import at_daemon, fail, settings
+from acpterm.cli._output import say, window
+from acpterm.cli._params import Size
 from acpterm.cli.attach import detaching_keys, tell
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.numbers import Size
-from acpterm.cli.parts.options import at_daemon, fail, settings
-from acpterm.cli.parts.printing import say, window
-from acpterm.client.person.attach.attached import attach
-from acpterm.client.person.attach.stdin_pipe import is_passed_on, named_pipe
-from acpterm.client.person.attach.tty import Tty
-from acpterm.client.person.attach.unattended import Ended, follow
-from acpterm.client.person.front import Front
-from acpterm.client.person.words import exit_code, title
+from acpterm.client.user.attach.attach import attach
+from acpterm.client.user.attach.pipe import Ended, follow
+from acpterm.client.user.attach.stdin_pipe import is_passed_on, named_pipe
+from acpterm.client.user.attach.tty import Tty
+from acpterm.client.user.client import Front
+from acpterm.client.user.words import exit_code, title
 from acpterm.config import user_socket
 from acpterm.jsonrpc import RpcError, can_be_said
 from acpterm.pty import linux

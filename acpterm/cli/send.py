@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import click
 
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.options import at_daemon, fail
-from acpterm.cli.parts.terminal_name import LAST, terminal_argument
-from acpterm.client.person.front import Front
-from acpterm.client.person.typing import Key, Step, Text, type_steps
+from acpterm.cli._daemon import ask
+from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._terminal_name import LAST, terminal_argument
+from acpterm.client.user.client import Front
+from acpterm.client.user.send_keys import Key, Step, Text, type_steps
 from acpterm.keys import key_bytes, looks_like_key
 
 _KEY = ("-k", "--key")

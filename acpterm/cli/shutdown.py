@@ -2,10 +2,10 @@
 
 import click
 
-from acpterm.cli.parts.asking import ask_running
-from acpterm.cli.parts.options import at_daemon, fail
-from acpterm.cli.parts.printing import say_once
-from acpterm.client.person.ending import Ended, end_daemon
+from acpterm.cli._daemon import ask_running
+from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._output import say_once
+from acpterm.client.user.shutdown import Ended, end_daemon
 
 
 @click.command("shutdown")

@@ -2,12 +2,12 @@
 
 import click
 
-from acpterm.acp.person import StatusResponse
-from acpterm.cli.parts.options import at_daemon, run, settings
-from acpterm.cli.parts.printing import json_text, say_once
+from acpterm.acp.user_api import StatusResponse
+from acpterm.cli._options import at_daemon, run, settings
+from acpterm.cli._output import json_text, say_once
 from acpterm.client.daemon import DaemonError
-from acpterm.client.person.listing import duration, line, memory
-from acpterm.client.person.worker import NoWorker, status
+from acpterm.client.user.format import duration, line, memory
+from acpterm.client.user.worker import NoWorker, status
 from acpterm.jsonrpc import RpcError
 
 

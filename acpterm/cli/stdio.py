@@ -2,13 +2,13 @@
 
 import click
 
-from acpterm.cli.parts.options import common, fail, run, settings
+from acpterm.cli._options import common, fail, run, settings
 from acpterm.client.daemon import DaemonError
 from acpterm.client.stdio import relay_stdio
-from acpterm.host import logs, stdio
 from acpterm.host.daemon import serve_stdio
 from acpterm.keeper.client import KeeperLostError
-from acpterm.pty.trees import TrackingError
+from acpterm.pty.tracking.trees import TrackingError
+from acpterm.runtime import logs, stdio
 
 
 @click.command("stdio")

@@ -9,17 +9,17 @@ from typing import Any, Final, NoReturn
 import click
 import trio
 
-from acpterm.acp.person import TerminalInfo
-from acpterm.cli.parts.asking import ask
-from acpterm.cli.parts.numbers import Finite
-from acpterm.cli.parts.options import at_daemon, fail
-from acpterm.cli.parts.printing import say
-from acpterm.cli.parts.terminal_name import terminal_argument
-from acpterm.client.person.front import Front
-from acpterm.client.person.reading.matching import Matching
-from acpterm.client.person.reading.text_follower import following_text
-from acpterm.client.person.words import exit_code
-from acpterm.client.plain import visible_text
+from acpterm.acp.user_api import TerminalInfo
+from acpterm.cli._daemon import ask
+from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._output import say
+from acpterm.cli._params import Finite
+from acpterm.cli._terminal_name import terminal_argument
+from acpterm.client.sanitize import visible_text
+from acpterm.client.user.client import Front
+from acpterm.client.user.output.search import Matching
+from acpterm.client.user.output.text_follow import following_text
+from acpterm.client.user.words import exit_code
 
 _TIMED_OUT: Final = 124
 # Seconds after the time is over in which it may end in order.

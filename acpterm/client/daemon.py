@@ -21,11 +21,11 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
-from acpterm.host import stdio
-from acpterm.host.listener import BUSY, ListenError, private_folder
-from acpterm.host.peer import peer_of
-from acpterm.pty.marks import DETACHED
+from acpterm.host.server.listener import BUSY, ListenError, private_folder
+from acpterm.host.server.peer import peer_of
 from acpterm.pty.processes import identity
+from acpterm.pty.tracking.marks import DETACHED
+from acpterm.runtime import stdio
 from acpterm.runtime.threads import run_blocking
 
 LONGEST: Final = 107

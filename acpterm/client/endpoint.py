@@ -23,7 +23,6 @@ import trio
 from msgspec import UNSET, Raw, UnsetType
 
 from acpterm.client.unanswered import Unanswered
-from acpterm.host.outbox import Outbox
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
     MAX_LINE,
@@ -40,6 +39,7 @@ from acpterm.jsonrpc import (
     RpcError,
     quoted,
 )
+from acpterm.runtime.send_queue import Outbox
 
 _CHUNK: Final = 64 * 1024
 HIGH: Final = 256 * 1024

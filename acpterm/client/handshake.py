@@ -18,11 +18,11 @@ from msgspec import Raw
 
 from acpterm import __version__
 from acpterm.acp import PROTOCOL_VERSION, Implementation, InitializeMeta
-from acpterm.acp.extensions import OWN
-from acpterm.acp.members import members, text
+from acpterm.acp.agent_api import OWN
+from acpterm.acp.raw_json import members, text
 from acpterm.client.daemon import DaemonError, open_socket, read_lock
 from acpterm.config import Settings, agent_socket, user_socket
-from acpterm.host.asker import Asker, to_send
+from acpterm.host.launch.exec_context import Asker, to_send
 from acpterm.jsonrpc import (
     ErrorReceived,
     ErrorResponse,

@@ -20,8 +20,8 @@ from acpterm.client.endpoint import Endpoint, LostError
 from acpterm.client.handshake import Welcome, initialize_params, reconnect, welcome_in
 from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket
-from acpterm.host.asker import Asker
 from acpterm.host.host import open_host
+from acpterm.host.launch.exec_context import Asker
 from acpterm.jsonrpc import RpcError
 
 _INITIALIZE_TIMEOUT_S: Final = 10.0

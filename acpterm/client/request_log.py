@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import UNSET, Raw, UnsetType
 
-from acpterm.acp.members import members
+from acpterm.acp.raw_json import members
 from acpterm.client.envelope import peek
 from acpterm.client.handshake import welcome_in
 from acpterm.client.unanswered import Unanswered

@@ -15,11 +15,11 @@ from acpterm.client.daemon import DaemonError, connect, read_lock
 from acpterm.client.handshake import HandshakeError, Welcome, initialize_params, shake_hands
 from acpterm.client.stdio_relay import GONE, Relay, blocking_socket
 from acpterm.config import Settings, agent_socket
-from acpterm.host import asker as askers
-from acpterm.host import logs
-from acpterm.host.asker import Asker
-from acpterm.host.connection import CLOSING, SENDING
-from acpterm.host.ending import hear, told_to_end
+from acpterm.host.launch import exec_context as askers
+from acpterm.host.launch.exec_context import Asker
+from acpterm.host.server.connection import CLOSING, SENDING
+from acpterm.runtime import logs
+from acpterm.runtime.shutdown_signals import hear, told_to_end
 
 # Seconds that a daemon has to answer at the beginning.
 _PATIENCE: Final = 10.0

@@ -41,8 +41,8 @@ from acpterm.client.daemon import DaemonError
 from acpterm.client.handshake import Reconnected, Welcome, initialize_params, reconnect
 from acpterm.client.request_log import RequestLog
 from acpterm.config import Settings
-from acpterm.host import stdio
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.runtime import stdio
 
 _CHUNK: Final = 64 * 1024
 # Bytes of requests without an answer above which nothing more is read from the agent.

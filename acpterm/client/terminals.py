@@ -16,16 +16,16 @@ import trio
 from msgspec import Raw, UnsetType
 
 from acpterm.acp import TerminalRequest
-from acpterm.acp.extensions import OWN
-from acpterm.acp.members import items, members, text
-from acpterm.acp.notes import End
+from acpterm.acp.agent_api import OWN
+from acpterm.acp.raw_json import items, members, text
+from acpterm.acp.terminal_updates import End
 from acpterm.client.endpoint import Answer, Endpoint
-from acpterm.client.follower import Follower
 from acpterm.client.handshake import initialize_params
+from acpterm.client.output_poller import Follower
 from acpterm.client.update import Key
-from acpterm.host.agents.session_methods import EXTENSIONS
-from acpterm.host.agents.table import REQUESTS
-from acpterm.host.command import in_a_line
+from acpterm.host.agent.methods import REQUESTS
+from acpterm.host.agent.session_methods import EXTENSIONS
+from acpterm.host.launch.command import in_a_line
 from acpterm.jsonrpc import Id, RpcError
 
 # What the host answers an agent: all but `initialize`, which is for whoever connects.

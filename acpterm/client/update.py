@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Raw, UnsetType
 
-from acpterm.acp.members import members, text
+from acpterm.acp.raw_json import members, text
 from acpterm.jsonrpc import encode_notification
 
 TOOL_CALLS: Final = ("tool_call", "tool_call_update")

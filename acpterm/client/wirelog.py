@@ -18,9 +18,9 @@ import msgspec
 import trio
 from msgspec import Raw, UnsetType
 
-from acpterm.client.filestream import FileStream
-from acpterm.host.outbox import Outbox
 from acpterm.jsonrpc import LineSplitter
+from acpterm.runtime.file_stream import FileStream
+from acpterm.runtime.send_queue import Outbox
 from acpterm.runtime.threads import run_blocking
 
 _FAREWELL: Final = 5.0

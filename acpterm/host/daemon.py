@@ -19,19 +19,19 @@ import structlog
 import trio
 
 from acpterm.config import Settings
-from acpterm.host import asker as askers
-from acpterm.host import log_limits, logs
-from acpterm.host.accepting import Acceptor
-from acpterm.host.ending import hear, told_to_end
 from acpterm.host.host import Host, Supervision, open_host
-from acpterm.host.listener import ListenError
-from acpterm.host.shared import Place
-from acpterm.host.sockets import Listening, Sockets, open_sockets
+from acpterm.host.host_state import Place
+from acpterm.host.launch import exec_context as askers
+from acpterm.host.server.accepting import Acceptor
+from acpterm.host.server.listener import ListenError
+from acpterm.host.server.sockets import Listening, Sockets, open_sockets
 from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.keeper.client import KeeperClient
 from acpterm.pty import linux
+from acpterm.runtime import log_limits, logs
 from acpterm.runtime.descriptors import reserve
+from acpterm.runtime.shutdown_signals import hear, told_to_end
 
 FIRST: Final = 10.0
 """Seconds that one which ends by itself waits for the first connection, if not for longer."""

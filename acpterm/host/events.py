@@ -11,7 +11,7 @@ from typing import Final
 import trio
 from msgspec import Raw
 
-from acpterm.acp.person import TerminalInfo
+from acpterm.acp.user_api import TerminalInfo
 
 MOST: Final = 1_000
 # Bytes of an update that is told: a subscriber to its session is told of those that are longer.

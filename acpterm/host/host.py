@@ -17,28 +17,28 @@ import structlog
 import trio
 
 from acpterm.config import Settings
-from acpterm.host import asker as askers
-from acpterm.host.agents.caller import Caller
-from acpterm.host.agents.resumption import Resumption
-from acpterm.host.agents.session import Session
-from acpterm.host.agents.table import AGENT
-from acpterm.host.asker import Asker, to_record
-from acpterm.host.connection import Connection
-from acpterm.host.method import Methods
-from acpterm.host.peer import PeerProcess, peer_of
-from acpterm.host.people.admission import Admission
-from acpterm.host.people.person import Person
-from acpterm.host.people.refusing import refusing
-from acpterm.host.people.table import PERSON
+from acpterm.host.agent.connection import Caller
+from acpterm.host.agent.methods import AGENT
+from acpterm.host.agent.resumption import Resumption
+from acpterm.host.agent.session import Session
+from acpterm.host.host_state import Shared
+from acpterm.host.launch import exec_context as askers
+from acpterm.host.launch.exec_context import Asker, to_record
 from acpterm.host.restore import Restorer
-from acpterm.host.shared import Shared
+from acpterm.host.server.connection import Connection
+from acpterm.host.server.dispatch import Methods
+from acpterm.host.server.peer import PeerProcess, peer_of
 from acpterm.host.state.records import HostRecord
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import TREES_KEY
+from acpterm.host.user.admission import Admission
+from acpterm.host.user.connection import Person
+from acpterm.host.user.methods import PERSON
+from acpterm.host.user.refusing import refusing
 from acpterm.keeper.client import KeeperClient, KeeperLostError, embedded_keeper
 from acpterm.pty import linux
 from acpterm.pty.processes import now as boot_time
-from acpterm.pty.trees import Handover, Trees
+from acpterm.pty.tracking.trees import Handover, Trees
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import DISCONNECT_GRACE_S
 

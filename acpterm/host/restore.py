@@ -12,19 +12,19 @@ from typing import Final
 import structlog
 import trio
 
-from acpterm.host.agents.caller import Caller
-from acpterm.host.agents.resumption import Resumption
-from acpterm.host.agents.session_methods import release_later
-from acpterm.host.asker import Asker, from_record
-from acpterm.host.roster import Agent, Entry, Origin, Session
-from acpterm.host.shared import Shared
+from acpterm.host.agent.connection import Caller
+from acpterm.host.agent.resumption import Resumption
+from acpterm.host.agent.session_methods import release_later
+from acpterm.host.host_state import Shared
+from acpterm.host.launch.exec_context import Asker, from_record
+from acpterm.host.registry import Agent, Entry, Origin, Session
 from acpterm.host.state.records import LaunchRecord, TerminalRecord
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import launch_key, terminal_key
 from acpterm.keeper.client import ExitReport, Found
 from acpterm.pty.master import window_size
 from acpterm.pty.processes import now as boot_time
-from acpterm.pty.trees import Trees
+from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.pool import TerminalSpec
 from acpterm.terminal.status import EndedBy
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from acpterm.host.roster import Entry
+from acpterm.host.registry import Entry
 
 
 class Window:

@@ -1,5 +1,13 @@
 """JSON-RPC 2.0, sans-IO: bytes in, messages out; correlation; cancellation."""
 
+from acpterm.jsonrpc.decoder import decode
+from acpterm.jsonrpc.encoder import (
+    can_be_said,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_response,
+)
 from acpterm.jsonrpc.errors import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
@@ -25,7 +33,6 @@ from acpterm.jsonrpc.events import (
     Stray,
 )
 from acpterm.jsonrpc.framing import MAX_LINE, LineSplitter, Oversized
-from acpterm.jsonrpc.mending import mended
 from acpterm.jsonrpc.messages import (
     ErrorObject,
     ErrorResponse,
@@ -37,14 +44,7 @@ from acpterm.jsonrpc.messages import (
     Response,
 )
 from acpterm.jsonrpc.peer import Peer
-from acpterm.jsonrpc.reading import decode
-from acpterm.jsonrpc.writing import (
-    can_be_said,
-    encode_error,
-    encode_notification,
-    encode_request,
-    encode_response,
-)
+from acpterm.jsonrpc.surrogates import mended
 
 __all__ = [
     "AUTH_REQUIRED",

@@ -24,6 +24,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from acpterm.jsonrpc.decoder import decode, id_of
+from acpterm.jsonrpc.encoder import (
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_response,
+)
 from acpterm.jsonrpc.errors import INVALID_REQUEST, LocalProtocolError, RpcError, shown
 from acpterm.jsonrpc.events import (
     CancelReceived,
@@ -36,7 +43,6 @@ from acpterm.jsonrpc.events import (
     Stray,
 )
 from acpterm.jsonrpc.framing import MAX_LINE, LineSplitter, Oversized
-from acpterm.jsonrpc.mending import mended
 from acpterm.jsonrpc.messages import (
     ErrorObject,
     ErrorResponse,
@@ -46,13 +52,7 @@ from acpterm.jsonrpc.messages import (
     Request,
     Response,
 )
-from acpterm.jsonrpc.reading import decode, id_of
-from acpterm.jsonrpc.writing import (
-    encode_error,
-    encode_notification,
-    encode_request,
-    encode_response,
-)
+from acpterm.jsonrpc.surrogates import mended
 
 CANCEL_REQUEST: Final = "$/cancel_request"
 

@@ -16,7 +16,7 @@ from typing import Final
 import ptyprocess
 import trio
 
-from acpterm.pty import waiting
+from acpterm.pty.input_wait import detect
 
 # The signals that TIOCSIG takes: those that a key sends (ioctl_tty(2)).
 _BY_KEY: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
@@ -83,7 +83,7 @@ class Master:
 
     def waits_for_input(self, quiet: float = 0.0) -> bool | None:
         """Whether the program is blocked until something is typed; see `waiting`."""
-        return None if self.closed else waiting.waits_for_input(self.fd, quiet)
+        return None if self.closed else detect.waits_for_input(self.fd, quiet)
 
     def signal_foreground(self, number: signal.Signals | int) -> bool:
         """Signal the terminal's foreground process group, as a key does; whether there is one."""

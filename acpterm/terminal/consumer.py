@@ -25,9 +25,9 @@ from typing import Final
 
 import trio
 
-from acpterm.terminal import simple_output
 from acpterm.terminal.shared_ring import SharedRing
-from acpterm.terminal.text import TextView, resync
+from acpterm.terminal.text import simple_output
+from acpterm.terminal.text.stream import TextView, resync
 from acpterm.terminal.timeline import Timeline
 from acpterm.terminal.vt.broken import BrokenEmulator
 from acpterm.terminal.vt.emulator import Emulator

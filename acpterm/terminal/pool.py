@@ -22,8 +22,8 @@ import trio
 
 from acpterm.keeper.client import Found, KeeperClient, Spawned
 from acpterm.pty.program import Program
-from acpterm.pty.tree import Tree
-from acpterm.pty.trees import Trees
+from acpterm.pty.tracking.tree import Tree
+from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.consumer import Turns
 from acpterm.terminal.shared_ring import WINDOW_BYTES, SharedRing
 from acpterm.terminal.status import EndedBy

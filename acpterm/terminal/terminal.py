@@ -33,12 +33,12 @@ from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
 from acpterm.pty import processes
 from acpterm.pty.exit_status import decode_status
 from acpterm.pty.master import Master
-from acpterm.pty.tree import Tree, end
+from acpterm.pty.tracking.tree import Tree, end
 from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.status import EndedBy, ExitStatus
-from acpterm.terminal.text import TextView
+from acpterm.terminal.text.stream import TextView
 from acpterm.terminal.timeline import Timeline
 from acpterm.terminal.vt.broken import BrokenEmulator
 from acpterm.terminal.vt.emulator import Emulator

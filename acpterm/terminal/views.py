@@ -10,9 +10,9 @@ text is the text of these bytes alone: a carriage return does not reach back int
 
 from typing import NamedTuple
 
-from acpterm.terminal import utf8
 from acpterm.terminal.terminal import Terminal
-from acpterm.terminal.text import SLICE_MIN, resync, text_of
+from acpterm.terminal.text import utf8
+from acpterm.terminal.text.stream import SLICE_MIN, resync, text_of
 
 __all__ = ["Part", "last", "raw", "since"]
 

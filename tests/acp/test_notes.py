@@ -5,8 +5,8 @@ import json
 import pytest
 from msgspec import Raw
 
-from acpterm.acp.members import members
-from acpterm.acp.notes import End, Exit, Info, Output, in_meta, in_v2
+from acpterm.acp.raw_json import members
+from acpterm.acp.terminal_updates import End, Exit, Info, Output, in_meta, in_v2
 
 
 def raw(value):

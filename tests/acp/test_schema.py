@@ -3,7 +3,7 @@
 import pytest
 
 from acpterm import acp
-from acpterm.acp.shapes import fields_of
+from acpterm.acp.schema import fields_of
 from tests.acp.validate import DEFS
 
 MODELS = [

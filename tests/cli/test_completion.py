@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from acpterm.client.person.names import short_ids
+from acpterm.client.user.completion import short_ids
 from tests.support.commands import run, shim, surroundings
 from tests.support.hosts import ACPTERM, agent_at, daemon
 from tests.support.person import person_at

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import trio
 
-from acpterm.client.person.doctor import looking, places, system, trial
-from acpterm.client.person.doctor.finding import ok
+from acpterm.client.user.doctor import paths, probes, runner, system
+from acpterm.client.user.doctor.check import ok
 from acpterm.config import Settings
 from acpterm.terminal.vt import library
 from tests.support.commands import run
@@ -86,7 +86,7 @@ async def test_a_directory_that_others_may_make_files_in_is_a_problem(tmp_path):
 def test_every_line_of_the_log_but_the_pid_of_the_daemon_counts(tmp_path, first):
     chosen = Settings(socket=str(tmp_path / "agent.sock"))
     (tmp_path / "agent.sock.log").write_text(f"{first}one\ntwo\n")
-    assert "has 2 lines, the last: two" in places.logs(chosen).found
+    assert "has 2 lines, the last: two" in paths.logs(chosen).found
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_folder_of_recordings_is_to_be_the_users_alone(tmp_path, mode, wrong
     folder.mkdir()
     folder.chmod(mode)
     chosen = Settings(record=True, record_dir=str(folder))
-    found = places.recordings(chosen)
+    found = paths.recordings(chosen)
     if wrong is None:
         assert found == ok("state", f"recordings are kept in {folder}")
     else:
@@ -111,15 +111,15 @@ def test_the_folder_of_recordings_is_to_be_the_users_alone(tmp_path, mode, wrong
         assert found.found == f"{folder}, where recordings are kept, {wrong}"
         assert found.advice == f"chmod 700 {folder}, or choose another record_dir"
     # What is not to be recorded need not be kept from anybody.
-    assert places.recordings(msgspec.structs.replace(chosen, record=False)).state == "ok"
+    assert paths.recordings(msgspec.structs.replace(chosen, record=False)).state == "ok"
 
 
 def test_the_folder_of_recordings_may_be_anothers_or_still_to_be_made(tmp_path, monkeypatch):
     chosen = Settings(record=True, record_dir=str(tmp_path / "none"))
-    assert places.recordings(chosen).state == "ok"
+    assert paths.recordings(chosen).state == "ok"
     chosen = Settings(record=True, record_dir=str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    found = places.recordings(chosen)
+    found = paths.recordings(chosen)
     assert f"is not yours (uid {os.getuid()}): nothing is recorded" in found.found
     assert found.advice == "choose another record_dir"
 
@@ -130,7 +130,7 @@ def test_the_folder_of_recordings_may_be_anothers_or_still_to_be_made(tmp_path, 
     [("/proc/x", "it cannot be made"), ("/proc", "nothing can be written to it")],
 )
 def test_a_folder_that_no_recording_can_be_made_in_is_a_problem(folder, wrong, record):
-    found = places.recordings(Settings(record=record, record_dir=folder))
+    found = paths.recordings(Settings(record=record, record_dir=folder))
     assert found.state == "problem"
     why = os.strerror(errno.EACCES if os.geteuid() else errno.ENOENT)
     assert found.found == f"nothing can be recorded in {folder}: {wrong}: {why}"
@@ -143,8 +143,8 @@ async def test_sockets_in_a_folder_that_cannot_be_made_are_a_problem():
 
 
 def test_what_is_made_on_trial_is_removed(tmp_path):
-    places.recordings(Settings(record_dir=str(tmp_path / "none" / "recordings")))
-    places.recordings(Settings(record_dir=str(tmp_path)))
+    paths.recordings(Settings(record_dir=str(tmp_path / "none" / "recordings")))
+    paths.recordings(Settings(record_dir=str(tmp_path)))
     assert os.listdir(tmp_path) == []
 
 
@@ -205,9 +205,9 @@ async def test_systemctl_that_is_broken_or_slow_is_missing(tmp_path):
 
 
 async def test_the_emulator_is_tried(monkeypatch):
-    assert await trial.emulator() == ok("emulator", "libghostty-vt shows what a program prints")
+    assert await probes.emulator() == ok("emulator", "libghostty-vt shows what a program prints")
     monkeypatch.setattr(library, "_load", lambda: "ImportError: none")
-    found = await trial.emulator()
+    found = await probes.emulator()
     assert found.state == "missing"
     assert "(ImportError: none): install it with `pip install pyghostty`" in found.found
 
@@ -245,13 +245,13 @@ async def test_a_look_that_fails_or_hangs_is_a_finding(monkeypatch, tmp_path):
     def fails():
         raise RuntimeError("odd\n")
 
-    monkeypatch.setattr(looking, "_PATIENCE", 0.2)
-    (failed,) = await looking._bounded("x", fails)
+    monkeypatch.setattr(runner, "_PATIENCE", 0.2)
+    (failed,) = await runner._bounded("x", fails)
     assert failed.found == "could not be looked at: RuntimeError: odd"
-    (hung,) = await looking._bounded("x", looking.Waits(trio.sleep_forever))
+    (hung,) = await runner._bounded("x", runner.Waits(trio.sleep_forever))
     assert hung.found == "no answer within 0.2 s"
     assert [failed.state, hung.state] == ["problem", "problem"]
-    assert await looking._bounded("x", lambda: ok("x", "y")) == [ok("x", "y")]
+    assert await runner._bounded("x", lambda: ok("x", "y")) == [ok("x", "y")]
 
 
 def test_no_ptys_left_is_fatal(monkeypatch):
@@ -268,4 +268,4 @@ def test_no_ptys_left_is_fatal(monkeypatch):
 def test_the_runtime_folder_is_to_be_the_users_alone(monkeypatch, tmp_path, mode):
     tmp_path.chmod(mode)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert places.runtime().state == ("ok" if mode == 0o700 else "problem")
+    assert paths.runtime().state == ("ok" if mode == 0o700 else "problem")

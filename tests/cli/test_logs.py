@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 import pytest
 import trio
 
-from acpterm.cli.parts.since import parse_time
-from acpterm.client.person.reading.lines import Lines, last_lines
-from acpterm.client.person.reading.text_stream import TextStream, go_on
-from acpterm.terminal.text import TextView
+from acpterm.cli._since import parse_time
+from acpterm.client.user.output.lines import Lines, last_lines
+from acpterm.client.user.output.text_stream import TextStream, go_on
+from acpterm.terminal.text.stream import TextView
 from tests.support.commands import run, running, surroundings
 from tests.support.hosts import ACPTERM, agent_at, poll
 from tests.support.person import person_at

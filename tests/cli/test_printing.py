@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.cli.parts.printing import json_text
-from acpterm.client.person.reading import stdout
+from acpterm.cli._output import json_text
+from acpterm.client.user.output import stdout
 from tests.support.hosts import environment
 
 # Controls of C1, what turns the direction of text, what is not seen, and some beyond the BMP.
@@ -45,7 +45,7 @@ def test_it_is_json_of_the_same_value(value):
 def test_all_is_printed_to_a_pipe_that_somebody_has_made_non_blocking(way):
     reads, writes = os.pipe()
     os.set_blocking(writes, False)
-    code = f"from acpterm.cli.parts.printing import say, say_once; {way}"
+    code = f"from acpterm.cli._output import say, say_once; {way}"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=writes, stderr=subprocess.PIPE, env=environment()
     ) as process:

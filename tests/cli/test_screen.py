@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from acpterm.acp.person import ScreenResponse
-from acpterm.client.person.recording import picture
+from acpterm.acp.user_api import ScreenResponse
+from acpterm.client.user.export import picture
 from tests.support.commands import run, surroundings
 from tests.support.hosts import ACPTERM, agent_at
 from tests.support.window import window_at

@@ -5,7 +5,7 @@ import re
 import pytest
 import trio
 
-from acpterm.client.person.reading.matching import KEPT, Matching
+from acpterm.client.user.output.search import KEPT, Matching
 from tests.support.commands import run, running
 from tests.support.hosts import agent_at
 from tests.support.person import person_at

@@ -2,11 +2,11 @@
 
 import json
 
-from acpterm.acp.notes import End
+from acpterm.acp.terminal_updates import End
 from acpterm.client import update
 from acpterm.client.envelope import peek
-from acpterm.client.proxy import as_terminals
-from acpterm.client.proxy.as_terminals import AsTerminals
+from acpterm.client.proxy import terminal_presenter
+from acpterm.client.proxy.terminal_presenter import AsTerminals
 from tests.acp.validate import validate_sent
 from tests.client.test_as_text import embed, update_line
 
@@ -136,8 +136,8 @@ def test_what_is_remembered_is_bounded():
         fields = {"sessionUpdate": "tool_call", "toolCallId": f"c{number}", "rawInput": big}
         line = update_line("s", fields)
         shown.it.translate(line, update.read(peek(line).params))
-    assert len(shown.it._terminals) == as_terminals.TERMINALS
-    assert len(shown.it._calls) == as_terminals.CALLS
+    assert len(shown.it._terminals) == terminal_presenter.TERMINALS
+    assert len(shown.it._calls) == terminal_presenter.CALLS
     kept = [known for known in shown.it._calls.values() if "rawInput" in known]
     assert len(kept) == 1000 - 99
 
@@ -164,7 +164,7 @@ def test_raw_output_is_no_second_output_of_a_terminal():
 
 def test_silent_terminals_that_are_remembered_are_bounded():
     shown = Shown()
-    for number in range(as_terminals.TERMINALS + 10):
+    for number in range(terminal_presenter.TERMINALS + 10):
         info = {"terminal_info": {"terminal_id": f"t{number}"}}
         shown.update("tool_call", call=f"c{number}", title="run", _meta=info)
-    assert len(shown.it._silent) == as_terminals.TERMINALS
+    assert len(shown.it._silent) == terminal_presenter.TERMINALS

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.acp.members import members
-from acpterm.acp.notes import End
+from acpterm.acp.raw_json import members
+from acpterm.acp.terminal_updates import End
 from acpterm.client import update
 from acpterm.client.envelope import peek
-from acpterm.client.proxy import as_text
-from acpterm.client.proxy.as_text import AsText
+from acpterm.client.proxy import text_presenter
 from acpterm.client.proxy.display import Display
+from acpterm.client.proxy.text_presenter import AsText
 from tests.acp.validate import validate_sent
 
 
@@ -201,11 +201,11 @@ def test_what_is_remembered_is_bounded():
         shown.call(embed(terminal), call=f"c{number}")
         shown.it.output(("s", terminal), b"x" * 100, 0)
     it = shown.it
-    assert len(it._calls) == as_text.CALLS
-    assert len(it._displays) == as_text.DISPLAYS
-    assert len(it._ours) == as_text.CALLS
-    assert len(it._shown_in) == as_text.CALLS
-    assert len(it._dirty) <= as_text.CALLS
+    assert len(it._calls) == text_presenter.CALLS
+    assert len(it._displays) == text_presenter.DISPLAYS
+    assert len(it._ours) == text_presenter.CALLS
+    assert len(it._shown_in) == text_presenter.CALLS
+    assert len(it._dirty) <= text_presenter.CALLS
     shown.clock.now += 1
     assert all(json.loads(line) for line in shown.paint())
 

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 import trio
 
-from acpterm.acp.person import TerminalInfo
+from acpterm.acp.user_api import TerminalInfo
 from acpterm.client.daemon import DaemonError
-from acpterm.client.person.attach.attached import attach
-from acpterm.client.person.attach.detaching import Detaching
-from acpterm.client.person.attach.tty import Tty
-from acpterm.client.person.front import open_front
+from acpterm.client.user.attach.attach import attach
+from acpterm.client.user.attach.detach_keys import Detaching
+from acpterm.client.user.attach.tty import Tty
+from acpterm.client.user.client import open_front
 from acpterm.config import Settings
 from tests.cli.test_takeover import EXIT, INFO
 from tests.support.fake_host import fake_host

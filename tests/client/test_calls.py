@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from acpterm.acp import read_update
-from acpterm.client.prompt.calls import MOST, Calls
+from acpterm.client.prompt.tool_calls import MOST, Calls
 
 TERMINAL = {"type": "terminal", "terminalId": "t1"}
 DIFF = {"type": "diff", "path": "/a", "oldText": "old", "newText": "new"}

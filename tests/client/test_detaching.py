@@ -12,8 +12,8 @@ import trio.testing
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from acpterm.client.person.attach.detaching import Detaching
-from acpterm.client.person.attach.tty import HIGH, PIECE, Printer, Tty
+from acpterm.client.user.attach.detach_keys import Detaching
+from acpterm.client.user.attach.tty import HIGH, PIECE, Printer, Tty
 from acpterm.keys import key_bytes
 
 PASTE = b"\x1b[200~%s\x1b[201~"

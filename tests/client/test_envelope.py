@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from acpterm.acp.members import items, members, text
+from acpterm.acp.raw_json import items, members, text
 from acpterm.client.envelope import is_true, peek
 from acpterm.client.proxy import capabilities
 

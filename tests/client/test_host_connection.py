@@ -6,10 +6,10 @@ import pytest
 import trio
 
 from acpterm.client.endpoint import LostError
-from acpterm.client.follower import Follower
 from acpterm.client.host_connection import connect_daemon, open_host_connection
+from acpterm.client.output_poller import Follower
 from acpterm.config import Settings
-from acpterm.host import asker
+from acpterm.host.launch import exec_context
 from acpterm.jsonrpc import RpcError
 from tests.support.editor import proxied, say, shown
 from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
@@ -28,7 +28,7 @@ async def connected(tmp_path, *, secret=SECRET, **settings):
                 await first.welcome(secret=secret)
 
             nursery.start_soon(welcome)
-            opening = open_host_connection(daemon, chosen, asker.own(), "an agent")
+            opening = open_host_connection(daemon, chosen, exec_context.own(), "an agent")
             async with opening as endpoint:
                 yield endpoint, first, host
 

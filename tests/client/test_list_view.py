@@ -3,9 +3,9 @@
 import pytest
 from rich.cells import cell_len
 
-from acpterm.cli.parts import tables
-from acpterm.client.person.list_view import Action, Item, ListView
-from acpterm.client.person.listing import NOTHING, Row
+from acpterm.cli import _tables
+from acpterm.client.user.format import NOTHING, Row
+from acpterm.client.user.list_view import Action, Item, ListView
 
 
 def row(number, **more):
@@ -97,20 +97,20 @@ WIDE = [
 
 @pytest.mark.parametrize("columns", range(8, 500, 7))
 def test_list_fits_and_its_ids_are_whole(columns, monkeypatch):
-    monkeypatch.setattr(tables, "window", lambda: (columns, 24))
-    monkeypatch.setattr(tables.os, "isatty", lambda _: True)
+    monkeypatch.setattr(_tables, "window", lambda: (columns, 24))
+    monkeypatch.setattr(_tables.os, "isatty", lambda _: True)
     monkeypatch.setenv("NO_COLOR", "1")
-    lines = tables.text_of(WIDE).splitlines()
+    lines = _tables.text_of(WIDE).splitlines()
     assert len(lines) == 3
     assert all(cell_len(line) <= columns for line in lines)
     assert [line[:8] for line in lines[1:]] == ["00000001", "00000002"]
 
 
 def test_list_uses_the_width_that_there_is():
-    sizes = tables._sizes(WIDE, 160)
-    assert tables._total(sizes) == 160
+    sizes = _tables._sizes(WIDE, 160)
+    assert _tables._total(sizes) == 160
     assert sizes["command"] > 24
     assert sizes["state"] == len("exited 1, released 3m ago")
-    assert tables._sizes(WIDE, 1000)["name"] == 30
-    assert list(tables._sizes(WIDE, 60)) == ["id", "state", "command"]
-    assert list(tables._sizes(WIDE, 12)) == ["id"]
+    assert _tables._sizes(WIDE, 1000)["name"] == 30
+    assert list(_tables._sizes(WIDE, 60)) == ["id", "state", "command"]
+    assert list(_tables._sizes(WIDE, 12)) == ["id"]

@@ -7,7 +7,7 @@ import trio.testing
 from acpterm.acp import PermissionOption
 from acpterm.client.prompt import permissions as module
 from acpterm.client.prompt.permissions import Permissions
-from acpterm.client.prompt.person import NobodyError
+from acpterm.client.prompt.tty_question import NobodyError
 
 ONCE = PermissionOption("once", "Yes", "allow_once")
 ALWAYS = PermissionOption("always", "Yes, always", "allow_always")

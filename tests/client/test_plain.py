@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.client.plain import coloured, in_a_line, plain, visible, visible_text
+from acpterm.client.sanitize import coloured, in_a_line, plain, visible, visible_text
 
 PIECES = [
     "\x1b",

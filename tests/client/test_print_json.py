@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.acp.notes import End
-from acpterm.client.prompt.calls import Call
-from acpterm.client.prompt.print_json import PrintJson
+from acpterm.acp.terminal_updates import End
+from acpterm.client.prompt.json_printer import PrintJson
+from acpterm.client.prompt.tool_calls import Call
 
 
 class Paper:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acpterm.acp import Diff
-from acpterm.acp.notes import End
-from acpterm.client.prompt.calls import Call
-from acpterm.client.prompt.print_text import PrintText
+from acpterm.acp.terminal_updates import End
+from acpterm.client.prompt.text_printer import PrintText
+from acpterm.client.prompt.tool_calls import Call
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b5n\b\u202e"
 

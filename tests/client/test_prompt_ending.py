@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from acpterm.client.prompt.outcome import Outcome
-from acpterm.host.outbox import Outbox
+from acpterm.runtime.send_queue import Outbox
 from tests.support.editor import create, embed, of, say, tool_call
 from tests.support.hosts import alive, poll
 from tests.support.prompts import (

@@ -9,9 +9,9 @@ import trio
 import trio.testing
 
 from acpterm.client import replay
-from acpterm.client.person.recording.player import keys_in
 from acpterm.client.playback import Key, Playback
 from acpterm.client.replay import CastError, Event, lines_of, read, text_of_cast
+from acpterm.client.user.export.player import keys_in
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.paint import LEAVE
 

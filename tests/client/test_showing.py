@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acpterm.acp.members import members
-from acpterm.acp.notes import End
+from acpterm.acp.raw_json import members
+from acpterm.acp.terminal_updates import End
 from acpterm.client import update
 from acpterm.client.envelope import peek
-from acpterm.client.proxy.as_terminals import AsTerminals
-from acpterm.client.proxy.as_text import AsText
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.showing import showing_for
+from acpterm.client.proxy.presenter import showing_for
+from acpterm.client.proxy.terminal_presenter import AsTerminals
+from acpterm.client.proxy.text_presenter import AsText
 from acpterm.config import Settings
 from tests.support.depth import examples
 

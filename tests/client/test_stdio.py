@@ -15,7 +15,7 @@ import trio
 from acpterm.client import stdio
 from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
-from acpterm.host.asker import own
+from acpterm.host.launch.exec_context import own
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import agent_on_stdio, alive, environment, poll, process
 

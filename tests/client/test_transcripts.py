@@ -20,8 +20,8 @@ from acpterm.client.proxy.relay import Relay
 from acpterm.client.terminals import EXTENDED
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
-from acpterm.host.asker import own
-from acpterm.host.outbox import Outbox
+from acpterm.host.launch.exec_context import own
+from acpterm.runtime.send_queue import Outbox
 from tests.acp.validate import validate_sent
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))

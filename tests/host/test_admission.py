@@ -14,10 +14,11 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from acpterm.host import peer as peers
-from acpterm.host.peer import PeerProcess
-from acpterm.pty import linux, marks
-from acpterm.pty.cgroup import Cgroups
+from acpterm.host.server import peer as peers
+from acpterm.host.server.peer import PeerProcess
+from acpterm.pty import linux
+from acpterm.pty.tracking import marks
+from acpterm.pty.tracking.cgroup import Cgroups
 from tests.pty.scarcity import no_descriptors
 from tests.support.hosts import ACPTERM, agent_at, alive, daemon, environment, poll
 from tests.support.person import person_at

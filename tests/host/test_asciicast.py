@@ -12,7 +12,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.host.asciicast import STEP, Encoder, Event, Walk, ending, export
+from acpterm.host.recording.asciicast import STEP, Encoder, Event, Walk, ending, export
 from acpterm.pty.program import Program
 from acpterm.terminal.ring import Ring
 from acpterm.terminal.status import EndedBy, ExitStatus

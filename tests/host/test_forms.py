@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.acp.notes import End, Info
-from acpterm.host.people.forms import MetaForm, V2Form
-from acpterm.host.people.patches import patch
+from acpterm.acp.terminal_updates import End, Info
+from acpterm.host.user.subscribe.encoders import MetaForm, V2Form
+from acpterm.host.user.subscribe.git_patch import patch
 from acpterm.jsonrpc import encode_notification
 from tests.acp.validate import validate_sent
 from tests.support.depth import examples

@@ -25,8 +25,8 @@ import trio
 from structlog.testing import capture_logs
 
 from acpterm.config import Settings
-from acpterm.host.asker import own
 from acpterm.host.host import open_host
+from acpterm.host.launch.exec_context import own
 from tests.acp.validate import validate_sent
 from tests.support.depth import THOROUGH
 

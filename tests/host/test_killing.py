@@ -14,7 +14,7 @@ from contextlib import ExitStack
 import pytest
 import trio
 
-from acpterm.pty.cgroup import Cgroups
+from acpterm.pty.tracking.cgroup import Cgroups
 from tests.support.hosts import ACPTERM, agent_at, alive, environment, poll
 
 GRACE = 0.6

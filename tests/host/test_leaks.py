@@ -9,8 +9,8 @@ import psutil
 import pytest
 import trio
 
-from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.processes import read_all
+from acpterm.pty.tracking.cgroup import Cgroups
 from tests.support.hosts import (
     agent_at,
     agent_here,

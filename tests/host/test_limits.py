@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack
 import pytest
 import trio
 
-from acpterm.host import checks
+from acpterm.host.launch import validation
 from acpterm.jsonrpc import RpcError
-from acpterm.pty.cgroup import Cgroups
+from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.runtime.descriptors import DescriptorReserve, reserve
 from acpterm.runtime.threads import run_blocking
 from tests.pty.scarcity import no_descriptors
@@ -65,7 +65,7 @@ async def test_what_blocks_is_done_without_a_thread_if_there_is_none(monkeypatch
     with pytest.raises(ZeroDivisionError):
         await run_blocking(lambda: 1 // 0)
     with pytest.raises(RpcError, match="does not exist"):
-        await checks.Folders().check("/none/such")
+        await validation.Folders().check("/none/such")
 
 
 async def test_an_error_of_the_work_itself_is_raised_once():

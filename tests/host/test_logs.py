@@ -9,8 +9,8 @@ import pytest
 import structlog
 import trio
 
-from acpterm.host import log_limits
 from acpterm.jsonrpc import RpcError
+from acpterm.runtime import log_limits
 from tests.support.hosts import (
     ACPTERM,
     agent_at,

@@ -8,11 +8,11 @@ import weakref
 import pytest
 import trio
 
-from acpterm.host import connection as connections
-from acpterm.host.agents import caller as callers
-from acpterm.host.outbox import Outbox
+from acpterm.host.agent import connection as callers
+from acpterm.host.server import connection as connections
 from acpterm.jsonrpc import Peer, RpcError
 from acpterm.pty import linux
+from acpterm.runtime.send_queue import Outbox
 from tests.support.hosts import agent_here, agent_of, daemon, environment, host_here, poll
 
 MIB = 1024 * 1024

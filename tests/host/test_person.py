@@ -7,11 +7,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from acpterm.acp.person import AttachRequest
-from acpterm.host.attention import Attention
+from acpterm.acp.user_api import AttachRequest
 from acpterm.host.events import MOST, UPDATE
-from acpterm.host.people.attaching import attach
-from acpterm.host.people.person import Person
+from acpterm.host.input_monitor import Attention
+from acpterm.host.user.attach import attach
+from acpterm.host.user.connection import Person
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.ring import STALLED
 from acpterm.terminal.terminal import Terminal
@@ -206,7 +206,7 @@ async def test_nobody_who_has_left_holds_up_a_program():
 
 
 async def test_that_one_waits_is_told_after_that_it_was_made(monkeypatch):
-    monkeypatch.setattr("acpterm.host.attention.QUIET", -1)
+    monkeypatch.setattr("acpterm.host.input_monitor.QUIET", -1)
     monkeypatch.setattr(Terminal, "waits_for_input", lambda _: True)
     async with host_here() as host, person_of(host) as person:
         _, token = await person.open("events")

@@ -14,8 +14,8 @@ import structlog.testing
 import trio
 
 from acpterm.config import Settings, default_record_dir
-from acpterm.host import recording
-from acpterm.host.recording import Recorder
+from acpterm.host.recording import recorder
+from acpterm.host.recording.recorder import Recorder
 from acpterm.pty.master import Master
 from acpterm.pty.program import Program
 from acpterm.terminal.keyboard import Keyboard
@@ -151,7 +151,7 @@ async def test_a_link_in_the_place_of_the_file_is_not_followed(folder, tmp_path,
     folder.mkdir(mode=0o700, parents=True)
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    monkeypatch.setattr(recording.time, "strftime", lambda *_: "20260101T000000Z")
+    monkeypatch.setattr(recorder.time, "strftime", lambda *_: "20260101T000000Z")
     with structlog.testing.capture_logs() as logs:
         async with recordings(folder) as running:
             program = Program(["/bin/echo", "one"], {}, "/", 0o22)
@@ -296,7 +296,7 @@ async def test_cancelled_it_writes_what_there_is(folder):
 
 async def test_cancelled_while_the_disk_hangs_it_ends_in_time_and_in_order(folder, monkeypatch):
     go, write = threading.Event(), os.write
-    monkeypatch.setattr(recording, "FAREWELL", 0.2)
+    monkeypatch.setattr(recorder, "FAREWELL", 0.2)
 
     def slow(fd, data):
         assert not is_in(folder, fd) or go.wait(10)
@@ -386,7 +386,7 @@ async def test_input_is_not_recorded_unless_that_is_asked_for(folder):
 
 
 async def test_input_that_waits_is_bounded(folder, monkeypatch):
-    monkeypatch.setattr(recording, "_INPUT", 5000)
+    monkeypatch.setattr(recorder, "_INPUT", 5000)
     async with recordings(folder, record_input=True) as running:
         terminal = await running.create("cat > /dev/null")
         path = await poll(lambda: next(iter(folder.glob("*")), None))

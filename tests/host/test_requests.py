@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 import trio
 
-from acpterm.host.connection import PENDING
+from acpterm.host.server.connection import PENDING
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import Agent
 from tests.support.hosts import agent_here, poll

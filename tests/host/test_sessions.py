@@ -7,10 +7,10 @@ import pytest
 import trio
 
 from acpterm.acp import CancelNotification
-from acpterm.host.agents import caller as callers
-from acpterm.host.agents import session_methods
-from acpterm.host.agents.session import _REMEMBERED
-from acpterm.host.agents.tool_calls import MOST, SHOWN
+from acpterm.host.agent import connection as callers
+from acpterm.host.agent import session_methods
+from acpterm.host.agent.session import _REMEMBERED
+from acpterm.host.agent.tool_calls import MOST, SHOWN
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here, poll
 from tests.support.keepers import SlowKeeper

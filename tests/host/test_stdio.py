@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from acpterm.host.stdio import StdioStream
+from acpterm.runtime.stdio import StdioStream
 from tests.support.agent import connected
 from tests.support.hosts import ACPTERM, agent_on_stdio, alive, environment, listens, poll
 from tests.support.signals import blocked_or_ignored

@@ -11,7 +11,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from acpterm.host.outbox import HIGH, Outbox
+from acpterm.runtime.send_queue import HIGH, Outbox
 from tests.support.agent import connected
 from tests.support.hosts import (
     agent_at,

@@ -10,17 +10,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.acp.members import members
-from acpterm.acp.notes import in_v2
-from acpterm.host.agents.creates import Creates
-from acpterm.host.agents.session import Session
-from acpterm.host.agents.session_state import SessionState
-from acpterm.host.people.forms import MetaForm, V2Form
-from acpterm.host.people.person import Person
-from acpterm.host.people.shown import STEP, Shown
-from acpterm.host.people.subscriber import Subscriber
-from acpterm.host.roster import Agent
+from acpterm.acp.raw_json import members
+from acpterm.acp.terminal_updates import in_v2
+from acpterm.host.agent.creates import Creates
+from acpterm.host.agent.session import Session
+from acpterm.host.agent.session_state import SessionState
+from acpterm.host.registry import Agent
 from acpterm.host.state.writer import StateWriter
+from acpterm.host.user.connection import Person
+from acpterm.host.user.subscribe.encoders import MetaForm, V2Form
+from acpterm.host.user.subscribe.subscriber import Subscriber
+from acpterm.host.user.subscribe.terminal_cursor import STEP, Shown
 from acpterm.jsonrpc import RpcError, encode_notification
 from tests.support.depth import examples
 from tests.support.front_ends import FRONT_ENDS
@@ -360,7 +360,7 @@ SHOWN_BEHIND = [
 @given(steps=STEPS)
 @example(steps=SHOWN_BEHIND)
 def test_whatever_happens_all_come_to_see_the_same(form, room, steps, monkeypatch_module):
-    monkeypatch_module.setattr("acpterm.host.people.untold.MOST", room)
+    monkeypatch_module.setattr("acpterm.host.user.subscribe.backlog.MOST", room)
     trio.run(same_for_all, form, steps, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
@@ -487,7 +487,7 @@ async def test_one_who_does_not_read_costs_nothing_and_comes_to_see_what_is_left
 
 def _held_untold() -> int:
     """Bytes of updates that subscribers hold."""
-    from acpterm.host.people.untold import Untold
+    from acpterm.host.user.subscribe.backlog import Untold
 
     return sum(found._size for found in gc.get_objects() if isinstance(found, Untold))
 
@@ -513,7 +513,7 @@ async def test_only_a_few_terminals_are_held_for_one_who_does_not_read():
             ended = host.shared.roster.get(terminal).terminal
             await agent.release(terminal)
             await ended.wait_gone()
-        from acpterm.host.people.sources import Ours
+        from acpterm.host.user.subscribe.sources import Ours
 
         gc.collect()
         held = [found for found in gc.get_objects() if isinstance(found, Ours)]

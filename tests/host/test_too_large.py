@@ -7,14 +7,14 @@ import time
 import pytest
 import trio
 
-from acpterm.host import checks
+from acpterm.host.launch import validation
 from acpterm.jsonrpc import INVALID_PARAMS, Peer, RpcError
 from acpterm.pty import linux
 from tests.support.hosts import agent_here
 
 STACK = 8 * 1024 * 1024
 RLIMITS = ((resource.RLIMIT_STACK, STACK, resource.RLIM_INFINITY),)
-MOST = checks.STRING_BYTES_MAX
+MOST = validation.STRING_BYTES_MAX
 on_linux = pytest.mark.skipif(not linux.AVAILABLE, reason="only Linux limits one string")
 LARGE = {
     "command": {"command": "x" * 30_000_000},
@@ -31,7 +31,7 @@ LARGE = {
 
 def refused(words, env=None, rlimits=RLIMITS):
     with pytest.raises(RpcError) as caught:
-        checks.check_size(words, env or {}, rlimits)
+        validation.check_size(words, env or {}, rlimits)
     assert caught.value.code == INVALID_PARAMS
     return caught.value.message
 
@@ -41,8 +41,8 @@ def refused(words, env=None, rlimits=RLIMITS):
 def test_one_string_may_have_what_the_kernel_takes_and_no_byte_more(letter):
     size = len(letter.encode())
     most = letter * (MOST // size) + "x" * (MOST % size)
-    checks.check_size(["echo", most], {}, RLIMITS)
-    checks.check_size(["echo"], {"A": most[: -2 * size]}, RLIMITS)
+    validation.check_size(["echo", most], {}, RLIMITS)
+    validation.check_size(["echo"], {"A": most[: -2 * size]}, RLIMITS)
     assert f"at most {MOST} here (MAX_ARG_STRLEN)" in refused(["echo", most + "x"])
     assert "MAX_ARG_STRLEN" in refused(["echo"], {"A": most})
 
@@ -51,12 +51,12 @@ def test_one_string_may_have_what_the_kernel_takes_and_no_byte_more(letter):
 async def test_all_that_fits_is_run_and_what_is_refused_would_not_have_been():
     count = 200
     program = "/bin/true"
-    total = checks.total_bytes_max(())
+    total = validation.total_bytes_max(())
     rest = total - 9 * (count + 2) - 2 * len(program)
     size, more = divmod(rest, count)
     words = [program, *["x" * size] * (count - 1)]
     last = "x" * (size + more)
-    checks.check_size([*words, last], {}, ())
+    validation.check_size([*words, last], {}, ())
     # A little less: the kernel aligns the stack.
     done = await trio.run_process([*words, last[:-4096]], env={}, check=False)
     assert done.returncode == 0
@@ -68,7 +68,7 @@ async def test_all_that_fits_is_run_and_what_is_refused_would_not_have_been():
 @on_linux
 def test_the_whole_is_limited_by_the_programs_stack_limit_within_bounds():
     def limit(stack):
-        return checks.total_bytes_max(((resource.RLIMIT_STACK, stack, stack),))
+        return validation.total_bytes_max(((resource.RLIMIT_STACK, stack, stack),))
 
     assert limit(STACK) == STACK // 4
     assert limit(64 * 1024) == 128 * 1024

@@ -15,12 +15,13 @@ import time
 import trio
 import trio.testing
 
-from acpterm.pty import linux, marks, processes
-from acpterm.pty.cgroup import Cgroups
-from acpterm.pty.origin import find_origin
-from acpterm.pty.subreaper import Subreaper
-from acpterm.pty.tree import end
-from acpterm.pty.trees import Trees
+from acpterm.pty import linux, processes
+from acpterm.pty.tracking import marks
+from acpterm.pty.tracking.cgroup import Cgroups
+from acpterm.pty.tracking.origin import find_origin
+from acpterm.pty.tracking.subreaper import Subreaper
+from acpterm.pty.tracking.tree import end
+from acpterm.pty.tracking.trees import Trees
 from tests.pty.scarcity import no_descriptors
 from tests.support import bounded
 

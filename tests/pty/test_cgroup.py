@@ -7,9 +7,10 @@ import pytest
 import trio
 import trio.testing
 
-from acpterm.pty import cgroup, processes
-from acpterm.pty.cgroup import Cgroups
-from acpterm.pty.tree import end, wait_empty
+from acpterm.pty import processes
+from acpterm.pty.tracking import cgroup
+from acpterm.pty.tracking.cgroup import Cgroups
+from acpterm.pty.tracking.tree import end, wait_empty
 from tests.pty.scarcity import no_descriptors
 from tests.support.hosts import alive, poll
 

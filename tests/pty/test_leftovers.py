@@ -7,10 +7,11 @@ import sys
 import pytest
 import trio
 
-from acpterm.pty import cgroup, linux, marks
-from acpterm.pty.cgroup import Cgroups
-from acpterm.pty.leftovers import end_leftovers
-from acpterm.pty.marks import Daemon
+from acpterm.pty import linux
+from acpterm.pty.tracking import cgroup, marks
+from acpterm.pty.tracking.cgroup import Cgroups
+from acpterm.pty.tracking.leftovers import end_leftovers
+from acpterm.pty.tracking.marks import Daemon
 from tests.support.hosts import agent_at, alive, daemon, environment, poll
 from tests.support.person import person_at
 
@@ -90,8 +91,8 @@ async def test_processes_of_another_user_are_left_alone(ours):
 
 async def test_this_process_and_its_ancestors_are_left_alone(ours):
     code = (
-        "import trio; from acpterm.pty.leftovers import end_leftovers;"
-        "from acpterm.pty.marks import Daemon;"
+        "import trio; from acpterm.pty.tracking.leftovers import end_leftovers;"
+        "from acpterm.pty.tracking.marks import Daemon;"
         f"trio.run(end_leftovers, Daemon.parse('{ours}')); print('here')"
     )
     gone = ours._replace(pid=GONE)

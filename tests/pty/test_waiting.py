@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from acpterm.pty import syscalls, waiting
+from acpterm.pty.input_wait import detect, syscalls
+from acpterm.pty.input_wait.detect import waits_for_input
 from acpterm.pty.master import Master
-from acpterm.pty.waiting import waits_for_input
 from tests.support.ptys import open_pair
 
 pytestmark = pytest.mark.skipif(not syscalls.KNOWN, reason="system calls are not known here")
@@ -330,7 +330,7 @@ def test_the_leader_may_have_ended(run):
     leader = os.tcgetpgrp(terminal.master)
 
     def has_ended():
-        process = waiting._find(leader)
+        process = detect._find(leader)
         return process is None or process.state == b"Z"
 
     terminal.until(has_ended)
@@ -467,14 +467,14 @@ def test_without_descriptors_nothing_is_known(run):
     terminal = run("sh", "-c", "stty -echo; sleep 100")
     terminal.until(lambda: not termios.tcgetattr(terminal.master)[3] & termios.ECHO)
     terminal.until(lambda: waits_for_input(terminal.master) is False)
-    stat = waiting._find(terminal.program.pid)
+    stat = detect._find(terminal.program.pid)
     spare = os.open("/dev/null", os.O_RDONLY)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     os.close(spare)
     resource.setrlimit(resource.RLIMIT_NOFILE, (spare, limits[1]))
     try:
         assert waits_for_input(terminal.master) is None
-        assert waiting._waits(stat, stat.pid, waiting._Terminal(terminal.master, 0.0)) is None
+        assert detect._waits(stat, stat.pid, detect._Terminal(terminal.master, 0.0)) is None
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 

@@ -13,8 +13,8 @@ from typing import Any
 import trio
 
 from acpterm.config import Settings
-from acpterm.host.asker import own
 from acpterm.host.host import Host, open_host
+from acpterm.host.launch.exec_context import own
 from tests.support import starting
 from tests.support.agent import Agent, connected
 from tests.support.connector import connect_as_agent

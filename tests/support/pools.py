@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from acpterm.keeper.client import embedded_keeper
-from acpterm.pty.trees import open_trees
+from acpterm.pty.tracking.trees import open_trees
 from acpterm.terminal.pool import Pool
 
 

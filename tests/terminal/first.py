@@ -11,7 +11,7 @@ import trio
 from acpterm.keeper.client import embedded_keeper
 from acpterm.pty import processes
 from acpterm.pty.program import Program
-from acpterm.pty.trees import open_trees
+from acpterm.pty.tracking.trees import open_trees
 from acpterm.terminal.pool import Pool
 
 

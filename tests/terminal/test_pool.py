@@ -15,9 +15,9 @@ import trio.testing
 
 from acpterm.keeper.client import embedded_keeper
 from acpterm.pty import linux
-from acpterm.pty.cgroup import Cgroups
 from acpterm.pty.program import Program
-from acpterm.pty.trees import TrackingError, Trees, open_trees
+from acpterm.pty.tracking.cgroup import Cgroups
+from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
@@ -327,7 +327,7 @@ async def test_control_groups_are_used_or_refused_when_asked_for(monkeypatch):
 @pytest.mark.parametrize("command", [["stdio", "--embedded"], ["serve", "--socket", "s"]])
 def test_a_command_says_in_a_line_that_control_groups_cannot_be_had(tmp_path, command):
     code = (
-        "from acpterm.pty.cgroup import Cgroups\n"
+        "from acpterm.pty.tracking.cgroup import Cgroups\n"
         "Cgroups.find = classmethod(lambda *_: None)\n"
         "from acpterm.cli import main\n"
         "main()\n"

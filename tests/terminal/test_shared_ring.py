@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from acpterm.keeper import ring as layout
 from acpterm.terminal.consumer import SLICE_BYTES, Consumer, Turns
 from acpterm.terminal.shared_ring import SharedRing
-from acpterm.terminal.text import TextView
+from acpterm.terminal.text.stream import TextView
 from acpterm.terminal.timeline import Timeline
 from acpterm.terminal.vt.emulator import Emulator
 

@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from acpterm.terminal.line import WIDTH
-from acpterm.terminal.text import TextView
+from acpterm.terminal.text.line import WIDTH
+from acpterm.terminal.text.stream import TextView
 
 MIB = 1 << 20
 SAMPLE = "aé→🙂bc"

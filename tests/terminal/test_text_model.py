@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acpterm.terminal import line, simple_output, text
-from acpterm.terminal.controls import Controls
-from acpterm.terminal.text import SLICE_MIN, TextView, resync, text_of
+from acpterm.terminal.text import line, simple_output, stream
+from acpterm.terminal.text.controls import Controls
+from acpterm.terminal.text.stream import (
+    SLICE_MIN,
+    TextView,
+    resync,
+    text_of,
+)
 from tests.support.depth import examples
 from tests.terminal.models import TextModel, render
 
@@ -73,7 +78,7 @@ def check(data, cuts, limit, polls, width):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line, "WIDTH", width)
         # So that it begins anew where it can.
-        patch.setattr(text, "_MARGIN", 0)
+        patch.setattr(stream, "_MARGIN", 0)
         view, model = TextView(limit), TextModel(limit, width=width)
         for number, chunk in enumerate(chunks(data, cuts)):
             version, before = view.version, view.text() if polls else ""

@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from acpterm.host.outbox import Outbox
+from acpterm.runtime.send_queue import Outbox
 
 FAILED: Final = 1
 NOT_ALLOWED: Final = 3

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, TypeAlias
 import trio
 
 from acpterm.acp import PermissionOption
-from acpterm.client.plain import in_a_line
-from acpterm.client.prompt.person import NobodyError, choose
+from acpterm.client.prompt.tty_question import NobodyError, choose
+from acpterm.client.sanitize import in_a_line
 
 Rule: TypeAlias = Literal["ask", "all", "reads", "none"]
 

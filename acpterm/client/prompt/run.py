@@ -22,34 +22,34 @@ from typing import Final, NamedTuple
 
 import trio
 
-from acpterm.client.agent import FAREWELL, Agent, StartError, open_agent
+from acpterm.client.agent_process import FAREWELL, Agent, StartError, open_agent
 from acpterm.client.daemon import DaemonError
 from acpterm.client.endpoint import Endpoint
-from acpterm.client.filestream import FileStream
+from acpterm.client.errors import leaf
 from acpterm.client.host_connection import connect_daemon, open_host_connection
-from acpterm.client.leaves import leaf
-from acpterm.client.plain import plain
-from acpterm.client.prompt.calls import Call, Calls
-from acpterm.client.prompt.conversation import Conversation, ConversationError, Place
+from acpterm.client.prompt.acp_client import Conversation, ConversationError, Place
 from acpterm.client.prompt.files import Files
+from acpterm.client.prompt.json_printer import PrintJson
 from acpterm.client.prompt.outcome import TIMED_OUT, Outcome
 from acpterm.client.prompt.permissions import Permissions, Rule
-from acpterm.client.prompt.print_json import PrintJson
-from acpterm.client.prompt.print_text import PrintText
-from acpterm.client.prompt.printing import Printer
+from acpterm.client.prompt.printer import Printer
+from acpterm.client.prompt.text_printer import PrintText
+from acpterm.client.prompt.tool_calls import Call, Calls
 from acpterm.client.prompt.turn import Turn
+from acpterm.client.sanitize import plain
 from acpterm.client.terminals import Terminals
 from acpterm.client.update import SESSION_UPDATE, Key
 from acpterm.client.wirelog import LoggedStream, WireLog, open_log
 from acpterm.config import Settings
-from acpterm.host import asker as askers
-from acpterm.host.asker import Asker
-from acpterm.host.command import in_a_line
 from acpterm.host.daemon import raise_open_files
-from acpterm.host.ending import hear, minded
-from acpterm.host.outbox import Outbox
+from acpterm.host.launch import exec_context as askers
+from acpterm.host.launch.command import in_a_line
+from acpterm.host.launch.exec_context import Asker
 from acpterm.jsonrpc import Event, NotificationReceived, RpcError
-from acpterm.pty.trees import open_trees
+from acpterm.pty.tracking.trees import open_trees
+from acpterm.runtime.file_stream import FileStream
+from acpterm.runtime.send_queue import Outbox
+from acpterm.runtime.shutdown_signals import hear, minded
 
 # Seconds that what is printed has to be read.
 _SENDING: Final = 2.0

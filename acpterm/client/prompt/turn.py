@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Raw, UnsetType
 
 from acpterm.acp import OtherUpdate, SessionNotification, ToolCall, ToolCallUpdate, read_update
-from acpterm.acp.members import items, members, text
-from acpterm.acp.notes import V2_KINDS, End, Exit, Info, Note, Output, in_meta, in_v2
-from acpterm.client.prompt.calls import Calls
-from acpterm.client.prompt.printing import Printer
+from acpterm.acp.raw_json import items, members, text
+from acpterm.acp.terminal_updates import V2_KINDS, End, Exit, Info, Note, Output, in_meta, in_v2
+from acpterm.client.prompt.printer import Printer
+from acpterm.client.prompt.tool_calls import Calls
 from acpterm.client.update import Key, read
 from acpterm.jsonrpc import RpcError
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw, UnsetType
 
-from acpterm.acp.members import members
+from acpterm.acp.raw_json import members
 from acpterm.client.envelope import is_true
 from acpterm.client.terminals import EXTENDED
 

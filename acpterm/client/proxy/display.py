@@ -10,9 +10,9 @@ well. It is shown once, and at its whole length: without the block the editor wo
 import re
 from typing import Final
 
-from acpterm.acp.notes import End
-from acpterm.client.plain import visible_text
-from acpterm.terminal.text import TextView
+from acpterm.acp.terminal_updates import End
+from acpterm.client.sanitize import visible_text
+from acpterm.terminal.text.stream import TextView
 
 _COMMAND: Final = 200
 # Bytes kept of a text that comes as a whole.

@@ -21,20 +21,19 @@ from typing import Any, Final
 import trio
 from msgspec import UNSET, Raw, UnsetType
 
-from acpterm.acp.members import members, text
-from acpterm.acp.notes import End
+from acpterm.acp.raw_json import members, text
+from acpterm.acp.terminal_updates import End
 from acpterm.client import update
 from acpterm.client.endpoint import Answer, Endpoint
 from acpterm.client.envelope import NOTHING, Envelope, peek
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.lines import Lines
-from acpterm.client.proxy.showing import Showing, showing_for
+from acpterm.client.proxy.presenter import Showing, showing_for
 from acpterm.client.terminals import METHODS, Terminals
 from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, Key
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
-from acpterm.host.outbox import Outbox
 from acpterm.jsonrpc import (
     INVALID_REQUEST,
     Id,
@@ -44,6 +43,7 @@ from acpterm.jsonrpc import (
     encode_response,
     mended,
 )
+from acpterm.runtime.send_queue import Outbox
 
 _OPENING: Final = ("session/new", "session/fork")
 _REOPENING: Final = ("session/load", "session/resume")

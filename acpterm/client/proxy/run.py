@@ -20,28 +20,28 @@ from typing import Final, Literal, NamedTuple
 
 import trio
 
-from acpterm.client import agent as agents
-from acpterm.client.agent import Agent, StartError, exit_status, open_agent
+from acpterm.client import agent_process as agents
+from acpterm.client.agent_process import Agent, StartError, exit_status, open_agent
 from acpterm.client.daemon import DaemonError
 from acpterm.client.endpoint import HIGH
 from acpterm.client.envelope import peek
+from acpterm.client.errors import leaf
 from acpterm.client.host_connection import connect_daemon, open_host_connection
-from acpterm.client.leaves import leaf
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.lines import Lines
 from acpterm.client.proxy.relay import Relay
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
-from acpterm.host import asker as askers
-from acpterm.host import logs, stdio
-from acpterm.host.asker import Asker
-from acpterm.host.command import in_a_line
 from acpterm.host.daemon import raise_open_files
-from acpterm.host.ending import hear, told_to_end
-from acpterm.host.outbox import Outbox
+from acpterm.host.launch import exec_context as askers
+from acpterm.host.launch.command import in_a_line
+from acpterm.host.launch.exec_context import Asker
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, encode_error
-from acpterm.pty.trees import open_trees
+from acpterm.pty.tracking.trees import open_trees
+from acpterm.runtime import logs, stdio
+from acpterm.runtime.send_queue import Outbox
+from acpterm.runtime.shutdown_signals import hear, told_to_end
 
 # Seconds for what is due to the editor to be read, when all is over.
 _SENDING: Final = 2.0

@@ -16,7 +16,7 @@ ends a line that was begun before, and the SGR sequences since the last one that
 
 from typing import Final, NamedTuple
 
-from acpterm.terminal import simple_output
+from acpterm.terminal.text import simple_output
 
 _RESETS: Final = (b"\x1b[m", b"\x1b[0m")
 

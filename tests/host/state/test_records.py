@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.host.asker import Asker, from_record, to_record
+from acpterm.host.launch.exec_context import Asker, from_record, to_record
 from acpterm.host.state.records import (
     ConnectionRecord,
     HostRecord,

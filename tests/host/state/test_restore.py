@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from acpterm.config import Settings
-from acpterm.host.asker import own, to_record
 from acpterm.host.host import open_host
+from acpterm.host.launch.exec_context import own, to_record
 from acpterm.host.state.records import (
     ConnectionRecord,
     HostRecord,

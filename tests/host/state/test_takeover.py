@@ -347,7 +347,7 @@ import sys
 if "serve" in sys.orig_argv:
     import os
     import trio
-    from acpterm.host.attention import Attention
+    from acpterm.host.input_monitor import Attention
 
     async def run(self, heard):
         while not os.path.exists({path!r}):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.terminal import simple_output
+from acpterm.terminal.text import simple_output
 from acpterm.terminal.vt import scrolled_off
 from acpterm.terminal.vt.emulator import Emulator
 from tests.terminal.vt.fuzzing import piece

@@ -1,0 +1,153 @@
+"""What a wire type looks like, worked out once per type.
+
+The rule: whatever is needed to read a value slowly, field by field, and to say in words what
+a right one would be, comes from the type's own annotations.
+"""
+
+import functools
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Meta, Struct, UnsetType
+
+from acpterm.acp.base import ON_ERROR, SKIP
+
+_SIMPLE: Final[dict[Any, str]] = {
+    str: "a string",
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+}
+
+
+class Shape(NamedTuple):
+    """How to read one value."""
+
+    decoder: msgspec.json.Decoder[Any]
+    """Reads it if nothing is wrong with it."""
+    structs: tuple[type[Struct], ...]
+    """What it is one of, if it is an object with known members."""
+    items: "Shape | None"
+    """What its items are, if it is an array of any length."""
+    default_on_error: bool
+    skip_invalid_items: bool
+    right: str
+    """What it must be, in words."""
+
+
+class Field(NamedTuple):
+    """How to read one member of an object."""
+
+    name: str
+    wire_name: str
+    required: bool
+    shape: Shape
+
+
+@functools.cache
+def shape_of_struct(struct: type[Struct]) -> Shape:
+    """Return the shape of a type's own values."""
+    return _shape(struct)
+
+
+@functools.cache
+def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
+    """Return the fields of a type, in order."""
+    return tuple(
+        Field(field.name, field.encode_name, field.required, _shape(field.type))
+        for field in msgspec.structs.fields(struct)
+    )
+
+
+def struct_for(structs: tuple[type[Struct], ...], members: dict[str, msgspec.Raw]) -> Any:
+    """Return the one of `structs` that an object's tag names, None if it names none.
+
+    Where there is but one it need not be named.
+    """
+    for struct in structs:
+        config = struct.__struct_config__
+        if config.tag_field is None:
+            return struct
+        raw = members.get(config.tag_field)
+        if raw is None and len(structs) == 1:
+            return struct
+        if raw is not None and bytes(raw) == msgspec.json.encode(config.tag):
+            return struct
+    return None
+
+
+def _shape(annotation: Any) -> Shape:
+    metas = tuple(_metas(annotation))
+    members = tuple(_members(annotation))
+    flags = {key for meta in metas for key in meta.extra or ()}
+    items = [get_args(member)[0] for member in members if get_origin(member) is list]
+    right = " or ".join(_words(member, metas) for member in members if member is not type(None))
+    about = [meta.description for meta in metas if meta.description]
+    return Shape(
+        decoder=msgspec.json.Decoder(annotation),
+        structs=tuple(member for member in members if _is_struct(member)),
+        items=_shape(items[0]) if items else None,
+        default_on_error=ON_ERROR in flags,
+        skip_invalid_items=SKIP in flags,
+        right=", ".join([right, *about]),
+    )
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    """Yield what a value may be, without unions and annotations; UNSET is not a value."""
+    if get_origin(annotation) is Annotated:
+        yield from _members(get_args(annotation)[0])
+    elif get_origin(annotation) in {Union, types.UnionType}:
+        for member in get_args(annotation):
+            yield from _members(member)
+    elif annotation is not UnsetType:
+        yield annotation
+
+
+def _metas(annotation: Any) -> Iterator[Meta]:
+    """Yield what is said of a value itself, not of the items in it."""
+    if get_origin(annotation) is Annotated:
+        yield from (meta for meta in annotation.__metadata__ if isinstance(meta, Meta))
+        yield from _metas(get_args(annotation)[0])
+    elif get_origin(annotation) in {Union, types.UnionType}:
+        for member in get_args(annotation):
+            yield from _metas(member)
+
+
+def _is_struct(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Struct)
+
+
+def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
+    """Return what a value of a type without unions and annotations is, in words."""
+    origin, arguments = get_origin(plain), get_args(plain)
+    words = _SIMPLE.get(plain, "a JSON value")
+    if plain is int:
+        words += "".join(_range(meta) for meta in metas)
+    elif origin is Literal:
+        words = " or ".join(f'"{value}"' for value in arguments)
+    elif origin is list:
+        words = f"an array, each item {_right(arguments[0])}"
+    elif origin is tuple:
+        words = (
+            f"an array of {len(arguments)}, the first {', the next '.join(map(_right, arguments))}"
+        )
+    elif origin is dict:
+        words = f"an object, each value {_right(arguments[1])}"
+    elif _is_struct(plain):
+        names = [field.encode_name for field in msgspec.structs.fields(plain) if field.required]
+        words = f"an object with {' and '.join(names)}" if names else "an object"
+    return words
+
+
+def _right(annotation: Any) -> str:
+    metas = tuple(_metas(annotation))
+    return " or ".join(_words(plain, metas) for plain in _members(annotation))
+
+
+def _range(meta: Meta) -> str:
+    if meta.ge is not None and meta.le is not None:
+        return f", {meta.ge} to {meta.le}"
+    return f", {meta.ge} or more" if meta.ge is not None else ""

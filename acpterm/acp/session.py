@@ -1,0 +1,141 @@
+"""``session/update`` and ``session/cancel``, as far as terminals are concerned.
+
+The rule: tool calls are typed, everything else is passed on as it came, known or not. In an
+update an absent field (UNSET) leaves what there is and a null one (None) clears it.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+
+from acpterm.acp.base import DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS, MetaIn, Wire
+from acpterm.acp.lenient import decode
+from acpterm.acp.terminal import SessionId
+
+ToolKind: TypeAlias = Literal[
+    "read",
+    "edit",
+    "delete",
+    "move",
+    "search",
+    "execute",
+    "think",
+    "fetch",
+    "switch_mode",
+    "other",
+]
+ToolCallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed"]
+
+
+class Content(Wire, tag_field="type", tag="content", omit_defaults=True):
+    """A content block in a tool call, whatever kind it is."""
+
+    content: Raw
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class Diff(Wire, tag_field="type", tag="diff", omit_defaults=True):
+    """A change of a file in a tool call. `old_text` is None for a new file."""
+
+    path: str
+    new_text: str
+    old_text: Annotated[str | None, DEFAULT_ON_ERROR] = None
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class Terminal(Wire, tag_field="type", tag="terminal", omit_defaults=True):
+    """A terminal in a tool call. Its id may be one that no client made."""
+
+    terminal_id: str
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+ToolCallContent: TypeAlias = Content | Diff | Terminal
+
+
+class ToolCallLocation(Wire, omit_defaults=True):
+    """A file that a tool call is about. `line` counts as the agent does."""
+
+    path: str
+    line: Annotated[Annotated[int, Meta(ge=0, le=2**32 - 1)] | None, DEFAULT_ON_ERROR] = None
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class ToolCall(Wire, tag_field="sessionUpdate", tag="tool_call", omit_defaults=True):
+    """A new tool call."""
+
+    tool_call_id: str
+    title: str
+    kind: Annotated[ToolKind, DEFAULT_ON_ERROR] = "other"
+    status: Annotated[ToolCallStatus, DEFAULT_ON_ERROR] = "pending"
+    content: Annotated[list[ToolCallContent], DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS] = field(
+        default_factory=list
+    )
+    locations: Annotated[list[ToolCallLocation], DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS] = field(
+        default_factory=list
+    )
+    raw_input: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    raw_output: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class ToolCallUpdate(Wire, tag_field="sessionUpdate", tag="tool_call_update", omit_defaults=True):
+    """What has changed in a tool call; a list replaces the whole list.
+
+    There may have been no ToolCall before it.
+    """
+
+    tool_call_id: str
+    title: Annotated[str | None, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    kind: Annotated[ToolKind | None, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    status: Annotated[ToolCallStatus | None, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    content: (
+        Annotated[list[ToolCallContent] | None, DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS] | UnsetType
+    ) = UNSET
+    locations: (
+        Annotated[list[ToolCallLocation] | None, DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS] | UnsetType
+    ) = UNSET
+    raw_input: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    raw_output: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class OtherUpdate(Struct, frozen=True):
+    """An update that is not about a tool call, or is of a kind nobody knows yet."""
+
+    kind: str
+    raw: Raw
+
+
+class SessionNotification(Wire, omit_defaults=True):
+    """``session/update``. What the update is, `read_update` says."""
+
+    session_id: SessionId
+    update: Raw
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class CancelNotification(Wire, omit_defaults=True):
+    """``session/cancel``."""
+
+    session_id: SessionId
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class _Kind(Wire):
+    session_update: Annotated[str, Meta(description="the kind of the update")]
+
+
+def read_update(update: Raw) -> ToolCall | ToolCallUpdate | OtherUpdate:
+    """Return what the update of a SessionNotification is.
+
+    Raises RpcError (-32602) if it has no kind, or if a tool call is bad where the schema does
+    not forgive it.
+    """
+    where = "params.update"
+    kind = decode(update, _Kind, where).session_update
+    if kind == "tool_call":
+        return decode(update, ToolCall, where)
+    if kind == "tool_call_update":
+        return decode(update, ToolCallUpdate, where)
+    return OtherUpdate(kind, update)

@@ -1,0 +1,82 @@
+"""``terminal/*`` of ACP v1: what agents ask and what they are answered.
+
+The rule: an exit status always has both ``exitCode`` and ``signal``, null included, since
+agents read both; it is left out of an output until the command has exited.
+"""
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from acpterm.acp.base import DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS, MetaIn, MetaOut, Wire
+
+SessionId = Annotated[str, Meta(description="the id of a session")]
+TerminalId = Annotated[str, Meta(description="an id that terminal/create returned")]
+
+
+class EnvVariable(Wire, omit_defaults=True):
+    """A variable to add to the command's environment."""
+
+    name: str
+    value: str
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class CreateTerminalRequest(Wire, omit_defaults=True):
+    """``terminal/create``.
+
+    `args` is None when absent: `command` is then for a shell to read. With a list, even an
+    empty one, it is a program. `output_byte_limit` is in bytes of UTF-8.
+    """
+
+    session_id: SessionId
+    command: Annotated[str, Meta(description="the command to run")]
+    args: Annotated[list[str] | None, DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS] = None
+    env: Annotated[list[EnvVariable], DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS] = field(
+        default_factory=list
+    )
+    cwd: Annotated[str | None, DEFAULT_ON_ERROR] = None
+    output_byte_limit: Annotated[Annotated[int, Meta(ge=0)] | None, DEFAULT_ON_ERROR] = None
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class CreateTerminalResponse(Wire):
+    """The answer to ``terminal/create``."""
+
+    terminal_id: str
+    meta: MetaOut = field(default=UNSET, name="_meta")
+
+
+class TerminalRequest(Wire, omit_defaults=True):
+    """``terminal/output``, ``wait_for_exit``, ``kill`` and ``release``."""
+
+    session_id: SessionId
+    terminal_id: TerminalId
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class TerminalExitStatus(Wire):
+    """How a command ended: by `exit_code`, or by a `signal` such as ``SIGTERM``."""
+
+    exit_code: Annotated[Annotated[int, Meta(ge=0, le=2**32 - 1)] | None, DEFAULT_ON_ERROR] = None
+    signal: Annotated[str | None, DEFAULT_ON_ERROR] = None
+    meta: MetaOut = field(default=UNSET, name="_meta")
+
+
+class TerminalOutputResponse(Wire):
+    """The answer to ``terminal/output``. `exit_status` is UNSET until the command has exited."""
+
+    output: str
+    truncated: bool
+    exit_status: Annotated[TerminalExitStatus | None, DEFAULT_ON_ERROR] | UnsetType = UNSET
+    meta: MetaOut = field(default=UNSET, name="_meta")
+
+
+class WaitForTerminalExitResponse(TerminalExitStatus):
+    """The answer to ``terminal/wait_for_exit``: the exit status itself, not a member of it."""
+
+
+class Empty(Wire):
+    """The answer to ``terminal/kill`` and ``terminal/release``."""
+
+    meta: MetaOut = field(default=UNSET, name="_meta")

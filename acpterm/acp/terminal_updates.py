@@ -1,0 +1,136 @@
+"""What an agent says of terminals that it has itself, for the client to show.
+
+It may say so in two ways, which come to the same here:
+
+- in `_meta` of a `tool_call` or `tool_call_update`: `terminal_info` (there is one), then
+  `terminal_output` or `terminal_output_delta` (text to append), `terminal_exit`;
+- in updates of their own, of ACP v2: `terminal_update` (absent keeps, null clears) and
+  `terminal_output_chunk` (base64; a character may be in two chunks).
+
+What cannot be read is no note: the update is passed on all the same.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from acpterm.acp.raw_json import members, text
+
+V2_KINDS: Final = ("terminal_update", "terminal_output_chunk")
+META_KEYS: Final = (
+    "terminal_info",
+    "terminal_output",
+    "terminal_output_delta",
+    "terminal_exit",
+)
+
+# As codex-acp has them.
+_RAW_OUTPUT: Final = ("aggregated_output", "formatted_output", "stdout")
+
+
+class End(NamedTuple):
+    """How a program ended: by a code or a signal; both are None when nobody knows."""
+
+    code: int | None
+    signal: str | None
+
+
+class Info(NamedTuple):
+    """There is a terminal; None is what was not said."""
+
+    terminal: str
+    cwd: str | None
+    command: str | None
+
+
+class Output(NamedTuple):
+    """It has printed this; `whole` if it takes the place of all that was before."""
+
+    terminal: str
+    data: bytes
+    whole: bool = False
+
+
+class Exit(NamedTuple):
+    """Its program has ended; or not, if `end` is None."""
+
+    terminal: str
+    end: End | None
+
+
+Note: TypeAlias = Info | Output | Exit
+
+
+def in_meta(meta: Raw | None) -> Iterator[Note]:
+    """Give the notes in the `_meta` of an update, in the order in which they take effect."""
+    found = members(meta)
+    info = members(found.get("terminal_info"))
+    if (terminal := text(info.get("terminal_id"))) is not None:
+        yield Info(terminal, text(info.get("cwd")), None)
+    for name in ("terminal_output", "terminal_output_delta"):
+        output = members(found.get(name))
+        terminal, data = text(output.get("terminal_id")), text(output.get("data"))
+        if terminal is not None and data is not None:
+            yield Output(terminal, data.encode())
+    end = members(found.get("terminal_exit"))
+    if (terminal := text(end.get("terminal_id"))) is not None:
+        yield Exit(terminal, End(_number(end.get("exit_code")), text(end.get("signal"))))
+
+
+def in_v2(kind: str, update: dict[str, Raw]) -> Iterator[Note]:
+    """Give the notes in an update of one of `V2_KINDS` (ACP v2, "Terminals")."""
+    terminal = text(update.get("terminalId"))
+    if terminal is None:
+        return
+    if kind == "terminal_output_chunk":
+        if (data := _bytes(update.get("data"))) is not None:
+            yield Output(terminal, data)
+        return
+    yield Info(terminal, text(update.get("cwd")), text(update.get("command")))
+    if "output" in update:
+        whole = _bytes(members(update["output"]).get("data"))
+        if whole is not None or _is_null(update["output"]):
+            yield Output(terminal, whole or b"", whole=True)
+    if "exitStatus" in update:
+        end = members(update["exitStatus"])
+        if end or bytes(update["exitStatus"]).startswith(b"{"):
+            yield Exit(terminal, End(_number(end.get("exitCode")), text(end.get("signal"))))
+        elif _is_null(update["exitStatus"]):
+            yield Exit(terminal, None)
+
+
+def in_raw_output(raw: Raw | None) -> str | None:
+    """Return the output of a command from the `rawOutput` of a tool call, if it has any.
+
+    Of `_RAW_OUTPUT` the first is the most complete; a string is the output itself.
+    """
+    if (whole := text(raw)) is not None:
+        return whole or None
+    found = members(raw)
+    for name in _RAW_OUTPUT:
+        if output := text(found.get(name)):
+            return output + (text(found.get("stderr")) or "") if name == "stdout" else output
+    return text(found.get("stderr")) or None
+
+
+def _bytes(raw: Raw | None) -> bytes | None:
+    encoded = text(raw)
+    try:
+        return None if encoded is None else base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _number(raw: Raw | None) -> int | None:
+    try:
+        return None if raw is None else msgspec.json.decode(raw, type=int)
+    except msgspec.DecodeError:
+        return None
+
+
+def _is_null(raw: Raw) -> bool:
+    return bytes(raw) == b"null"

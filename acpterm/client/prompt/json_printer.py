@@ -1,0 +1,82 @@
+"""One JSON object a line, for programs: the agent's updates as they are, and what goes with them.
+
+| `event` | other members |
+| --- | --- |
+| `session` | `sessionId` |
+| `update` | `update`: of a `session/update`, as the agent sent it |
+| `output` | `terminalId`, `data`: text, control sequences included; `lost`: bytes missing before |
+| `exit` | `terminalId`, `exitCode`, `signal`: one of the two is null |
+| `notice` | `text`: what a person would be told, of permissions as a rule |
+| `end` | `stopReason` (null if the turn did not end), `status`, `error` (null if there was none) |
+"""
+
+import codecs
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from acpterm.acp.terminal_updates import End
+from acpterm.client.prompt.tool_calls import Call
+from acpterm.client.sanitize import plain_json
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+class PrintJson:
+    """See `printing.Printer`. `write` takes bytes for stdout."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self._decoders: dict[str, codecs.IncrementalDecoder] = {}
+
+    def session(self, identifier: str) -> None:
+        """Print `session`."""
+        self._event("session", sessionId=identifier)
+
+    def update(self, update: Raw) -> None:
+        """Print `update`."""
+        self._event("update", update=update)
+
+    def message(self, text: str) -> None:
+        """Print nothing: it was in an update. So were calls and plans."""
+
+    def call(self, call: Call) -> None:
+        """Print nothing."""
+
+    def asked(self, call: Call) -> None:
+        """Print nothing."""
+
+    def plan(self, entries: list[tuple[str, str]]) -> None:
+        """Print nothing."""
+
+    def output(self, terminal: str, data: bytes, lost: int) -> None:
+        """Print `output`."""
+        if terminal not in self._decoders:
+            self._decoders[terminal] = codecs.getincrementaldecoder("utf-8")("replace")
+        text = self._decoders[terminal].decode(data)
+        if text or lost:
+            missing = {"lost": lost} if lost else {}
+            self._event("output", terminalId=terminal, data=text, **missing)
+
+    def ended(self, terminal: str, end: End) -> None:
+        """Print `exit`."""
+        decoder = self._decoders.pop(terminal, None)
+        if decoder is not None and (rest := decoder.decode(b"", final=True)):
+            self._event("output", terminalId=terminal, data=rest)
+        self._event("exit", terminalId=terminal, exitCode=end.code, signal=end.signal)
+
+    def notice(self, text: str) -> None:
+        """Print `notice`."""
+        self._event("notice", text=text)
+
+    def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
+        """Print `end`."""
+        self._event("end", stopReason=stop_reason, status=status, error=error)
+
+    def _event(self, name: str, **members: Any) -> None:
+        # What the agent sent may be laid out over several lines.
+        line = _encoder.encode({"event": name, **members}).replace(b"\n", b" ")
+        # And nothing that it sent steers the window that this is printed in.
+        self._write(plain_json(line.decode(errors="replace")).encode() + b"\n")

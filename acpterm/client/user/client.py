@@ -1,0 +1,202 @@
+"""A front end of the user's: a connection to the daemon's other socket, which is not for agents.
+
+The daemon is started when it is not running, unless it would have nothing to show then.
+
+When the connection is lost, the daemon's worker has died. Then requests that can be done again are
+repeated on another connection (`REPEATABLE`). Others raise `LostError`: those that go on (`attach`,
+`follow`, `events`) are asked for again by their callers, from where they were, after `reconnect`;
+of the rest it is unknown whether they were done, and their commands fail and say so.
+"""
+
+import math
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+import msgspec
+import trio
+from msgspec import Raw
+
+from acpterm.acp import Wire
+from acpterm.acp.user_api import GetRequest, NamedRequest, Nothing, TerminalInfo
+from acpterm.client.daemon import DaemonError, connect, connect_running
+from acpterm.client.endpoint import Endpoint, LostError
+from acpterm.client.handshake import initialize_params, reconnect
+from acpterm.client.host_connection import initialize
+from acpterm.client.sanitize import in_a_line
+from acpterm.config import Settings, user_socket
+from acpterm.host.launch import exec_context
+from acpterm.jsonrpc import REQUEST_CANCELLED, NotificationReceived, RpcError
+
+W = TypeVar("W", bound=Wire)
+
+REPEATABLE: Final = {
+    "session/list": 1,
+    "status": 1,
+    "terminal/get": 1,
+    "terminal/kill": 1,
+    "terminal/list": 1,
+    "terminal/output": 1,
+    "terminal/promote": 1,
+    "terminal/read": 1,
+    "terminal/screen": 1,
+    "terminal/wait": math.inf,
+}
+"""How often a request is repeated: once, since what kills one worker may kill the next one."""
+# A terminal in a message, by its whole id.
+_TERMINAL: Final = re.compile(r"terminal 'term_[0-9a-f]{32}'")
+# Their callers go on with them.
+_ONGOING: Final = ("events", "terminal/attach", "terminal/follow")
+
+
+class NotRunningError(DaemonError):
+    """No daemon runs, and none was to be started."""
+
+
+class Front:
+    """A connection to the daemon. `told` is called with each notification: method and params."""
+
+    def __init__(self, endpoint: Endpoint, settings: Settings, nursery: trio.Nursery) -> None:
+        self.settings: Final = settings
+        self.told: Callable[[str, Raw], None] = lambda *_: None
+        self.pace: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        """Awaited after each message: until the next one may be dealt with."""
+        self._nursery = nursery
+        self._reconnecting = trio.Lock()
+        self._tokens = 0
+        # What the user typed, by the id that it means.
+        self._typed: dict[str, str] = {}
+        self.endpoint = endpoint
+        self._run(endpoint)
+
+    async def ask(self, method: str, params: Wire, into: type[W]) -> W:
+        """Ask for something and wait for the answer.
+
+        Raises `RpcError`, `LostError` among them, and `DaemonError` for an answer of another
+        version of the daemon's.
+        """
+        answer = await self._request(method, params)
+        try:
+            return msgspec.json.decode(answer, type=into)
+        except msgspec.DecodeError as error:
+            raise DaemonError(
+                f"{self.endpoint.whom} is of another version (_acpterm/{method}: {error}): end it "
+                "with acpterm shutdown; the next command starts one of this version"
+            ) from error
+
+    async def _request(self, method: str, params: Wire) -> Raw:
+        repeats = REPEATABLE.get(method, 0)
+        while True:
+            endpoint = self.endpoint
+            try:
+                return await endpoint.request(f"_acpterm/{method}", params)
+            except LostError as error:
+                if method in _ONGOING:
+                    raise
+                if repeats <= 0:
+                    raise LostError(
+                        f"{endpoint.whom} went away before it answered: it is unknown whether "
+                        f"{method} was done; acpterm ls shows what there is"
+                    ) from error
+            except RpcError as error:
+                if error.code != REQUEST_CANCELLED:
+                    self._raise_with_name(error, params)
+                    raise
+                # Nobody here has cancelled it and waits for the answer.
+                raise DaemonError(f"{endpoint.whom} is gone") from error
+            repeats -= 1
+            await self.reconnect(endpoint)
+
+    def _raise_with_name(self, error: RpcError, params: Wire) -> None:
+        """Raise `error` with the name that the user typed, if it names the terminal by its id."""
+        asked = getattr(params, "terminal_id", None)
+        if isinstance(asked, str):
+            typed = f"terminal '{in_a_line(self._typed.get(asked, asked))}'"
+            message = _TERMINAL.sub(lambda _: typed, error.message)
+            raise RpcError(error.code, message, error.data) from error
+
+    async def about(self, method: str, terminal: str, into: type[W]) -> W:
+        """Ask for something about one terminal that takes no other params, likewise."""
+        answer = await self.ask(f"terminal/{method}", NamedRequest(terminal), into)
+        if isinstance(answer, TerminalInfo):
+            self._note_name(answer, terminal)
+        return answer
+
+    async def own(self, terminal: str) -> TerminalInfo:
+        """Ask for a terminal to type into; ``@last`` is the user's own."""
+        answer = await self.ask("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
+        self._note_name(answer, terminal)
+        return answer
+
+    def _note_name(self, answer: TerminalInfo, typed: str) -> None:
+        if answer.terminal_id != typed:
+            self._typed[answer.terminal_id] = typed
+
+    async def ask_plain(self, method: str, into: type[W]) -> W:
+        """Ask for something that takes no params, likewise."""
+        return await self.ask(method, Nothing(), into)
+
+    async def reconnect(self, lost: Endpoint) -> None:
+        """Replace the connection `lost` by another one. Raises `DaemonError` if there is none.
+
+        That takes at most `resume_timeout` seconds. Several tasks may find the same one lost.
+        """
+        async with self._reconnecting:
+            if self.endpoint is not lost:
+                return
+            limit = self.settings.resume_timeout
+            if not limit:
+                raise DaemonError(f"{lost.whom} is gone")
+            try:
+                params = initialize_params("acpterm", exec_context.own())
+                found = await reconnect(self.settings, params, limit, user=True)
+            except DaemonError as error:
+                raise DaemonError(f"{lost.whom} is gone: {error}") from error
+            self.endpoint = Endpoint(found.stream, lost.whom)
+            self._run(self.endpoint)
+
+    def token(self) -> str:
+        """Make a token for a request that goes on."""
+        self._tokens += 1
+        return f"t{self._tokens}"
+
+    def _run(self, endpoint: Endpoint) -> None:
+        endpoint.told = self._take
+        endpoint.pace = self._pace
+        self._nursery.start_soon(endpoint.run)
+
+    async def _pace(self) -> None:
+        await self.pace()
+
+    def _take(self, event: NotificationReceived) -> None:
+        if isinstance(event.params, Raw):
+            self.told(event.method, event.params)
+
+
+@asynccontextmanager
+async def open_front(
+    settings: Settings,
+    config: str | None = None,
+    *,
+    start: bool = True,
+    patience: float | None = None,
+) -> AsyncIterator[Front]:
+    """Be connected to the daemon for as long as the block lasts.
+
+    One that is not running is started, if `start`. Raises `DaemonError` when there is none
+    (`NotRunningError`), or it cannot be used: so if it does not answer in `patience` seconds, by
+    default ten. What goes wrong later is an `RpcError` of the request.
+    """
+    path = user_socket(settings)
+    stream = await (connect(settings, config, user=True) if start else connect_running(settings))
+    if stream is None:
+        raise NotRunningError(f"no daemon listens at {path}: there are no terminals")
+    async with trio.open_nursery() as nursery:
+        endpoint = Endpoint(stream, f"the daemon at {path}")
+        front = Front(endpoint, settings, nursery)
+        try:
+            await initialize(endpoint, "acpterm", exec_context.own(), settings, patience)
+            yield front
+        finally:
+            nursery.cancel_scope.cancel()

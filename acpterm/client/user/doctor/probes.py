@@ -1,0 +1,182 @@
+"""A terminal, on trial: made as the daemon makes one, and what could be told of it.
+
+What a daemon has may differ: one that systemd starts has control groups of its own.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from acpterm.client.user.doctor.check import Finding, missing, ok, problem
+from acpterm.client.user.format import line
+from acpterm.config import Settings
+from acpterm.host.launch import exec_context
+from acpterm.host.launch.request import Order
+from acpterm.jsonrpc import RpcError
+from acpterm.keeper.client import embedded_keeper
+from acpterm.pty import linux
+from acpterm.pty.input_wait import syscalls
+from acpterm.pty.tracking.cgroup import Cgroups
+from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
+from acpterm.terminal.pool import Pool
+from acpterm.terminal.status import EndedBy
+from acpterm.terminal.terminal import Terminal
+from acpterm.terminal.vt import library
+from acpterm.terminal.vt.emulator import Emulator
+from acpterm.terminal.vt.library import EmulatorMissingError
+
+# Seconds for a program to begin, on a busy machine; and for its prompt to be seen as one.
+_BEGINNING: Final = 10.0
+_PROMPT: Final = 1.0
+_LOOK: Final = 0.02
+# The setting's may be missing, which is looked at elsewhere.
+_SHELL: Final = "/bin/sh"
+_SAID: Final = "acpterm-doctor"
+_CGROUPS: Final = "control groups"
+_DELEGATE: Final = (
+    "processes are found by their descent instead, which works; for control groups run the daemon "
+    "as systemd user service (Delegate=yes, see systemd/acpterm.service)"
+)
+
+
+async def terminal(settings: Settings) -> list[Finding]:
+    """Make a terminal, and look whether it can be seen to wait for input."""
+    try:
+        async with _pool(settings) as (pool, trees):
+            order = Order(
+                settings,
+                exec_context.own(),
+                command=_SHELL,
+                args=["-c", f"printf {_SAID}; read x"],
+                env=[],
+                cwd="/",
+                size=(80, 24),
+            )
+            made = await order.start(pool, order.record(_SHELL))
+            waits = await _see_prompt(made)
+            said = made.ring.end >= len(_SAID)
+            made.kill(EndedBy.USER)
+            await made.wait_exited()
+            pool.release(made, EndedBy.USER)
+            await made.wait_gone()
+            found = f"can be made; its processes are known by {trees.tracking}"
+    except TrackingError as error:
+        return [problem("a terminal", line(str(error)), "see the setting tracking", fatal=True)]
+    except (RpcError, OSError) as error:
+        what = line(str(error))
+        advice = "see what is said of PTYs, processes and open files"
+        return [problem("a terminal", what, advice, fatal=True)]
+    if not said:
+        advice = f"look at what the shell does: {_SHELL}"
+        return [problem("a terminal", "what its program prints does not come", advice, fatal=True)]
+    return [ok("a terminal", found), _waiting(waits)]
+
+
+async def _see_prompt(made: Terminal) -> bool | None:
+    waits: bool | None = False
+    # It has begun when it prints.
+    with trio.move_on_after(_BEGINNING):
+        while made.exit is None and made.ring.end < len(_SAID):
+            await made.wait_changed()
+    with trio.move_on_after(_PROMPT):
+        while made.exit is None and (waits := made.waits_for_input()) is False:  # noqa: ASYNC110
+            await trio.sleep(_LOOK)
+    return waits
+
+
+def _waiting(waits: bool | None) -> Finding:
+    name = "input prompts"
+    if waits:
+        return ok(name, "what waits for input can be told from what is busy")
+    if not syscalls.KNOWN:
+        advice = "only Linux on x86_64 and aarch64 says so; all else works"
+        return missing(name, "it cannot be told what waits for input", advice)
+    advice = "let processes be looked at: ptrace must be allowed (kernel.yama.ptrace_scope below 2)"
+    return missing(name, "a program that waits for input was not seen to", advice)
+
+
+@asynccontextmanager
+async def _pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
+    async with (
+        embedded_keeper() as keeper,
+        open_trees(settings.tracking, parent=keeper.pid) as trees,
+        trio.open_nursery() as nursery,
+    ):
+        pool = Pool(keeper, trees, grace=0.1)
+        await nursery.start(pool.run)
+        try:
+            yield pool, trees
+        finally:
+            with trio.CancelScope(shield=True):
+                await pool.shut_down(1)
+            nursery.cancel_scope.cancel()
+
+
+async def emulator() -> Finding:
+    """Whether the terminal emulator can be loaded, and shows what a program prints.
+
+    Not in a thread: the terminal on trial loads it as well, and two threads must not at once.
+    """
+    await trio.lowlevel.checkpoint()
+    name = "emulator"
+    try:
+        library.load()
+        tried = Emulator(20, 2)
+        try:
+            tried.feed(f"\x1b[1m{_SAID}".encode())
+            shown = tried.screen().text()
+        finally:
+            tried.close()
+    except EmulatorMissingError as error:
+        advice = "screens, pictures and attach to full-screen programs need it; all else works"
+        return missing(name, line(str(error)), advice)
+    if shown != _SAID:
+        advice = f"reinstall {library.PACKAGE}, in the version that acpterm requires"
+        return problem(name, f"shows {line(shown)!r} instead of {_SAID!r}", advice)
+    return ok(name, "libghostty-vt shows what a program prints")
+
+
+def pidfd() -> Finding:
+    """Whether a process can be held by a descriptor."""
+    if linux.has_pidfd():
+        return ok("pidfd", "children are waited for and signalled by descriptor")
+    advice = "the keeper uses SIGCHLD instead; Linux 5.4 has them, unless a filter refuses"
+    return missing("pidfd", "there are none", advice)
+
+
+def subreaper() -> Finding:
+    """Whether this process can adopt what its terminals' programs leave behind."""
+    if linux.become_subreaper():
+        return ok("subreaper", "orphans of a terminal's programs come to the daemon")
+    advice = "without control groups, a program that leaves its session may outlive its terminal"
+    return missing("subreaper", "cannot be had", advice)
+
+
+async def control_groups() -> Finding:
+    """Whether each terminal can have a control group, and that be killed at once."""
+    cgroups = Cgroups.find()
+    if cgroups is None:
+        found = "version 2 is not delegated to this shell's processes"
+        if not _exists("/sys/fs/cgroup/cgroup.controllers"):
+            found = "there is no hierarchy of version 2 at /sys/fs/cgroup"
+        return missing(_CGROUPS, found, _DELEGATE)
+    try:
+        group = cgroups.new("doctor")
+        try:
+            if group.join and _exists(group.join.replace("cgroup.procs", "cgroup.kill")):
+                return ok(_CGROUPS, "version 2, delegated, with cgroup.kill")
+            advice = "processes are killed one by one instead; Linux 5.14 has it"
+            return missing(_CGROUPS, "version 2, delegated, but no cgroup.kill", advice)
+        finally:
+            await group.close()
+    except OSError as error:
+        return missing(_CGROUPS, f"none can be made: {error.strerror}", _DELEGATE)
+    finally:
+        cgroups.close()
+
+
+def _exists(path: str) -> bool:
+    return os.path.exists(path)

@@ -1,0 +1,128 @@
+"""The machine and what surrounds this command: its Python, its limits, its locale."""
+
+import codecs
+import locale
+import os
+import platform
+import resource
+import sys
+from typing import Final
+
+from acpterm.client.user.doctor.check import Finding, missing, ok, problem
+from acpterm.client.user.format import line
+
+# Terminals that a person may well have at once, and what each of them takes.
+_MANY: Final = 64
+_FILES_EACH: Final = 4
+_FILES_BESIDE: Final = 64
+_PTYS: Final = "/proc/sys/kernel/pty"
+
+
+def python() -> Finding:
+    """Which Python runs this, and where."""
+    version = platform.python_version()
+    return ok("Python", f"{version} at {line(sys.executable)}")
+
+
+def system() -> Finding:
+    """Which system that is."""
+    found = f"{platform.system()} {platform.release()} on {platform.machine()}"
+    if platform.system() in ("Linux", "Darwin"):
+        return ok("system", found)
+    return problem("system", found, "acpterm is made for Linux and macOS; others are not tested")
+
+
+def ptys() -> Finding:
+    """Whether the system has terminals left."""
+    try:
+        master, slave = os.openpty()
+    except OSError as error:
+        return problem(
+            "PTYs",
+            f"none can be opened: {error.strerror}",
+            "mount devpts at /dev/pts with ptmxmode=666, or raise /proc/sys/kernel/pty/max",
+            fatal=True,
+        )
+    os.close(master)
+    os.close(slave)
+    try:
+        most, used = _number(f"{_PTYS}/max"), _number(f"{_PTYS}/nr")
+    except (OSError, ValueError):
+        return ok("PTYs", "can be opened")
+    found = f"{used} of {most} in use"
+    if most - used < _MANY:
+        return problem("PTYs", found, f"raise the limit: sysctl kernel.pty.max={2 * most}")
+    return ok("PTYs", found)
+
+
+def open_files() -> Finding:
+    """How many files may be open: the daemon takes as many as it may have (the hard limit)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = f"{_limit(hard)} for the daemon, {_limit(soft)} for what is started here"
+    if hard != resource.RLIM_INFINITY and hard < _FILES_BESIDE + _MANY * _FILES_EACH:
+        advice = "raise the hard limit: nofile in /etc/security/limits.conf, or LimitNOFILE="
+        return problem("open files", found, f"{advice} in the systemd unit")
+    return ok("open files", found)
+
+
+def processes() -> Finding:
+    """How many processes this user may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    found = f"{_limit(soft)} for this user"
+    if soft != resource.RLIM_INFINITY and soft < 4 * _MANY:
+        advice = "raise the limit: ulimit -u, nproc in /etc/security/limits.conf, or TasksMax="
+        return problem("processes", found, advice)
+    return ok("processes", found)
+
+
+def utf8() -> Finding:
+    """Whether the locale is of UTF-8, which programs write and this command prints."""
+    try:
+        encoding = codecs.lookup(locale.getencoding()).name
+    except LookupError:
+        encoding = locale.getencoding()
+    if encoding == "utf-8":
+        return ok("locale", "UTF-8")
+    name = next(
+        (os.environ[one] for one in ("LC_ALL", "LC_CTYPE", "LANG") if one in os.environ), ""
+    )
+    return problem(
+        "locale", f"{line(name) or 'none'} ({line(encoding)})", "choose one of UTF-8: LANG=C.UTF-8"
+    )
+
+
+def term() -> Finding:
+    """Whether the system knows this terminal by the name it has."""
+    name = os.environ.get("TERM", "")
+    if name in ("", "dumb"):
+        found = "dumb" if name else "not set"
+        advice = "nothing to do unless this is a terminal: then TERM=xterm-256color"
+        return missing("TERM", found, advice)
+    folders = [os.environ.get("TERMINFO"), os.path.expanduser("~/.terminfo"), *_TERMINFO]
+    places = [f"{one}/{sub}/{name}" for one in folders if one for sub in _subfolders(name)]
+    if "/" in name or not any(os.path.exists(place) for place in places):
+        advice = "install the terminfo entry (Debian: ncurses-term), or use TERM=xterm-256color"
+        return problem("TERM", f"{line(name)}: this system does not know it", advice)
+    return ok("TERM", line(name))
+
+
+_TERMINFO: Final = (
+    "/etc/terminfo",
+    "/lib/terminfo",
+    "/usr/share/terminfo",
+    "/usr/lib/terminfo",
+    "/usr/local/share/terminfo",
+)
+
+
+def _subfolders(name: str) -> tuple[str, str]:
+    return name[0], f"{ord(name[0]):x}"
+
+
+def _limit(value: int) -> str:
+    return "no limit" if value == resource.RLIM_INFINITY else str(value)
+
+
+def _number(path: str) -> int:
+    with open(path) as file:
+        return int(file.read())

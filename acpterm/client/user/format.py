@@ -1,0 +1,127 @@
+"""A terminal as the person sees it in a line: short words for what the daemon says of it.
+
+All of it is safe to print: commands, names and titles are of programs and agents.
+"""
+
+import math
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from acpterm.acp.user_api import TerminalInfo
+from acpterm.client.sanitize import in_a_line
+from acpterm.client.user.words import ended
+
+WAITS: Final = "waits for input"
+ENDING: Final = "ending"
+NOTHING: Final = "-"
+
+_KIB: Final = 1024
+# Seconds, and what so many are called.
+_SPANS: Final = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+_ORDER: Final = ("running", "exited", "released")
+# Characters of a command in a list; --json has all of it.
+_COMMAND: Final = 1000
+
+
+class Row(NamedTuple):
+    """What a list shows of a terminal, in this order."""
+
+    id: str
+    name: str
+    state: str
+    owner: str
+    agent: str
+    session: str
+    size: str
+    age: str
+    output: str
+    command: str
+
+
+HEADER: Final = Row(
+    "ID", "NAME", "STATE", "OWNER", "AGENT", "SESSION", "SIZE", "AGE", "OUTPUT", "COMMAND"
+)
+
+
+def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:
+    """Return terminals in the order of a list: what runs first, then by their age."""
+    return sorted(terminals, key=lambda terminal: _ORDER.index(terminal.state))
+
+
+def row(terminal: TerminalInfo, short: str, now: float) -> Row:
+    """Say how a terminal is, `now` being seconds since 1970; `short` is its id."""
+    return Row(
+        id=short,
+        name=_word(terminal.name),
+        state=state(terminal, now),
+        owner=terminal.owner,
+        agent=_word(terminal.agent),
+        session=_word(terminal.session_id),
+        size=f"{terminal.cols}x{terminal.rows}",
+        age=ago(terminal.created_at, now),
+        output=ago(terminal.last_output_at, now),
+        command=_in_short(line(terminal.command)),
+    )
+
+
+def _in_short(command: str) -> str:
+    """Cut what no list is the place for: a command may be as long as a message."""
+    return command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
+
+
+def state(terminal: TerminalInfo, now: float) -> str:
+    """Return whether it runs, or how it ended, and when it was released."""
+    status = terminal.exit_status
+    if status is None:
+        how: str = ENDING if terminal.ending else terminal.state
+        if how == "running" and terminal.waiting_for_input:
+            how = WAITS
+    else:
+        how = f"exited {status.exit_code}" if status.signal is None else ended(status)
+    if terminal.state != "released" or how == "released":
+        return how
+    when = ago(terminal.released_at, now)
+    return f"{how}, released" if when == NOTHING else f"{how}, released {when} ago"
+
+
+def ago(moment: int | None, now: float) -> str:
+    """Say how long ago a moment was, in milliseconds since 1970, to one unit."""
+    return NOTHING if moment is None else span(now - moment / 1000)
+
+
+def span(seconds: float) -> str:
+    """Say how long that is, to one unit: what is shown again and again is to stand still."""
+    for size, unit in _SPANS:
+        if seconds >= size:
+            return f"{math.floor(seconds / size)}{unit}"
+    return "0s"
+
+
+def duration(seconds: float) -> str:
+    """Say how long that is, to two units."""
+    for (size, unit), (smaller, less) in pairwise(_SPANS):
+        if seconds >= size:
+            rest = math.floor(seconds % size / smaller)
+            return f"{math.floor(seconds / size)}{unit}" + (f" {rest}{less}" if rest else "")
+    return span(seconds)
+
+
+def memory(size: int) -> str:
+    """Say how many bytes that is."""
+    if size < _KIB:
+        return f"{size} B"
+    if size < _KIB * _KIB:
+        return f"{size / _KIB:.1f} KiB"
+    return f"{size / _KIB / _KIB:.1f} MiB"
+
+
+def line(text: str) -> str:
+    """Make text of others a line of any length, in which nothing is hidden."""
+    return in_a_line(text, max(1, 6 * len(text)))
+
+
+def _word(text: str | None) -> str:
+    return line(text) or NOTHING if text else NOTHING

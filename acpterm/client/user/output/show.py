@@ -1,0 +1,178 @@
+"""What a terminal has printed, printed here: as text, with times, or the bytes themselves."""
+
+import os
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from acpterm.acp.user_api import TerminalInfo
+from acpterm.client.sanitize import visible_text
+from acpterm.client.user.client import Front
+from acpterm.client.user.output.follow import following
+from acpterm.client.user.output.lines import Lines, last_lines, window
+from acpterm.client.user.output.stdout import note, put, while_read
+from acpterm.client.user.output.text_follow import UNKNOWN, following_text
+from acpterm.client.user.output.text_stream import TextStream
+from acpterm.terminal.text.stream import resync
+
+
+class Since(NamedTuple):
+    """Where to begin: at a position in the stream, at a time, or with the oldest that is kept."""
+
+    position: int | None = None
+    time: int | None = None
+    """Milliseconds since 1970."""
+
+
+async def print_text(
+    front: Front, terminal: str, *, stay: bool, since: Since, tail: int | None
+) -> None:
+    """Print the text, and if it is to `stay`, what comes, until the program has ended.
+
+    `tail`: only so many lines of what there is at the beginning. What is missing is said on stderr.
+    In a window, characters that reorder or hide text are printed as escapes. Raises `RpcError`, in
+    a group.
+    """
+    printed = visible_text if os.isatty(1) else str
+    info = await front.about("get", terminal, TerminalInfo)
+    lines = Lines(window())
+    line = ""
+    follower = following_text(
+        front, info.terminal_id, since=since.position, since_time=since.time, stay=stay
+    )
+    async with while_read(), follower as text:
+        async for news in text:
+            over, now, lost = printed(news.over), printed(news.line), news.lost
+            shown, gone = over, lost
+            if tail is not None:
+                kept = last_lines(over + now, tail)
+                shown = kept[: max(0, len(kept) - len(now))]
+                if kept != over + now:
+                    gone = 0
+                if not tail:
+                    lines.begin(now)
+                tail = None
+            if gone:
+                await put(lines.finish(line).encode())
+                await note(missing(gone))
+            line = now
+            await put(lines.show(shown, now).encode())
+        await put(lines.finish(line).encode())
+
+
+async def print_raw(
+    front: Front, terminal: str, *, stay: bool, since: Since, tail: int | None
+) -> None:
+    """Print the bytes as they came, likewise."""
+    info = await front.about("get", terminal, TerminalInfo)
+    held: list[bytes] = []
+    first = since.position
+    if first is None and since.time is None:
+        first = 0
+    follower = following(front, info.terminal_id, since=first, since_time=since.time, stay=stay)
+    async with while_read():
+        async with follower as parts:
+            async for data, position, lost in parts:
+                if lost and (tail is None or position > info.position):
+                    await note(missing(lost))
+                if tail is None:
+                    await put(data)
+                    continue
+                held.append(data)
+                if position >= info.position:
+                    await put(_last(b"".join(held), tail))
+                    tail, held = None, []
+        if tail is not None:
+            await put(_last(b"".join(held), tail))
+
+
+async def print_stamped(
+    front: Front, terminal: str, *, stay: bool, since: Since, tail: int | None
+) -> None:
+    """Print each line with the time at which it was over, likewise.
+
+    Only of the bytes that are kept a time is known: text that outlived them is missing. Bytes of an
+    unknown time are left out, which is said on stderr.
+    """
+    printed = visible_text if os.isatty(1) else str
+    info = await front.about("get", terminal, TerminalInfo)
+    held: list[str] = []
+    async with while_read():
+        async for position, over, gap in _stamped(front, info, since, stay=stay):
+            if gap and (tail is None or position > info.position):
+                await note(gap)
+            lines = [printed(line) for line in over]
+            if tail is None:
+                await put("".join(lines).encode())
+                continue
+            held = (held + lines)[-tail:] if tail else []
+            # Without more to come, a line that is not over is the last one.
+            if stay and position >= info.position:
+                await put("".join(held).encode())
+                tail, held = None, []
+        await put("".join(held).encode())
+
+
+async def _stamped(
+    front: Front, info: TerminalInfo, since: Since, *, stay: bool
+) -> AsyncIterator[tuple[int, list[str], str]]:
+    """Yield positions, the lines that were over by then, and a note of what is missing before."""
+    first = since.position
+    if first is None and since.time is None:
+        first = 0
+    stream, at, lost, untimed = TextStream(), 0, 0, 0
+    async with following(
+        front,
+        info.terminal_id,
+        since=first,
+        since_time=since.time,
+        times=True,
+        stay=stay,
+    ) as parts:
+        async for part in parts:
+            data, lost = part.data, lost + part.lost
+            if part.lost:
+                stream, data = TextStream(), data[resync(data) :]
+            # A line that began at an unknown time has a time if it was over later.
+            over = stream.feed(data).splitlines(keepends=True)
+            if parts.at is not None:
+                at = parts.at
+            elif part.position - len(part.data) >= info.position:
+                # It came after this began: the worker was replaced meanwhile.
+                at = round(1000 * time.time())
+            else:
+                untimed += len(part.data)
+                continue
+            yield part.position, [f"{_stamp(at)} {line}" for line in over], _gap(lost, untimed)
+            untimed = lost = 0
+    last = stream.finish() + stream.line
+    if last and at:
+        yield info.position, [f"{_stamp(at)} {line}\n" for line in last.splitlines()], ""
+    if gap := _gap(lost, untimed):
+        # Nothing else explains why nothing is printed, even if the last lines alone were asked for.
+        await note(gap)
+
+
+def _gap(lost: int, untimed: int) -> str:
+    """Return a note of bytes that are gone, and of those whose time is unknown; or nothing."""
+    why = "they came before the daemon's worker was replaced, and their times are unknown"
+    notes = [missing(lost)] if lost else []
+    if untimed:
+        notes.append(f"[{untimed} bytes are left out: {why}]")
+    return " ".join(notes)
+
+
+def _stamp(at: int) -> str:
+    """Return a time of day, as RFC 3339 writes it."""
+    return datetime.fromtimestamp(at / 1000, UTC).astimezone().isoformat(timespec="milliseconds")
+
+
+def _last(data: bytes, number: int) -> bytes:
+    # Each byte is a character of Latin-1.
+    return last_lines(data.decode("latin-1"), number).encode("latin-1")
+
+
+def missing(lost: int) -> str:
+    """Say that something is missing here."""
+    return "[the beginning is missing]" if lost == UNKNOWN else f"[{lost} bytes are missing here]"

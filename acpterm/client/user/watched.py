@@ -1,0 +1,56 @@
+"""The terminals, looked at again whenever something happens."""
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+from msgspec import Raw
+
+from acpterm.acp.user_api import EventNotification, ListRequest, ListResponse, TerminalInfo
+from acpterm.client.user.client import Front
+from acpterm.client.user.events import follow, gone
+from acpterm.jsonrpc import RpcError
+
+# Seconds between two looks: much that happens at once is one change to whoever looks.
+_PAUSE: Final = 0.1
+
+
+async def terminals(front: Front, *, everything: bool) -> list[TerminalInfo]:
+    """Give the terminals that somebody holds; `everything`: those too that are kept."""
+    found = await front.ask("terminal/list", ListRequest(all=everything), ListResponse)
+    return found.terminals
+
+
+async def look_again(
+    front: Front,
+    show: Callable[[list[TerminalInfo]], Awaitable[object]],
+    *,
+    everything: bool,
+    every: float = math.inf,
+    again: Callable[[], trio.Event] = trio.Event,
+) -> None:
+    """Show the terminals now and whenever something happens, and `every` so many seconds.
+
+    `again` makes an event that has them looked at as well. Until cancelled. Raises `GoneError` when
+    the daemon ends.
+    """
+    happened = again()
+
+    async def note(event: EventNotification, params: Raw) -> None:
+        del event, params
+        happened.set()
+        await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, front, note)
+        while True:
+            try:
+                found = await terminals(front, everything=everything)
+            except RpcError as error:
+                raise gone(front, error) from error
+            await show(found)
+            await trio.sleep(_PAUSE)
+            with trio.move_on_after(every - _PAUSE):
+                await happened.wait()
+            happened = again()

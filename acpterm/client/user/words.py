@@ -1,0 +1,28 @@
+"""How a terminal is called in messages to the person, and how its end is said everywhere."""
+
+import signal
+
+from acpterm.acp.user_api import ExitOf, TerminalInfo
+from acpterm.client.sanitize import in_a_line
+
+
+def title(info: TerminalInfo) -> str:
+    """Give what to call it by: its name, or the beginning of its id."""
+    return info.name or info.terminal_id.removeprefix("term_")[:8]
+
+
+def ended(status: ExitOf) -> str:
+    """Say how a program ended, as `exited with 3`; it is safe to print."""
+    if status.signal is not None:
+        return f"ended by {in_a_line(status.signal)}"
+    return f"exited with {status.exit_code}"
+
+
+def exit_code(status: ExitOf) -> int:
+    """Give the exit status that a shell would: 128 + n for the signal n."""
+    if status.signal is None:
+        return 255 if status.exit_code is None else status.exit_code
+    number = getattr(signal, status.signal, None)
+    if number is None and status.signal.startswith("SIGRTMIN+"):
+        number = signal.SIGRTMIN + int(status.signal.removeprefix("SIGRTMIN+"))
+    return 128 + int(number or 0)

@@ -1,0 +1,38 @@
+"""The table of what a host answers an agent: each method, its params, and its handler."""
+
+from acpterm.acp import (
+    CancelNotification,
+    CreateTerminalRequest,
+    Empty,
+    InitializeRequest,
+    ReadRequest,
+    ResizeRequest,
+    SessionNotification,
+    SetSessionRequest,
+    SignalRequest,
+    TerminalRequest,
+    WriteRequest,
+)
+from acpterm.host.agent import extension_methods, session_methods, terminal_methods
+from acpterm.host.server.dispatch import Method, Methods
+
+REQUESTS: dict[str, Method] = {
+    "initialize": Method(InitializeRequest, session_methods.initialize),
+    "terminal/create": Method(CreateTerminalRequest, terminal_methods.create, takes_id=True),
+    "terminal/output": Method(TerminalRequest, terminal_methods.output),
+    "terminal/wait_for_exit": Method(TerminalRequest, terminal_methods.wait_for_exit),
+    "terminal/kill": Method(TerminalRequest, terminal_methods.kill, result_at_once=Empty()),
+    "terminal/release": Method(TerminalRequest, terminal_methods.release, result_at_once=Empty()),
+    "_acpterm/terminal/read": Method(ReadRequest, extension_methods.read),
+    "_acpterm/terminal/write": Method(WriteRequest, extension_methods.write, acts_first=True),
+    "_acpterm/terminal/resize": Method(ResizeRequest, extension_methods.resize),
+    "_acpterm/terminal/signal": Method(SignalRequest, extension_methods.signal),
+    "_acpterm/session/set": Method(SetSessionRequest, extension_methods.set_session),
+}
+
+NOTIFICATIONS: dict[str, Method] = {
+    "session/update": Method(SessionNotification, session_methods.update),
+    "session/cancel": Method(CancelNotification, session_methods.cancel),
+}
+
+AGENT = Methods(REQUESTS, NOTIFICATIONS)

@@ -1,0 +1,180 @@
+"""The tool calls of one session, as far as they have been told: for whoever comes to look later.
+
+A `tool_call` begins one, a `tool_call_update` changes those members that it has (ACP v1, "Tool
+Calls"); one may come without the other. Members stay the JSON that they came as; those that ACP
+does not name are left out. Of `_meta` each member is one of its own, but for those that describe
+an agent's own terminals: these belong to the terminals.
+
+Bounded: in number, the oldest go first, and each in what is kept of it; a member that is too long
+for that is left out. Counted are ids, names and values, and what Python needs for each.
+"""
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from sys import getsizeof
+from typing import Final
+
+from msgspec import Raw
+
+from acpterm.acp.raw_json import members
+from acpterm.acp.terminal_updates import META_KEYS
+from acpterm.host.state.records import ToolCallRecord
+
+MOST: Final = 1_000
+NAMES: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")
+# Bytes of one member, and of all calls of a session together.
+MEMBER: Final = 16 * 1024
+ALL: Final = 1024 * 1024
+# Bytes that a call, and each of its members and terminals, takes besides its text.
+_CALL_BYTES: Final = 256
+_MEMBER_BYTES: Final = 64
+# Of the terminals that one tool call shows: the first ones.
+SHOWN: Final = 1_000
+# Characters of a terminal's id, and of a call's that is stored.
+STORED_ID: Final = 512
+
+
+class Call:
+    """One tool call: its members, but for `sessionUpdate`, and the ids of terminals in it.
+
+    `number` tells which came first.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number: Final = number
+        self.changes = 0
+        self.fields: Final[dict[str, Raw]] = {}
+        self.meta: Final[dict[str, Raw]] = {}
+        self.terminals: list[str] = []
+
+    def size(self) -> int:
+        """Return the bytes of memory that it takes, about."""
+        members = (*self.fields.items(), *self.meta.items())
+        return (
+            _CALL_BYTES
+            + sum(_MEMBER_BYTES + len(name) + len(bytes(value)) for name, value in members)
+            + sum(_MEMBER_BYTES + getsizeof(terminal) for terminal in self.terminals)
+        )
+
+    def change(self, fields: dict[str, Raw]) -> None:
+        """Take the members of an update."""
+        for name, value in fields.items():
+            if name not in NAMES:
+                continue
+            self.fields.pop(name, None)
+            if len(bytes(value)) <= MEMBER:
+                # A copy: it refers to the whole message otherwise, and keeps it.
+                self.fields[name] = value.copy()
+        for name, value in members(fields.get("_meta")).items():
+            self._take_meta(name, value)
+
+    def record(self, identifier: str) -> ToolCallRecord:
+        """Return what a successor of this worker has to know of it."""
+        return ToolCallRecord(
+            id=identifier,
+            changed=self.changes,
+            fields={name: bytes(value) for name, value in self.fields.items()},
+            meta={name: bytes(value) for name, value in self.meta.items()},
+            terminals=self.terminals,
+        )
+
+    def restore(self, record: ToolCallRecord) -> None:
+        """Take over what `record` returned in the worker before."""
+        self.changes = record.changed
+        self.fields.update({name: Raw(value) for name, value in record.fields.items()})
+        self.meta.update({name: Raw(value) for name, value in record.meta.items()})
+        self.terminals = record.terminals
+
+    def _take_meta(self, name: str, value: Raw) -> None:
+        if name in META_KEYS:
+            return
+        self.meta.pop(name, None)
+        found = (*self.meta.items(), (name, value))
+        if sum(_MEMBER_BYTES + len(key) + len(bytes(other)) for key, other in found) <= MEMBER:
+            self.meta[name] = value.copy()
+
+
+class ToolCalls:
+    """The tool calls of a session, in the order in which they were last changed."""
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[str, Call] = OrderedDict()
+        # What each call was counted with.
+        self._sizes: dict[str, int] = {}
+        self.size = 0
+        """Bytes of memory that they take, about."""
+        self._numbers = itertools.count()
+        self._changes = itertools.count(1)
+
+    def __iter__(self) -> Iterator[tuple[str, Call]]:
+        return iter(list(self._calls.items()))
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def get(self, call: str) -> Call | None:
+        """Give a call, if it is remembered."""
+        return self._calls.get(call)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the calls: see `Call.number`."""
+        return [found.number for found in self._calls.values()]
+
+    def restore(self, records: Iterable[tuple[int, ToolCallRecord]]) -> None:
+        """Take over the calls of these numbers from the worker before."""
+        last = -1
+        for number, record in sorted(records, key=lambda one: one[1].changed):
+            found = self._calls[record.id] = Call(number)
+            found.restore(record)
+            self._count(record.id, found)
+            last = max(last, number)
+            self._changes = itertools.count(record.changed + 1)
+        self._numbers = itertools.count(last + 1)
+
+    def take(
+        self, call: str, fields: dict[str, Raw], terminals: list[str] | None
+    ) -> list[tuple[int, Callable[[], ToolCallRecord] | None]]:
+        """Take what an update says; `terminals` is None when it does not say which are shown.
+
+        Returns the numbers of the calls to be stored again, each with what makes its record, or
+        None if the call was forgotten for want of room, or has none in the store.
+        """
+        found = self._calls.pop(call, None) or Call(next(self._numbers))
+        found.change(fields)
+        found.changes = next(self._changes)
+        if terminals is not None:
+            names = (name for name in terminals if len(name) <= STORED_ID)
+            found.terminals = list(itertools.islice(names, SHOWN))
+        self._calls[call] = found
+        self._count(call, found)
+        changed: list[tuple[int, Callable[[], ToolCallRecord] | None]] = []
+        while len(self._calls) > MOST or (self.size > ALL and len(self._calls) > 1):
+            identifier, gone = self._calls.popitem(last=False)
+            self.size -= self._sizes.pop(identifier)
+            changed.append((gone.number, None))
+        store = partial(found.record, call) if len(call) <= STORED_ID else None
+        changed.append((found.number, store))
+        return changed
+
+    def forget(self) -> list[int]:
+        """Forget all of them; return their numbers."""
+        numbers = self.numbers()
+        self._calls.clear()
+        self._sizes.clear()
+        self.size = 0
+        return numbers
+
+    def _count(self, call: str, found: Call) -> None:
+        size = getsizeof(call) + found.size()
+        self.size += size - self._sizes.get(call, 0)
+        self._sizes[call] = size
+
+    def in_order(self) -> list[str]:
+        """Give the ids of the calls, in the order in which they began."""
+        return sorted(self._calls, key=lambda call: self._calls[call].number)
+
+    def showing(self, terminal: str) -> list[str]:
+        """Give the ids of the calls that show a terminal."""
+        return [call for call, found in self._calls.items() if terminal in found.terminals]

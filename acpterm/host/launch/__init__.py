@@ -1,0 +1,1 @@
+"""From a request for a terminal to a running program."""

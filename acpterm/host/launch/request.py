@@ -1,0 +1,146 @@
+"""How a terminal is made, whoever asks for it: from what was asked to a running program."""
+
+import errno
+import math
+import time
+from typing import Final
+
+from acpterm.config import Settings
+from acpterm.host.launch import validation
+from acpterm.host.launch.command import with_stdin, words
+from acpterm.host.launch.exec_context import Asker
+from acpterm.host.state.records import TerminalRecord, pack_text
+from acpterm.host.state.writer import StateWriter
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.pty.processes import now as boot_time
+from acpterm.pty.program import Program
+from acpterm.pty.tracking import marks
+from acpterm.terminal.pool import Pool, ShutDownError
+from acpterm.terminal.terminal import Terminal
+
+# What the system says when it has none left of something.
+_LIMITS: Final = {
+    errno.EAGAIN: "the limit of this user's processes is reached (ulimit -u, or pids.max of the "
+    "control group): end some of them",
+    errno.EMFILE: "the limit of acpterm's open files is reached (ulimit -n): release terminals "
+    "that are no longer needed",
+    errno.ENFILE: "the limit of the system's open files is reached (fs.file-max)",
+    errno.ENOMEM: "no memory is left: end what uses much of it",
+    errno.ENOSPC: "the limit of the system's PTYs, or of its files for output, is reached "
+    "(kernel.pty.max): release terminals that are no longer needed",
+}
+
+
+class Order:
+    """What is to run, checked: everything about it that can be known at once.
+
+    Raises `RpcError` (-32602) for a command or an environment that no program can be given.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        asker: Asker,
+        *,
+        command: str,
+        args: list[str] | None,
+        env: list[tuple[str, str]],
+        cwd: str,
+        shell: bool | None = None,
+        size: tuple[int, int],
+        attended: bool = False,
+        stdin: str | None = None,
+    ) -> None:
+        # Before anything is done with them that takes its time.
+        validation.check_size((command, *(args or ())), dict(env), asker.rlimits)
+        validation.check_command(command, args)
+        validation.check_environment(env)
+        self._settings = settings
+        self._asker = asker
+        self.env: Final = asker.environment(env, attended=attended, agent_env=settings.agent_env)
+        self.cwd: Final = cwd
+        self.size: Final = size
+        self._argv, self._otherwise = words(command, args, shell=shell, shell_path=settings.shell)
+        if stdin is not None:
+            validation.check_absolute(stdin, "stdin", "a file or a named pipe")
+            self._argv = with_stdin(stdin, self._argv, self._otherwise, shell_path=settings.shell)
+            self._otherwise = None
+        longest = self._otherwise or self._argv
+        validation.check_size(longest, self.env, asker.rlimits)
+
+    def _program(self, identifier: str) -> Program:
+        # The id is not the agent's to say: whoever asks by it has to get this terminal.
+        return Program(
+            argv=self._argv,
+            env={**self.env, marks.TERMINAL: identifier},
+            cwd=self.cwd,
+            umask=self._asker.umask,
+            rlimits=self._asker.rlimits,
+            otherwise=self._otherwise,
+        )
+
+    def record(
+        self,
+        command: str,
+        *,
+        limit: int | None = None,
+        lifetime: float = math.inf,
+        view: str = "text",
+    ) -> TerminalRecord:
+        """Return the record of the terminal that is to be started: the user's, so far.
+
+        `command` is what lists show; `limit`: bytes of text to keep, if that was said; `lifetime`:
+        seconds.
+        """
+        settings = self._settings
+        limit = settings.output_bytes if limit is None else limit
+        started = boot_time()
+        return TerminalRecord(
+            command=command,
+            cwd=pack_text(self.cwd),
+            created_time=time.time(),
+            started_at=started,
+            cols=self.size[0],
+            rows=self.size[1],
+            limit=min(limit, settings.max_output_bytes),
+            ring_size=settings.raw_bytes,
+            view=view,
+            lifetime_end=None if lifetime == math.inf else started + lifetime,
+            is_users=True,
+        )
+
+    async def start(
+        self, pool: Pool, record: TerminalRecord, state: StateWriter | None = None
+    ) -> Terminal:
+        """Start it; `record` is stored with the spawn, behind what has changed in `state` before.
+
+        Raises `RpcError` (-32603) when the machine has nothing left for it, or the host is ending.
+        """
+
+        def encode(identifier: str) -> bytes:
+            del identifier
+            if state is not None:
+                state.flush()
+            return record.encode()
+
+        end = record.lifetime_end
+        try:
+            terminal = await pool.create(
+                self._program,
+                size=(record.cols, record.rows),
+                limit=record.limit,
+                ring_size=record.ring_size,
+                lifetime=math.inf if end is None else end - record.started_at,
+                view=record.view,
+                record=encode,
+            )
+        except OSError as error:
+            what = f"no terminal can be created now: {error.strerror or error}"
+            if why := _LIMITS.get(error.errno or 0):
+                what += f": {why}"
+            raise RpcError(INTERNAL_ERROR, what) from error
+        except ShutDownError as error:
+            raise RpcError(INTERNAL_ERROR, str(error)) from error
+        # Stored with the next change; until then what was guessed before the spawn has to do.
+        record.started_at = terminal.started_at
+        return terminal

@@ -1,0 +1,188 @@
+"""The file of one recording: in a folder that nobody else can write to, bounded, of whole lines.
+
+Rules:
+
+- It is named by the terminal's start and id, so that the oldest come first, and by who made the
+  terminal. When there would be more than `record_files` of the user's, or of agents', the oldest of
+  these go; but none that is being written, which is locked.
+- When it is full (`record_bytes`), a marker says so. Half a line is none, and is taken off again.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import threading
+import time
+from collections import deque
+from typing import Final
+
+from acpterm.config import Settings, default_record_dir
+from acpterm.host.recording.asciicast import MARKER, Encoder, Event
+from acpterm.terminal.terminal import Terminal
+
+_LAST: Final = 256  # bytes of a file that are kept for the marker that says that it is full
+_NAME: Final = re.compile(r"\d{8}T\d{6}Z-[\w-]+\.cast")
+# How the name of the recording of an agent's terminal ends; what has no such name is the user's.
+_AGENTS: Final = "-agent.cast"
+
+
+class CastFile:
+    """The file of one recording. Its methods are called in threads, and may wait for the disk.
+
+    States: *new*; *open*; *closed*, for good: by `close`, full, or by an `OSError` that a method
+    has raised. What is written to one that is not open is dropped.
+    """
+
+    # Held while old files are counted and a new one is made.
+    _making: Final = threading.Lock()
+
+    def __init__(self, path: str, settings: Settings) -> None:
+        self.path: Final = path
+        self._settings: Final = settings
+        self._encoder: Final = Encoder()
+        self._lock: Final = threading.Lock()
+        #: To be written: in order, whichever thread comes first.
+        self.events: Final[deque[Event]] = deque()
+        #: Whether to close it with the next write, or the one that has begun.
+        self.closing = False
+        #: Whether there is one.
+        self.made = False
+        self._fd = -1
+        #: Bytes that are written.
+        self.size = 0
+        #: Bytes of output that are written to, and wait for the rest of their character.
+        self.held = 0
+
+    def open(self, first: bytes) -> None:
+        """Remove old files, and begin this one with the line `first`."""
+        with self._lock, self._making:
+            if self.closing:
+                return
+            folder = _open_folder(os.path.dirname(self.path))
+            try:
+                is_agents = self.path.endswith(_AGENTS)
+                _remove_old(folder, self._settings.record_files - 1, is_agents=is_agents)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                self._fd = os.open(os.path.basename(self.path), flags, 0o600, dir_fd=folder)
+                self.made = True
+            finally:
+                os.close(folder)
+            with contextlib.suppress(OSError):  # that there are no locks; see `_remove_old`
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._append(first)
+
+    def resume(self, size: int) -> None:
+        """Go on with a file of which the first `size` bytes are as they should be."""
+        with self._lock:
+            if self.closing:
+                return
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            self._fd = os.open(self.path, flags)
+            self.made = True
+            found = os.fstat(self._fd)
+            if not stat.S_ISREG(found.st_mode) or found.st_size < size:
+                self._close()
+                raise FileNotFoundError(f"{self.path} is not the recording that it was")
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._fd, size)
+            self.size = size
+
+    def write(self) -> bool:
+        """Write what there is to write; whether there is room for more."""
+        with self._lock:
+            if self._fd < 0:
+                return False
+            lines: list[bytes] = []
+            room = self._settings.record_bytes - _LAST - self.size
+            while self.events and room >= 0:
+                event = self.events.popleft()
+                lines.append(self._encoder.encode(event))
+                room -= len(lines[-1])
+                if room < 0:
+                    last = Event(event.time, MARKER, b"the recording ends here: it is full")
+                    lines[-1] = self._encoder.encode(last)
+            if self.closing:
+                lines.append(self._encoder.finish())
+            self._append(b"".join(lines))
+            self.held = self._encoder.held
+            if room < 0 or self.closing:
+                self._close()
+            return self._fd >= 0
+
+    def close(self) -> None:
+        """Write what there is, and close the file."""
+        self.closing = True
+        self.write()
+
+    def _append(self, data: bytes) -> None:
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._fd, data[written:])
+        except OSError:
+            # Half a line is none.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self.size + data.rfind(b"\n", 0, written) + 1)
+            self._close()
+            raise
+        self.size += written
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
+
+def path_of(terminal: Terminal, settings: Settings, *, is_agents: bool) -> str:
+    """Return the path of a terminal's recording; `is_agents`: whether an agent made it."""
+    when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(terminal.started))
+    folder = settings.record_dir or default_record_dir()
+    return os.path.join(folder, f"{when}-{terminal.id}{_AGENTS if is_agents else '.cast'}")
+
+
+def _open_folder(path: str) -> int:
+    """Open the folder, made if it is missing. Raises `OSError` if others could write to it."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    found = os.fstat(folder)
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        os.close(folder)
+        raise PermissionError(
+            f"{path} is somebody else's, or others can write to it (uid {found.st_uid}, mode "
+            f"{stat.S_IMODE(found.st_mode):o}): run chmod 700 {path}, or set record_dir"
+        )
+    return folder
+
+
+def _remove_old(folder: int, number: int, *, is_agents: bool) -> None:
+    """Remove the oldest recordings until there are `number`, but none that is being written.
+
+    Of agents' terminals only if it is for another of those, and else of the user's.
+    """
+    found = filter(_NAME.fullmatch, os.listdir(folder))
+    names = sorted(name for name in found if name.endswith(_AGENTS) == is_agents)
+    surplus = len(names) - number
+    for name in names:
+        if surplus <= 0:
+            return
+        with contextlib.suppress(OSError):
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            file = os.open(name, flags, dir_fd=folder)
+            try:
+                if not _is_locked(file):
+                    os.unlink(name, dir_fd=folder)
+                    surplus -= 1
+            finally:
+                os.close(file)
+
+
+def _is_locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:  # or there are no locks
+        return isinstance(error, BlockingIOError)
+    return False

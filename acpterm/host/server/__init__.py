@@ -1,0 +1,1 @@
+"""Listening, accepting and serving connections."""

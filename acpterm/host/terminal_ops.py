@@ -1,0 +1,150 @@
+"""What is done to a terminal, whoever asks for it: typing, signals, and looking at what it has.
+
+What goes wrong is said as an `RpcError` that names the terminal.
+"""
+
+import base64
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol
+
+import trio
+
+from acpterm.acp import ReadResponse, WriteResponse
+from acpterm.acp.agent_api import Format
+from acpterm.host.exit_status import exit_status
+from acpterm.host.launch.validation import seconds
+from acpterm.host.screens import check_screen, shown
+from acpterm.host.server.sender import Sender
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.pty.signals import number_of
+from acpterm.terminal import views
+from acpterm.terminal.keyboard import InputFullError
+from acpterm.terminal.terminal import Terminal
+
+# Bytes that one read gives when it does not say, and at most.
+MOST: Final = 1024 * 1024
+
+
+class Read(Protocol):
+    """What both kinds of read have: see `acp.ReadRequest`."""
+
+    since: int | None
+    max_bytes: int | None
+    format: Format | None
+    wait_ms: int | None
+
+
+class Reader(Protocol):
+    """Who reads."""
+
+    @property
+    def sender(self) -> Sender:
+        """Sends to the reader."""
+
+    @property
+    def signal_code(self) -> bool:
+        """Whether death by a signal has an exit code; see `exit_status.gives_signal_code`."""
+
+
+def read(reader: Reader, terminal: Terminal, params: Read) -> Coroutine[Any, Any, ReadResponse]:
+    """Read what came after a position, waiting for it up to `wait_ms`.
+
+    A release that comes after it only ends the waiting.
+    """
+    view = params.format or terminal.view
+    if view == "screen":
+        check_screen(terminal.cols, terminal.rows)
+    terminal.catch_up()
+    if params.since is not None and params.since > terminal.ring.end:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"since {params.since} is after the end of the output, {terminal.ring.end}: "
+            "use the position that an earlier read gave",
+        )
+    return _read(reader, terminal, params, view)
+
+
+async def _read(reader: Reader, terminal: Terminal, params: Read, view: str) -> ReadResponse:
+    deadline = trio.current_time() + seconds(params.wait_ms or 0)
+    since = terminal.ring.start if params.since is None else params.since
+    seen = since
+    while True:
+        with trio.move_on_at(deadline):
+            while terminal.exit is None and terminal.ring.end <= seen:
+                await terminal.wait_changed()
+        await reader.sender.room()
+        terminal.catch_up()
+        if view == "screen":
+            screen, position = await shown(terminal)
+            text = screen.text()
+            lost = 0 if params.since is None else max(0, terminal.ring.start - params.since)
+            return _answer(reader, terminal, text, position, lost)
+        most = min(params.max_bytes or MOST, MOST)
+        part = views.since(terminal, params.since, most, as_text=view == "text")
+        # Half a character or half an escape sequence is no news yet.
+        if part.position > since or terminal.exit is not None or trio.current_time() >= deadline:
+            break
+        seen = terminal.ring.end
+    if view == "text":
+        return _answer(reader, terminal, part.data.decode(), part.position, part.lost)
+    answer = _answer(
+        reader, terminal, base64.b64encode(part.data).decode(), part.position, part.lost
+    )
+    answer.encoding = "base64"
+    return answer
+
+
+def _answer(
+    reader: Reader, terminal: Terminal, data: str, position: int, lost: int
+) -> ReadResponse:
+    ended = exit_status(terminal.exit, signal_code=reader.signal_code)
+    return ReadResponse(data=data, position=position, lost=lost, exit_status=ended)
+
+
+def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]:
+    """Type; the coroutine waits until the terminal has taken it all.
+
+    What is typed is in order from here on, whichever answer comes first.
+    """
+    try:
+        typed = terminal.keyboard.type(data)
+    except (trio.ClosedResourceError, OSError) as error:
+        raise has_ended(terminal) from error
+    except InputFullError as error:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"{len(data)} bytes were not typed: the program in terminal {terminal.id!r} does not "
+            "read its input; wait for the answers to earlier writes",
+        ) from error
+
+    async def wait() -> WriteResponse:
+        try:
+            await terminal.keyboard.wait(typed)
+        except trio.ClosedResourceError as error:
+            raise has_ended(terminal) from error
+        return WriteResponse(len(data))
+
+    return wait()
+
+
+def signal(terminal: Terminal, name: str) -> None:
+    """Signal the foreground process group, as a key would."""
+    try:
+        number = number_of(name)
+    except ValueError as error:
+        raise RpcError(INVALID_PARAMS, str(error)) from error
+    if not terminal.signal(number):
+        if terminal.exit is not None:
+            raise has_ended(terminal)
+        raise RpcError(
+            INVALID_PARAMS,
+            f"no process group is in the foreground of terminal {terminal.id!r}, "
+            "or it may not be signalled",
+        )
+
+
+def has_ended(terminal: Terminal) -> RpcError:
+    """Make the error of a terminal that can only be read any more."""
+    return RpcError(
+        INVALID_PARAMS, f"terminal {terminal.id!r} has ended: its output can still be read"
+    )

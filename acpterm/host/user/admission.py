@@ -1,0 +1,114 @@
+"""Which connections to the user's socket are the user's, and which are an agent's.
+
+The socket admits every process of its uid but these: what runs in a terminal that an agent made,
+even if the user has taken it over; what descends from a process that holds an agent's connection;
+what comes from a terminal of another daemon, or cannot be attributed. In doubt it refuses.
+
+This keeps agents from using the user's commands by mistake. It is no wall: docs/security.md.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, NamedTuple, TypeAlias
+
+import trio
+
+from acpterm.host.registry import Entry
+from acpterm.host.server.peer import PeerProcess
+from acpterm.pty.tracking.origin import Origin
+from acpterm.pty.tracking.tree import retry_on_oserror
+from acpterm.pty.tracking.trees import Trees
+
+Identity: TypeAlias = tuple[int, float]
+"""Pid and start time of a process."""
+
+
+class Verdict(NamedTuple):
+    """What is known of a process that connected."""
+
+    pid: int
+    """0 if the process cannot be seen."""
+    refusal: str | None
+    """Why the connection is refused, and what to do; None if it is the user's."""
+    terminals: frozenset[str] = frozenset()
+    """The ids of terminals that the process, or an ancestor, runs in."""
+
+
+_OUTSIDE: Final = "run the command outside of acpterm's terminals, in a window of your own"
+
+
+class Admission:
+    """Judges the processes that connect to the user's socket.
+
+    `find` returns a terminal by its id. `holders` returns the processes that hold a connection of
+    an agent.
+    """
+
+    def __init__(
+        self,
+        trees: Trees,
+        find: Callable[[str], Entry | None],
+        holders: Callable[[], Collection[Identity]],
+    ) -> None:
+        self._trees: Final = trees
+        self._find: Final = find
+        self._holders: Final = holders
+
+    async def judge(self, stream: trio.SocketStream) -> Verdict:
+        """Return whether a connection is the user's, and where it comes from."""
+        with PeerProcess(stream) as peer:
+            if not peer.pid:
+                return Verdict(
+                    0,
+                    "the process that connected cannot be seen from here (it is in another pid "
+                    "namespace), so it may be an agent's: connect from where the daemon runs",
+                )
+
+            async def look() -> Origin | None:
+                await trio.lowlevel.checkpoint()
+                return self._trees.origin(peer.pid)
+
+            origin = await retry_on_oserror(look)
+            # The look was at the process that connected only if that runs still.
+            if peer.has_ended():
+                return Verdict(
+                    peer.pid,
+                    "the process that connected has ended, so that it cannot be seen whether it "
+                    "was an agent's: connect from a process that stays until it is answered",
+                )
+        if origin is None:
+            return Verdict(
+                peer.pid,
+                "the ancestors of the process that connected change all the time, so that it "
+                f"cannot be seen whether it is an agent's: try again, or {_OUTSIDE}",
+            )
+        return Verdict(peer.pid, self._refusal(origin), origin.terminals)
+
+    def _refusal(self, origin: Origin) -> str | None:
+        for name in sorted(origin.terminals):
+            entry = self._find(name)
+            if entry is not None and not entry.is_made_by_user:
+                return (
+                    f"you run in an agent's terminal ({name}): ask the user, or use the terminal "
+                    "methods of your own connection"
+                )
+        if (holder := _first(origin, self._holders())) is not None:
+            return (
+                f"you descend from process {holder}, which holds an agent's connection: ask the "
+                "user, or use the terminal methods of your own connection"
+            )
+        if origin.is_foreign or any(self._find(name) is None for name in origin.terminals):
+            return (
+                "you come from a terminal that this daemon does not have (another daemon's, or one "
+                f"that was removed), which may be an agent's: {_OUTSIDE}"
+            )
+        if origin.is_descendant and not origin.terminals:
+            return (
+                "you come from one of this daemon's terminals, and nothing says from which, so it "
+                f"may be an agent's: {_OUTSIDE}, or keep ACPTERM_TERMINAL_ID in the environment"
+            )
+        return None
+
+
+def _first(origin: Origin, holders: Iterable[Identity]) -> int | None:
+    found = set(holders)
+    return next((one.pid for one in origin.ancestry if (one.pid, one.started) in found), None)

@@ -1,0 +1,1 @@
+"""What a user's client is sent about one session: updates, and its terminals' output."""

@@ -1,0 +1,210 @@
+"""What a tool call contains, so far as ACP's schemas allow it: v1's, and the same put into v2's.
+
+The rule: whatever comes out is valid, whatever an agent has sent. What is bad is left out, at the
+smallest place where the schema can do without it. Of what is not in the schema only `_meta` is
+passed on.
+
+v2 is stricter in what a string may be (URIs, absolute paths, times), and has other diffs.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType, field
+
+from acpterm.acp import (
+    DEFAULT_ON_ERROR,
+    SKIP_INVALID_ITEMS,
+    Content,
+    Diff,
+    MetaIn,
+    Terminal,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallUpdate,
+    Wire,
+    decode,
+)
+from acpterm.host.user.subscribe.git_patch import patch
+from acpterm.jsonrpc import RpcError
+
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*", re.ASCII)
+_TIME: Final = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_Size: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Annotations(Wire, omit_defaults=True):
+    audience: Annotated[
+        list[Literal["assistant", "user"]] | None, DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS
+    ] = None
+    last_modified: Annotated[str | None, DEFAULT_ON_ERROR] = None
+    priority: Annotated[float | None, DEFAULT_ON_ERROR] = None
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class _Block(Wire, omit_defaults=True, kw_only=True):
+    annotations: Annotated[_Annotations | None, DEFAULT_ON_ERROR] = None
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class _Text(_Block, tag_field="type", tag="text", omit_defaults=True, kw_only=True):
+    text: str
+
+
+class _Image(_Block, tag_field="type", tag="image", omit_defaults=True, kw_only=True):
+    data: str
+    mime_type: str
+    uri: Annotated[str | None, DEFAULT_ON_ERROR] = None
+
+
+class _Audio(_Block, tag_field="type", tag="audio", omit_defaults=True, kw_only=True):
+    data: str
+    mime_type: str
+
+
+class _Link(_Block, tag_field="type", tag="resource_link", omit_defaults=True, kw_only=True):
+    name: str
+    uri: str
+    title: Annotated[str | None, DEFAULT_ON_ERROR] = None
+    description: Annotated[str | None, DEFAULT_ON_ERROR] = None
+    mime_type: Annotated[str | None, DEFAULT_ON_ERROR] = None
+    size: Annotated[_Size | None, DEFAULT_ON_ERROR] = None
+
+
+class _Resource(Wire, omit_defaults=True):
+    """Text, or else a blob."""
+
+    uri: str
+    text: str | UnsetType = UNSET
+    blob: str | UnsetType = UNSET
+    mime_type: Annotated[str | None, DEFAULT_ON_ERROR] = None
+    meta: MetaIn = field(default=None, name="_meta")
+
+
+class _Embedded(_Block, tag_field="type", tag="resource", omit_defaults=True, kw_only=True):
+    resource: _Resource
+
+
+Block: TypeAlias = _Text | _Image | _Audio | _Link | _Embedded
+
+
+class _Holder(Wire):
+    content: Block
+
+
+def clean(call: str, fields: dict[str, Raw]) -> ToolCallUpdate:
+    """Give the members of a tool call, with all that is bad left out (ACP v1, "Tool Calls")."""
+    said = {**fields, "sessionUpdate": "tool_call_update", "toolCallId": call}
+    update = decode(msgspec.json.encode(said), ToolCallUpdate)
+    if update.content:
+        update.content = [item for item in map(_clean_item, update.content) if item is not None]
+    return update
+
+
+def _clean_item(item: ToolCallContent) -> ToolCallContent | None:
+    if not isinstance(item, Content):
+        return item
+    block = _read_block(item.content)
+    if block is None:
+        return None
+    return Content(content=Raw(msgspec.json.encode(block)), meta=item.meta)
+
+
+def _read_block(raw: Raw) -> Block | None:
+    try:
+        block = decode(msgspec.json.encode({"content": raw}), _Holder).content
+    except RpcError:
+        return None
+    if isinstance(block, _Embedded):
+        resource = block.resource
+        if isinstance(resource.text, UnsetType) and isinstance(resource.blob, UnsetType):
+            return None
+        if not isinstance(resource.text, UnsetType):
+            resource.blob = UNSET
+    return block
+
+
+def content_in_v2(items: Iterable[ToolCallContent], cwd: str | None) -> list[Any]:
+    """Give the items of a v1 tool call, which are clean, as those of one of v2.
+
+    `cwd`: the folder that relative paths are relative to, if it is known.
+    """
+    return [new for item in items if (new := _item_in_v2(item, cwd)) is not None]
+
+
+def _item_in_v2(item: ToolCallContent, cwd: str | None) -> Any:
+    match item:
+        case Terminal():
+            return item
+        case Diff():
+            return _diff_in_v2(item, cwd)
+        case Content():
+            block = _read_block(item.content)
+            if block is None or not _fit_v2(block):
+                return None
+            return Content(content=Raw(msgspec.json.encode(block)), meta=item.meta)
+
+
+def _diff_in_v2(diff: Diff, cwd: str | None) -> dict[str, Any] | None:
+    path = _absolute(diff.path, cwd)
+    if path is None:
+        return None
+    operation = "add" if diff.old_text is None else "modify"
+    new: dict[str, Any] = {
+        "type": "diff",
+        "changes": [{"operation": operation, "path": path, "fileType": "text"}],
+    }
+    if text := patch(path, diff.old_text, diff.new_text):
+        new["patch"] = {"format": "git_patch", "text": text}
+    return new if diff.meta is None else {**new, "_meta": diff.meta}
+
+
+def locations_in_v2(
+    locations: Iterable[ToolCallLocation], cwd: str | None
+) -> list[ToolCallLocation]:
+    """Give those locations of v1 that have absolute paths, or can be given one."""
+    return [
+        ToolCallLocation(path=path, line=location.line, meta=location.meta)
+        for location in locations
+        if (path := _absolute(location.path, cwd)) is not None
+    ]
+
+
+def _absolute(path: str, cwd: str | None) -> str | None:
+    if os.path.isabs(path):
+        return path
+    return os.path.normpath(os.path.join(cwd, path)) if cwd and path else None
+
+
+def _fit_v2(block: Block) -> bool:
+    """Leave out of a block what v2 does not allow; whether it can be told at all."""
+    if notes := block.annotations:
+        if notes.priority is not None and not 0 <= notes.priority <= 1:
+            notes.priority = None
+        if notes.last_modified is not None and not _is_time(notes.last_modified):
+            notes.last_modified = None
+    match block:
+        case _Image():
+            if block.uri is not None and not _URI.fullmatch(block.uri):
+                block.uri = None
+        case _Link():
+            return _URI.fullmatch(block.uri) is not None
+        case _Embedded():
+            return _URI.fullmatch(block.resource.uri) is not None
+        case _:
+            pass
+    return True
+
+
+def _is_time(value: str) -> bool:
+    if _TIME.fullmatch(value):
+        with suppress(ValueError):
+            return bool(datetime.fromisoformat(value.upper()))
+    return False

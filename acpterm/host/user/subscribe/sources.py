@@ -1,0 +1,162 @@
+"""Where a subscriber has output from: a terminal that runs here, or one of the agent's own."""
+
+from typing import Final, Protocol
+
+from acpterm.acp.terminal_updates import End, Info
+from acpterm.host.agent.agent_terminals import Displayed
+from acpterm.host.agent.session import Session
+from acpterm.host.registry import Entry, Roster
+from acpterm.jsonrpc import can_be_said
+from acpterm.terminal.ring import Slice
+
+
+class Source(Protocol):
+    """One terminal, to be read by position. `anew` counts how often its output was replaced."""
+
+    @property
+    def info(self) -> Info:
+        """What it is."""
+
+    @property
+    def anew(self) -> int:
+        """How often all of its output was replaced."""
+
+    @property
+    def length(self) -> int:
+        """The position at which its output ends, so far."""
+
+    @property
+    def end(self) -> End | None:
+        """How its program ended, if it has."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+
+    @property
+    def outlives(self) -> bool:
+        """Whether it goes on when its session's connection has closed, or nobody knows."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is in memory for others than who holds this."""
+
+    def read(self, since: int, most: int) -> Slice:
+        """Give what is kept from a position on, at most so many bytes; and how much is lost."""
+
+
+class Ours:
+    """A terminal that runs here."""
+
+    anew: Final = 0
+
+    def __init__(self, entry: Entry, roster: Roster) -> None:
+        self.entry: Final = entry
+        self._roster = roster
+
+    @property
+    def info(self) -> Info:
+        """See `Source`."""
+        command, cwd = self.entry.command, self.entry.cwd
+        return Info(
+            self.entry.id,
+            cwd if can_be_said(cwd) else None,
+            command if can_be_said(command) else None,
+        )
+
+    @property
+    def length(self) -> int:
+        """See `Source`. Has its terminal take in what it has put off: not for idle questions."""
+        return self.entry.terminal.ring.end
+
+    @property
+    def end(self) -> End | None:
+        """See `Source`."""
+        status = self.entry.terminal.exit
+        return None if status is None else End(status.code, status.signal)
+
+    @property
+    def is_over(self) -> bool:
+        """See `Source`. What its program has left behind may write on when that has ended."""
+        return self.entry.terminal.gone
+
+    @property
+    def outlives(self) -> bool:
+        """See `Source`."""
+        return self.entry.is_users
+
+    @property
+    def is_kept(self) -> bool:
+        """See `Source`."""
+        return self._roster.get(self.entry.id) is self.entry
+
+    def read(self, since: int, most: int) -> Slice:
+        """See `Source`."""
+        return self.entry.terminal.ring.read(since, most)
+
+
+class Theirs:
+    """A terminal of the agent's own, as far as it has told of it."""
+
+    is_over: Final = False
+    outlives: Final = True
+
+    def __init__(self, terminal: Displayed) -> None:
+        self.terminal: Final = terminal
+
+    @property
+    def info(self) -> Info:
+        """See `Source`."""
+        return Info(self.terminal.id, self.terminal.cwd, self.terminal.command)
+
+    @property
+    def anew(self) -> int:
+        """See `Source`."""
+        return self.terminal.anew
+
+    @property
+    def length(self) -> int:
+        """See `Source`."""
+        return self.terminal.ring.end
+
+    @property
+    def end(self) -> End | None:
+        """See `Source`."""
+        return self.terminal.end
+
+    @property
+    def is_kept(self) -> bool:
+        """See `Source`."""
+        return not self.terminal.forgotten
+
+    def read(self, since: int, most: int) -> Slice:
+        """See `Source`."""
+        return self.terminal.ring.read(since, most)
+
+
+class Remains:
+    """What is left of a terminal that nobody keeps: how much it printed, and how it ended."""
+
+    is_over: Final = True
+    outlives: Final = True
+    is_kept: Final = True
+
+    def __init__(self, source: Source) -> None:
+        self.info: Final = source.info
+        self.anew: Final = source.anew
+        self.length: Final = source.length
+        self.end: Final = source.end
+
+    def read(self, since: int, most: int) -> Slice:
+        """See `Source`: all of it is lost."""
+        del most
+        return Slice(b"", self.length, self.length - since)
+
+
+def source_of(terminal: str, session: Session, roster: Roster) -> Source | None:
+    """Give the terminal that an id means in a session: one of another session it does not mean."""
+    entry = roster.get(terminal)
+    if entry is not None:
+        return Ours(entry, roster) if entry.session is session else None
+    displayed = session.displayed.get(terminal)
+    return None if displayed is None else Theirs(displayed)

@@ -1,0 +1,1 @@
+"""Whether a program waits for input from its terminal."""

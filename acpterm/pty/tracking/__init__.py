@@ -1,0 +1,1 @@
+"""Which processes belong to a terminal: by control group, and by descent."""

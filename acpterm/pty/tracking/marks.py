@@ -1,0 +1,133 @@
+"""The marks that every process of a terminal carries, by which it is recognised later.
+
+- Environment: `ACPTERM_TERMINAL_ID`, the terminal's id, and `ACPTERM_DAEMON`, the identity of the
+  daemon that made it. A program can start others without them.
+- On Linux, a resource limit: the soft `RLIMIT_LOCKS` is a number made from the terminal's id.
+  No kernel since 2.4 enforces that limit. It is inherited across fork, exec, setsid and a change
+  of user or control group, and `/proc/PID/limits` may be read by anyone, whatever the process's
+  user and dumpable flag. Only a process that sets this limit itself loses it. `ulimit -x` shows it.
+
+The daemon's identity is `PID-TICKS-NAMESPACE-PLACE`: its pid, the time it started in clock ticks
+since boot, the inode of its pid namespace, without which the pid means nothing, and a number made
+from the path of its socket, by which the next daemon there knows what it follows; 0 is none.
+"""
+
+import hashlib
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from acpterm.pty import linux, processes
+from acpterm.pty.tracking.tree import Rlimits
+
+TERMINAL: Final = "ACPTERM_TERMINAL_ID"
+DAEMON: Final = "ACPTERM_DAEMON"
+DETACHED: Final = ("ACPTERM_KEEPER_FD", "ACPTERM_DETACHED")
+"""Variables of daemons and workers: such a process is never taken for a terminal's orphan."""
+
+# Far above any number that somebody would choose, and below RLIM_INFINITY.
+_TAG_BASE: Final = 1 << 60
+_TAG_BYTES: Final = 7
+_PLACE_BYTES: Final = 6
+
+
+class Daemon(NamedTuple):
+    """The identity of a process that programs are started for, across restarts of its worker."""
+
+    pid: int
+    ticks: int
+    namespace: int
+    place: int
+
+    def __str__(self) -> str:
+        return "-".join(map(str, self))
+
+    @classmethod
+    def of(cls, pid: int, socket_path: str | None) -> "Daemon":
+        """Return the identity of a running process that listens there, if anywhere."""
+        found = processes.identity(pid)
+        ticks = 0 if found is None else linux.ticks(found.started)
+        place = 0 if socket_path is None else _number(os.path.abspath(socket_path), _PLACE_BYTES)
+        return cls(pid, ticks, linux.pid_namespace(), place)
+
+    @classmethod
+    def parse(cls, value: str) -> "Daemon | None":
+        """Return the identity that a variable holds; None if it holds none."""
+        parts = value.split("-")
+        if len(parts) != len(cls._fields) or not all(p.isascii() and p.isdigit() for p in parts):
+            return None
+        return cls(*map(int, parts))
+
+    def is_gone(self) -> bool:
+        """Return whether it certainly runs no more; False for another pid namespace's."""
+        if self.namespace != linux.pid_namespace():
+            return False
+        found = processes.identity(self.pid)
+        return found is None or found.zombie or linux.ticks(found.started) != self.ticks
+
+
+def environment(name: str, daemon: Daemon) -> dict[str, str]:
+    """Return the variables for the programs of the terminal `name`."""
+    return {TERMINAL: name, DAEMON: str(daemon)}
+
+
+def tag(name: str) -> int:
+    """Return the number that marks the processes of the terminal `name`."""
+    return _TAG_BASE + _number(name, _TAG_BYTES)
+
+
+def rlimits(name: str) -> Rlimits:
+    """Return the limits (resource, soft, hard) for the programs of `name`; none where unusable."""
+    if not linux.AVAILABLE:
+        return ()
+    _, hard = resource.getrlimit(linux.RLIMIT_LOCKS)
+    number = tag(name)
+    if hard != resource.RLIM_INFINITY and hard < number:
+        return ()
+    return ((linux.RLIMIT_LOCKS, number, hard),)
+
+
+@contextmanager
+def inherited(limits: Rlimits) -> Iterator[None]:
+    """Have children that are started in the block inherit `limits`; then restore our own."""
+    before = [(number, *resource.getrlimit(number)) for number, _, _ in limits]
+    for number, soft, hard in limits:
+        resource.setrlimit(number, (soft, hard))
+    try:
+        yield
+    finally:
+        for number, soft, hard in before:
+            resource.setrlimit(number, (soft, hard))
+
+
+class Marks(NamedTuple):
+    """The marks found on one process."""
+
+    terminal: str | None
+    daemon: Daemon | None
+    tag: int | None
+    detached: bool
+
+
+def read(pid: int) -> Marks:
+    """Return the marks of a process; all absent if it is gone or hides its environment."""
+    entries = processes.environment_of(pid)
+    terminal = entries.get(TERMINAL.encode(), b"").decode("utf-8", "replace")
+    daemon = entries.get(DAEMON.encode(), b"").decode("ascii", "replace")
+    return Marks(
+        terminal=terminal or None,
+        daemon=Daemon.parse(daemon),
+        tag=_tag_of(pid),
+        detached=any(os.fsencode(name) in entries for name in DETACHED),
+    )
+
+
+def _number(text: str, size: int) -> int:
+    return int.from_bytes(hashlib.blake2b(os.fsencode(text), digest_size=size).digest())
+
+
+def _tag_of(pid: int) -> int | None:
+    found = linux.soft_limit_of(pid, linux.LOCKS_LINE) if linux.AVAILABLE else None
+    return found if found is not None and found >= _TAG_BASE else None

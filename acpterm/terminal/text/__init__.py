@@ -1,0 +1,1 @@
+"""The text view of a terminal: what agents read."""

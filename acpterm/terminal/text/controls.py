@@ -1,0 +1,284 @@
+"""What a program prints, without its escape sequences: valid UTF-8 in, a line program out.
+
+The line program is UTF-8 text in which the only controls are TAB, LF, CR, BS and one
+character for each erasure in the line (`ERASE_RIGHT` and so on, see `line`).
+
+States and rules:
+
+- Characters that say nothing anywhere are dropped first and seen by no rule below: NUL and
+  the other C0 without a meaning here, DEL, and C1 (U+0080 to U+009F; in UTF-8 a terminal
+  gets its controls as ESC sequences). VT and FF are LF.
+- ESC begins a sequence, also inside another, which is then over. CAN and SUB end one too.
+  ST is nothing but the sequence of ESC and a backslash.
+- ESC, intermediates (0x20-0x2f), a final (0x30-0x7e): a sequence of two or more characters.
+- CSI: parameters and intermediates (0x20-0x3f) up to a final (0x40-0x7e). Two leave something
+  behind: EL, `CSI Ps K` with its first parameter 0 to 2, and CHA to the first column, `CSI Ps G`
+  with its first parameter 0 or 1, which is a CR.
+- In these two, TAB, LF, CR and BS are done at once and the sequence goes on, as on a VT; a
+  character beyond ASCII is no part of any sequence: it ends the sequence and is text.
+- OSC, APC, PM and SOS are strings; what they hold is never seen. OSC ends with BEL as well.
+  LF ends them, and is seen: a title whose end was forgotten costs a line. Only DCS (sixel)
+  may hold LF.
+- A sequence has at most SEQUENCE_MAX characters; what comes after those is text. Nothing
+  of a sequence is kept but the state, the count and one number.
+- BEL, CAN and SUB outside a sequence are dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+
+from acpterm.terminal.text.line import ERASE_LEFT, ERASE_LINE, ERASE_RIGHT
+
+#: The most characters of a sequence, counting its ESC.
+SEQUENCE_MAX = 8192
+
+_C0 = bytes(range(0x20))
+_MEANINGFUL = b"\a\b\t\n\v\f\r\x18\x1a\x1b"
+_MEANINGLESS = bytes(c for c in _C0 if c not in _MEANINGFUL) + b"\x7f"
+_AS_LF = bytes.maketrans(b"\v\f", b"\n\n")
+_PRINTING = b"\t" + bytes(c for c in range(0x20, 0x100) if c != 0x7F)
+_C1 = re.compile(rb"\xc2[\x80-\x9f]")
+
+# An ESC begins a sequence whatever came before it, so each can be matched by itself, and a
+# sequence that another cuts short ends where the next ESC is. What these leave unmatched
+# (controls inside CSI, long strings, an unfinished end) goes through `_State`.
+_FINISHED = (
+    rb"\x1b(?:"
+    rb"\[[ -?]{0,256}(?:[@-~]|[\x18\x1a]%(cut)s)|"
+    rb"\][^\a\x18\x1a\x1b\n]{0,1024}(?:[\a\x18\x1a]|(?=\n)%(cut)s)|"
+    rb"[X^_][^\x18\x1a\x1b\n]{0,1024}(?:[\x18\x1a]|(?=\n)%(cut)s)|"
+    rb"P[^\x18\x1a\x1b]{0,1024}(?:[\x18\x1a]%(cut)s)|"
+    rb"[0-OQ-WYZ\\`-~]|[ -/]{1,16}(?:[0-~]|[\x18\x1a]%(cut)s)|"
+    rb"[\x18\x1a]%(cut)s)"
+)
+#: A sequence with its end.
+_WHOLE = re.compile(_FINISHED % {b"cut": b""})
+#: The same, where the end of the data is the place of an ESC.
+_CUT = re.compile(_FINISHED % {b"cut": rb"|(?=\x1b)|\Z"})
+
+# The CAN that an EL becomes ends a string that the ESC of the EL would have ended. Most
+# programs write it in one of these two ways; `replace` is much the faster.
+_EL_RIGHT, _EL_LINE = b"\x1b[K", b"\x1b[2K"
+_AS_RIGHT, _AS_LEFT, _AS_LINE = (
+    b"\x18" + mark.encode() for mark in (ERASE_RIGHT, ERASE_LEFT, ERASE_LINE)
+)
+_EL = re.compile(rb"\x1b\[[0-9;]{1,256}K")
+_EL_FORMS = tuple(
+    (re.compile(rb"\x1b\[0{0,256}%b(?:;[0-9;]{0,256})?K" % first), mark)
+    for first, mark in ((b"", _AS_RIGHT), (b"1", _AS_LEFT), (b"2", _AS_LINE))
+)
+# CHA to the first column is a CR: many programs, those on Node among them, draw their progress so.
+_CHA_HOME = re.compile(rb"\x1b\[0{0,256}1?(?:;[0-9;]{0,256})?G")
+
+# SGR leaves nothing behind, and in coloured output it is nearly all there is. As the CAN that each
+# becomes, it still ends a sequence that its ESC would have ended. (`split` and `join` are faster
+# than `sub`.)
+_SGR = re.compile(rb"\x1b\[[0-9;:]{0,256}m")
+
+_BEYOND_ASCII = bytes(range(0x80, 0x100))
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\b\t\n\r"
+
+
+class _State(Enum):
+    GROUND = auto()
+    ESCAPE = auto()
+    INTERMEDIATE = auto()
+    CSI = auto()
+    OSC = auto()
+    DCS = auto()
+    STRING = auto()
+
+
+_INTRODUCERS = {
+    "[": _State.CSI,
+    "]": _State.OSC,
+    "P": _State.DCS,
+    "X": _State.STRING,
+    "^": _State.STRING,
+    "_": _State.STRING,
+}
+_STRING_END = {
+    _State.OSC: re.compile("[\a\x18\x1a\n]"),
+    _State.DCS: re.compile("[\x18\x1a]"),
+    _State.STRING: re.compile("[\x18\x1a\n]"),
+}
+_ERASURE = (ERASE_RIGHT, ERASE_LEFT, ERASE_LINE)
+#: No parameter that EL could have.
+_NOT_EL = -1
+
+
+class Controls:
+    """Strips control functions from a stream of whole UTF-8 characters."""
+
+    __slots__ = ("_first_over", "_length", "_parameter", "_state", "plain")
+
+    def __init__(self) -> None:
+        self._state = _State.GROUND
+        #: Characters of the current sequence so far.
+        self._length = 0
+        #: The first parameter of the current CSI, up to 9999.
+        self._parameter = 0
+        self._first_over = False
+        #: Whether the last program fed has no controls but TAB, LF and CR.
+        self.plain = True
+
+    @property
+    def inside(self) -> bool:
+        """Whether a sequence has begun and not ended."""
+        return self._state is not _State.GROUND
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the line program that `data`, whole characters, adds."""
+        if b"\xc2" in data:
+            data = _C1.sub(b"", data)
+        controls = data.translate(None, _PRINTING)
+        self.plain = not self.inside and not controls.translate(None, b"\n\r")
+        if not self.plain:
+            data = self._strip(data.translate(_AS_LF, _MEANINGLESS))
+            if any(ender in data for ender in (b"\a", b"\x18", b"\x1a")):
+                data = data.translate(None, b"\a\x18\x1a")
+        return _unix(data) if b"\r" in data else data
+
+    def _strip(self, data: bytes) -> bytes:
+        data = b"\x18".join(_SGR.split(data))
+        first, last = data.find(b"\x1b"), data.rfind(b"\x1b")
+        if first < 0:
+            return self._consume(data) if self.inside else data
+        return b"".join(
+            (
+                self._consume(data[:first]) if self.inside else data[:first],
+                _strip_cut(data[first:last]),
+                self._begin(data[last:]),
+            )
+        )
+
+    def _begin(self, data: bytes) -> bytes:
+        """Return what is left of `data`, which begins with its only ESC."""
+        data = _mark_erasures(data)
+        if data[0] != 0x1B:
+            self._state = _State.GROUND
+            return data
+        if whole := _WHOLE.match(data):
+            self._state = _State.GROUND
+            return data[whole.end() :]
+        self._state = _State.ESCAPE
+        self._length = 1
+        return self._consume(data[1:])
+
+    def _consume(self, data: bytes) -> bytes:
+        """Return what is left of `data`, which has no ESC, when the sequence is over."""
+        text = data.decode()
+        done: list[str] = []
+        at = 0
+        while at < len(text) and self.inside:
+            if ends := _STRING_END.get(self._state):
+                at = self._skip_string(text, at, ends)
+            else:
+                at = self._step(text, at, done)
+            if self._length >= SEQUENCE_MAX:
+                self._state = _State.GROUND
+        done.append(text[at:])
+        return "".join(done).encode()
+
+    def _skip_string(self, text: str, at: int, ends: re.Pattern[str]) -> int:
+        limit = at + SEQUENCE_MAX - self._length
+        if end := ends.search(text, at, limit):
+            self._state = _State.GROUND
+            return end.start() if end[0] == "\n" else end.end()
+        skipped = min(len(text), limit) - at
+        self._length += skipped
+        return at + skipped
+
+    def _step(self, text: str, at: int, done: list[str]) -> int:
+        """Take the character at `at` into a sequence that is no string."""
+        char = text[at]
+        if char > "~":
+            self._state = _State.GROUND
+            return at
+        self._length += 1
+        if char in "\x18\x1a":
+            self._state = _State.GROUND
+        elif char < " ":
+            done.append(char)
+        elif self._state is _State.CSI:
+            done.append(self._csi(char))
+        elif char < "0":
+            self._state = _State.INTERMEDIATE
+        elif self._state is _State.ESCAPE:
+            self._state = _INTRODUCERS.get(char, _State.GROUND)
+            self._parameter = 0
+            self._first_over = False
+        else:
+            self._state = _State.GROUND
+        return at + 1
+
+    def _csi(self, char: str) -> str:
+        if char >= "@":
+            self._state = _State.GROUND
+            if char == "K" and 0 <= self._parameter < len(_ERASURE):
+                return _ERASURE[self._parameter]
+            if char == "G" and 0 <= self._parameter <= 1:
+                return "\r"
+        elif char == ";":
+            self._first_over = True
+        elif not "0" <= char <= "9":
+            self._parameter = _NOT_EL
+        elif not self._first_over and self._parameter != _NOT_EL:
+            self._parameter = min(9999, self._parameter * 10 + int(char))
+        return ""
+
+
+def is_ground(data: bytes | bytearray) -> bool:
+    """Whether no sequence goes on behind `data`, whatever came before it; False if that is unsure.
+
+    Sure it is behind the last ESC's sequence, and behind `SEQUENCE_MAX` characters without any, of
+    which those of ASCII are counted.
+    """
+    last = data.rfind(b"\x1b")
+    if last >= 0:
+        return _WHOLE.match(data, last) is not None
+    counted = data.translate(None, _BEYOND_ASCII)
+    return len(counted) >= SEQUENCE_MAX and not counted.translate(None, _PLAIN)
+
+
+def _strip_cut(data: bytes) -> bytes:
+    """Strip sequences from `data`, which an ESC precedes and follows, or from nothing."""
+    data = _mark_erasures(data)
+    stripped = _CUT.sub(b"", data)
+    if b"\x1b" not in stripped:
+        return stripped
+    head, *rest = data.split(b"\x1b")
+    # `head` is what an EL at the very beginning left.
+    return head + b"".join(map(_strip_one, rest))
+
+
+def _strip_one(rest: bytes) -> bytes:
+    sequence = b"\x1b" + rest
+    if match := _CUT.match(sequence):
+        return sequence[match.end() :]
+    return Controls()._begin(sequence)  # noqa: SLF001 - a fresh machine for one sequence
+
+
+def _mark_erasures(data: bytes) -> bytes:
+    data = data.replace(_EL_RIGHT, _AS_RIGHT).replace(_EL_LINE, _AS_LINE)
+    if _EL.search(data):
+        for form, mark in _EL_FORMS:
+            data = form.sub(mark, data)
+    return _CHA_HOME.sub(b"\x18\r", data)
+
+
+def _unix(data: bytes) -> bytes:
+    """Make CRLF LF: a CR before LF moves the cursor on a line that ends.
+
+    Fast where each run of CR and LF has as many of the one as of the other; which is so
+    exactly when, without its CRs, `data` has LFs where it has CRs without its LFs.
+    """
+    begin = data.startswith(b"\n")
+    end = len(data) - data.endswith(b"\r")
+    body = data[begin:end] if begin or end < len(data) else data
+    unix = body.replace(b"\r", b"")
+    if unix.replace(b"\n", b"\r") != body.replace(b"\n", b""):
+        return data.replace(b"\r\n", b"\n")
+    return unix if body is data else data[:begin] + unix + data[end:]

@@ -1,0 +1,100 @@
+"""The last `limit` bytes of a text that only grows.
+
+States and rules:
+
+- What is kept is a list of pieces and one open piece that small additions go into, so that
+  a byte added alone costs about a byte.
+- Pieces are dropped whole, from the left: between `limit` and about a sixteenth more is
+  kept (with a small limit, some KiB more). `last` cuts to the byte; `fit` says where a
+  character begins.
+- `total` counts all that was ever added: the text is over the limit when `total` is.
+"""
+
+from __future__ import annotations
+
+from acpterm.terminal.text.utf8 import is_continuation
+
+#: Less than this is copied into the open piece. Bytes.
+_SMALL = 2048
+#: The open piece is closed at this length, and no limit makes pieces shorter. Bytes.
+_PIECE_MIN = 4096
+_PIECE_MAX = 65536
+
+
+class Tail:
+    """Keeps at least the last `limit` bytes added."""
+
+    __slots__ = ("_kept", "_limit", "_open", "_pieces", "total")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._open = bytearray()
+        self._kept = 0
+        #: Bytes ever added.
+        self.total = 0
+
+    @property
+    def kept(self) -> int:
+        """The bytes kept."""
+        return self._kept
+
+    def add(self, data: bytes) -> None:
+        """Append `data` to the text."""
+        added = len(data)
+        self.total += added
+        if added > self._limit:
+            data = data[added - self._limit :]
+            added = self._limit
+        if not added:
+            return
+        self._kept += added
+        if added < _SMALL:
+            self._open += data
+            if len(self._open) >= _PIECE_MIN:
+                self._close()
+        else:
+            self._close()
+            piece = max(_PIECE_MIN, min(_PIECE_MAX, self._limit // 16))
+            self._pieces += [data[at : at + piece] for at in range(0, added, piece)]
+        if self._kept > self._limit:
+            self._drop()
+
+    def last(self, length: int, suffix: bytes = b"") -> bytes:
+        """Return the last `length` bytes of the text, or all that is kept, and `suffix`."""
+        first, skip = self._locate(max(0, self._kept - length))
+        if first == len(self._pieces):
+            return bytes(self._open[skip:]) + suffix
+        with memoryview(self._pieces[first]) as head:
+            return b"".join((head[skip:], *self._pieces[first + 1 :], self._open, suffix))
+
+    def fit(self, length: int) -> int:
+        """Return how many of the last `length` bytes are whole characters of UTF-8."""
+        skip = max(0, self._kept - length)
+        while skip < self._kept:
+            first, offset = self._locate(skip)
+            piece = self._open if first == len(self._pieces) else self._pieces[first]
+            if not is_continuation(piece[offset]):
+                break
+            skip += 1
+        return self._kept - skip
+
+    def _locate(self, index: int) -> tuple[int, int]:
+        """Return the number of the piece that has the byte at `index`, and where in it."""
+        number = 0
+        while number < len(self._pieces) and index >= len(self._pieces[number]):
+            index -= len(self._pieces[number])
+            number += 1
+        return number, index
+
+    def _close(self) -> None:
+        if self._open:
+            self._pieces.append(bytes(self._open))
+            self._open = bytearray()
+
+    def _drop(self) -> None:
+        excess = self._kept - self._limit
+        first, offset = self._locate(excess)
+        if first:
+            del self._pieces[:first]
+            self._kept = self._limit + offset
