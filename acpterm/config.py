@@ -258,8 +258,8 @@ def user_socket(settings: Settings, agents: str | None = None) -> str:
     """Give the absolute path of the person's socket, by default beside the `agents`'."""
     if settings.user_socket:
         return os.path.abspath(settings.user_socket)
-    folder, name = os.path.split(agents or agent_socket(settings))
-    return os.path.join(folder, "user.sock" if name == "agent.sock" else f"{name}.user")
+    directory, name = os.path.split(agents or agent_socket(settings))
+    return os.path.join(directory, "user.sock" if name == "agent.sock" else f"{name}.user")
 
 
 def default_file() -> str:

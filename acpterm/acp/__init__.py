@@ -13,9 +13,9 @@ from acpterm.acp.agent import (
     WriteTextFileRequest,
 )
 from acpterm.acp.agent_api import (
-    Asker,
     CreateMeta,
     EndedBy,
+    ExecContext,
     ExitMeta,
     Format,
     InitializeMeta,
@@ -82,7 +82,6 @@ __all__ = [
     "PROTOCOL_VERSION",
     "SKIP_INVALID_ITEMS",
     "AgentCapabilities",
-    "Asker",
     "AuthMethod",
     "CancelNotification",
     "ClientCapabilities",
@@ -94,6 +93,7 @@ __all__ = [
     "Empty",
     "EndedBy",
     "EnvVariable",
+    "ExecContext",
     "ExitMeta",
     "FileSystemCapabilities",
     "Format",

@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from acpterm.acp.base import Wire
 from acpterm.acp.lenient import decode
 from acpterm.acp.terminal import SessionId, TerminalExitStatus, TerminalId
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError, shown
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
 
 OWN: Final = "acpterm"
 """The member of ``_meta`` that is ours."""
@@ -126,7 +126,7 @@ class ExitMeta(Wire):
     max_rss_bytes: int | UnsetType = UNSET
 
 
-class Asker(Wire, omit_defaults=True):
+class ExecContext(Wire, omit_defaults=True):
     """What a program had that asks for terminals of a host it did not start.
 
     `umask` is a number (18 is 0o022); `rlimits` has soft and hard limits by names without
@@ -142,10 +142,12 @@ class Asker(Wire, omit_defaults=True):
 class InitializeMeta(Wire, omit_defaults=True):
     """``_meta.acpterm`` of ``initialize``.
 
-    `relay`: whether the process that connects speaks for its parent, the agent.
+    `relay`: whether the process that connects speaks for its parent, the agent. `asker` is the
+    former name of `context`, and is read where that is absent.
     """
 
-    asker: Asker | None = None
+    context: ExecContext | None = None
+    asker: ExecContext | None = None
     relay: bool | None = None
     resume: Annotated[str | None, Meta(description="the secret of a connection that was lost")] = (
         None
@@ -188,6 +190,6 @@ def own_meta(
     if bytes(raw) == b"null":
         return None
     if bytes(memoryview(raw)[:1]) != b"{":
-        message = f"{where}.{OWN} is {shown(raw)}: it must be an object"
+        message = f"{where}.{OWN} is {excerpt(raw)}: it must be an object"
         raise RpcError(INVALID_PARAMS, message)
     return decode(raw, into, f"{where}.{OWN}")

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct, UnsetType
 
-from acpterm.acp.schema import Shape, fields_of, shape_of_struct, struct_for
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError, shown
+from acpterm.acp.schema import FieldSchema, fields_of, schema_of_struct, struct_for
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
 
 S = TypeVar("S", bound=Struct)
 
@@ -31,9 +31,9 @@ def decode(raw: Raw | UnsetType | bytes, into: type[S], where: str = "params") -
     or is bad where the schema does not forgive it. Raw values in what is returned refer to
     `raw`, and keep it alive.
     """
-    shape = shape_of_struct(into)
+    shape = schema_of_struct(into)
     if isinstance(raw, UnsetType) or bytes(memoryview(raw)[:5]) == b"null":
-        raise RpcError(INVALID_PARAMS, f"{where} is missing: it must be {shape.right}")
+        raise RpcError(INVALID_PARAMS, f"{where} is missing: it must be {shape.expected}")
     try:
         value: S = shape.decoder.decode(raw)
     except _BAD:
@@ -41,7 +41,7 @@ def decode(raw: Raw | UnsetType | bytes, into: type[S], where: str = "params") -
     return value
 
 
-def _read(raw: Raw, shape: Shape, where: str) -> Any:
+def _read(raw: Raw, shape: FieldSchema, where: str) -> Any:
     """Return a value with what is forgiven left out of it, else raise RpcError."""
     try:
         return shape.decoder.decode(raw)
@@ -57,7 +57,7 @@ def _read(raw: Raw, shape: Shape, where: str) -> Any:
             return _read_items(_items.decode(raw), shape, shape.items, where)
     except _BAD:
         pass
-    raise RpcError(INVALID_PARAMS, f"{where} is {shown(raw)}: it must be {shape.right}")
+    raise RpcError(INVALID_PARAMS, f"{where} is {excerpt(raw)}: it must be {shape.expected}")
 
 
 def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> Struct:
@@ -66,18 +66,18 @@ def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> 
         inside = f"{where}.{field.wire_name}"
         if field.wire_name not in members:
             if field.required:
-                right = field.shape.right
+                right = field.schema.expected
                 raise RpcError(INVALID_PARAMS, f"{inside} is missing: it must be {right}")
             continue
         try:
-            values[field.name] = _read(members[field.wire_name], field.shape, inside)
+            values[field.name] = _read(members[field.wire_name], field.schema, inside)
         except RpcError:
-            if not field.shape.default_on_error:
+            if not field.schema.default_on_error:
                 raise
     return struct(**values)
 
 
-def _read_items(raws: list[Raw], shape: Shape, items: Shape, where: str) -> list[Any]:
+def _read_items(raws: list[Raw], shape: FieldSchema, items: FieldSchema, where: str) -> list[Any]:
     values = []
     for index, raw in enumerate(raws):
         try:

@@ -22,18 +22,18 @@ _SIMPLE: Final[dict[Any, str]] = {
 }
 
 
-class Shape(NamedTuple):
+class FieldSchema(NamedTuple):
     """How to read one value."""
 
     decoder: msgspec.json.Decoder[Any]
     """Reads it if nothing is wrong with it."""
     structs: tuple[type[Struct], ...]
     """What it is one of, if it is an object with known members."""
-    items: "Shape | None"
+    items: "FieldSchema | None"
     """What its items are, if it is an array of any length."""
     default_on_error: bool
     skip_invalid_items: bool
-    right: str
+    expected: str
     """What it must be, in words."""
 
 
@@ -43,20 +43,20 @@ class Field(NamedTuple):
     name: str
     wire_name: str
     required: bool
-    shape: Shape
+    schema: FieldSchema
 
 
 @functools.cache
-def shape_of_struct(struct: type[Struct]) -> Shape:
+def schema_of_struct(struct: type[Struct]) -> FieldSchema:
     """Return the shape of a type's own values."""
-    return _shape(struct)
+    return _schema_of(struct)
 
 
 @functools.cache
 def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
     """Return the fields of a type, in order."""
     return tuple(
-        Field(field.name, field.encode_name, field.required, _shape(field.type))
+        Field(field.name, field.encode_name, field.required, _schema_of(field.type))
         for field in msgspec.structs.fields(struct)
     )
 
@@ -78,20 +78,20 @@ def struct_for(structs: tuple[type[Struct], ...], members: dict[str, msgspec.Raw
     return None
 
 
-def _shape(annotation: Any) -> Shape:
+def _schema_of(annotation: Any) -> FieldSchema:
     metas = tuple(_metas(annotation))
     members = tuple(_members(annotation))
     flags = {key for meta in metas for key in meta.extra or ()}
     items = [get_args(member)[0] for member in members if get_origin(member) is list]
     right = " or ".join(_words(member, metas) for member in members if member is not type(None))
     about = [meta.description for meta in metas if meta.description]
-    return Shape(
+    return FieldSchema(
         decoder=msgspec.json.Decoder(annotation),
         structs=tuple(member for member in members if _is_struct(member)),
-        items=_shape(items[0]) if items else None,
+        items=_schema_of(items[0]) if items else None,
         default_on_error=ON_ERROR in flags,
         skip_invalid_items=SKIP in flags,
-        right=", ".join([right, *about]),
+        expected=", ".join([right, *about]),
     )
 
 
@@ -129,20 +129,19 @@ def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
     elif origin is Literal:
         words = " or ".join(f'"{value}"' for value in arguments)
     elif origin is list:
-        words = f"an array, each item {_right(arguments[0])}"
+        words = f"an array, each item {_expected(arguments[0])}"
     elif origin is tuple:
-        words = (
-            f"an array of {len(arguments)}, the first {', the next '.join(map(_right, arguments))}"
-        )
+        items = ", the next ".join(map(_expected, arguments))
+        words = f"an array of {len(arguments)}, the first {items}"
     elif origin is dict:
-        words = f"an object, each value {_right(arguments[1])}"
+        words = f"an object, each value {_expected(arguments[1])}"
     elif _is_struct(plain):
         names = [field.encode_name for field in msgspec.structs.fields(plain) if field.required]
         words = f"an object with {' and '.join(names)}" if names else "an object"
     return words
 
 
-def _right(annotation: Any) -> str:
+def _expected(annotation: Any) -> str:
     metas = tuple(_metas(annotation))
     return " or ".join(_words(plain, metas) for plain in _members(annotation))
 

@@ -32,7 +32,7 @@ META_KEYS: Final = (
 _RAW_OUTPUT: Final = ("aggregated_output", "formatted_output", "stdout")
 
 
-class End(NamedTuple):
+class ExitInfo(NamedTuple):
     """How a program ended: by a code or a signal; both are None when nobody knows."""
 
     code: int | None
@@ -59,13 +59,13 @@ class Exit(NamedTuple):
     """Its program has ended; or not, if `end` is None."""
 
     terminal: str
-    end: End | None
+    end: ExitInfo | None
 
 
-Note: TypeAlias = Info | Output | Exit
+TerminalUpdate: TypeAlias = Info | Output | Exit
 
 
-def in_meta(meta: Raw | None) -> Iterator[Note]:
+def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
     """Give the notes in the `_meta` of an update, in the order in which they take effect."""
     found = members(meta)
     info = members(found.get("terminal_info"))
@@ -78,10 +78,10 @@ def in_meta(meta: Raw | None) -> Iterator[Note]:
             yield Output(terminal, data.encode())
     end = members(found.get("terminal_exit"))
     if (terminal := text(end.get("terminal_id"))) is not None:
-        yield Exit(terminal, End(_number(end.get("exit_code")), text(end.get("signal"))))
+        yield Exit(terminal, ExitInfo(_number(end.get("exit_code")), text(end.get("signal"))))
 
 
-def in_v2(kind: str, update: dict[str, Raw]) -> Iterator[Note]:
+def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
     """Give the notes in an update of one of `V2_KINDS` (ACP v2, "Terminals")."""
     terminal = text(update.get("terminalId"))
     if terminal is None:
@@ -98,12 +98,12 @@ def in_v2(kind: str, update: dict[str, Raw]) -> Iterator[Note]:
     if "exitStatus" in update:
         end = members(update["exitStatus"])
         if end or bytes(update["exitStatus"]).startswith(b"{"):
-            yield Exit(terminal, End(_number(end.get("exitCode")), text(end.get("signal"))))
+            yield Exit(terminal, ExitInfo(_number(end.get("exitCode")), text(end.get("signal"))))
         elif _is_null(update["exitStatus"]):
             yield Exit(terminal, None)
 
 
-def in_raw_output(raw: Raw | None) -> str | None:
+def from_raw_output(raw: Raw | None) -> str | None:
     """Return the output of a command from the `rawOutput` of a tool call, if it has any.
 
     Of `_RAW_OUTPUT` the first is the most complete; a string is the output itself.

@@ -23,10 +23,10 @@ TerminalName = Annotated[
 Token = Annotated[str, Meta(description="any string: what is told on the way has it, too")]
 Owner: TypeAlias = Literal["agent", "user"]
 State: TypeAlias = Literal["running", "exited", "released"]
-Form: TypeAlias = Literal["meta", "v2"]
+UpdateFormat: TypeAlias = Literal["meta", "v2"]
 
 
-class Nothing(Wire):
+class NoParams(Wire):
     """The params of a method that takes none."""
 
 
@@ -36,7 +36,7 @@ class ListRequest(Wire, omit_defaults=True):
     all: bool = False
 
 
-class NamedRequest(Wire):
+class UserTerminalRequest(Wire):
     """Params of the methods about one terminal that take no more.
 
     They are ``output``, ``wait``, ``kill``, ``release``, ``promote``, ``screen``, ``inspect`` and
@@ -46,7 +46,7 @@ class NamedRequest(Wire):
     terminal_id: TerminalName
 
 
-class GetRequest(NamedRequest, omit_defaults=True):
+class GetRequest(UserTerminalRequest, omit_defaults=True):
     """``_acpterm/terminal/get``.
 
     With `own`, ``@last`` is the user's own terminal that was made last, as for ``attach`` and
@@ -56,7 +56,7 @@ class GetRequest(NamedRequest, omit_defaults=True):
     own: bool = False
 
 
-class ExitOf(Wire):
+class ExitInfo(Wire):
     """How a terminal's program ended."""
 
     exit_code: int | None
@@ -93,7 +93,7 @@ class TerminalInfo(Wire):
     attached: int
     waiting_for_input: bool | None
     recording: str | None
-    exit_status: ExitOf | None
+    exit_status: ExitInfo | None
     ending: bool = False
     released_at: int | None = None
 
@@ -104,7 +104,7 @@ class ListResponse(Wire):
     terminals: list[TerminalInfo]
 
 
-class PersonCreateRequest(Wire, omit_defaults=True):
+class UserCreateRequest(Wire, omit_defaults=True):
     """``_acpterm/terminal/create``: a terminal of the person's own.
 
     `command` and `args` are as in ``terminal/create``. It is answered with a TerminalInfo. With
@@ -125,7 +125,7 @@ class PersonCreateRequest(Wire, omit_defaults=True):
     remove: bool = False
 
 
-class PersonReadRequest(Wire, omit_defaults=True):
+class UserReadRequest(Wire, omit_defaults=True):
     """``_acpterm/terminal/read``: as an agent's, of any terminal.
 
     The params are those of an agent's read (protocol.md), without the session.
@@ -138,7 +138,7 @@ class PersonReadRequest(Wire, omit_defaults=True):
     wait_ms: Natural | None = None
 
 
-class PersonWriteRequest(Wire, omit_defaults=True):
+class UserWriteRequest(Wire, omit_defaults=True):
     """``_acpterm/terminal/write``: as an agent's; with `encoding` any bytes can be typed."""
 
     terminal_id: TerminalName
@@ -146,7 +146,7 @@ class PersonWriteRequest(Wire, omit_defaults=True):
     encoding: Literal["base64"] | None = None
 
 
-class PersonResizeRequest(Wire):
+class UserResizeRequest(Wire):
     """``_acpterm/terminal/resize``: the size that it has while nobody is attached."""
 
     terminal_id: TerminalName
@@ -192,7 +192,7 @@ class InspectResponse(Wire):
     retained_bytes: int
 
 
-class PersonSignalRequest(Wire):
+class UserSignalRequest(Wire):
     """``_acpterm/terminal/signal``: a signal by its name, such as ``SIGINT``."""
 
     terminal_id: TerminalName
@@ -266,7 +266,7 @@ class AttachResponse(Wire):
     """
 
     reason: Literal["exited", "released"]
-    exit_status: ExitOf | None = None
+    exit_status: ExitInfo | None = None
 
 
 class WindowRequest(Wire):
@@ -330,7 +330,7 @@ class SubscribeRequest(Wire, omit_defaults=True):
     session_id: Annotated[str, Meta(description="the id of a session")]
     token: Token
     connection: str | None = None
-    form: Form = "meta"
+    format: UpdateFormat = "meta"
 
 
 class StatusResponse(Wire):
@@ -352,8 +352,8 @@ class StatusResponse(Wire):
     tracking: str
     running: int
     exited: int
-    kept: int
+    retained: int
     agents: int
-    people: int
+    users: int
     rss_bytes: int | None
     output_bytes: int

@@ -2,7 +2,7 @@
 
 from acpterm.acp.agent_api import Natural
 from acpterm.acp.base import Wire
-from acpterm.acp.user_api import ExitOf, TerminalName, Token
+from acpterm.acp.user_api import ExitInfo, TerminalName, Token
 
 
 class OutputResponse(Wire):
@@ -14,7 +14,7 @@ class OutputResponse(Wire):
     text: str
     truncated: bool
     position: int
-    exit_status: ExitOf | None
+    exit_status: ExitInfo | None
 
 
 class FollowRequest(Wire, omit_defaults=True):
@@ -57,4 +57,4 @@ class FollowResponse(Wire):
     """The answer to ``_acpterm/terminal/follow``."""
 
     position: int
-    exit_status: ExitOf | None
+    exit_status: ExitInfo | None

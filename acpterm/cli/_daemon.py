@@ -5,17 +5,17 @@ from typing import TypeVar
 
 from acpterm.cli._options import run, settings
 from acpterm.client.daemon import DaemonError
-from acpterm.client.user.client import Front, NotRunningError, open_front
+from acpterm.client.user.client import NotRunningError, UserClient, open_user_client
 from acpterm.client.user.events import GoneError
 from acpterm.jsonrpc import RpcError
 
 T = TypeVar("T")
 
 
-def ask(
+def call(
     config: str | None,
     socket: str | None,
-    work: Callable[[Front], Awaitable[T]],
+    work: Callable[[UserClient], Awaitable[T]],
     *,
     start: bool = False,
 ) -> T:
@@ -26,22 +26,22 @@ def ask(
     chosen = settings(config, socket=socket)
 
     async def asking() -> T:
-        async with open_front(chosen, config, start=start) as front:
-            return await work(front)
+        async with open_user_client(chosen, config, start=start) as client:
+            return await work(client)
 
     return run(asking, expected=(DaemonError, GoneError, RpcError))
 
 
-def ask_running(
-    config: str | None, socket: str | None, work: Callable[[Front], Awaitable[T]]
+def call_running(
+    config: str | None, socket: str | None, work: Callable[[UserClient], Awaitable[T]]
 ) -> T | None:
     """Run `work` with a connection to the daemon, as `ask` does; None if none runs."""
     chosen = settings(config, socket=socket)
 
     async def asking() -> T | None:
         try:
-            async with open_front(chosen, config, start=False) as front:
-                return await work(front)
+            async with open_user_client(chosen, config, start=False) as client:
+                return await work(client)
         except NotRunningError:
             return None
 

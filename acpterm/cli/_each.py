@@ -7,13 +7,13 @@ import click
 import trio
 
 from acpterm.acp import Wire
-from acpterm.cli._daemon import ask
-from acpterm.client.sanitize import in_a_line
-from acpterm.client.user.client import Front
+from acpterm.cli._daemon import call
+from acpterm.client.sanitize import one_line
+from acpterm.client.user.client import UserClient
 from acpterm.jsonrpc import RpcError
 
 # Characters of a message, which may quote what was asked for.
-_MOST: Final = 2000
+_MESSAGE_MAX: Final = 2000
 
 
 class _Any(Wire):
@@ -25,23 +25,23 @@ def do_to_each(
 ) -> None:
     """Ask the daemon for something about each; exits with 1 after saying which could not be."""
 
-    async def work(front: Front) -> list[str]:
-        return await failures(front, method, terminals)
+    async def work(client: UserClient) -> list[str]:
+        return await failures(client, method, terminals)
 
-    end(ask(config, socket, work))
+    end(call(config, socket, work))
 
 
-async def failures(front: Front, method: str, terminals: Iterable[str]) -> list[str]:
+async def failures(client: UserClient, method: str, terminals: Iterable[str]) -> list[str]:
     """Ask the daemon for something about each terminal; return what went wrong, in their order."""
 
-    async def one(front: Front, name: str) -> None:
-        await front.about(method, name, _Any)
+    async def one(client: UserClient, name: str) -> None:
+        await client.terminal_request(method, name, _Any)
 
-    return await for_each(front, terminals, one)
+    return await for_each(client, terminals, one)
 
 
 async def for_each(
-    front: Front, terminals: Iterable[str], do: Callable[[Front, str], Awaitable[object]]
+    client: UserClient, terminals: Iterable[str], do: Callable[[UserClient, str], Awaitable[object]]
 ) -> list[str]:
     """Do something to each terminal, to all at once; return what went wrong, in their order."""
     names = list(dict.fromkeys(terminals))
@@ -49,7 +49,7 @@ async def for_each(
 
     async def one(name: str) -> None:
         try:
-            await do(front, name)
+            await do(client, name)
         except RpcError as error:
             wrong[name] = error.message
 
@@ -63,7 +63,7 @@ def end(wrong: Iterable[str], status: int = 1) -> None:
     """Say what went wrong; exits if anything did."""
     failed = False
     for one in wrong:
-        click.echo(f"acpterm: {in_a_line(one, _MOST)}", err=True)
+        click.echo(f"acpterm: {one_line(one, _MESSAGE_MAX)}", err=True)
         failed = True
     if failed:
         raise SystemExit(status)

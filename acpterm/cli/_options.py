@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 import trio
 
-from acpterm.client.errors import leaf
+from acpterm.client.errors import root_error
 from acpterm.config import ConfigError, Settings, load
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -111,7 +111,7 @@ def run(work: Callable[..., Awaitable[T]], *args: Any, expected: tuple[type[Exce
     try:
         done.append(trio.run(work, *args, strict_exception_groups=True))
     except* expected as errors:
-        fail(leaf(errors))
+        fail(root_error(errors))
     return done[0]
 
 

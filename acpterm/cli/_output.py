@@ -5,12 +5,12 @@ import sys
 
 import msgspec
 
-from acpterm.client.sanitize import plain_json
+from acpterm.client.sanitize import escape_json
 from acpterm.client.user.output.named import named
 from acpterm.runtime.stdio import write_fully
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     """Print a line, or lines, now; raises `BrokenPipeError` if nobody reads them. It may block.
 
     What the encoding of stdout has no character for is shown as a question mark.
@@ -20,20 +20,20 @@ def say(text: str) -> None:
         write_fully(1, f"{text}\n".encode(encoding, errors="replace"))
 
 
-def say_once(text: str) -> None:
+def echo_once(text: str) -> None:
     """Print all that a command has to print; nobody has to read it."""
     try:
-        say(text)
+        echo(text)
     except BrokenPipeError:
         raise SystemExit(0) from None
 
 
 def json_text(value: object) -> str:
     """Give a value as JSON in which nothing steers the window that it is printed in."""
-    return plain_json(msgspec.json.encode(value).decode())
+    return escape_json(msgspec.json.encode(value).decode())
 
 
-def coloured() -> bool:
+def is_colour_wanted() -> bool:
     """Whether what is written to stdout may be coloured (https://no-color.org)."""
     return is_terminal() and not os.environ.get("NO_COLOR")
 

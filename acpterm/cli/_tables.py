@@ -21,8 +21,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from acpterm.cli._output import coloured, window
-from acpterm.client.sanitize import in_a_line
+from acpterm.cli._output import is_colour_wanted, window
+from acpterm.client.sanitize import one_line
 from acpterm.client.user.format import ENDING, HEADER, NOTHING, WAITS, Row
 from acpterm.client.user.list_view import ListView, Part
 
@@ -42,7 +42,7 @@ def text_of(rows: Sequence[Row]) -> str:
     if os.isatty(1):
         # An ID is not cut, however narrow the window.
         columns = max(window()[0], *(cell_len(row.id) for row in (HEADER, *rows)))
-        return _drawn(table(rows, columns), columns, colours=coloured())
+        return _drawn(table(rows, columns), columns, colours=is_colour_wanted())
     return _drawn(table(rows, None), _FOREVER, colours=False)
 
 
@@ -135,7 +135,7 @@ class Screen:
     """The whole screen, on which a list is drawn again and again; a context manager."""
 
     def __init__(self) -> None:
-        colours = coloured()
+        colours = is_colour_wanted()
         self._console = Console(
             force_terminal=True,
             color_system="standard" if colours else None,
@@ -168,11 +168,11 @@ class Screen:
 
 def _last_line(view: ListView, part: Part, note: str) -> str:
     if view.is_typing_filter:
-        return f"/{in_a_line(view.filter)}"
+        return f"/{one_line(view.filter)}"
     if note:
-        return in_a_line(note)
+        return one_line(note)
     shown = f"{part.first + 1}-{part.first + len(part.rows)} of {part.total}"
     words = [shown if part.total else "none"]
     if view.filter:
-        words.append(f"filter: {in_a_line(view.filter)}")
+        words.append(f"filter: {one_line(view.filter)}")
     return "   ".join([*words, "Enter attaches, / filters, q quits"])

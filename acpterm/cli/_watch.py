@@ -16,25 +16,25 @@ from acpterm.acp.user_api import TerminalInfo
 from acpterm.cli._keyboard import quiet_keys
 from acpterm.cli._tables import Screen
 from acpterm.client.user.attach.attach import attach
-from acpterm.client.user.attach.detach_keys import Detaching
+from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.events import until_ended
 from acpterm.client.user.list_view import Action, Item, ListView
-from acpterm.client.user.watched import look_again
+from acpterm.client.user.watched import refresh
 from acpterm.client.user.words import ended, title
 from acpterm.jsonrpc import RpcError
 from acpterm.pty import linux
 
 # Seconds after which ages are another second's.
-_SECOND: Final = 1.0
+_REFRESH_S: Final = 1.0
 _CHUNK: Final = 1024
 
 
 async def watch_screen(
-    front: Front,
+    client: UserClient,
     items: Callable[[list[TerminalInfo]], list[Item]],
-    keys: Detaching,
+    keys: DetachFilter,
     *,
     everything: bool,
 ) -> int:
@@ -45,24 +45,24 @@ async def watch_screen(
     view = ListView()
     note = ""
     while True:
-        watched = _Watched(front, items, view, note, everything=everything)
+        watched = WatchScreen(client, items, view, note, everything=everything)
         status = await watched.run()
         if not watched.opened or view.selected is None:
             return status
-        note = await _attach(front, view.selected, keys)
+        note = await _attach(client, view.selected, keys)
 
 
-async def _attach(front: Front, terminal: str, keys: Detaching) -> str:
+async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
     """Attach to a terminal until it is left; return what became of it."""
     # What is typed there may be a password.
     linux.forbid_inspection()
     try:
-        info = await front.about("get", terminal, TerminalInfo)
+        info = await client.terminal_request("get", terminal, TerminalInfo)
         if info.state != "running":
             return f"{title(info)} does not run any more: see acpterm logs {title(info)}"
         if not Tty.is_there():
             return "to attach, stdin has to be a terminal"
-        over = await attach(front, Tty(), info, keys)
+        over = await attach(client, Tty(), info, keys)
     except RpcError as error:
         return error.message
     if over is None:
@@ -70,12 +70,12 @@ async def _attach(front: Front, terminal: str, keys: Detaching) -> str:
     return f"{title(info)} {ended(over.exit_status) if over.exit_status else 'was removed'}"
 
 
-class _Watched:
+class WatchScreen:
     """The list, watched once."""
 
     def __init__(
         self,
-        front: Front,
+        client: UserClient,
         items: Callable[[list[TerminalInfo]], list[Item]],
         view: ListView,
         note: str,
@@ -84,7 +84,7 @@ class _Watched:
     ) -> None:
         self.opened = False
         """Whether it was left to attach to the terminal that is selected."""
-        self._front = front
+        self._front = client
         self._items = items
         self._view = view
         self._note = note
@@ -100,11 +100,11 @@ class _Watched:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_size)
             nursery.start_soon(self._watch_keys, nursery.cancel_scope)
-            await look_again(
+            await refresh(
                 self._front,
                 self._show,
                 everything=self._everything,
-                every=_SECOND,
+                every=_REFRESH_S,
                 again=self._again,
             )
 

@@ -6,14 +6,14 @@ import os
 import click
 
 from acpterm.acp.user_api import AttachResponse, ListRequest, ListResponse, TerminalInfo
-from acpterm.cli._daemon import ask
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._terminal_name import terminal_argument
 from acpterm.client.daemon import DaemonError
 from acpterm.client.user.attach.attach import attach
-from acpterm.client.user.attach.detach_keys import Detaching
+from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.words import ended, title
 from acpterm.pty import linux
 from acpterm.pty.tracking import marks
@@ -50,26 +50,26 @@ def command(
         fail("attach needs a terminal on stdin and stdout; see acpterm logs -f for elsewhere")
     detaching = detaching_keys(config, socket)
 
-    async def be_there(front: Front) -> str:
-        info = await (latest(front) if terminal is None else front.own(terminal))
+    async def be_there(client: UserClient) -> str:
+        info = await (latest(client) if terminal is None else client.own(terminal))
         if info.state != "running":
             name = title(info)
             raise DaemonError(f"the program of terminal {name} has ended: see acpterm logs {name}")
-        over = await attach(front, Tty(), info, detaching, read_only=read_only)
+        over = await attach(client, Tty(), info, detaching, read_only=read_only)
         if over and over.exit_status and over.exit_status.ended_by == "lost":
-            raise DaemonError(f"{front.endpoint.whom} is gone: how the program ended is unknown")
+            raise DaemonError(f"{client.endpoint.name} is gone: how the program ended is unknown")
         # What the program printed last may have no end of line.
         return f"\n[{title(info)} {_became(over)}]" if over else f"[{title(info)} runs on]"
 
-    tell(ask(config, socket, be_there))
+    tell(call(config, socket, be_there))
 
 
-async def latest(front: Front) -> TerminalInfo:
+async def latest(client: UserClient) -> TerminalInfo:
     """Return the user's newest terminal that runs. Raises `DaemonError` if there is none.
 
     The one that this command runs in is passed over.
     """
-    found = await front.ask("terminal/list", ListRequest(), ListResponse)
+    found = await client.call("terminal/list", ListRequest(), ListResponse)
     around = os.environ.get(marks.TERMINAL)
     for info in reversed(found.terminals):
         if info.owner == "user" and info.state == "running" and info.terminal_id != around:
@@ -80,9 +80,9 @@ async def latest(front: Front) -> TerminalInfo:
     )
 
 
-def detaching_keys(config: str | None, socket: str | None) -> Detaching:
+def detaching_keys(config: str | None, socket: str | None) -> DetachFilter:
     """Give the keys that leave a terminal, or fail with what is wrong with the settings."""
-    return Detaching(settings(config, socket=socket).detach_key)
+    return DetachFilter(settings(config, socket=socket).detach_key)
 
 
 def tell(said: str) -> None:

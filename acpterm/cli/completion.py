@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from acpterm.cli._output import say_once
+from acpterm.cli._output import echo_once
 
 
 @click.command("completion")
@@ -22,4 +22,4 @@ def command(ctx: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None  # noqa: S101  click has these three
     script = found(ctx.find_root().command, {}, "acpterm", "_ACPTERM_COMPLETE").source()
-    say_once(script.rstrip("\n"))
+    echo_once(script.rstrip("\n"))

@@ -5,8 +5,8 @@ import textwrap
 import click
 
 from acpterm.cli._options import at_daemon, run
-from acpterm.cli._output import coloured, is_terminal, json_text, say_once, window
-from acpterm.client.user.doctor import Finding, examine
+from acpterm.cli._output import echo_once, is_colour_wanted, is_terminal, json_text, window
+from acpterm.client.user.doctor import CheckResult, examine
 from acpterm.runtime import logs
 
 _COLOURS = {"ok": "green", "missing": "yellow", "problem": "red"}
@@ -32,19 +32,19 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     """
     logs.configure("error", "text")
     found = run(examine, config, socket, expected=())
-    say_once(json_text(found) if as_json else _text(found))
+    echo_once(json_text(found) if as_json else _text(found))
     if any(finding.fatal for finding in found):
         raise SystemExit(1)
 
 
-def _text(found: list[Finding]) -> str:
+def _text(found: list[CheckResult]) -> str:
     columns = window()[0] if is_terminal() else None
     return "\n".join(_lines(finding, columns) for finding in found)
 
 
-def _lines(finding: Finding, columns: int | None) -> str:
+def _lines(finding: CheckResult, columns: int | None) -> str:
     state = f"{finding.state:<9}"
-    if coloured():
+    if is_colour_wanted():
         state = click.style(state, fg=_COLOURS[finding.state])
     lines = [f"{state}{finding.check:<{_INDENT - 9}}{_folded(finding.found, columns)}"]
     if finding.advice is not None:

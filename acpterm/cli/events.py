@@ -6,11 +6,11 @@ import click
 from msgspec import Raw
 
 from acpterm.acp.user_api import EventNotification
-from acpterm.cli._daemon import ask
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon
-from acpterm.cli._output import coloured, is_terminal, json_text, say, window
-from acpterm.client.user.client import Front
-from acpterm.client.user.event_format import Happened, happened
+from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text, window
+from acpterm.client.user.client import UserClient
+from acpterm.client.user.event_format import EventRow, event_row
 from acpterm.client.user.events import follow, until_ended
 from acpterm.runtime.threads import run_blocking
 
@@ -34,25 +34,25 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
 
     Exit status: 0 it was ended so, or nobody reads what it prints; 1 the daemon has ended.
     """
-    colours = coloured()
+    colours = is_colour_wanted()
 
     async def take(event: EventNotification, params: Raw) -> None:
         if as_json:
             text = json_text(params)
         else:
-            text = _line(happened(event), colours=colours)
+            text = _line(event_row(event), colours=colours)
             if event.lost:
                 text = f"{event.lost} events before this one were too many to be told\n{text}"
         # In a thread, so that Ctrl-C ends it when a reader holds it up.
-        await run_blocking(partial(say, text), abandon_on_cancel=True)
+        await run_blocking(partial(echo, text), abandon_on_cancel=True)
 
-    async def work(front: Front) -> int:
-        return await until_ended(lambda: follow(front, take))
+    async def work(client: UserClient) -> int:
+        return await until_ended(lambda: follow(client, take))
 
-    raise SystemExit(ask(config, socket, work, start=True))
+    raise SystemExit(call(config, socket, work, start=True))
 
 
-def _line(what: Happened, *, colours: bool) -> str:
+def _line(what: EventRow, *, colours: bool) -> str:
     # On a terminal a line is to stay one; who wants all of it has it from a pipe.
     text = what.text(window()[0] if is_terminal() else None)
     if not colours or what.event not in _COLOURS:

@@ -8,15 +8,15 @@ from typing import BinaryIO, Final
 import click
 
 from acpterm.acp.user_api import ScreenResponse, TerminalInfo
-from acpterm.cli._daemon import ask
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.sanitize import visible_text
-from acpterm.client.user.client import Front
+from acpterm.client.sanitize import escape_invisible_text
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.export import picture
 from acpterm.client.user.export.export import write_cast
 from acpterm.client.user.export.files import write_to
-from acpterm.client.user.output.text_follow import UNKNOWN, following_text
+from acpterm.client.user.output.text_follow import UNKNOWN, follow_text
 
 _ENDINGS: Final = {
     ".cast": "asciicast",
@@ -64,8 +64,10 @@ def command(
         # What is made is whole before the first byte of it is written.
         with tempfile.TemporaryFile() as made:
             is_shown = output == "-" and os.isatty(1)
-            lacks = ask(
-                config, socket, lambda front: _make(front, terminal, form, made, is_shown=is_shown)
+            lacks = call(
+                config,
+                socket,
+                lambda client: _make(client, terminal, form, made, is_shown=is_shown),
             )
             if lacks:
                 click.echo(f"acpterm: {lacks}", err=True)
@@ -87,17 +89,17 @@ def _format_of(output: str) -> str:
 
 
 async def _make(
-    front: Front, terminal: str, form: str, file: BinaryIO, *, is_shown: bool
+    client: UserClient, terminal: str, form: str, file: BinaryIO, *, is_shown: bool
 ) -> str | None:
     """Write it to `file`; return what it lacks, if anything. `is_shown`: in the user's window."""
     if form == "asciicast":
-        report = await write_cast(front, terminal, file)
+        report = await write_cast(client, terminal, file)
         return report.said("of the recording cannot be read") if report.unread else None
     if form == "text":
-        lost = await _text(front, terminal, file, visible_text if is_shown else str)
+        lost = await _text(client, terminal, file, escape_invisible_text if is_shown else str)
         return _beginning(lost) if lost else None
-    screen = await front.about("screen", terminal, ScreenResponse)
-    info = await front.about("get", terminal, TerminalInfo)
+    screen = await client.terminal_request("screen", terminal, ScreenResponse)
+    info = await client.terminal_request("get", terminal, TerminalInfo)
     file.write(picture.drawn(screen, info.command, as_page=form == "html").encode())
     return None
 
@@ -106,10 +108,12 @@ def _beginning(lost: int) -> str:
     return f"the beginning is missing{'' if lost == UNKNOWN else f': {lost} bytes'}"
 
 
-async def _text(front: Front, terminal: str, file: BinaryIO, printed: Callable[[str], str]) -> int:
+async def _text(
+    client: UserClient, terminal: str, file: BinaryIO, printed: Callable[[str], str]
+) -> int:
     """Write its text, `printed`; return the bytes missing at the beginning, or `UNKNOWN`."""
     missing_first, last = 0, ""
-    async with following_text(front, terminal, stay=False) as text:
+    async with follow_text(client, terminal, stay=False) as text:
         async for over, line, lost in text:
             missing_first = missing_first or lost
             file.write(printed(over).encode())

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import click
 
 from acpterm.acp.user_api import InspectResponse, LaunchInfo, TerminalInfo
-from acpterm.cli._daemon import ask
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon
-from acpterm.cli._output import json_text, say_once
+from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.user.client import Front
-from acpterm.client.user.format import duration, line, memory, state
+from acpterm.client.user.client import UserClient
+from acpterm.client.user.format import duration, memory, state, summary_line
 
 _WIDTH = 16
 
@@ -31,11 +31,11 @@ def command(terminal: str, as_json: bool, config: str | None, socket: str | None
     Exit status: 0; 1 if there is no such terminal.
     """
 
-    async def inspect(front: Front) -> InspectResponse:
-        return await front.about("inspect", terminal, InspectResponse)
+    async def inspect(client: UserClient) -> InspectResponse:
+        return await client.terminal_request("inspect", terminal, InspectResponse)
 
-    found = ask(config, socket, inspect)
-    say_once(json_text(found) if as_json else _text(found))
+    found = call(config, socket, inspect)
+    echo_once(json_text(found) if as_json else _text(found))
 
 
 def _text(found: InspectResponse) -> str:
@@ -45,19 +45,17 @@ def _text(found: InspectResponse) -> str:
 def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     info = found.terminal
     yield "id", info.terminal_id
-    yield "name", line(info.name) if info.name else "none"
+    yield "name", summary_line(info.name) if info.name else "none"
     yield "state", _state(info)
     yield "owner", info.owner
     if info.connection is not None:
-        agent = line(info.agent or "unknown")
-        yield (
-            "agent",
-            f"{agent}, connection {info.connection}, session {line(info.session_id or '-')}",
-        )
+        agent = summary_line(info.agent or "unknown")
+        session = summary_line(info.session_id or "-")
+        yield "agent", f"{agent}, connection {info.connection}, session {session}"
     if info.tool_calls:
-        yield "tool calls", line(", ".join(info.tool_calls))
-    yield "command", line(_command(found.launch) if found.launch else info.command)
-    yield "directory", line(info.cwd)
+        yield "tool calls", summary_line(", ".join(info.tool_calls))
+    yield "command", summary_line(_command(found.launch) if found.launch else info.command)
+    yield "directory", summary_line(info.cwd)
     if found.launch is not None:
         yield "environment", f"{len(found.launch.env)} variables, see --json"
     yield "pid", str(info.pid)
@@ -70,7 +68,7 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
         yield "exited", _moment(info.exited_at)
     kept = f"readable from {found.oldest} on, {memory(found.retained_bytes)} in memory"
     yield "output", f"{info.position} bytes, {kept}"
-    yield "recording", line(info.recording) if info.recording else "none"
+    yield "recording", summary_line(info.recording) if info.recording else "none"
 
 
 def _state(info: TerminalInfo) -> str:
@@ -78,7 +76,7 @@ def _state(info: TerminalInfo) -> str:
     if status is None:
         return state(info, now)
     how, lasted = state(info, now), duration(status.wall_ms / 1000)
-    return f"{how} after {lasted} (by {line(status.ended_by)})"
+    return f"{how} after {lasted} (by {summary_line(status.ended_by)})"
 
 
 def _command(launch: LaunchInfo) -> str:

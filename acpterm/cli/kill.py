@@ -8,14 +8,14 @@ import click
 import trio
 
 from acpterm.acp import Empty
-from acpterm.acp.user_api import PersonSignalRequest, TerminalInfo
-from acpterm.cli._daemon import ask
+from acpterm.acp.user_api import TerminalInfo, UserSignalRequest
+from acpterm.cli._daemon import call
 from acpterm.cli._each import end, for_each
 from acpterm.cli._options import at_daemon
-from acpterm.cli._output import say
+from acpterm.cli._output import echo
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.sanitize import in_a_line
-from acpterm.client.user.client import Front
+from acpterm.client.sanitize import one_line
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.output.stdout import note
 from acpterm.client.user.words import ended
 from acpterm.pty.signals import name_of, number_of
@@ -69,33 +69,33 @@ def command(
     Exit status: 0 done, 1 for one of them it could not be done, 2 the command line is wrong.
     """
 
-    async def kill(front: Front, name: str) -> None:
+    async def kill(client: UserClient, name: str) -> None:
         if signal_name is not None:
-            await front.ask("terminal/signal", PersonSignalRequest(name, signal_name), Empty)
+            await client.call("terminal/signal", UserSignalRequest(name, signal_name), Empty)
             return
-        before = await front.about("get", name, TerminalInfo)
-        await front.about("kill", before.terminal_id, Empty)
+        before = await client.terminal_request("get", name, TerminalInfo)
+        await client.terminal_request("kill", before.terminal_id, Empty)
         if not no_wait:
-            how = await _how_it_ended(front, name, before)
+            how = await _how_it_ended(client, name, before)
             with suppress(BrokenPipeError):  # the others are to be killed all the same
-                say(f"{in_a_line(name)}: {how}")
+                echo(f"{one_line(name)}: {how}")
 
-    async def work(front: Front) -> list[str]:
-        return await for_each(front, terminals, kill)
+    async def work(client: UserClient) -> list[str]:
+        return await for_each(client, terminals, kill)
 
-    end(ask(config, socket, work))
+    end(call(config, socket, work))
 
 
-async def _how_it_ended(front: Front, name: str, before: TerminalInfo) -> str:
+async def _how_it_ended(client: UserClient, name: str, before: TerminalInfo) -> str:
     if before.exit_status is not None:
         return f"had {ended(before.exit_status)} already"
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_report_slow, name)
-        info = await front.about("wait", before.terminal_id, TerminalInfo)
+        info = await client.terminal_request("wait", before.terminal_id, TerminalInfo)
         nursery.cancel_scope.cancel()
     return "ended" if info.exit_status is None else ended(info.exit_status)
 
 
 async def _report_slow(name: str) -> None:
     await trio.sleep(_SLOW_S)
-    await note(f"acpterm: {in_a_line(name)} is still ending: waiting (Ctrl-C stops waiting)")
+    await note(f"acpterm: {one_line(name)} is still ending: waiting (Ctrl-C stops waiting)")

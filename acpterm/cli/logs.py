@@ -2,11 +2,11 @@
 
 import click
 
-from acpterm.cli._daemon import ask
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._since import SinceParam
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.output.show import Since, print_raw, print_stamped, print_text
 
 
@@ -60,8 +60,8 @@ def command(
     if raw and timestamps:
         fail("say --raw or --timestamps, not both", 2)
 
-    async def print_it(front: Front) -> None:
+    async def print_it(client: UserClient) -> None:
         printing = print_raw if raw else print_stamped if timestamps else print_text
-        await printing(front, terminal, stay=follow, since=since or Since(), tail=tail)
+        await printing(client, terminal, stay=follow, since=since or Since(), tail=tail)
 
-    ask(config, socket, print_it)
+    call(config, socket, print_it)

@@ -8,18 +8,18 @@ from typing import TypeAlias
 import click
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.cli._daemon import ask, ask_running
+from acpterm.cli._daemon import call, call_running
 from acpterm.cli._keyboard import has_keyboard, quiet_keys, until_quit
 from acpterm.cli._options import at_daemon
-from acpterm.cli._output import is_terminal, json_text, say, say_once
+from acpterm.cli._output import echo, echo_once, is_terminal, json_text
 from acpterm.cli.attach import detaching_keys
-from acpterm.client.user.attach.detach_keys import Detaching
-from acpterm.client.user.client import Front
+from acpterm.client.user.attach.detach_keys import DetachFilter
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.completion import short_ids
 from acpterm.client.user.events import until_ended
 from acpterm.client.user.format import in_list_order, row
 from acpterm.client.user.list_view import Item
-from acpterm.client.user.watched import look_again, terminals
+from acpterm.client.user.watched import refresh, terminals
 from acpterm.runtime.threads import run_blocking
 
 _Chosen: TypeAlias = Callable[[list[TerminalInfo]], list[TerminalInfo]]
@@ -70,12 +70,12 @@ def command(
     if watched:
         keys = detaching_keys(config, socket)
         watch = partial(_watch, everything=everything, as_json=as_json, chosen=chosen, keys=keys)
-        raise SystemExit(ask(config, socket, watch, start=True))
-    found = chosen(ask_running(config, socket, partial(terminals, everything=everything)) or [])
+        raise SystemExit(call(config, socket, watch, start=True))
+    found = chosen(call_running(config, socket, partial(terminals, everything=everything)) or [])
     if not quiet:
-        say_once(json_text(found) if as_json else _text(found))
+        echo_once(json_text(found) if as_json else _text(found))
     elif found:
-        say_once("\n".join(one.terminal_id for one in in_list_order(found)))
+        echo_once("\n".join(one.terminal_id for one in in_list_order(found)))
 
 
 def _items(found: list[TerminalInfo]) -> list[Item]:
@@ -93,13 +93,13 @@ def _text(found: list[TerminalInfo]) -> str:
 
 
 async def _watch(
-    front: Front, *, everything: bool, as_json: bool, chosen: _Chosen, keys: Detaching
+    client: UserClient, *, everything: bool, as_json: bool, chosen: _Chosen, keys: DetachFilter
 ) -> int:
     if not as_json and is_terminal():
         from acpterm.cli._watch import watch_screen  # noqa: PLC0415  as above
 
         return await watch_screen(
-            front, lambda found: _items(chosen(found)), keys, everything=everything
+            client, lambda found: _items(chosen(found)), keys, everything=everything
         )
     said = ""
 
@@ -109,9 +109,9 @@ async def _watch(
         now = json_text(found) if as_json else f"{_text(found)}\n"
         if now != said:
             said = now
-            await run_blocking(partial(say, now), abandon_on_cancel=True)
+            await run_blocking(partial(echo, now), abandon_on_cancel=True)
 
-    look = partial(look_again, front, show, everything=everything)
+    look = partial(refresh, client, show, everything=everything)
     if not has_keyboard():
         return await until_ended(look)
     with quiet_keys():

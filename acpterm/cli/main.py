@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem, ZshComplete, add_completion_class
 
 from acpterm import __version__
-from acpterm.client.errors import leaf
+from acpterm.client.errors import root_error
 
 # structlog imports rich if it is there, to draw tracebacks, which are plain here (`host.logs`): a
 # third of the time that a command takes to start.
@@ -143,7 +143,7 @@ def main() -> None:
     try:
         sys.exit(group(prog_name="acpterm"))
     except* OSError as errors:
-        os._exit(_say(leaf(errors)))
+        os._exit(_say(root_error(errors)))
 
 
 def _say(what: str) -> int:

@@ -9,11 +9,11 @@ import click
 
 from acpterm.cli._options import BeforeAgent, common, hosted, run, settings
 from acpterm.cli._params import Finite
-from acpterm.client.prompt.acp_client import Place
+from acpterm.client.prompt.acp_client import Workspace
 from acpterm.client.prompt.permissions import Rule
-from acpterm.client.prompt.run import Wishes, run_prompt, wants_colours
+from acpterm.client.prompt.run import PromptOptions, run_prompt, wants_colours
 from acpterm.client.wirelog import LogError
-from acpterm.jsonrpc import can_be_said
+from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.keeper.client import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
@@ -86,10 +86,10 @@ def command(
     said = _text(text)
     chosen = settings(config, socket=socket, **{"log_level": "warning", **_given(flags)})
     logs.configure(chosen.log_level, chosen.log_format)
-    wishes = Wishes(
+    options = PromptOptions(
         command=agent,
         text=said,
-        place=Place(_folder(cwd), [_folder(more) for more in add_dir]),
+        place=Workspace(_folder(cwd), [_folder(more) for more in add_dir]),
         config=config,
         embedded=embedded,
         allow=allow,
@@ -104,7 +104,7 @@ def command(
         log=log,
     )
     expected = TrackingError, KeeperLostError, LogError
-    raise SystemExit(run(run_prompt, chosen, wishes, expected=expected))
+    raise SystemExit(run(run_prompt, chosen, options, expected=expected))
 
 
 def _given(flags: dict[str, object]) -> dict[str, object]:
@@ -118,7 +118,7 @@ def _folder(path: str) -> str:
 
 def _told(value: str) -> str:
     """Give what an agent is told, unless it cannot be told in JSON."""
-    if not can_be_said(value):
+    if not is_utf8_encodable(value):
         raise click.UsageError(f"no agent can be told of {value!r}: it is not UTF-8")
     return value
 

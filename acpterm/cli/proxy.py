@@ -5,7 +5,7 @@ from typing import Literal
 import click
 
 from acpterm.cli._options import BeforeAgent, common, fail, hosted, run, settings
-from acpterm.client.proxy.run import Wishes, run_proxy
+from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.wirelog import LogError
 from acpterm.keeper.client import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError
@@ -44,6 +44,6 @@ def command(
         stream = stdio.take_over()
     except OSError as error:
         fail(str(error))
-    wishes = Wishes(agent, config, embedded, terminals, log)
+    options = ProxyOptions(agent, config, embedded, terminals, log)
     expected = TrackingError, KeeperLostError, LogError
-    raise SystemExit(run(run_proxy, stream, chosen, wishes, expected=expected))
+    raise SystemExit(run(run_proxy, stream, chosen, options, expected=expected))

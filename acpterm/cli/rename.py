@@ -3,11 +3,11 @@
 import click
 
 from acpterm.acp.user_api import RenameRequest, TerminalInfo
-from acpterm.cli._daemon import ask
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.user.client import Front
-from acpterm.jsonrpc import can_be_said
+from acpterm.client.user.client import UserClient
+from acpterm.jsonrpc import is_utf8_encodable
 
 
 @click.command("rename")
@@ -22,10 +22,10 @@ def command(terminal: str, name: str, config: str | None, socket: str | None) ->
 
     Exit status: 0; 1 if there is no such terminal or it cannot have that name.
     """
-    if not can_be_said(name):
+    if not is_utf8_encodable(name):
         fail(f"{name!r} is not UTF-8: no terminal can have that name")
 
-    async def rename(front: Front) -> None:
-        await front.ask("terminal/rename", RenameRequest(terminal, name), TerminalInfo)
+    async def rename(client: UserClient) -> None:
+        await client.call("terminal/rename", RenameRequest(terminal, name), TerminalInfo)
 
-    ask(config, socket, rename)
+    call(config, socket, rename)

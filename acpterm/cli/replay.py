@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import click
 
-from acpterm.cli._daemon import ask
+from acpterm.cli._daemon import call
 from acpterm.cli._keyboard import has_keyboard
 from acpterm.cli._options import at_daemon, fail, run
 from acpterm.cli._params import Finite
@@ -57,7 +57,7 @@ def command(
         if "/" in what or os.path.exists(what):
             file = _open(what)
         else:
-            ask(config, socket, lambda front: write_cast(front, what, made))
+            call(config, socket, lambda client: write_cast(client, what, made))
             made.seek(0)
         with file:
             try:

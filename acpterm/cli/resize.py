@@ -3,12 +3,12 @@
 import click
 
 from acpterm.acp import Empty
-from acpterm.acp.user_api import PersonResizeRequest
-from acpterm.cli._daemon import ask
+from acpterm.acp.user_api import UserResizeRequest
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon
 from acpterm.cli._params import Size
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 
 
 @click.command("resize")
@@ -24,7 +24,7 @@ def command(terminal: str, size: tuple[int, int], config: str | None, socket: st
     Exit status: 0; 1 if there is no such terminal or it has ended; 2 for a size that is none.
     """
 
-    async def resize(front: Front) -> None:
-        await front.ask("terminal/resize", PersonResizeRequest(terminal, *size), Empty)
+    async def resize(client: UserClient) -> None:
+        await client.call("terminal/resize", UserResizeRequest(terminal, *size), Empty)
 
-    ask(config, socket, resize)
+    call(config, socket, resize)

@@ -3,12 +3,12 @@
 import click
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.cli._daemon import ask
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, run, settings
-from acpterm.cli._output import json_text, say_once
+from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._terminal_name import terminal_argument
 from acpterm.client.daemon import DaemonError
-from acpterm.client.user.format import line
+from acpterm.client.user.format import summary_line
 from acpterm.client.user.worker import Restarted, Worker, restart
 from acpterm.jsonrpc import RpcError
 
@@ -40,12 +40,16 @@ def command(terminal: str | None, as_json: bool, config: str | None, socket: str
     Exit status: 0 it was done; 1 it was not, which is said with the reason, or no daemon runs.
     """
     if terminal is not None:
-        info = ask(config, socket, lambda front: front.about("restart", terminal, TerminalInfo))
-        say_once(json_text(info) if as_json else info.terminal_id)
+        info = call(
+            config,
+            socket,
+            lambda client: client.terminal_request("restart", terminal, TerminalInfo),
+        )
+        echo_once(json_text(info) if as_json else info.terminal_id)
         return
     chosen = settings(config, socket=socket)
     done = run(restart, chosen, expected=(DaemonError, RpcError))
-    say_once(json_text(_object(done)) if as_json else _text(done))
+    echo_once(json_text(_object(done)) if as_json else _text(done))
 
 
 def _object(done: Restarted) -> dict[str, object]:
@@ -66,4 +70,4 @@ def _text(done: Restarted) -> str:
 
 
 def _named(worker: Worker) -> str:
-    return f"acpterm {line(worker.version)} (pid {worker.pid})"
+    return f"acpterm {summary_line(worker.version)} (pid {worker.pid})"

@@ -3,11 +3,11 @@
 import click
 
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
-from acpterm.cli._daemon import ask_running
+from acpterm.cli._daemon import call_running
 from acpterm.cli._each import do_to_each, end, failures
 from acpterm.cli._options import at_daemon
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 
 
 @click.command("rm")
@@ -30,17 +30,17 @@ def command(
     if terminals:
         do_to_each(config, socket, "release", terminals)
     else:
-        end(ask_running(config, socket, _remove_all) or [])
+        end(call_running(config, socket, _remove_all) or [])
 
 
-async def _remove_all(front: Front) -> list[str]:
-    found = await front.ask("terminal/list", ListRequest(all=True), ListResponse)
+async def _remove_all(client: UserClient) -> list[str]:
+    found = await client.call("terminal/list", ListRequest(all=True), ListResponse)
     over = [terminal.terminal_id for terminal in found.terminals if _is_over(terminal)]
-    wrong = await failures(front, "release", over)
+    wrong = await failures(client, "release", over)
     if not wrong:
         return []
     # One that is gone meanwhile, as the daemon forgets the oldest by itself, is no failure.
-    found = await front.ask("terminal/list", ListRequest(all=True), ListResponse)
+    found = await client.call("terminal/list", ListRequest(all=True), ListResponse)
     left = {terminal.terminal_id for terminal in found.terminals}
     return wrong if left.intersection(over) else []
 

@@ -7,20 +7,20 @@ from typing import Any
 import click
 
 from acpterm.acp import Empty, EnvVariable
-from acpterm.acp.user_api import AttachResponse, PersonCreateRequest, TerminalInfo
-from acpterm.cli._daemon import ask
+from acpterm.acp.user_api import AttachResponse, TerminalInfo, UserCreateRequest
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail, settings
-from acpterm.cli._output import say, window
+from acpterm.cli._output import echo, window
 from acpterm.cli._params import Size
 from acpterm.cli.attach import detaching_keys, tell
 from acpterm.client.user.attach.attach import attach
-from acpterm.client.user.attach.pipe import Ended, follow
+from acpterm.client.user.attach.pipe import ExitResult, follow
 from acpterm.client.user.attach.stdin_pipe import is_passed_on, named_pipe
 from acpterm.client.user.attach.tty import Tty
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.words import exit_code, title
 from acpterm.config import user_socket
-from acpterm.jsonrpc import RpcError, can_be_said
+from acpterm.jsonrpc import RpcError, is_utf8_encodable
 from acpterm.pty import linux
 
 
@@ -34,7 +34,7 @@ class _Variable(click.ParamType):  # type: ignore[type-arg]  # generic since cli
         if isinstance(value, EnvVariable):
             return value
         name, equals, text = str(value).partition("=")
-        if not name or not equals or not can_be_said(str(value)):
+        if not name or not equals or not is_utf8_encodable(str(value)):
             self.fail(f"{value!r} is not a variable: give NAME=VALUE in UTF-8", param, ctx)
         return EnvVariable(name, text)
 
@@ -111,16 +111,16 @@ def command(
     if interactive and (no_stdin or detached):
         other = "-n" if no_stdin else "-d"
         raise click.UsageError(f"-i passes stdin on, and {other} does not: choose one of them")
-    folder = _folder(cwd)
-    _protect(folder)
+    directory = _folder(cwd)
+    _protect(directory)
     here = Tty.is_there() and not (detached or no_stdin)
     detaching = detaching_keys(config, socket) if here else None
     cols, rows = size or ((None, None) if detached or not os.isatty(1) else window())
-    order = PersonCreateRequest(
+    order = UserCreateRequest(
         command=words[0],
         args=words[1:] or None,
         env=list(env),
-        cwd=folder if can_be_said(folder) else None,
+        cwd=directory if is_utf8_encodable(directory) else None,
         name=name,
         cols=cols,
         rows=rows,
@@ -128,35 +128,35 @@ def command(
         remove=remove and detached,
     )
     passes_stdin = not (here or detached or no_stdin) and is_passed_on(even_terminal=interactive)
-    directory = os.path.dirname(user_socket(settings(config, socket=socket)))
+    runtime_dir = os.path.dirname(user_socket(settings(config, socket=socket)))
 
-    async def start(front: Front) -> tuple[TerminalInfo, AttachResponse | Ended | None]:
-        with named_pipe(directory) if passes_stdin else nullcontext() as pipe:
+    async def start(client: UserClient) -> tuple[TerminalInfo, AttachResponse | ExitResult | None]:
+        with named_pipe(runtime_dir) if passes_stdin else nullcontext() as pipe:
             order.stdin = pipe
-            info = await front.ask("terminal/create", order, TerminalInfo)
-            how: AttachResponse | Ended | None = None
+            info = await client.call("terminal/create", order, TerminalInfo)
+            how: AttachResponse | ExitResult | None = None
             if detaching is not None:
-                how = await attach(front, Tty(), info, detaching)
+                how = await attach(client, Tty(), info, detaching)
             elif not detached:
-                how = await follow(front, info, pipe=pipe, raw=raw or os.isatty(1))
+                how = await follow(client, info, pipe=pipe, raw=raw or os.isatty(1))
             if remove and how is not None:
                 with suppress(RpcError):  # it was removed meanwhile
-                    await front.about("release", info.terminal_id, Empty)
+                    await client.terminal_request("release", info.terminal_id, Empty)
             return info, how
 
-    info, how = ask(config, socket, start, start=True)
+    info, how = call(config, socket, start, start=True)
     if detached:
-        say(info.name or info.terminal_id)
+        echo(info.name or info.terminal_id)
     elif how is None:
         tell(f"[left running: acpterm attach {title(info)} comes back to it]")
     else:
         raise SystemExit(_status(info, how))
 
 
-def _status(info: TerminalInfo, how: AttachResponse | Ended) -> int:
-    if isinstance(how, Ended) and how.signal is not None:
+def _status(info: TerminalInfo, how: AttachResponse | ExitResult) -> int:
+    if isinstance(how, ExitResult) and how.signal is not None:
         return 128 + how.signal
-    status = how.status if isinstance(how, Ended) else how.exit_status
+    status = how.status if isinstance(how, ExitResult) else how.exit_status
     if status is None:
         fail(f"terminal {title(info)} was removed")
     return exit_code(status)
@@ -164,15 +164,15 @@ def _status(info: TerminalInfo, how: AttachResponse | Ended) -> int:
 
 def _checked(words: list[str], *others: str | None) -> list[str]:
     for word in (*words, *others):
-        if word is not None and not can_be_said(word):
+        if word is not None and not is_utf8_encodable(word):
             fail(f"{word!r} is not UTF-8: it cannot be sent to the daemon")
     return words
 
 
-def _protect(folder: str) -> None:
+def _protect(directory: str) -> None:
     """Keep what is typed here, which may be a password, from other processes."""
-    # A directory whose name cannot be sent is looked up by the daemon, which must be allowed to.
-    if can_be_said(folder):
+    # A runtime_dir whose name cannot be sent is looked up by the daemon, which must be allowed to.
+    if is_utf8_encodable(directory):
         linux.forbid_inspection()
 
 
@@ -180,4 +180,4 @@ def _folder(cwd: str | None) -> str:
     try:
         return os.path.abspath(cwd) if cwd else os.getcwd()
     except OSError as error:
-        fail(f"the current directory cannot be found: {error.strerror}; change to another one")
+        fail(f"the current runtime_dir cannot be found: {error.strerror}; change to another one")

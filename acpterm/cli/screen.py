@@ -7,12 +7,12 @@ import click
 import msgspec
 
 from acpterm.acp.user_api import ScreenResponse, TerminalInfo
-from acpterm.cli._daemon import ask
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._output import coloured, json_text, say_once
+from acpterm.cli._output import echo_once, is_colour_wanted, json_text
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.sanitize import visible_text
-from acpterm.client.user.client import Front
+from acpterm.client.sanitize import escape_invisible_text
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.export import picture
 from acpterm.client.user.export.files import write_to
 
@@ -36,11 +36,11 @@ def command(
     if svg is not None and as_json:
         fail("say --svg or --json, not both", 2)
 
-    async def look(front: Front) -> tuple[ScreenResponse, TerminalInfo]:
-        shown = await front.about("screen", terminal, ScreenResponse)
-        return shown, await front.about("get", terminal, TerminalInfo)
+    async def look(client: UserClient) -> tuple[ScreenResponse, TerminalInfo]:
+        shown = await client.terminal_request("screen", terminal, ScreenResponse)
+        return shown, await client.terminal_request("get", terminal, TerminalInfo)
 
-    screen, info = ask(config, socket, look)
+    screen, info = call(config, socket, look)
     if svg is not None:
         drawn = picture.drawn(screen, info.command)
         try:
@@ -49,11 +49,11 @@ def command(
             fail(f"{'stdout' if svg == '-' else svg}: {error.strerror}")
     elif as_json:
         text = [picture.plain(row) for row in screen.rows]
-        say_once(json_text({**msgspec.to_builtins(screen), "text": text}))
+        echo_once(json_text({**msgspec.to_builtins(screen), "text": text}))
     else:
-        rows = screen.rows if coloured() else [picture.plain(row) for row in screen.rows]
+        rows = screen.rows if is_colour_wanted() else [picture.plain(row) for row in screen.rows]
         if os.isatty(1):
-            rows = [picture.text_mapped(row, visible_text) for row in rows]
+            rows = [picture.text_mapped(row, escape_invisible_text) for row in rows]
         while rows and not rows[-1]:
             rows.pop()
         write_to("-", io.BytesIO("".join(f"{row}\n" for row in rows).encode()))

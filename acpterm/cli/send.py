@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import click
 
-from acpterm.cli._daemon import ask
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._terminal_name import LAST, terminal_argument
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.send_keys import Key, Step, Text, type_steps
 from acpterm.keys import key_bytes, looks_like_key
 
@@ -143,11 +143,11 @@ def command(
     if sys.stdin is None and Text(None) in steps:
         fail("stdin is closed: there is nothing to type from it")
 
-    async def type_it(front: Front) -> None:
+    async def type_it(client: UserClient) -> None:
         name = terminal
         if terminal == LAST:
             # Once for all steps: a terminal that is made meanwhile must not get the rest.
-            name = (await front.own(terminal)).terminal_id
-        await type_steps(front, name, steps, paste=paste)
+            name = (await client.own(terminal)).terminal_id
+        await type_steps(client, name, steps, paste=paste)
 
-    ask(config, socket, type_it)
+    call(config, socket, type_it)

@@ -19,7 +19,7 @@ from acpterm.host.state.records import StateVersionError
 from acpterm.keeper.client import KeeperLostError, inherited_keeper
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
-from acpterm.runtime.shutdown_signals import minded as ending_signals
+from acpterm.runtime.shutdown_signals import shutdown_signals as ending_signals
 
 
 @click.command("serve")

@@ -2,10 +2,10 @@
 
 import click
 
-from acpterm.cli._daemon import ask_running
+from acpterm.cli._daemon import call_running
 from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._output import say_once
-from acpterm.client.user.shutdown import Ended, end_daemon
+from acpterm.cli._output import echo_once
+from acpterm.client.user.shutdown import ShutdownResult, end_daemon
 
 
 @click.command("shutdown")
@@ -19,11 +19,11 @@ def command(config: str | None, socket: str | None) -> None:
     Exit status: 0 it is gone, or was not running, which is said; 1 it is still there after 8
     seconds.
     """
-    ended: Ended | None = ask_running(config, socket, end_daemon)
+    ended: ShutdownResult | None = call_running(config, socket, end_daemon)
     if ended is None:
-        say_once("not running")
+        echo_once("not running")
     elif not ended.gone:
         fail(f"the daemon (pid {ended.pid}) was told to end, and is still there")
     else:
         programs = "1 terminal" if ended.running == 1 else f"{ended.running} terminals"
-        say_once(f"ended the daemon (pid {ended.pid}) and {programs} that ran")
+        echo_once(f"ended the daemon (pid {ended.pid}) and {programs} that ran")

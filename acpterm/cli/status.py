@@ -4,9 +4,9 @@ import click
 
 from acpterm.acp.user_api import StatusResponse
 from acpterm.cli._options import at_daemon, run, settings
-from acpterm.cli._output import json_text, say_once
+from acpterm.cli._output import echo_once, json_text
 from acpterm.client.daemon import DaemonError
-from acpterm.client.user.format import duration, line, memory
+from acpterm.client.user.format import duration, memory, summary_line
 from acpterm.client.user.worker import NoWorker, status
 from acpterm.jsonrpc import RpcError
 
@@ -28,17 +28,21 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     """
     found = run(status, settings(config, socket=socket), expected=(DaemonError, RpcError))
     if found is None:
-        say_once("null" if as_json else "not running")
+        echo_once("null" if as_json else "not running")
         raise SystemExit(1)
     if isinstance(found, NoWorker):
-        say_once(json_text(found) if as_json else _no_worker(found))
+        echo_once(json_text(found) if as_json else _no_worker(found))
         raise SystemExit(1)
-    say_once(json_text(found) if as_json else _text(found))
+    echo_once(json_text(found) if as_json else _text(found))
 
 
 def _no_worker(found: NoWorker) -> str:
     keeper = "" if found.keeper_pid is None else f" (its keeper is pid {found.keeper_pid})"
-    why = "acpterm restart starts another one" if found.message is None else line(found.message)
+    why = (
+        "acpterm restart starts another one"
+        if found.message is None
+        else summary_line(found.message)
+    )
     return f"no worker of the daemon answers{keeper}: {why}"
 
 
@@ -48,18 +52,18 @@ def _text(status: StatusResponse) -> str:
         ends = f"ends when it was not needed for {duration(status.idle_exit_ms / 1000)}"
     used = "?" if status.rss_bytes is None else memory(status.rss_bytes)
     # This command is one of them.
-    people = max(status.people - 1, 0)
+    people = max(status.users - 1, 0)
     rows = {
-        "daemon": f"acpterm {line(status.version)}, pid {status.pid}, "
+        "daemon": f"acpterm {summary_line(status.version)}, pid {status.pid}, "
         f"runs for {duration(status.uptime_ms / 1000)}, {ends}",
-        "agents' socket": line(status.agent_socket or "none"),
-        "your socket": line(status.user_socket or "none"),
-        "terminals": f"{status.running} running, {status.exited} exited, {status.kept} kept",
+        "agents' socket": summary_line(status.agent_socket or "none"),
+        "your socket": summary_line(status.user_socket or "none"),
+        "terminals": f"{status.running} running, {status.exited} exited, {status.retained} kept",
         "connections": f"{_count(people, 'of yours', 'of yours')}, "
         f"{_count(status.agents, 'agent', 'agents')}",
         **_workers(status),
         "memory": f"{used}, output held: {memory(status.output_bytes)}",
-        "processes": f"known by {line(status.tracking)}",
+        "processes": f"known by {summary_line(status.tracking)}",
     }
     return "\n".join(f"{name:<16}{value}" for name, value in rows.items())
 

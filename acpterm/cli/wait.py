@@ -10,15 +10,15 @@ import click
 import trio
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.cli._daemon import ask
+from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._output import say
+from acpterm.cli._output import echo
 from acpterm.cli._params import Finite
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.sanitize import visible_text
-from acpterm.client.user.client import Front
-from acpterm.client.user.output.search import Matching
-from acpterm.client.user.output.text_follow import following_text
+from acpterm.client.sanitize import escape_invisible_text
+from acpterm.client.user.client import UserClient
+from acpterm.client.user.output.search import LineSearch
+from acpterm.client.user.output.text_follow import follow_text
 from acpterm.client.user.words import exit_code
 
 _TIMED_OUT: Final = 124
@@ -72,16 +72,17 @@ def command(
     """
     names = list(dict.fromkeys(terminals))
 
-    async def wait(front: Front) -> tuple[int, str]:
+    async def wait(client: UserClient) -> tuple[int, str]:
         left = list(names)
         with trio.move_on_after(math.inf if timeout is None else timeout):
             # A name may be another terminal's when it is asked for again.
             ids = {
-                name: (await front.about("get", name, TerminalInfo)).terminal_id for name in names
+                name: (await client.terminal_request("get", name, TerminalInfo)).terminal_id
+                for name in names
             }
             if pattern is None:
-                return await _ended(front, ids, left)
-            return await _printed(front, ids, left, pattern)
+                return await _ended(client, ids, left)
+            return await _printed(client, ids, left, pattern)
         what = "not ended" if pattern is None else f"not printed {pattern.pattern!r}"
         which = f"terminal {left[0]} has" if len(left) == 1 else f"terminals {', '.join(left)} have"
         return _TIMED_OUT, f"{which} {what} within {timeout:g} s"
@@ -90,7 +91,7 @@ def command(
         # An expression may take for ever in one look, while nothing else runs here.
         signal.signal(signal.SIGALRM, _give_up)
         signal.setitimer(signal.ITIMER_REAL, timeout + _LATE)
-    status, wrong = ask(config, socket, wait)
+    status, wrong = call(config, socket, wait)
     if wrong:
         fail(wrong, status)
     raise SystemExit(status)
@@ -101,12 +102,12 @@ def _give_up(*_: object) -> NoReturn:
     os._exit(_TIMED_OUT)
 
 
-async def _ended(front: Front, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
+async def _ended(client: UserClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
     """Wait for all programs to end; `left` are the names of those that have not."""
     codes: dict[str, int] = {}
 
     async def wait(name: str) -> None:
-        info = await front.about("wait", ids[name], TerminalInfo)
+        info = await client.terminal_request("wait", ids[name], TerminalInfo)
         codes[name] = 1 if info.exit_status is None else exit_code(info.exit_status)
         left.remove(name)
 
@@ -117,13 +118,13 @@ async def _ended(front: Front, ids: dict[str, str], left: list[str]) -> tuple[in
 
 
 async def _printed(
-    front: Front, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
+    client: UserClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> tuple[int, str]:
     """Wait for each program to print a match, one after the other: each is read from its start."""
     for name, identifier in ids.items():
-        matching = Matching(pattern)
+        matching = LineSearch(pattern)
         found: str | None = None
-        async with following_text(front, identifier) as text:
+        async with follow_text(client, identifier) as text:
             async for over, line, lost in text:
                 if lost:
                     matching.forget()
@@ -131,6 +132,6 @@ async def _printed(
                     break
         if found is None:
             return 1, f"terminal {name} has ended and has not printed {pattern.pattern!r}"
-        say(visible_text(found) if os.isatty(1) else found)
+        echo(escape_invisible_text(found) if os.isatty(1) else found)
         left.remove(name)
     return 0, ""

@@ -23,21 +23,21 @@ import trio
 
 from acpterm.pty.signals import name_of
 from acpterm.pty.tracking import marks
-from acpterm.pty.tracking.tree import Tree, end
+from acpterm.pty.tracking.tree import ProcessTree, end
 from acpterm.pty.tracking.trees import Trees
 from acpterm.runtime import stdio
 
 # Seconds that the agent has to go by itself when its stdin is closed.
-FAREWELL: Final = 1.0
+EXIT_TIMEOUT_S: Final = 1.0
 _LAST_DEADLINE: Final = 5.0
 # Seconds that the agent's last words on stderr may take to come when it has gone.
-_LAST_WORDS: Final = 0.5
+STDERR_TAIL_TIMEOUT_S: Final = 0.5
 LINES: Final = 10
 _LINE: Final = 500
 # Seconds that the agent's stdout may stay silent, held by another program, when the agent is gone.
 DRAIN: Final = 0.5
 
-Voice: TypeAlias = Callable[[bytes], bytes]
+StderrFilter: TypeAlias = Callable[[bytes], bytes]
 """What becomes of a piece of the agent's stderr on its way to ours."""
 
 
@@ -70,7 +70,7 @@ class _Stdout(trio.abc.ReceiveStream):
         await self._stream.aclose()
 
 
-class Agent:
+class AgentProcess:
     """A running agent. Made by `open_agent`."""
 
     def __init__(self, command: str, process: trio.Process) -> None:
@@ -80,11 +80,11 @@ class Agent:
         self.stdin: Final = process.stdin
         self.stdout: Final = _Stdout(process.stdout)
         self.exited: Final = trio.Event()
-        self.parted: float | None = None
+        self.stdin_closed_at: float | None = None
         """When its stdin was closed."""
         self._process = process
-        self._said: deque[str] = deque(maxlen=LINES)
-        self._heard: Final = trio.Event()
+        self._stderr_lines: deque[str] = deque(maxlen=LINES)
+        self._stderr_closed: Final = trio.Event()
 
     @property
     def stream(self) -> trio.abc.Stream:
@@ -96,7 +96,7 @@ class Agent:
         """How it exited, as `subprocess` has it: negative for a signal; None while it runs."""
         return self._process.returncode if self.exited.is_set() else None
 
-    def fate(self) -> str:
+    def exit_message(self) -> str:
         """Say how it ended, with what it said last: for whoever still waits for an answer."""
         code = self.returncode
         if code is None:
@@ -105,25 +105,25 @@ class Agent:
             what = f"was ended by {name_of(-code)}"
         else:
             what = f"exited with status {code}"
-        return f"the agent {self.command!r} {what}{self.said()}"
+        return f"the agent {self.command!r} {what}{self.stderr_tail()}"
 
-    def said(self) -> str:
+    def stderr_tail(self) -> str:
         """Give its last lines on stderr, to end a message with."""
-        words = [line for line in self._said if line]
+        words = [line for line in self._stderr_lines if line]
         return "; its last words: " + "\n".join(words) if words else ""
 
-    async def wait_heard(self) -> None:
+    async def wait_stderr_closed(self) -> None:
         """Wait for what it still had to say on stderr, but not for long."""
-        with trio.move_on_after(_LAST_WORDS):
-            await self._heard.wait()
+        with trio.move_on_after(STDERR_TAIL_TIMEOUT_S):
+            await self._stderr_closed.wait()
 
-    async def part(self) -> None:
+    async def close_stdin(self) -> None:
         """Close its stdin: from now on it has `FAREWELL` seconds to go. Can be repeated."""
-        if self.parted is None:
-            self.parted = trio.current_time()
+        if self.stdin_closed_at is None:
+            self.stdin_closed_at = trio.current_time()
             await self.stdin.aclose()
 
-    async def hear(self, voice: Voice | None) -> None:
+    async def pump_stderr(self, voice: StderrFilter | None) -> None:
         """Keep the last lines of its stderr, and pass all of it on to ours, as `voice` has it.
 
         If nobody reads ours, it is read on all the same: the agent is not to wait for that.
@@ -134,7 +134,7 @@ class Agent:
         try:
             async for data in stderr:
                 *lines, rest = (rest + data).split(b"\n")
-                self._said.extend(_line(line) for line in lines[-LINES:])
+                self._stderr_lines.extend(_line(line) for line in lines[-LINES:])
                 rest = rest[-_LINE:]
                 if voice is not None:
                     try:
@@ -144,11 +144,11 @@ class Agent:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
-            self._said.append(_line(rest))
-            self._heard.set()
+            self._stderr_lines.append(_line(rest))
+            self._stderr_closed.set()
             await stderr.aclose()
 
-    async def reap(self, tree: Tree) -> None:
+    async def reap(self, tree: ProcessTree) -> None:
         """Wait for its end."""
         await self._process.wait()
         tree.reaped()
@@ -163,8 +163,8 @@ def _line(data: bytes) -> str:
 
 @asynccontextmanager
 async def open_agent(
-    argv: Sequence[str], trees: Trees, *, grace: float, voice: Voice | None
-) -> AsyncIterator[Agent]:
+    argv: Sequence[str], trees: Trees, *, grace: float, voice: StderrFilter | None
+) -> AsyncIterator[AgentProcess]:
     """Run an agent for as long as the block lasts; then end it and all that comes from it.
 
     `grace`: seconds between SIGTERM and SIGKILL; `voice`: how its stderr is passed on to ours,
@@ -183,14 +183,14 @@ async def open_agent(
         raise
     finally:
         starting = False
-    agent = Agent(argv[0], process)
+    agent = AgentProcess(argv[0], process)
     # Until it is ended it is heard and reaped, also when all around is cancelled.
     watching = trio.CancelScope(shield=True)
 
     async def watch() -> None:
         with watching:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(agent.hear, voice)
+                nursery.start_soon(agent.pump_stderr, voice)
                 nursery.start_soon(agent.reap, tree)
 
     try:
@@ -199,7 +199,7 @@ async def open_agent(
             try:
                 yield agent
             finally:
-                with trio.move_on_after(FAREWELL + grace + _LAST_DEADLINE, shield=True):
+                with trio.move_on_after(EXIT_TIMEOUT_S + grace + _LAST_DEADLINE, shield=True):
                     await _end(agent, tree, grace)
                 watching.cancel()
     finally:
@@ -209,15 +209,15 @@ async def open_agent(
             await tree.close()
 
 
-async def _end(agent: Agent, tree: Tree, grace: float) -> None:
-    await agent.part()
-    with trio.move_on_at((agent.parted or 0) + FAREWELL):
+async def _end(agent: AgentProcess, tree: ProcessTree, grace: float) -> None:
+    await agent.close_stdin()
+    with trio.move_on_at((agent.stdin_closed_at or 0) + EXIT_TIMEOUT_S):
         await agent.exited.wait()
     await end(tree, grace)
     await agent.exited.wait()
 
 
-async def _start(argv: Sequence[str], tree: Tree) -> trio.Process:
+async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
     program = shutil.which(argv[0])
     if program is None:
         raise StartError(_not_found(argv[0]))

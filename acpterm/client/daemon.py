@@ -21,20 +21,20 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
-from acpterm.host.server.listener import BUSY, ListenError, private_folder
+from acpterm.host.server.listener import ALREADY_LISTENS, ListenError, make_private_dir
 from acpterm.host.server.peer import peer_of
 from acpterm.pty.processes import identity
 from acpterm.pty.tracking.marks import DETACHED
 from acpterm.runtime import stdio
 from acpterm.runtime.threads import run_blocking
 
-LONGEST: Final = 107
+PATH_BYTES_MAX: Final = 107
 """Bytes that a socket's path may have (unix(7))."""
 # Seconds that a daemon has to come up.
-PATIENCE: Final = 10.0
-_LOOK: Final = 0.02
+START_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.02
 # Seconds that one which somebody else has started may still take when ours has ended.
-_ANOTHER: Final = 1.0
+_OTHER_STARTER_TIMEOUT_S: Final = 1.0
 # Seconds in which a daemon that runs notices that its socket file was removed, and makes another.
 _REBOUND_S: Final = 3.0
 # What is meant for this process and not for its daemon.
@@ -69,7 +69,7 @@ async def connect(
     _check_places(settings, "" if user else _EMBEDDED)
     why, said = "it takes no connections", "it was woken by a connection of ours"
     async with contextlib.AsyncExitStack() as stack:
-        with trio.move_on_after(PATIENCE):
+        with trio.move_on_after(START_TIMEOUT_S):
             log = None
             if not user or not await _wake(settings, stack):
                 log = await run_blocking(partial(_start, settings, config))
@@ -78,20 +78,20 @@ async def connect(
                     return await open_socket(path)
                 except OSError as error:
                     why = error.strerror or str(error)
-                if log is not None and not await run_blocking(partial(_lives, log)):
-                    if stream := await _open_within(_ANOTHER, path):
+                if log is not None and not await run_blocking(partial(_is_alive, log)):
+                    if stream := await _open_within(_OTHER_STARTER_TIMEOUT_S, path):
                         return stream
-                    if BUSY not in _said(log):
+                    if ALREADY_LISTENS not in _said(log):
                         break
                     # Another one has the lock. It may be about to end; or its socket file was
                     # removed, and it makes another.
                     if stream := await _open_of_holder(settings, path):
                         return stream
                     log = await run_blocking(partial(_start, settings, config))
-                await trio.sleep(_LOOK)
+                await trio.sleep(_POLL_S)
         if log is not None:
             said = _said(log)
-    if BUSY in said and (pid := read_lock(settings).pid) is not None:
+    if ALREADY_LISTENS in said and (pid := read_lock(settings).pid) is not None:
         raise DaemonError(
             f"{_held(path, pid)}: wait a minute, and if it still does not, end it with kill {pid}; "
             "or use --embedded, where there is such a flag"
@@ -119,7 +119,7 @@ async def _open_within(seconds: float, path: str) -> trio.SocketStream | None:
         while True:
             with contextlib.suppress(OSError):
                 return await open_socket(path)
-            await trio.sleep(_LOOK)
+            await trio.sleep(_POLL_S)
     return None
 
 
@@ -179,10 +179,10 @@ def read_lock(settings: Settings) -> Lock:
 def _check_places(settings: Settings, otherwise: str = "") -> None:
     """Raise `PlaceError` if no daemon can listen where it would be; says what to do `otherwise`."""
     for path in (agent_socket(settings), user_socket(settings)):
-        if (size := len(os.fsencode(path))) > LONGEST:
+        if (size := len(os.fsencode(path))) > PATH_BYTES_MAX:
             raise PlaceError(
-                f"{path} has {size} bytes, and a socket's path at most {LONGEST}: choose a shorter "
-                f"one with --socket{otherwise}"
+                f"{path} has {size} bytes, and a socket's path at most {PATH_BYTES_MAX}: "
+                f"choose a shorter one with --socket{otherwise}"
             )
         with contextlib.suppress(OSError):
             if not stat.S_ISSOCK(os.stat(path).st_mode):
@@ -214,7 +214,7 @@ def _start(settings: Settings, config: str | None) -> str:
     # Nobody looks after its log.
     env.setdefault(f"{ENV_PREFIX}LOG_LEVEL", "warning")
     try:
-        private_folder(os.path.dirname(path))
+        make_private_dir(os.path.dirname(path))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
         said = os.open(log, flags, 0o600)
         try:
@@ -252,7 +252,7 @@ def _held(path: str, pid: int) -> str:
     return f"process {pid} holds the lock {path}.lock, and does not listen at {path}"
 
 
-def _lives(log: str) -> bool:
+def _is_alive(log: str) -> bool:
     """Whether the daemon that writes to this log is still there."""
     try:
         with open(log, "rb") as file:

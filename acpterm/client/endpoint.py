@@ -25,28 +25,28 @@ from msgspec import UNSET, Raw, UnsetType
 from acpterm.client.unanswered import Unanswered
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
-    MAX_LINE,
+    LINE_BYTES_MAX,
     METHOD_NOT_FOUND,
     CancelReceived,
     ErrorReceived,
     Event,
     Id,
+    InvalidReceived,
     NotificationReceived,
     Peer,
-    Refused,
     RequestReceived,
     ResponseReceived,
     RpcError,
-    quoted,
+    quote,
 )
-from acpterm.runtime.send_queue import Outbox
+from acpterm.runtime.send_queue import SendQueue
 
 _CHUNK: Final = 64 * 1024
-HIGH: Final = 256 * 1024
+HIGH_WATER_BYTES: Final = 256 * 1024
 """Bytes that may wait to be sent before what brings more is held up."""
 
-Answer: TypeAlias = Raw | RpcError
-Answered: TypeAlias = Callable[[Answer], None]
+Response: TypeAlias = Raw | RpcError
+OnResponse: TypeAlias = Callable[[Response], None]
 
 
 class LostError(RpcError):
@@ -68,7 +68,7 @@ class Recovery(Protocol):
 
 
 def _refuse(endpoint: "Endpoint", request: RequestReceived) -> None:
-    what = f"there is no method {quoted(request.method)} here"
+    what = f"there is no method {quote(request.method)} here"
     endpoint.fail(request.id, RpcError(METHOD_NOT_FOUND, what))
 
 
@@ -83,7 +83,7 @@ class Endpoint:
         self,
         stream: trio.abc.Stream,
         whom: str,
-        max_line: int = MAX_LINE,
+        max_line: int = LINE_BYTES_MAX,
         *,
         lenient: bool = False,
         recovery: Recovery | None = None,
@@ -91,25 +91,25 @@ class Endpoint:
         self._stream = stream
         self._recovery = recovery
         self._unanswered = None if recovery is None else recovery.unanswered
-        self.whom: Final = whom
+        self.name: Final = whom
         self._peer = Peer(max_line, lenient=lenient)
-        self._outbox = Outbox(stream, HIGH)
-        self._answered: dict[int, Answered] = {}
+        self._queue = SendQueue(stream, HIGH_WATER_BYTES)
+        self._answered: dict[int, OnResponse] = {}
         self._closed: RpcError | None = None
-        self.asked: Callable[[RequestReceived], None] = lambda request: _refuse(self, request)
+        self.on_request: Callable[[RequestReceived], None] = lambda request: _refuse(self, request)
         """Called with each request; `respond` or `fail` answers it, then or later."""
-        self.told: Callable[[NotificationReceived], None] = lambda _: None
+        self.on_notification: Callable[[NotificationReceived], None] = lambda _: None
         """Called with each notification."""
-        self.cancelled: Callable[[Id], None] = lambda _: None
+        self.on_cancel: Callable[[Id], None] = lambda _: None
         """Called with the id of each request in progress that is no longer wanted."""
-        self.rubbish: Callable[[RpcError], None] | None = None
+        self.on_invalid: Callable[[RpcError], None] | None = None
         """Called for each line that is no message, which is then not answered; without it, the
         first such line is the end: whoever waits could wait for ever."""
-        self.fate: Callable[[], Awaitable[str]] | None = None
+        self.exit_reason: Callable[[], Awaitable[str]] | None = None
         """Awaited when the stream has ended: says why, for whoever waits for an answer."""
-        self.ready: Callable[[Event], Awaitable[None]] = _at_once
+        self.before_event: Callable[[Event], Awaitable[None]] = _at_once
         """Awaited before each message is dealt with."""
-        self.pace: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        self.throttle: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         """Awaited after each message: until the next one may be dealt with."""
 
     async def run(self) -> None:
@@ -123,34 +123,34 @@ class Endpoint:
                 if self._closed is None:
                     received = await self._recover(self._recovery)
         finally:
-            self.close(LostError(f"{self.whom} is gone"))
+            self.close(LostError(f"{self.name} is gone"))
 
     async def _serve(self, received: bytes) -> None:
         async with self._stream, trio.open_nursery() as nursery:
             nursery.start_soon(self._write, nursery.cancel_scope)
             await self._read(received)
-            if self.fate is not None:
-                self.close(LostError(await self.fate()))
+            if self.exit_reason is not None:
+                self.close(LostError(await self.exit_reason()))
             nursery.cancel_scope.cancel()
 
     async def _recover(self, recovery: Recovery) -> bytes:
         """Reconnect, queue what is to be sent again, and return what was received."""
         self._peer.close()  # half a line
         lost = recovery.unanswered.lost()
-        self._outbox.restart(lost.lines)
+        self._queue.restart(lost.lines)
         try:
             self._stream, received = await recovery.reconnect()
         except LostError as error:
             self.close(error)
             return b""
-        self._outbox.connect(self._stream)
+        self._queue.connect(self._stream)
         for id_, answer in lost.errors:
             if isinstance(id_, int):
                 self._peer.give_up(id_)
                 self._answer(id_, answer)
         return received
 
-    def ask(self, method: str, params: Any, answered: Answered) -> int | None:
+    def call(self, method: str, params: Any, answered: OnResponse) -> int | None:
         """Send a request; `answered` is called with its result or error. Never waits.
 
         Gives its id, for `cancel`; None when the stream is closed.
@@ -162,7 +162,7 @@ class Endpoint:
         self._answered[id_] = answered
         if self._unanswered is not None:
             self._unanswered.request(id_, method, line)
-        self._outbox.put(line)
+        self._queue.put(line)
         return id_
 
     async def request(self, method: str, params: Any) -> Raw:
@@ -170,14 +170,14 @@ class Endpoint:
 
         Cancelled, it says so to the other side, and nobody takes the answer.
         """
-        answers: list[Answer] = []
+        answers: list[Response] = []
         come = trio.Event()
 
-        def take(answer: Answer) -> None:
+        def take(answer: Response) -> None:
             answers.append(answer)
             come.set()
 
-        id_ = self.ask(method, params, take)
+        id_ = self.call(method, params, take)
         try:
             await come.wait()
         except trio.Cancelled:
@@ -188,13 +188,13 @@ class Endpoint:
             raise answers[0]
         return answers[0]
 
-    def tell(self, method: str, params: Any) -> None:
+    def notify(self, method: str, params: Any) -> None:
         """Send a notification. Never waits; after the end it is dropped."""
         if self._closed is None:
             line = self._peer.notify(method, params)
             if self._unanswered is not None:
                 self._unanswered.notification(method, line)
-            self._outbox.put(line)
+            self._queue.put(line)
 
     def cancel(self, id_: int) -> None:
         """Say that a request of ours is no longer wanted; it is answered all the same."""
@@ -202,28 +202,28 @@ class Endpoint:
             line = self._peer.cancel(id_)
             if self._unanswered is not None:
                 self._unanswered.cancel(id_, line)
-            self._outbox.put(line)
+            self._queue.put(line)
 
     def respond(self, id_: Id, result: Any) -> None:
         """Answer a request of the other side's."""
         if self._closed is None:
-            self._outbox.put(self._peer.respond(id_, result))
+            self._queue.put(self._peer.respond(id_, result))
 
     def fail(self, id_: Id, error: RpcError) -> None:
         """Answer a request of the other side's with an error."""
         if self._closed is None:
-            self._outbox.put(self._peer.respond_error(id_, error))
+            self._queue.put(self._peer.respond_error(id_, error))
 
-    def answer(self, id_: Id, answer: Answer) -> None:
+    def respond_raw(self, id_: Id, answer: Response) -> None:
         """Answer a request of the other side's with a result or an error, whichever it is."""
         if isinstance(answer, RpcError):
             self.fail(id_, answer)
         else:
             self.respond(id_, answer)
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until there is not too much waiting to be sent."""
-        await self._outbox.room()
+        await self._queue.drain()
 
     def close(self, why: RpcError) -> None:
         """Answer every request without an answer, and every later one, with `why`."""
@@ -235,7 +235,7 @@ class Endpoint:
 
     async def _write(self, scope: trio.CancelScope) -> None:
         try:
-            await self._outbox.run()
+            await self._queue.run()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             # What it has said last is still to be read.
             return
@@ -244,13 +244,13 @@ class Endpoint:
     async def _read(self, data: bytes | bytearray) -> None:
         while True:
             for event in self._peer.receive_data(data):
-                await self.ready(event)
+                await self.before_event(event)
                 self._take(event)
                 if self._closed is not None:
                     return
-                await self.pace()
+                await self.throttle()
             if data:
-                await self._outbox.room()
+                await self._queue.drain()
             try:
                 data = await self._stream.receive_some(_CHUNK)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -266,21 +266,21 @@ class Endpoint:
                 data = UNSET if isinstance(error.data, UnsetType) else error.data
                 self._answer(id_, RpcError(error.code, error.message, data))
             case RequestReceived():
-                self.asked(event)
+                self.on_request(event)
             case NotificationReceived():
-                self.told(event)
+                self.on_notification(event)
             case CancelReceived(id_):
-                self.cancelled(id_)
-            case Refused(_, wrong):
-                if self.rubbish is not None:
-                    self.rubbish(wrong)
+                self.on_cancel(id_)
+            case InvalidReceived(_, wrong):
+                if self.on_invalid is not None:
+                    self.on_invalid(wrong)
                 else:
-                    what = f"{self.whom} said what is no message: {wrong.message}"
+                    what = f"{self.name} said what is no message: {wrong.message}"
                     self.close(RpcError(INTERNAL_ERROR, what))
             case _:
                 pass  # an answer that nobody waits for any more
 
-    def _answer(self, id_: int, answer: Answer) -> None:
+    def _answer(self, id_: int, answer: Response) -> None:
         if self._unanswered is not None:
             self._unanswered.answered(id_)
         if answered := self._answered.pop(id_, None):

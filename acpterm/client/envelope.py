@@ -33,22 +33,22 @@ class Envelope(Struct, frozen=True):
         return self.method is not UNSET and self.id is not UNSET
 
     @property
-    def is_answer(self) -> bool:
+    def is_response(self) -> bool:
         """Whether it is the answer to a request."""
         return self.method is UNSET and self.id is not UNSET
 
 
 _envelopes: Final = msgspec.json.Decoder(Envelope)
-NOTHING: Final = Envelope()
+EMPTY: Final = Envelope()
 """What is seen of a line that is no message."""
 
 
-def peek(line: bytes) -> Envelope:
+def parse_envelope(line: bytes) -> Envelope:
     """Look at a line from outside; what is no message has no members."""
     try:
         return _envelopes.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return NOTHING
+        return EMPTY
 
 
 def is_true(raw: Raw | UnsetType | None) -> bool:

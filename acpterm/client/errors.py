@@ -3,7 +3,7 @@
 import os
 
 
-def leaf(error: BaseException) -> str:
+def root_error(error: BaseException) -> str:
     """Give the message of the first exception in a group of them, or of the exception itself.
 
     That of an `OSError` of the system's has the file's name, if it has one, and no number.

@@ -22,15 +22,15 @@ from acpterm.acp.agent_api import OWN
 from acpterm.acp.raw_json import members, text
 from acpterm.client.daemon import DaemonError, open_socket, read_lock
 from acpterm.config import Settings, agent_socket, user_socket
-from acpterm.host.launch.exec_context import Asker, to_send
+from acpterm.host.launch.exec_context import ExecContext, to_wire
 from acpterm.jsonrpc import (
     ErrorReceived,
     ErrorResponse,
     Event,
     Peer,
     ResponseReceived,
-    Stray,
-    can_be_said,
+    UnexpectedResponse,
+    is_utf8_encodable,
 )
 
 _CHUNK: Final = 64 * 1024
@@ -68,30 +68,30 @@ class Reconnected(NamedTuple):
 
 def initialize_params(
     name: str | None = None,
-    asker: Asker | None = None,
+    context: ExecContext | None = None,
     secret: str | None = None,
     *,
     relay: bool = False,
 ) -> dict[str, Any]:
     """Return the params of `initialize`.
 
-    `asker` has the environment, directory, umask and limits for terminals. It is left out when a
+    `context` has the environment, directory, umask and limits for terminals. It is left out when a
     connection is resumed with `secret`: the daemon has it, and an agent may have changed it.
     `relay`: the agent is the parent of this process.
     """
     own: dict[str, Any] = {"relay": True} if relay else {}
-    if asker is not None:
-        own["asker"] = InitializeMeta(asker=to_send(asker)).asker
+    if context is not None:
+        own["context"] = InitializeMeta(context=to_wire(context)).context
     if secret is not None:
         own["resume"] = secret
     params: dict[str, Any] = {"protocolVersion": PROTOCOL_VERSION, "_meta": {OWN: own}}
     if name is not None:
-        said = name if can_be_said(name) else ascii(name)
+        said = name if is_utf8_encodable(name) else ascii(name)
         params["clientInfo"] = Implementation(name=said, version=__version__)
     return params
 
 
-def welcome_in(result: Raw) -> Welcome:
+def read_welcome(result: Raw) -> Welcome:
     """Return what a result of `initialize` says about resuming."""
     own = members(members(members(result).get("_meta")).get(OWN))
     resumed = own.get("resumed")
@@ -125,9 +125,9 @@ async def shake_hands(
 def _welcome(answer: list[Event]) -> Welcome:
     match answer:
         case [ResponseReceived(result=result)]:
-            return welcome_in(result)
+            return read_welcome(result)
         # One that it could not read, since it is too long for it, has no id in its answer.
-        case [ErrorReceived(error=error) | Stray(message=ErrorResponse(error=error))]:
+        case [ErrorReceived(error=error) | UnexpectedResponse(message=ErrorResponse(error=error))]:
             raise HandshakeError(
                 f"it may be of another version, as it refuses our initialize: {error.message}"
             )

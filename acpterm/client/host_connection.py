@@ -17,11 +17,11 @@ import trio
 
 from acpterm.client.daemon import DaemonError, connect, read_lock
 from acpterm.client.endpoint import Endpoint, LostError
-from acpterm.client.handshake import Welcome, initialize_params, reconnect, welcome_in
+from acpterm.client.handshake import Welcome, initialize_params, read_welcome, reconnect
 from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket
 from acpterm.host.host import open_host
-from acpterm.host.launch.exec_context import Asker
+from acpterm.host.launch.exec_context import ExecContext
 from acpterm.jsonrpc import RpcError
 
 _INITIALIZE_TIMEOUT_S: Final = 10.0
@@ -83,7 +83,7 @@ async def connect_daemon(settings: Settings, config: str | None) -> DaemonConnec
 
 @asynccontextmanager
 async def open_host_connection(
-    daemon: DaemonConnection | None, settings: Settings, asker: Asker, agent: str
+    daemon: DaemonConnection | None, settings: Settings, context: ExecContext, agent: str
 ) -> AsyncIterator[Endpoint]:
     """Talk to `daemon`, or to a host in this process if that is None, while the block lasts.
 
@@ -92,18 +92,18 @@ async def open_host_connection(
     """
     async with AsyncExitStack() as stack:
         if daemon is None:
-            host = await stack.enter_async_context(open_host(settings, asker))
+            host = await stack.enter_async_context(open_host(settings, context))
             ours, theirs = trio.socket.socketpair()
             endpoint = Endpoint(trio.SocketStream(ours), "the host")
         else:
             host, theirs, endpoint = None, None, daemon.endpoint
         nursery = await stack.enter_async_context(trio.open_nursery())
         if host is not None and theirs is not None:
-            nursery.start_soon(host.serve, trio.SocketStream(theirs), asker)
+            nursery.start_soon(host.serve, trio.SocketStream(theirs), context)
         running = trio.CancelScope()
         nursery.start_soon(_run, endpoint, running)
         try:
-            welcome = await initialize(endpoint, agent, asker, settings)
+            welcome = await initialize(endpoint, agent, context, settings)
             if daemon is not None:
                 daemon.recovery.welcomed(welcome)
             yield endpoint
@@ -113,7 +113,11 @@ async def open_host_connection(
 
 
 async def initialize(
-    host: Endpoint, name: str, asker: Asker, settings: Settings, seconds: float | None = None
+    host: Endpoint,
+    name: str,
+    context: ExecContext,
+    settings: Settings,
+    seconds: float | None = None,
 ) -> Welcome:
     """Send `initialize`; return what the answer says about resuming.
 
@@ -125,13 +129,13 @@ async def initialize(
         seconds = _INITIALIZE_TIMEOUT_S if has_worker else _NO_WORKER_TIMEOUT_S
     with trio.move_on_after(seconds):
         try:
-            return welcome_in(await host.request("initialize", initialize_params(name, asker)))
+            return read_welcome(await host.request("initialize", initialize_params(name, context)))
         except RpcError as error:
-            raise DaemonError(f"{host.whom} cannot be used: {error.message}") from error
+            raise DaemonError(f"{host.name} cannot be used: {error.message}") from error
     why = f"it does not answer within {seconds:g} s"
     if message := read_lock(settings).message:
         why = f"{why}: {message}"
-    raise NoAnswerError(f"{host.whom} cannot be used: {why}")
+    raise NoAnswerError(f"{host.name} cannot be used: {why}")
 
 
 async def _run(endpoint: Endpoint, scope: trio.CancelScope) -> None:

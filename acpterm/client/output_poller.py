@@ -24,16 +24,16 @@ from acpterm.acp import (
     WaitForTerminalExitResponse,
 )
 from acpterm.acp.base import Wire
-from acpterm.acp.terminal_updates import End
-from acpterm.client.endpoint import Answer, Endpoint
-from acpterm.client.update import Key
+from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.client.endpoint import Endpoint, Response
+from acpterm.client.update import SessionKey
 from acpterm.jsonrpc import RpcError
 
-READ: Final = "_acpterm/terminal/read"
+READ_METHOD: Final = "_acpterm/terminal/read"
 # Bytes asked for at a time, and at the end; seconds between; milliseconds that an answer may wait.
-STEP: Final = 256 * 1024
-ALL: Final = 1024 * 1024
-PAUSE: Final = 0.2
+CHUNK_BYTES: Final = 256 * 1024
+TOTAL_BYTES_MAX: Final = 1024 * 1024
+PAUSE_S: Final = 0.2
 _WAIT: Final = 60_000
 
 
@@ -50,7 +50,7 @@ _parts: Final = msgspec.json.Decoder(_Part)
 _ends: Final = msgspec.json.Decoder(WaitForTerminalExitResponse)
 
 
-class Follower:
+class OutputPoller:
     """Follows one terminal. `take` is given its output, and how much of it is missing before it.
 
     `room` is waited for before more is asked for.
@@ -59,18 +59,18 @@ class Follower:
     def __init__(
         self,
         host: Endpoint,
-        terminal: Key,
+        terminal: SessionKey,
         take: Callable[[bytes, int], None],
-        ended: Callable[[End], None],
+        ended: Callable[[ExitInfo], None],
         room: Callable[[], Awaitable[None]],
     ) -> None:
         self._host = host
         self._session, self._terminal = terminal
-        self._take = take
-        self._ended = ended
-        self._room = room
+        self._on_output = take
+        self._on_exit = ended
+        self._drain = room
         self._position = 0
-        self._hurried = trio.Event()
+        self._expedited = trio.Event()
         self._called = False
         self.done: Final = trio.Event()
         """Set when the end has been told, or nothing more can come."""
@@ -79,44 +79,46 @@ class Follower:
         """Follow until the end; when it is cancelled or the host is gone, no further."""
         try:
             while not self.done.is_set():
-                await self._room()
-                part = _parts.decode(await self._host.request(READ, self._since(STEP, _WAIT)))
+                await self._drain()
+                part = _parts.decode(
+                    await self._host.request(READ_METHOD, self._since(CHUNK_BYTES, _WAIT))
+                )
                 news = self._add(part)
                 if part.exit_status is None:
-                    with trio.move_on_after(PAUSE):
-                        await self._hurried.wait()
+                    with trio.move_on_after(PAUSE_S):
+                        await self._expedited.wait()
                 elif not news:
-                    self._end(End(part.exit_status.exit_code, part.exit_status.signal))
+                    self._end(ExitInfo(part.exit_status.exit_code, part.exit_status.signal))
         except (RpcError, msgspec.DecodeError):
             # It was released, and what `last_call` asked for comes; or else nothing comes any more.
             if not self._called:
-                self._end(End(None, None))
+                self._end(ExitInfo(None, None))
 
-    def hurry(self) -> None:
+    def expedite(self) -> None:
         """Have no more pauses: somebody waits for the end."""
-        self._hurried.set()
+        self._expedited.set()
 
-    def last_call(self) -> None:
+    def final_read(self) -> None:
         """Ask for the rest and the end, before a release that is about to be passed on."""
-        self.hurry()
+        self.expedite()
         if self.done.is_set() or self._called:
             return
         self._called = True
-        ends: list[End] = []
+        ends: list[ExitInfo] = []
 
-        def rest(answer: Answer) -> None:
+        def rest(answer: Response) -> None:
             if not isinstance(answer, RpcError):
                 with contextlib.suppress(msgspec.DecodeError):
                     self._add(_parts.decode(answer))
             both()
 
-        def how(answer: Answer) -> None:
+        def how(answer: Response) -> None:
             # An end that is known already is answered before what has to be read.
-            end = End(None, None)
+            end = ExitInfo(None, None)
             if not isinstance(answer, RpcError):
                 with contextlib.suppress(msgspec.DecodeError):
                     status = _ends.decode(answer)
-                    end = End(status.exit_code, status.signal)
+                    end = ExitInfo(status.exit_code, status.signal)
             ends.append(end)
             both()
 
@@ -128,9 +130,9 @@ class Follower:
             if not due:
                 self._end(ends[0])
 
-        self._host.ask(READ, self._since(ALL, 0), rest)
+        self._host.call(READ_METHOD, self._since(TOTAL_BYTES_MAX, 0), rest)
         which = TerminalRequest(self._session, self._terminal)
-        self._host.ask("terminal/wait_for_exit", which, how)
+        self._host.call("terminal/wait_for_exit", which, how)
 
     def _since(self, most: int, wait: int) -> ReadRequest:
         return ReadRequest(
@@ -150,10 +152,10 @@ class Follower:
         news = data[max(0, self._position - begin) :]
         self._position = max(self._position, part.position)
         if news or lost:
-            self._take(news, lost)
+            self._on_output(news, lost)
         return bool(news)
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: ExitInfo) -> None:
         if not self.done.is_set():
             self.done.set()
-            self._ended(end)
+            self._on_exit(end)

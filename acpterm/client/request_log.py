@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import UNSET, Raw, UnsetType
 
 from acpterm.acp.raw_json import members
-from acpterm.client.envelope import peek
-from acpterm.client.handshake import welcome_in
+from acpterm.client.envelope import parse_envelope
+from acpterm.client.handshake import read_welcome
 from acpterm.client.unanswered import Unanswered
 from acpterm.jsonrpc import Id, LineSplitter, Oversized, RpcError, encode_error
 
@@ -56,7 +56,7 @@ class RequestLog:
         for line in self._lines.feed(data):
             if isinstance(line, Oversized):
                 continue
-            seen = peek(line)
+            seen = parse_envelope(line)
             if not isinstance(seen.method, str):
                 continue
             if seen.is_request:
@@ -68,12 +68,12 @@ class RequestLog:
 
     def _settle_received(self, lines: bytes) -> None:
         for line in lines.split(b"\n"):
-            seen = peek(line)
-            if not seen.is_answer:
+            seen = parse_envelope(line)
+            if not seen.is_response:
                 continue
             method = self.unanswered.answered(seen.key, failed=seen.error is not UNSET)
             if method == "initialize" and isinstance(seen.result, Raw):
-                self.secret = welcome_in(seen.result).secret or self.secret
+                self.secret = read_welcome(seen.result).secret or self.secret
 
     def repeat(self) -> tuple[list[bytes], bytes]:
         """Return what to send on another connection, and what the agent is answered."""
@@ -92,4 +92,4 @@ class RequestLog:
 
 def _cancelled(params: Raw | UnsetType) -> Id:
     raw = members(params).get("requestId")
-    return None if raw is None else peek(b'{"id":' + bytes(raw) + b"}").key
+    return None if raw is None else parse_envelope(b'{"id":' + bytes(raw) + b"}").key

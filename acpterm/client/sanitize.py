@@ -49,12 +49,12 @@ _HIDDEN_IN_TEXT: Final = re.compile(
 _HIDDEN_IN_JSON: Final = re.compile(f"[{_TURNING}{_UNSEEN}]")
 
 
-def plain(text: str) -> str:
+def strip_controls(text: str) -> str:
     """Give text without control characters, but for tabs and the ends of lines."""
     return _CONTROL.sub("", _SEQUENCE.sub("", text.replace("\r\n", "\n")))
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Give text with what is not seen, and what steers, shown as escapes: nothing in it is hidden.
 
     A tab and the end of a line are escapes, too.
@@ -62,7 +62,7 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(_visible, text)
 
 
-def visible_text(text: str) -> str:
+def escape_invisible_text(text: str) -> str:
     """Return a text of lines with what is not seen, and what steers, shown as escapes.
 
     Tabs and the ends of lines stay, and so do joiners where letters of a script join.
@@ -74,7 +74,7 @@ def _visible(found: re.Match[str]) -> str:
     return found["stays"] or found[0].encode("unicode_escape").decode()
 
 
-def plain_json(text: str) -> str:
+def escape_json(text: str) -> str:
     """Give JSON that has the same value, with what `visible` escapes escaped in JSON's way."""
     return _HIDDEN_IN_JSON.sub(_escaped_in_json, text)
 
@@ -84,13 +84,13 @@ def _escaped_in_json(found: re.Match[str]) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def in_a_line(text: str, most: int = 200) -> str:
+def one_line(text: str, most: int = 200) -> str:
     """Give text as one line of at most `most` characters, in which nothing is hidden."""
-    line = visible(text.strip())
+    line = escape_invisible(text.strip())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def coloured(line: str) -> str:
+def keep_sgr(line: str) -> str:
     """Give a line that a program printed with its colours, which end with it, and nothing else.
 
     Of what it wrote over with carriage returns the last is left, as on a terminal.

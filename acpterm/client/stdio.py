@@ -13,18 +13,18 @@ import trio
 
 from acpterm.client.daemon import DaemonError, connect, read_lock
 from acpterm.client.handshake import HandshakeError, Welcome, initialize_params, shake_hands
-from acpterm.client.stdio_relay import GONE, Relay, blocking_socket
+from acpterm.client.stdio_relay import GONE_MESSAGE, Relay, blocking_socket
 from acpterm.config import Settings, agent_socket
 from acpterm.host.launch import exec_context as askers
-from acpterm.host.launch.exec_context import Asker
-from acpterm.host.server.connection import CLOSING, SENDING
+from acpterm.host.launch.exec_context import ExecContext
+from acpterm.host.server.connection import CLOSE_TIMEOUT_S, SEND_TIMEOUT_S
 from acpterm.runtime import logs
-from acpterm.runtime.shutdown_signals import hear, told_to_end
+from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_event
 
 # Seconds that a daemon has to answer at the beginning.
-_PATIENCE: Final = 10.0
+_CONNECT_TIMEOUT_S: Final = 10.0
 # Seconds that the end may take: the daemon's own part of it, and a moment for ours.
-_FAREWELL: Final = CLOSING + SENDING + 0.6
+_CLOSE_TIMEOUT_S: Final = CLOSE_TIMEOUT_S + SEND_TIMEOUT_S + 0.6
 _WAY_OUT: Final = "use --embedded, which needs none"
 
 _log = structlog.get_logger("acpterm.stdio")
@@ -37,15 +37,15 @@ async def relay_stdio(reads: int, writes: int, settings: Settings, config: str |
     if one was named. The descriptors stay open: a thread may still wait at them. Raises
     `DaemonError` when there is no daemon, or it goes before the agent does.
     """
-    asker = askers.own()
-    hear()
+    context = askers.current()
+    restore_signal_defaults()
     path = agent_socket(settings)
-    async with told_to_end(logs.ending) as told, trio.open_nursery() as nursery:
+    async with shutdown_event(logs.shorten) as told, trio.open_nursery() as nursery:
         starting = trio.CancelScope()
         nursery.start_soon(_cancel_when, told, starting)
         relay: Relay | None = None
         with starting:
-            sock, welcome, received = await _reach(path, settings, config, asker)
+            sock, welcome, received = await _reach(path, settings, config, context)
             relay = Relay(
                 sock,
                 welcome,
@@ -53,12 +53,12 @@ async def relay_stdio(reads: int, writes: int, settings: Settings, config: str |
                 settings,
                 reads=reads,
                 writes=writes,
-                close_timeout=_FAREWELL,
+                close_timeout=_CLOSE_TIMEOUT_S,
             )
         if relay is not None:
             _log.info("connected", socket=path)
             if fate := await relay.run(told):
-                raise DaemonError(f"the daemon at {path} {GONE}: {fate}")
+                raise DaemonError(f"the daemon at {path} {GONE_MESSAGE}: {fate}")
         nursery.cancel_scope.cancel()
 
 
@@ -68,7 +68,7 @@ async def _cancel_when(told: trio.Event, scope: trio.CancelScope) -> None:
 
 
 async def _reach(
-    path: str, settings: Settings, config: str | None, asker: Asker
+    path: str, settings: Settings, config: str | None, context: ExecContext
 ) -> tuple[socket.socket, Welcome, bytes]:
     """Connect to a daemon and initialize: a blocking socket, and what came behind the answer."""
     try:
@@ -79,8 +79,8 @@ async def _reach(
         raise DaemonError(f"{error}; put that right, or {_WAY_OUT}") from error
     async with stream:
         try:
-            params = initialize_params(asker=asker, relay=True)
-            welcome, received = await shake_hands(stream, params, _PATIENCE)
+            params = initialize_params(context=context, relay=True)
+            welcome, received = await shake_hands(stream, params, _CONNECT_TIMEOUT_S)
         except HandshakeError as error:
             message = read_lock(settings).message
             why = f"{error}; end it" if message is None else f"{error}: {message}"

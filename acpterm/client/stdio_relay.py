@@ -47,7 +47,7 @@ from acpterm.runtime import stdio
 _CHUNK: Final = 64 * 1024
 # Bytes of requests without an answer above which nothing more is read from the agent.
 UNANSWERED_BYTES_MAX: Final = 16 * 1024 * 1024
-GONE: Final = "is gone, and the terminals with it"
+GONE_MESSAGE: Final = "is gone, and the terminals with it"
 
 _in_thread: Final = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
 _log = structlog.get_logger("acpterm.stdio")
@@ -155,7 +155,7 @@ class Relay:
                     return None
                 sock.close()
                 why = "another one is there, which has none of them"
-        errors = self._requests.fail(RpcError(INTERNAL_ERROR, f"the daemon {GONE}: {why}"))
+        errors = self._requests.fail(RpcError(INTERNAL_ERROR, f"the daemon {GONE_MESSAGE}: {why}"))
         with contextlib.suppress(OSError):  # the agent is gone
             await _in_thread(stdio.write_fully, self._writes, errors)
         return why

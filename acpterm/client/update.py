@@ -14,7 +14,7 @@ from acpterm.jsonrpc import encode_notification
 TOOL_CALLS: Final = ("tool_call", "tool_call_update")
 SESSION_UPDATE: Final = "session/update"
 
-Key: TypeAlias = tuple[str, str]
+SessionKey: TypeAlias = tuple[str, str]
 """A session's id, and the id of a terminal or a tool call in it."""
 
 
@@ -55,7 +55,7 @@ def terminal_in(item: Raw) -> str | None:
     return text(found.get("terminalId")) if text(found.get("type")) == "terminal" else None
 
 
-def tool_call_update(call: Key, **fields: Any) -> bytes:
+def tool_call_update(call: SessionKey, **fields: Any) -> bytes:
     """Write an update of a tool call: all that changes is given here, named as on the wire."""
     session, identifier = call
     update = {"sessionUpdate": "tool_call_update", "toolCallId": identifier, **fields}

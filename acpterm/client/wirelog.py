@@ -20,10 +20,10 @@ from msgspec import Raw, UnsetType
 
 from acpterm.jsonrpc import LineSplitter
 from acpterm.runtime.file_stream import FileStream
-from acpterm.runtime.send_queue import Outbox
+from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.threads import run_blocking
 
-_FAREWELL: Final = 5.0
+_CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class LogError(Exception):
@@ -44,13 +44,13 @@ _any: Final = msgspec.json.Decoder(Raw)
 class WireLog:
     """A log that is open. Without a file it does nothing."""
 
-    def __init__(self, outbox: Outbox | None) -> None:
-        self._outbox = outbox
+    def __init__(self, outbox: SendQueue | None) -> None:
+        self._queue = outbox
         self._begin = time.monotonic()
 
     def write(self, direction: str, line: bytes) -> None:
         """Note a message, which is a line without its end. Never waits."""
-        if self._outbox is None:
+        if self._queue is None:
             return
         entry = _Line(round(time.monotonic() - self._begin, 3), direction)
         try:
@@ -61,12 +61,12 @@ class WireLog:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             entry.msg, entry.text = msgspec.UNSET, line.decode(errors="replace")
             data = _encoder.encode(entry)
-        self._outbox.put(data.replace(b"\n", b" ") + b"\n")
+        self._queue.put(data.replace(b"\n", b" ") + b"\n")
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until not too much waits to be written."""
-        if self._outbox is not None:
-            await self._outbox.room()
+        if self._queue is not None:
+            await self._queue.drain()
 
 
 @asynccontextmanager
@@ -82,7 +82,7 @@ async def open_log(path: str | None) -> AsyncIterator[WireLog]:
         fd = await run_blocking(partial(_open, path))
     except OSError as error:
         raise LogError(f"the log {path!r} cannot be written: {error.strerror}") from error
-    outbox = Outbox(FileStream(fd))
+    outbox = SendQueue(FileStream(fd))
     async with trio.open_nursery() as nursery:
         written = trio.Event()
         nursery.start_soon(_write, outbox, path, written)
@@ -90,7 +90,7 @@ async def open_log(path: str | None) -> AsyncIterator[WireLog]:
             yield WireLog(outbox)
         finally:
             outbox.close()
-            with trio.move_on_after(_FAREWELL, shield=True):
+            with trio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
                 await written.wait()
             nursery.cancel_scope.cancel()
             os.close(fd)
@@ -105,7 +105,7 @@ def _open(path: str) -> int:
     return fd
 
 
-async def _write(outbox: Outbox, path: str, written: trio.Event) -> None:
+async def _write(outbox: SendQueue, path: str, written: trio.Event) -> None:
     try:
         await outbox.run()
     except trio.BrokenResourceError as error:
@@ -125,14 +125,14 @@ class LoggedStream(trio.abc.Stream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send, and note."""
-        self._note(self._sending, self._sent, data)
+        self._record(self._sending, self._sent, data)
         await self._stream.send_all(data)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         """Receive, and note."""
-        await self._log.room()
+        await self._log.drain()
         data = await self._stream.receive_some(max_bytes)
-        self._note(self._receiving, self._received, data)
+        self._record(self._receiving, self._received, data)
         return data
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -143,7 +143,7 @@ class LoggedStream(trio.abc.Stream):
         """As the stream does."""
         await self._stream.aclose()
 
-    def _note(
+    def _record(
         self, splitter: LineSplitter, direction: str, data: bytes | bytearray | memoryview
     ) -> None:
         for line in splitter.feed(data):

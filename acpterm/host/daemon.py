@@ -20,7 +20,7 @@ import trio
 
 from acpterm.config import Settings
 from acpterm.host.host import Host, Supervision, open_host
-from acpterm.host.host_state import Place
+from acpterm.host.host_state import DaemonInfo
 from acpterm.host.launch import exec_context as askers
 from acpterm.host.server.accepting import Acceptor
 from acpterm.host.server.listener import ListenError
@@ -31,9 +31,9 @@ from acpterm.keeper.client import KeeperClient
 from acpterm.pty import linux
 from acpterm.runtime import log_limits, logs
 from acpterm.runtime.descriptors import reserve
-from acpterm.runtime.shutdown_signals import hear, told_to_end
+from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_event
 
-FIRST: Final = 10.0
+FIRST_REQUEST_TIMEOUT_S: Final = 10.0
 """Seconds that one which ends by itself waits for the first connection, if not for longer."""
 
 _ALIVE_PERIOD_S: Final = 1.0
@@ -57,10 +57,10 @@ async def serve(
     takes nothing over, if the worker before was a newer acpterm; `ListenError`, `TrackingError`;
     `KeeperLostError` when all has been ended since the keeper is gone.
     """
-    asker = askers.own()
+    context = askers.current()
     raise_open_files()
     reserve.keep()
-    hear()
+    restore_signal_defaults()
     freeze()
     linux.forbid_inspection()
     await keeper.connect()
@@ -70,21 +70,21 @@ async def serve(
         keeper.refuse(f"refuses: {error}")
         raise
     if snapshot.host is not None and snapshot.host.context is not None:
-        asker = askers.from_record(snapshot.host.context)
+        context = askers.from_record(snapshot.host.context)
     sockets = open_sockets(settings, snapshot.listeners, keeper.entries, keeper.pid)
     ending = trio.Event()
     supervision = Supervision(on_terminate=ending.set, on_failure=_die)
     serves = False
     try:
         async with open_host(
-            settings, asker, keeper, snapshot, supervision, socket_path=sockets.agent_path
+            settings, context, keeper, snapshot, supervision, socket_path=sockets.agent_path
         ) as host:
             serves = True
             with supervision.guarding():
-                host.shared.place = Place(
+                host.state.daemon_info = DaemonInfo(
                     agent_socket=sockets.agent_path,
                     user_socket=sockets.user_path,
-                    patience=patience if patience < math.inf else None,
+                    idle_exit_s=patience if patience < math.inf else None,
                     tracking=host.tracking,
                     end=ending.set,
                 )
@@ -96,8 +96,8 @@ async def serve(
             sockets.remove(new_only=True)
         raise
     sockets.remove()
-    if host.lost is not None:
-        raise host.lost
+    if host.keeper_is_lost is not None:
+        raise host.keeper_is_lost
     keeper.end()
     _log.info("ended")
 
@@ -139,7 +139,7 @@ async def _end_when_idle(
     host: Host, has_queued: Callable[[], bool], patience: float, told: trio.Event
 ) -> None:
     # Whoever has started it is yet to connect.
-    with trio.move_on_after(FIRST):
+    with trio.move_on_after(FIRST_REQUEST_TIMEOUT_S):
         while not host.is_needed():
             await host.wait_changed()
     while True:
@@ -201,18 +201,18 @@ async def _keep_bound(
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
     """Serve the agent at the other end of `stream` until it is gone, or a signal ends this."""
-    asker = askers.own()
+    context = askers.current()
     raise_open_files()
-    hear()
+    restore_signal_defaults()
     freeze()
     linux.forbid_inspection()
     async with (
-        told_to_end(logs.ending) as told,
-        open_host(settings, asker) as host,
+        shutdown_event(logs.shorten) as told,
+        open_host(settings, context) as host,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(_close_when, told, host)
-        await host.serve(stream, asker)
+        await host.serve(stream, context)
         nursery.cancel_scope.cancel()
 
 

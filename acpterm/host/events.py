@@ -13,12 +13,12 @@ from msgspec import Raw
 
 from acpterm.acp.user_api import TerminalInfo
 
-MOST: Final = 1_000
+QUEUE_MAX: Final = 1_000
 # Bytes of an update that is told: a subscriber to its session is told of those that are longer.
-UPDATE: Final = 16 * 1024
+UPDATE_BYTES_MAX: Final = 16 * 1024
 
 
-class Happening:
+class Event:
     """Something that has happened. `at`: seconds since 1970."""
 
     def __init__(
@@ -40,46 +40,48 @@ class Happening:
         self.agent: Final = agent
         self.session: Final = session
         # A copy, which holds nothing of the message; what is long is not told here.
-        self.update: Final = update.copy() if update and len(bytes(update)) <= UPDATE else None
+        self.update: Final = (
+            update.copy() if update and len(bytes(update)) <= UPDATE_BYTES_MAX else None
+        )
 
 
-class Listener:
+class Subscription:
     """One who listens."""
 
     def __init__(self) -> None:
-        self._queue: deque[Happening] = deque()
-        self._lost = 0
-        self._news = trio.Event()
+        self._queue: deque[Event] = deque()
+        self._dropped = 0
+        self._has_events = trio.Event()
 
-    def take(self, happening: Happening) -> None:
+    def put(self, event: Event) -> None:
         """Have something told, when there is time."""
-        if len(self._queue) >= MOST:
+        if len(self._queue) >= QUEUE_MAX:
             self._queue.popleft()
-            self._lost += 1
-        self._queue.append(happening)
-        self._news.set()
+            self._dropped += 1
+        self._queue.append(event)
+        self._has_events.set()
 
-    async def next(self) -> tuple[Happening, int]:
+    async def next(self) -> tuple[Event, int]:
         """Wait for what happened next; and how much was lost before it."""
         while not self._queue:
-            self._news = trio.Event()
-            await self._news.wait()
-        lost, self._lost = self._lost, 0
+            self._has_events = trio.Event()
+            await self._has_events.wait()
+        lost, self._dropped = self._dropped, 0
         return self._queue.popleft(), lost
 
 
-class Bus:
+class EventBus:
     """Who listens in one host."""
 
     def __init__(self) -> None:
-        self.listeners: Final[set[Listener]] = set()
+        self.subscriptions: Final[set[Subscription]] = set()
 
     @property
-    def heard(self) -> bool:
+    def has_subscribers(self) -> bool:
         """Whether anybody listens."""
-        return bool(self.listeners)
+        return bool(self.subscriptions)
 
-    def publish(self, happening: Happening) -> None:
+    def publish(self, event: Event) -> None:
         """Tell all who listen."""
-        for listener in self.listeners:
-            listener.take(happening)
+        for listener in self.subscriptions:
+            listener.put(event)

@@ -17,23 +17,23 @@ import structlog
 import trio
 
 from acpterm.config import Settings
-from acpterm.host.agent.connection import Caller
-from acpterm.host.agent.methods import AGENT
+from acpterm.host.agent.connection import AgentConnection
+from acpterm.host.agent.methods import AGENT_METHODS
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session import Session
-from acpterm.host.host_state import Shared
+from acpterm.host.host_state import HostState
 from acpterm.host.launch import exec_context as askers
-from acpterm.host.launch.exec_context import Asker, to_record
+from acpterm.host.launch.exec_context import ExecContext, to_record
 from acpterm.host.restore import Restorer
 from acpterm.host.server.connection import Connection
-from acpterm.host.server.dispatch import Methods
+from acpterm.host.server.dispatch import MethodTable
 from acpterm.host.server.peer import PeerProcess, peer_of
 from acpterm.host.state.records import HostRecord
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import TREES_KEY
 from acpterm.host.user.admission import Admission
-from acpterm.host.user.connection import Person
-from acpterm.host.user.methods import PERSON
+from acpterm.host.user.connection import UserConnection
+from acpterm.host.user.methods import USER_METHODS
 from acpterm.host.user.refusing import refusing
 from acpterm.keeper.client import KeeperClient, KeeperLostError, embedded_keeper
 from acpterm.pty import linux
@@ -44,15 +44,15 @@ from acpterm.terminal.terminal import DISCONNECT_GRACE_S
 
 # Seconds that the end takes at most, and that terminals have of them to go: the grace of each, and
 # a moment for SIGKILL.
-_END = 4.6
-_FAREWELL = DISCONNECT_GRACE_S + 0.5
+_END_TIMEOUT_S = 4.6
+_CLOSE_TIMEOUT_S = DISCONNECT_GRACE_S + 0.5
 
 # Bytes that may wait for a front end: what is shown is to be what is so now.
-HIGH: Final = 64 * 1024
+HIGH_WATER_BYTES: Final = 64 * 1024
 # A connection that has received more than this may have left much that is not in use any more.
 _LARGE_BYTES: Final = 4 * 1024 * 1024
 # Seconds between two looks at what is too old.
-_ROUND: Final = 60.0
+_EXPIRY_PERIOD_S: Final = 60.0
 
 _log = structlog.get_logger("acpterm.host")
 
@@ -93,50 +93,52 @@ class Supervision:
 class Host:
     """What all connections share. Made by `open_host`."""
 
-    def __init__(self, shared: Shared, asker: Asker, trees: Trees, resumption: Resumption) -> None:
-        self.settings: Final = shared.settings
-        self.pool: Final = shared.pool
-        self.shared: Final = shared
-        self.asker = asker
+    def __init__(
+        self, state: HostState, context: ExecContext, trees: Trees, resumption: Resumption
+    ) -> None:
+        self.settings: Final = state.settings
+        self.pool: Final = state.pool
+        self.state: Final = state
+        self.context = context
         self._trees = trees
         self._connections: set[Connection] = set()
         self._resumption = resumption
-        self._admission = Admission(trees, shared.roster.get, resumption.holders)
+        self._admission = Admission(trees, state.registry.get, resumption.holders)
         self._user_names = itertools.count(1)
         self._changed = trio.lowlevel.ParkingLot()
         self._ending = False
         self.end_by = math.inf
-        self.lost: KeeperLostError | None = None
+        self.keeper_is_lost: KeeperLostError | None = None
         """Set when the keeper is gone."""
-        shared.roster.changed = self._note
+        state.registry.on_change = self._mark_changed
 
     async def serve(
         self,
         stream: trio.abc.Stream,
-        asker: Asker,
+        context: ExecContext,
         holders: Iterable[tuple[int, float]] = (),
     ) -> None:
         """Serve one agent until it is gone, or the host ends; at once if it is ending.
 
         `holders`: pid and start time of the process at the other end.
         """
-        name = self.shared.name_connection()
+        name = self.state.new_connection_name()
         # Stored with its first request: one that sends nothing is no agent's.
-        caller = Caller(asker, self.shared, name, self._resumption, holders=holders)
-        connection = Connection(stream, caller, AGENT, name, store=self.shared.keeper)
-        self._resumption.connected(caller, connection)
-        self.shared.agents += 1
+        agent = AgentConnection(context, self.state, name, self._resumption, holders=holders)
+        connection = Connection(stream, agent, AGENT_METHODS, name, store=self.state.keeper)
+        self._resumption.connected(agent, connection)
+        self.state.agents += 1
         try:
             await self._serve(connection)
         finally:
-            self.shared.agents -= 1
+            self.state.agents -= 1
             self._resumption.disconnected(connection)
 
-    async def serve_person(
+    async def serve_user(
         self,
         stream: trio.abc.Stream,
-        asker: Asker,
-        methods: Methods = PERSON,
+        context: ExecContext,
+        methods: MethodTable = USER_METHODS,
         terminals: Collection[str] = (),
     ) -> None:
         """Serve one front end of the user's, likewise.
@@ -144,31 +146,31 @@ class Host:
         `terminals`: the ids of those that its process runs in.
         """
         name = f"p{next(self._user_names)}"
-        self.shared.people += 1
+        self.state.users += 1
         try:
             await self._serve(
                 Connection(
                     stream,
-                    Person(asker, self.shared, self._sessions, terminals),
+                    UserConnection(context, self.state, self._sessions, terminals),
                     methods,
                     name,
-                    high=HIGH,
-                    store=self.shared.keeper,
+                    high=HIGH_WATER_BYTES,
+                    store=self.state.keeper,
                 )
             )
         finally:
-            self.shared.people -= 1
+            self.state.users -= 1
 
     async def _serve(self, connection: Connection) -> None:
         self._connections.add(connection)
-        self._note()
+        self._mark_changed()
         if self._ending:
             connection.close()
         try:
             await connection.serve()
         finally:
             self._connections.discard(connection)
-            self._note()
+            self._mark_changed()
             if connection.received > _LARGE_BYTES:
                 give_back_memory()
 
@@ -179,27 +181,27 @@ class Host:
 
     def is_needed(self) -> bool:
         """Whether there is a connection, one that may be resumed, or a terminal that is held."""
-        return bool(self._connections or self._resumption.absent) or self.shared.roster.busy
+        return bool(self._connections or self._resumption.absent) or self.state.registry.is_busy
 
     async def wait_changed(self) -> None:
         """Wait until it may be another answer, whether it is needed."""
         await self._changed.park()
 
-    def _note(self) -> None:
+    def _mark_changed(self) -> None:
         self._changed.unpark_all()
 
     def _sessions(self) -> Iterator[Session]:
-        for caller in self._resumption.callers:
-            yield from list(caller.sessions.values())
+        for agent in self._resumption.callers:
+            yield from list(agent.sessions.values())
 
     async def serve_agent_socket(self, stream: trio.SocketStream) -> None:
         """Serve a connection to the agents' socket, if it comes from this user."""
 
-        async def serve(stream: trio.SocketStream, asker: Asker) -> None:
+        async def serve(stream: trio.SocketStream, context: ExecContext) -> None:
             with PeerProcess(stream) as peer:
                 found = peer.identity
             holders = [] if found is None else [(found.pid, found.started)]
-            await self.serve(stream, asker, holders)
+            await self.serve(stream, context, holders)
 
         await self._serve_socket(stream, serve)
 
@@ -209,9 +211,9 @@ class Host:
         One that is an agent's is answered with the reason why it is refused.
         """
 
-        async def serve(stream: trio.SocketStream, asker: Asker) -> None:
+        async def serve(stream: trio.SocketStream, context: ExecContext) -> None:
             verdict = await self._admission.judge(stream)
-            methods = PERSON
+            methods = USER_METHODS
             if verdict.refusal is not None:
                 methods = refusing(verdict.refusal)
                 _log.warning(
@@ -220,14 +222,14 @@ class Host:
                     terminals=sorted(verdict.terminals),
                     reason=verdict.refusal,
                 )
-            await self.serve_person(stream, asker, methods, verdict.terminals)
+            await self.serve_user(stream, context, methods, verdict.terminals)
 
         await self._serve_socket(stream, serve)
 
     async def _serve_socket(
         self,
         stream: trio.SocketStream,
-        serve: Callable[[trio.SocketStream, Asker], Awaitable[None]],
+        serve: Callable[[trio.SocketStream, ExecContext], Awaitable[None]],
     ) -> None:
         try:
             peer = peer_of(stream)
@@ -235,11 +237,11 @@ class Host:
                 _log.warning("connection refused: it is another user's", uid=peer.uid)
                 await stream.aclose()
                 return
-            asker = self.asker
+            context = self.context
             if peer.pid:
                 # Some twenty quick system calls: a thread would cost more, and there may be none.
-                asker = askers.of_process(peer.pid, asker)
-            await serve(stream, asker)
+                context = askers.of_process(peer.pid, context)
+            await serve(stream, context)
         except Exception as error:  # noqa: BLE001  a bug met by one peer costs the others nothing
             _log.error("a connection failed", exc_info=error)
 
@@ -247,7 +249,7 @@ class Host:
         """Close every connection, those too that are yet to come; wait for the last one's end."""
         if not self._ending:
             self._ending = True
-            self.end_by = trio.current_time() + _END
+            self.end_by = trio.current_time() + _END_TIMEOUT_S
         self._resumption.expire()
         for connection in list(self._connections):
             connection.close()
@@ -258,8 +260,8 @@ class Host:
         """Give the clients of the worker before time to connect again; then end what they had."""
         await trio.sleep(self.settings.resume_timeout)
         self._resumption.expire()
-        self.shared.windows.settle()
-        self._note()
+        self.state.windows.settle()
+        self._mark_changed()
 
     async def run_keeper(self, on_terminate: Callable[[], None]) -> None:
         """Receive what the keeper reports.
@@ -269,12 +271,12 @@ class Host:
         `KeeperLostError` is raised.
         """
         try:
-            await self.shared.keeper.run(on_terminate=on_terminate)
+            await self.state.keeper.run(on_terminate=on_terminate)
         except KeeperLostError as error:
-            if self.shared.keeper.stored:
+            if self.state.keeper.stored:
                 _log.error("the keeper is lost: programs run on until the service is started again")
                 raise
-            self.lost = error
+            self.keeper_is_lost = error
             await self.lose_keeper()
             on_terminate()
 
@@ -282,15 +284,15 @@ class Host:
         """End all that runs, and have those answered that wait for it."""
         _log.error("the keeper is lost: all terminals are ended")
         self.pool.lose_keeper()
-        with trio.move_on_after(_END):
-            for entry in self.shared.roster:
+        with trio.move_on_after(_END_TIMEOUT_S):
+            for entry in self.state.registry:
                 await entry.terminal.wait_exited()
 
 
 @asynccontextmanager
 async def open_host(
     settings: Settings,
-    asker: Asker,
+    context: ExecContext,
     keeper: KeeperClient | None = None,
     snapshot: Snapshot | None = None,
     supervision: Supervision | None = None,
@@ -299,8 +301,8 @@ async def open_host(
 ) -> AsyncIterator[Host]:
     """Run a host for as long as the block lasts; at its end everything in it is ended.
 
-    `asker`: whose environment, folder and limits a connection's terminals get by default. `keeper`
-    makes their programs; it is connected, and not ready yet. Without one, a child of this process
+    `context`: the default environment, directory and limits of terminals. `keeper` makes their
+    programs; it is connected, and not ready yet. Without one, a child of this process
     does. `snapshot`: what the worker before has left in the keeper's store. `socket_path`: where a
     daemon listens; what a killed daemon there has left is ended first. Raises `TrackingError`.
     """
@@ -333,18 +335,20 @@ async def open_host(
         nursery.start_soon(supervision.run, trees.run)
         await nursery.start(pool.run)
         recording = await stack.enter_async_context(trio.open_nursery())
-        shared = Shared(settings, pool, recording, keeper, snapshot.host or _new_host(asker))
-        resumption = Resumption(shared.bus)
-        host = Host(shared, asker, trees, resumption)
-        Restorer(shared, resumption, trees, asker, nursery).restore(snapshot, keeper.terminals)
+        state = HostState(settings, pool, recording, keeper, snapshot.host or _new_host(context))
+        resumption = Resumption(state.events)
+        host = Host(state, context, trees, resumption)
+        Restorer(state, resumption, trees, context, nursery).restore(snapshot, keeper.terminals)
         keeper.terminals.clear()
         keeper.entries.clear()
         if not is_embedded:
             nursery.start_soon(supervision.run, host.run_keeper, supervision.on_terminate)
-        nursery.start_soon(supervision.run, shared.state.run)
+        nursery.start_soon(supervision.run, state.state.run)
         nursery.start_soon(supervision.run, host.expire_absent)
-        nursery.start_soon(supervision.run, shared.attention.run, lambda: shared.bus.heard)
-        nursery.start_soon(supervision.run, _expire, shared)
+        nursery.start_soon(
+            supervision.run, state.input_monitor.run, lambda: state.events.has_subscribers
+        )
+        nursery.start_soon(supervision.run, _expire, state)
         if socket_path is not None:
             nursery.start_soon(supervision.run, trees.end_leftovers)
         try:
@@ -352,7 +356,7 @@ async def open_host(
         finally:
             with trio.CancelScope(shield=True):
                 await host.close()
-                await pool.shut_down(min(_FAREWELL, host.end_by - trio.current_time()))
+                await pool.shut_down(min(_CLOSE_TIMEOUT_S, host.end_by - trio.current_time()))
             recording.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
 
@@ -363,8 +367,8 @@ def _handover(keeper: KeeperClient) -> Handover | None:
     return None if entry is None else Handover(entry.value, entry.fds)
 
 
-def _new_host(asker: Asker) -> HostRecord:
-    return HostRecord(started_at=boot_time(), context=to_record(asker))
+def _new_host(context: ExecContext) -> HostRecord:
+    return HostRecord(started_at=boot_time(), context=to_record(context))
 
 
 def give_back_memory() -> None:
@@ -377,8 +381,8 @@ def give_back_memory() -> None:
     linux.trim_memory()
 
 
-async def _expire(shared: Shared) -> None:
+async def _expire(state: HostState) -> None:
     """Forget what is too old, now and then; whoever asks for a list has it done at once."""
     while True:
-        await trio.sleep(_ROUND)
-        shared.roster.expire()
+        await trio.sleep(_EXPIRY_PERIOD_S)
+        state.registry.expire()

@@ -11,52 +11,54 @@ from typing import Final
 
 import trio
 
-from acpterm.host.registry import Entry, Roster
+from acpterm.host.registry import TerminalEntry, TerminalRegistry
 
-QUIET: Final = 0.1
-ROUND: Final = 0.5
+QUIET_S: Final = 0.1
+PERIOD_S: Final = 0.5
 # Terminals looked at between two checkpoints.
-_STEP: Final = 16
+_BATCH: Final = 16
 
 
-class Attention:
+class InputMonitor:
     """Looks at the terminals of a roster. `told` is called with what has changed."""
 
-    def __init__(self, roster: Roster, told: Callable[[str, Entry, str | None], None]) -> None:
-        self._roster = roster
-        self._told = told
+    def __init__(
+        self, registry: TerminalRegistry, told: Callable[[str, TerminalEntry, str | None], None]
+    ) -> None:
+        self._roster = registry
+        self._on_change = told
         # Who is told looks once more: that is not told in the middle of it, but the next time.
-        self._telling: Entry | None = None
+        self._publishing: TerminalEntry | None = None
 
-    def look(self, entry: Entry) -> bool | None:
+    def check(self, entry: TerminalEntry) -> bool | None:
         """Whether a terminal waits for input; None where nobody can know. Takes some 100 µs."""
         terminal = entry.terminal
         if terminal.exit is not None:
             waits: bool | None = False
-        elif time.monotonic() - (terminal.timeline.last or 0) < QUIET:
+        elif time.monotonic() - (terminal.timeline.last or 0) < QUIET_S:
             waits = False
         else:
             waits = terminal.waits_for_input()
-        if waits != entry.waiting and self._telling is not entry:
+        if waits != entry.waiting and self._publishing is not entry:
             before, entry.waiting = entry.waiting, waits
-            self._telling = entry
+            self._publishing = entry
             try:
                 if waits:
-                    self._told("waiting", entry, None)
+                    self._on_change("waiting", entry, None)
                 elif before and terminal.exit is None:
-                    self._told("resumed", entry, None)
+                    self._on_change("resumed", entry, None)
             finally:
-                self._telling = None
+                self._publishing = None
         return waits
 
-    async def run(self, heard: Callable[[], bool]) -> None:
+    async def run(self, is_needed: Callable[[], bool]) -> None:
         """Look at all that run, again and again while they are `heard` of, until cancelled."""
         while True:
-            await trio.sleep(ROUND)
-            if not heard():
+            await trio.sleep(PERIOD_S)
+            if not is_needed():
                 continue
             for number, entry in enumerate(self._roster):
                 if entry.terminal.exit is None:
-                    self.look(entry)
-                if number % _STEP == _STEP - 1:
+                    self.check(entry)
+                if number % _BATCH == _BATCH - 1:
                     await trio.lowlevel.checkpoint()

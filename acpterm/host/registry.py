@@ -29,20 +29,20 @@ from acpterm.host.retention import Share, surplus
 from acpterm.host.state.records import LaunchRecord, RecordingRecord, TerminalRecord, unpack_text
 from acpterm.host.state.store import launch_key, terminal_key
 from acpterm.host.state.writer import StateWriter
-from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
-LAST: Final = "@last"
+LAST_NAME: Final = "@last"
 # Of those that a message names.
-_NAMED: Final = 5
+_NAMED_MAX: Final = 5
 # Of a name: it is to fit into a list, and not to be what a list shows of another terminal.
-_LONGEST: Final = 64
+_NAME_MAX: Final = 64
 # Of the tool calls that show a terminal, the newest are named, and none by a longer id.
-CALLS: Final = 64
-CALL_ID: Final = 512
+TOOL_CALLS_MAX: Final = 64
+TOOL_CALL_ID_MAX: Final = 512
 _ID: Final = re.compile("[0-9a-f]{8,}")
 # What joins characters to one, or says which flag it is: not printable by itself.
 _JOINED: Final = re.compile(
@@ -51,7 +51,7 @@ _JOINED: Final = re.compile(
 )
 
 
-class Entry:
+class TerminalEntry:
     """One terminal, and its record, which is stored again by `changed`."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Entry:
         self.record: Final = record
         self.session: Final = session
         self.cwd: Final = unpack_text(record.cwd)
-        self.exited: float | None = None
+        self.exited_at: float | None = None
         """When its program ended, in seconds since 1970."""
         self.waiting: bool | None = None
         self.launch: Final = launch
@@ -98,32 +98,32 @@ class Entry:
         return self.record.is_users
 
     @property
-    def is_made_by_user(self) -> bool:
+    def is_created_by_user(self) -> bool:
         """Whether the user created it; one that was taken over is the agent's work all the same."""
-        return self.connection is None
+        return self.connection_id is None
 
     @property
-    def connection(self) -> str | None:
+    def connection_id(self) -> str | None:
         """The agent's connection that created it; None if the user did."""
         return self.record.connection
 
     @property
-    def held(self) -> int:
+    def retained_bytes(self) -> int:
         """Bytes of output that it has in memory."""
-        return self.terminal.held
+        return self.terminal.retained_bytes
 
     @property
-    def made(self) -> float:
+    def created_at(self) -> float:
         """When it was created, in seconds since 1970."""
         return self.record.created_time
 
     @property
-    def released(self) -> float | None:
+    def released_at(self) -> float | None:
         """When it was released, in seconds since 1970."""
         return self.record.released_time
 
     @property
-    def ending(self) -> bool:
+    def is_ending(self) -> bool:
         """Whether its program is to end, and has not ended yet."""
         return self.record.killed_at is not None and self.terminal.exit is None
 
@@ -140,9 +140,9 @@ class Entry:
         return self.session.calls_showing(self.id) or self.record.tool_calls
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing but its output is left to look at, by the person's leave."""
-        return self.released is not None or (self.is_users and self.terminal.exit is not None)
+        return self.released_at is not None or (self.is_users and self.terminal.exit is not None)
 
     @property
     def over_since(self) -> float:
@@ -155,7 +155,7 @@ class Entry:
         exit_ = self.terminal.exit
         return self.record.started_at + (0 if exit_ is None else exit_.wall)
 
-    def changed(self) -> None:
+    def mark_changed(self) -> None:
         """Have the record stored, before the next answer at the latest."""
         if not self._is_forgotten:
             self._state.changed(self._key, self.record.encode)
@@ -167,7 +167,7 @@ class Entry:
         """
         if self.launch is not None:
             self._state.removed(launch_key(self.id))
-        if self.terminal.gone:
+        if self.terminal.is_closed:
             self._state.discard(self._key)
         else:
             self._state.flush()
@@ -176,62 +176,64 @@ class Entry:
     def set_recording(self, path: str | None) -> None:
         """Note where its recording is; None if there is none any more."""
         self.record.recording = path
-        self.changed()
+        self.mark_changed()
 
     def set_recorded(self, progress: RecordingRecord | None) -> None:
         """Note how far its recording is; None if nothing more is written to it."""
         self.record.recorded = progress
-        self.changed()
+        self.mark_changed()
 
     def store_launch(self) -> None:
         """Have stored what it was created with, if that is known."""
         if self.launch is not None:
             self._state.changed(launch_key(self.id), self.launch.encode)
 
-    def resized(self, cols: int, rows: int) -> None:
+    def record_size(self, cols: int, rows: int) -> None:
         """Note the size that it has while no window is attached."""
         self.record.cols, self.record.rows = cols, rows
-        self.changed()
+        self.mark_changed()
 
-    def kill_requested(self, by: EndedBy) -> None:
+    def record_kill(self, by: EndedBy) -> None:
         """Note who ends the program, or what it has left, unless that was requested before."""
         if self.record.killed_by is None:
             self.record.killed_by, self.record.killed_at = by.value, boot_time()
-            self.changed()
+            self.mark_changed()
 
-    def answer_arrived(self) -> None:
+    def record_answer(self) -> None:
         """Note that its agent has named it, so that the answer to its create has arrived.
 
         From now on another request may have that one's id.
         """
         if self.record.request is not None:
             self.record.request = None
-            self.changed()
+            self.mark_changed()
 
-    def id_released(self) -> None:
+    def record_id_release(self) -> None:
         """Note that the session that created it no longer names it."""
         self._store_tool_calls()
         self.record.is_held = False
-        self.changed()
+        self.mark_changed()
 
     def release(self, by: EndedBy) -> None:
         """Note that it was released, and which tool calls show it."""
-        self.kill_requested(by)
+        self.record_kill(by)
         self._store_tool_calls()
         self.record.released_by = by.value
         self.record.released_time, self.record.released_at = time.time(), boot_time()
-        self.changed()
+        self.mark_changed()
 
     def _store_tool_calls(self) -> None:
         # Those that are described: the newest, and none by a longer id.
-        self.record.tool_calls = [call[: CALL_ID + 1] for call in self.tool_calls[-CALLS:]]
+        self.record.tool_calls = [
+            call[: TOOL_CALL_ID_MAX + 1] for call in self.tool_calls[-TOOL_CALLS_MAX:]
+        ]
 
 
-class Agent:
+class AgentInfo:
     """Who is at the other end of an agent's connection, as far as that was said."""
 
     def __init__(self, connection: str) -> None:
-        self.connection: Final = connection
+        self.connection_id: Final = connection
         self.name: str | None = None
 
 
@@ -243,20 +245,20 @@ class Session(Protocol):
         """Its id."""
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> AgentInfo:
         """Whose it is."""
 
     def calls_showing(self, identifier: str) -> list[str]:
         """Give the ids of the tool calls that show a terminal."""
 
-    def release(self, identifier: str) -> "Entry | None":
+    def release(self, identifier: str) -> "TerminalEntry | None":
         """Make the id of a terminal invalid."""
 
 
 class Origin:
     """A session whose connection is gone: what a terminal that outlives it still says of it."""
 
-    def __init__(self, identifier: str, agent: Agent) -> None:
+    def __init__(self, identifier: str, agent: AgentInfo) -> None:
         self.id: Final = identifier
         self.agent: Final = agent
 
@@ -269,7 +271,7 @@ class Origin:
         """Do nothing: nobody may name the terminal."""
 
 
-class Roster:
+class TerminalRegistry:
     """The entries of one host. `told` is called with what happens to one: `(event, entry, by)`."""
 
     def __init__(self, pool: Pool, settings: Settings) -> None:
@@ -277,14 +279,14 @@ class Roster:
         self._share: Final = Share(
             settings.keep_released, settings.keep_released_bytes, settings.keep_released_age
         )
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, TerminalEntry] = {}
         # Names of terminals that are being made.
         self._taken: set[str] = set()
-        self.told: Callable[[str, Entry, str | None], None] = lambda *_: None
-        self.changed: Callable[[], None] = lambda: None
+        self.on_event: Callable[[str, TerminalEntry, str | None], None] = lambda *_: None
+        self.on_change: Callable[[], None] = lambda: None
         """Called when there may be no terminal left that keeps the host going, or one again."""
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TerminalEntry]:
         """Give the entries, in the order in which they were made."""
         return iter(list(self._entries.values()))
 
@@ -292,15 +294,15 @@ class Roster:
         return len(self._entries)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether somebody holds a terminal: it runs, or the person has not removed it."""
-        return any(entry.released is None for entry in self._entries.values())
+        return any(entry.released_at is None for entry in self._entries.values())
 
-    def get(self, identifier: str) -> Entry | None:
+    def get(self, identifier: str) -> TerminalEntry | None:
         """Give the entry of that id, if there is one."""
         return self._entries.get(identifier)
 
-    def find(self, name: str, *, own: bool = False) -> Entry:
+    def find(self, name: str, *, own: bool = False) -> TerminalEntry:
         """Return the entry that the user names: by its id, its name, an id's beginning, or @last.
 
         With `own`, @last is the newest of the user's: an agent could create a terminal just before
@@ -309,39 +311,39 @@ class Roster:
         """
         if entry := self._entries.get(name):
             return entry
-        if name == LAST:
+        if name == LAST_NAME:
             for entry in reversed(self._entries.values()):
                 if entry.is_users or not own:
                     return entry
             if self._entries:
                 raise RpcError(
                     RESOURCE_NOT_FOUND,
-                    f"none of the terminals is yours, and {LAST} is no agent's here: name an "
+                    f"none of the terminals is yours, and {LAST_NAME} is no agent's here: name an "
                     "agent's by its id or its name; see acpterm ls",
                 )
             raise RpcError(RESOURCE_NOT_FOUND, "there is no terminal yet")
         # A name may be used again: then it means the one that still runs, or else the newest.
         named = [entry for entry in self if entry.name == name]
         if named:
-            return max(named, key=lambda entry: (not entry.over, entry.made))
+            return max(named, key=lambda entry: (not entry.is_over, entry.created_at))
         begins = name if name.startswith("term_") else f"term_{name}"
         found = [entry for entry in self if entry.id.startswith(begins)] if name else []
         if len(found) == 1:
             return found[0]
         if found:
-            ids = ", ".join(entry.id for entry in found[:_NAMED])
-            more = ", …" if len(found) > _NAMED else ""
+            ids = ", ".join(entry.id for entry in found[:_NAMED_MAX])
+            more = ", …" if len(found) > _NAMED_MAX else ""
             raise RpcError(
-                INVALID_PARAMS, f"{len(found)} terminals begin with {quoted(name)}: {ids}{more}"
+                INVALID_PARAMS, f"{len(found)} terminals begin with {quote(name)}: {ids}{more}"
             )
         raise RpcError(
             RESOURCE_NOT_FOUND,
-            f"there is no terminal {quoted(name)}: name one by its id, the beginning of its id, "
-            f"its name, or {LAST}; see acpterm ls --all",
+            f"there is no terminal {quote(name)}: name one by its id, the beginning of its id, "
+            f"its name, or {LAST_NAME}; see acpterm ls --all",
         )
 
     @contextmanager
-    def naming(self, name: str | None) -> Iterator[None]:
+    def reserve_name(self, name: str | None) -> Iterator[None]:
         """Keep a name, while a terminal is made, for that; None is no name.
 
         Raises `RpcError` (-32602) for one that could mean another terminal.
@@ -358,57 +360,57 @@ class Roster:
 
     def _check_name(self, name: str) -> None:
         odd = name.startswith(("@", "-", "term_")) or not _is_printable(name) or _ID.fullmatch(name)
-        if not name or odd or len(name) > _LONGEST:
+        if not name or odd or len(name) > _NAME_MAX:
             raise RpcError(
                 INVALID_PARAMS,
-                f"name {quoted(name)}: a name is not empty, is printable, has at most {_LONGEST} "
+                f"name {quote(name)}: a name is not empty, is printable, has at most {_NAME_MAX} "
                 "characters, does not begin with '@', '-' or 'term_', and is no beginning of an id "
                 "(8 hexadecimal digits or more)",
             )
-        runs = any(entry.name == name and not entry.over for entry in self)
+        runs = any(entry.name == name and not entry.is_over for entry in self)
         if runs or name in self._taken:
             raise RpcError(
-                INVALID_PARAMS, f"a terminal of the name {quoted(name)} runs: choose another"
+                INVALID_PARAMS, f"a terminal of the name {quote(name)} runs: choose another"
             )
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: TerminalEntry) -> None:
         """Take a terminal that was just made."""
         self._entries[entry.id] = entry
-        self.told("created", entry, None)
-        self.changed()
+        self.on_event("created", entry, None)
+        self.on_change()
 
-    def restore(self, entry: Entry) -> None:
+    def restore(self, entry: TerminalEntry) -> None:
         """Take a terminal over from the worker before, which has published that it was created."""
         self._entries[entry.id] = entry
 
-    def exited(self, entry: Entry) -> None:
+    def record_exit(self, entry: TerminalEntry) -> None:
         """Learn that a terminal's program has ended."""
         assert entry.terminal.exit is not None  # noqa: S101  set before, for the type checker
         # It may have ended while no worker was there to see it.
-        entry.exited = min(time.time(), entry.made + entry.terminal.exit.wall)
+        entry.exited_at = min(time.time(), entry.created_at + entry.terminal.exit.wall)
         entry.waiting = False
         if entry.id in self._entries:
-            self.told("exited", entry, None)
+            self.on_event("exited", entry, None)
             if entry.record.is_removed_at_end and not entry.is_restarting:
                 self.remove(entry)
                 return
-            if entry.over:
-                self._tidy()
-            self.changed()
+            if entry.is_over:
+                self._remove_surplus()
+            self.on_change()
 
-    def kill(self, entry: Entry, by: EndedBy) -> None:
+    def kill(self, entry: TerminalEntry, by: EndedBy) -> None:
         """Begin to end a terminal's program and all that it has started."""
         if entry.terminal.exit is None:
-            self.told("killed", entry, by.value)
-        entry.kill_requested(by)
+            self.on_event("killed", entry, by.value)
+        entry.record_kill(by)
         entry.terminal.kill(by)
 
-    def release(self, entry: Entry, by: EndedBy) -> None:
+    def release(self, entry: TerminalEntry, by: EndedBy) -> None:
         """Begin to end what is left of a terminal; keep what it printed, if a tool call shows it.
 
         Can be repeated.
         """
-        if entry.released is not None:
+        if entry.released_at is not None:
             self._pool.release(entry.terminal, by)
             return
         entry.release(by)
@@ -417,30 +419,30 @@ class Roster:
             self._pool.release(entry.terminal, by)
         else:
             self._forget(entry, by)
-        self.told("released", entry, by.value)
+        self.on_event("released", entry, by.value)
         if entry.tool_calls:
             # What the agent read of it last would be held a second time, and not be counted.
             entry.terminal.text.forget()
-            self._tidy()
-        self.changed()
+            self._remove_surplus()
+        self.on_change()
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: TerminalEntry) -> None:
         """Release a terminal for the person, and forget it."""
-        if entry.released is None:
+        if entry.released_at is None:
             entry.release(EndedBy.USER)
-            self.told("released", entry, EndedBy.USER.value)
+            self.on_event("released", entry, EndedBy.USER.value)
         if entry.session is not None:
             with suppress(RpcError):
                 entry.session.release(entry.id)
         self._forget(entry, EndedBy.USER)
-        self.changed()
+        self.on_change()
 
-    def promote(self, entry: Entry) -> None:
+    def promote(self, entry: TerminalEntry) -> None:
         """Make a terminal the person's; one that is already stays so.
 
         Raises `RpcError` (-32602) for one that was released.
         """
-        if entry.released is not None:
+        if entry.released_at is not None:
             raise RpcError(
                 INVALID_PARAMS,
                 f"terminal {entry.id!r} has been released: there is nothing left to take over",
@@ -449,12 +451,12 @@ class Roster:
             return
         entry.record.is_users = True
         entry.record.lifetime_end = entry.record.release_at = None
-        entry.changed()
-        entry.terminal.keep()
-        self.told("promoted", entry, EndedBy.USER.value)
-        self._tidy()
+        entry.mark_changed()
+        entry.terminal.cancel_lifetime()
+        self.on_event("promoted", entry, EndedBy.USER.value)
+        self._remove_surplus()
 
-    def rename(self, entry: Entry, name: str) -> None:
+    def rename(self, entry: TerminalEntry, name: str) -> None:
         """Give a terminal another name.
 
         Raises `RpcError` (-32602) for a name that could mean another terminal.
@@ -463,23 +465,23 @@ class Roster:
             return
         self._check_name(name)
         entry.record.name = name
-        entry.changed()
-        self.told("renamed", entry, EndedBy.USER.value)
+        entry.mark_changed()
+        self.on_event("renamed", entry, EndedBy.USER.value)
 
     def expire(self) -> None:
         """Forget those that are too old."""
-        if self._tidy():
-            self.changed()
+        if self._remove_surplus():
+            self.on_change()
 
-    def _tidy(self) -> bool:
+    def _remove_surplus(self) -> bool:
         """Forget those that are over and that there is no more room for; see `retention`."""
-        over = (entry for entry in self._entries.values() if entry.over)
+        over = (entry for entry in self._entries.values() if entry.is_over)
         found = surplus(over, self._share, boot_time())
         for entry in found:
             self._forget(entry, EndedBy.USER)
         return bool(found)
 
-    def _forget(self, entry: Entry, by: EndedBy) -> None:
+    def _forget(self, entry: TerminalEntry, by: EndedBy) -> None:
         self._entries.pop(entry.id, None)
         entry.forget()
         self._pool.release(entry.terminal, by)

@@ -12,12 +12,12 @@ from typing import Final
 import structlog
 import trio
 
-from acpterm.host.agent.connection import Caller
+from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session_methods import release_later
-from acpterm.host.host_state import Shared
-from acpterm.host.launch.exec_context import Asker, from_record
-from acpterm.host.registry import Agent, Entry, Origin, Session
+from acpterm.host.host_state import HostState
+from acpterm.host.launch.exec_context import ExecContext, from_record
+from acpterm.host.registry import AgentInfo, Origin, Session, TerminalEntry
 from acpterm.host.state.records import LaunchRecord, TerminalRecord
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import launch_key, terminal_key
@@ -36,18 +36,18 @@ class Restorer:
 
     def __init__(
         self,
-        shared: Shared,
+        host: HostState,
         resumption: Resumption,
         trees: Trees,
-        asker: Asker,
+        context: ExecContext,
         nursery: trio.Nursery,
     ) -> None:
-        self._shared: Final = shared
+        self._shared: Final = host
         self._resumption: Final = resumption
         self._trees: Final = trees
-        self._asker: Final = asker
+        self._asker: Final = context
         self._nursery: Final = nursery
-        self._callers: Final[dict[str, Caller]] = {}
+        self._callers: Final[dict[str, AgentConnection]] = {}
 
     def restore(self, snapshot: Snapshot, found: Iterable[Found]) -> None:
         """Take over what was found."""
@@ -75,20 +75,20 @@ class Restorer:
     def _restore_connections(self, snapshot: Snapshot) -> None:
         for name, stored in snapshot.connections.items():
             record = stored.record
-            asker = from_record(record.context) if record.context else self._asker
-            caller = Caller(
-                asker, self._shared, name, self._resumption, record.secret, holders=record.holders
+            context = from_record(record.context) if record.context else self._asker
+            connection = AgentConnection(
+                context, self._shared, name, self._resumption, record.secret, holders=record.holders
             )
-            caller.agent.name = record.agent
+            connection.agent.name = record.agent
             for number, (session, calls) in stored.sessions.items():
-                caller.restore_session(number, session, calls.items())
-            self._callers[name] = caller
-            self._resumption.restored(caller)
+                connection.restore_session(number, session, calls.items())
+            self._callers[name] = connection
+            self._resumption.restored(connection)
 
     def _restore_terminal(
         self, found: Found, record: TerminalRecord | None, launch: LaunchRecord | None
     ) -> None:
-        shared, pool = self._shared, self._shared.pool
+        host, pool = self._shared, self._shared.pool
         reaped_at = found.exit.reaped_at if found.exit else None
         tree = self._trees.adopt(found.name, found.pid, found.started, reaped_at=reaped_at)
         if record is None:
@@ -115,31 +115,33 @@ class Restorer:
                 ended_by=_ended_by(record, found.exit),
             ),
         )
-        caller = self._connection_of(record)
-        entry = Entry(terminal, record, shared.state, self._session(caller, record), launch)
+        connection = self._connection_of(record)
+        entry = TerminalEntry(
+            terminal, record, host.state, self._session(connection, record), launch
+        )
         if record.released_time is not None:
             by = EndedBy(record.released_by or EndedBy.DISCONNECT)
             terminal.retained = bool(record.tool_calls)
             if terminal.retained:
-                shared.restore(entry)
+                host.restore(entry)
             pool.release(terminal, by)
             return
-        shared.restore(entry)
-        shared.windows.restore(entry, own)
+        host.restore(entry)
+        host.windows.restore(entry, own)
         if record.killed_by is not None:
             terminal.kill(EndedBy(record.killed_by))
-        if caller is not None and record.session is not None and record.is_held:
-            session = caller.session(record.session)
-            caller.own(session)
-            caller.restore_terminal(session, entry)
+        if connection is not None and record.session is not None and record.is_held:
+            session = connection.session(record.session)
+            connection.owned(session)
+            connection.restore_terminal(session, entry)
             if record.release_at is not None:
                 delay = max(0.0, record.release_at - boot_time())
-                self._nursery.start_soon(release_later, caller, session, [entry], delay)
+                self._nursery.start_soon(release_later, connection, session, [entry], delay)
         elif not record.is_users:
             # Its connection has ended, and the worker with it, before this was stored.
-            shared.roster.release(entry, EndedBy.DISCONNECT)
+            host.registry.release(entry, EndedBy.DISCONNECT)
 
-    def _connection_of(self, record: TerminalRecord) -> Caller | None:
+    def _connection_of(self, record: TerminalRecord) -> AgentConnection | None:
         """Return the connection that may name a terminal, if there is one.
 
         A keeper that died has left the terminals' records alone: the connection is then made from
@@ -150,19 +152,23 @@ class Restorer:
             return None
         is_over = record.released_time is not None or not record.is_held
         if name not in self._callers and record.secret is not None and not is_over:
-            caller = Caller(self._asker, self._shared, name, self._resumption, record.secret)
-            caller.agent.name = record.agent
-            caller.changed()
-            self._callers[name] = caller
-            self._resumption.restored(caller)
+            connection = AgentConnection(
+                self._asker, self._shared, name, self._resumption, record.secret
+            )
+            connection.agent.name = record.agent
+            connection.mark_changed()
+            self._callers[name] = connection
+            self._resumption.restored(connection)
         return self._callers.get(name)
 
-    def _session(self, caller: Caller | None, record: TerminalRecord) -> Session | None:
+    def _session(
+        self, connection: AgentConnection | None, record: TerminalRecord
+    ) -> Session | None:
         if record.session is None:
             return None
-        if caller is not None:
-            return caller.session(record.session)
-        agent = Agent(record.connection or "")
+        if connection is not None:
+            return connection.session(record.session)
+        agent = AgentInfo(record.connection or "")
         agent.name = record.agent
         return Origin(record.session, agent)
 

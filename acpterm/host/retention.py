@@ -18,7 +18,7 @@ class Retained(Protocol):
         """Whether the user owns it."""
 
     @property
-    def connection(self) -> str | None:
+    def connection_id(self) -> str | None:
         """The agent's connection that created it."""
 
     @property
@@ -26,7 +26,7 @@ class Retained(Protocol):
         """When it was over, on the boot clock."""
 
     @property
-    def held(self) -> int:
+    def retained_bytes(self) -> int:
         """Bytes of its output."""
 
 
@@ -37,7 +37,7 @@ class Share:
     """How much each share may hold: terminals, bytes, and seconds."""
 
     def __init__(self, number: int, size: int, age: float) -> None:
-        self.number: Final = number
+        self.count: Final = number
         self.size: Final = size
         self.age: Final = age
 
@@ -51,7 +51,7 @@ def surplus(entries: Iterable[R], share: Share, now: float) -> list[R]:
     agents: defaultdict[str | None, list[R]] = defaultdict(list)
     for entry in left:
         if not entry.is_users:
-            agents[entry.connection].append(entry)
+            agents[entry.connection_id].append(entry)
     return [*found, *_above(users, share), *_above(agents, share)]
 
 
@@ -59,12 +59,12 @@ def _above(queues: dict[str | None, list[R]], share: Share) -> list[R]:
     """Return what is too much, of the queue that has the most each time, the oldest first."""
     found: list[R] = []
     numbers = {owner: len(queue) for owner, queue in queues.items()}
-    sizes = {owner: sum(entry.held for entry in queue) for owner, queue in queues.items()}
-    while sum(numbers.values()) > share.number or sum(sizes.values()) > share.size:
-        most = numbers if sum(numbers.values()) > share.number else sizes
+    sizes = {owner: sum(entry.retained_bytes for entry in queue) for owner, queue in queues.items()}
+    while sum(numbers.values()) > share.count or sum(sizes.values()) > share.size:
+        most = numbers if sum(numbers.values()) > share.count else sizes
         owner = max(most, key=most.__getitem__)
         entry = queues[owner].pop(0)
         numbers[owner] -= 1
-        sizes[owner] -= entry.held
+        sizes[owner] -= entry.retained_bytes
         found.append(entry)
     return found

@@ -10,21 +10,21 @@ from acpterm.terminal.vt.library import EmulatorMissingError
 from acpterm.terminal.vt.screen import Screen
 
 
-class Shown(NamedTuple):
+class CurrentScreen(NamedTuple):
     """A screen, and the position in the output up to which it shows it."""
 
     screen: Screen
     position: int
 
 
-async def shown(terminal: Terminal) -> Shown:
+async def current_screen(terminal: Terminal) -> CurrentScreen:
     """Return the screen as it is now.
 
     Raises `RpcError` (-32602) when the window is too large for it, or no emulator is installed.
     """
     try:
         await terminal.caught_up()
-        return Shown(terminal.emulator.screen(), terminal.ring.end)
+        return CurrentScreen(terminal.emulator.screen(), terminal.ring.end)
     except (ScreenTooLargeError, EmulatorMissingError) as error:
         raise _no_screen(error) from error
 

@@ -2,55 +2,57 @@
 
 import os
 
-from acpterm.acp.user_api import ExitOf, TerminalInfo
-from acpterm.host.registry import CALL_ID, CALLS, Entry
+from acpterm.acp.user_api import ExitInfo, TerminalInfo
+from acpterm.host.registry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, TerminalEntry
 from acpterm.host.windows import Windows
 from acpterm.terminal.status import ExitStatus
 
 
-def describe(entry: Entry, windows: Windows, *, waiting: bool | None) -> TerminalInfo:
+def terminal_info(entry: TerminalEntry, windows: Windows, *, waiting: bool | None) -> TerminalInfo:
     """Say how a terminal is now; `waiting`: whether it waits for input (see `attention`)."""
     terminal, session = entry.terminal, entry.session
     last = terminal.timeline.last
     return TerminalInfo(
         terminal_id=entry.id,
         name=entry.name,
-        state="released" if entry.released else "exited" if terminal.exit else "running",
+        state="released" if entry.released_at else "exited" if terminal.exit else "running",
         owner="user" if entry.is_users else "agent",
         visible=entry.is_users,
         agent=session.agent.name if session else None,
-        connection=session.agent.connection if session else None,
+        connection=session.agent.connection_id if session else None,
         session_id=session.id if session else None,
-        tool_calls=[call for call in entry.tool_calls[-CALLS:] if len(call) <= CALL_ID],
+        tool_calls=[
+            call for call in entry.tool_calls[-TOOL_CALLS_MAX:] if len(call) <= TOOL_CALL_ID_MAX
+        ],
         command=entry.command,
         # Not every folder's name is UTF-8.
         cwd=os.fsencode(entry.cwd).decode(errors="replace"),
         pid=terminal.pid,
         cols=terminal.cols,
         rows=terminal.rows,
-        created_at=round(1000 * entry.made),
-        last_output_at=None if last is None else round(1000 * _at(entry, last)),
-        exited_at=None if entry.exited is None else round(1000 * entry.exited),
+        created_at=round(1000 * entry.created_at),
+        last_output_at=None if last is None else round(1000 * _unix_time(entry, last)),
+        exited_at=None if entry.exited_at is None else round(1000 * entry.exited_at),
         position=terminal.ring.end,
         attached=windows.count(entry),
         waiting_for_input=waiting,
         recording=entry.recording,
-        exit_status=exit_of(terminal.exit),
-        ending=entry.ending,
-        released_at=None if entry.released is None else round(1000 * entry.released),
+        exit_status=exit_info(terminal.exit),
+        ending=entry.is_ending,
+        released_at=None if entry.released_at is None else round(1000 * entry.released_at),
     )
 
 
-def _at(entry: Entry, moment: float) -> float:
+def _unix_time(entry: TerminalEntry, moment: float) -> float:
     """Give the time of day, in seconds since 1970, of a moment of the monotonic clock."""
-    return entry.made + moment - entry.terminal.timeline.start
+    return entry.created_at + moment - entry.terminal.timeline.start
 
 
-def exit_of(status: ExitStatus | None) -> ExitOf | None:
+def exit_info(status: ExitStatus | None) -> ExitInfo | None:
     """Say how a program ended."""
     if status is None:
         return None
-    return ExitOf(
+    return ExitInfo(
         exit_code=status.code,
         signal=status.signal,
         ended_by=status.ended_by.value,

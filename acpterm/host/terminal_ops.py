@@ -13,7 +13,7 @@ from acpterm.acp import ReadResponse, WriteResponse
 from acpterm.acp.agent_api import Format
 from acpterm.host.exit_status import exit_status
 from acpterm.host.launch.validation import seconds
-from acpterm.host.screens import check_screen, shown
+from acpterm.host.screens import check_screen, current_screen
 from acpterm.host.server.sender import Sender
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.pty.signals import number_of
@@ -22,10 +22,10 @@ from acpterm.terminal.keyboard import InputFullError
 from acpterm.terminal.terminal import Terminal
 
 # Bytes that one read gives when it does not say, and at most.
-MOST: Final = 1024 * 1024
+READ_BYTES_MAX: Final = 1024 * 1024
 
 
-class Read(Protocol):
+class ReadParams(Protocol):
     """What both kinds of read have: see `acp.ReadRequest`."""
 
     since: int | None
@@ -46,7 +46,9 @@ class Reader(Protocol):
         """Whether death by a signal has an exit code; see `exit_status.gives_signal_code`."""
 
 
-def read(reader: Reader, terminal: Terminal, params: Read) -> Coroutine[Any, Any, ReadResponse]:
+def read(
+    reader: Reader, terminal: Terminal, params: ReadParams
+) -> Coroutine[Any, Any, ReadResponse]:
     """Read what came after a position, waiting for it up to `wait_ms`.
 
     A release that comes after it only ends the waiting.
@@ -64,7 +66,7 @@ def read(reader: Reader, terminal: Terminal, params: Read) -> Coroutine[Any, Any
     return _read(reader, terminal, params, view)
 
 
-async def _read(reader: Reader, terminal: Terminal, params: Read, view: str) -> ReadResponse:
+async def _read(reader: Reader, terminal: Terminal, params: ReadParams, view: str) -> ReadResponse:
     deadline = trio.current_time() + seconds(params.wait_ms or 0)
     since = terminal.ring.start if params.since is None else params.since
     seen = since
@@ -72,14 +74,14 @@ async def _read(reader: Reader, terminal: Terminal, params: Read, view: str) -> 
         with trio.move_on_at(deadline):
             while terminal.exit is None and terminal.ring.end <= seen:
                 await terminal.wait_changed()
-        await reader.sender.room()
+        await reader.sender.drain()
         terminal.catch_up()
         if view == "screen":
-            screen, position = await shown(terminal)
+            screen, position = await current_screen(terminal)
             text = screen.text()
             lost = 0 if params.since is None else max(0, terminal.ring.start - params.since)
             return _answer(reader, terminal, text, position, lost)
-        most = min(params.max_bytes or MOST, MOST)
+        most = min(params.max_bytes or READ_BYTES_MAX, READ_BYTES_MAX)
         part = views.since(terminal, params.since, most, as_text=view == "text")
         # Half a character or half an escape sequence is no news yet.
         if part.position > since or terminal.exit is not None or trio.current_time() >= deadline:

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from acpterm.host.registry import Entry
+from acpterm.host.registry import TerminalEntry
 
 
 class Window:
@@ -25,9 +25,9 @@ class Window:
     ) -> None:
         self.cols, self.rows = cols, rows
         self.read_only: Final = read_only
-        self.inside: Final = inside
+        self.is_nested: Final = inside
         """The ids of terminals, of this host or another, whose programs opened the window."""
-        self.anew = True
+        self.needs_redraw = True
         """Whether all of it is to be painted."""
 
     @property
@@ -36,33 +36,33 @@ class Window:
         return self.cols, self.rows
 
 
-class _Shown:
+class _Terminal:
     """A terminal with windows. `own` is the size that it has without."""
 
     def __init__(self, own: tuple[int, int]) -> None:
-        self.own = own
+        self.detached_size = own
         self.windows: Final[list[Window]] = []
 
 
 class Windows:
     """The windows of all terminals of a host. `told` is called with what happens to one."""
 
-    def __init__(self, told: Callable[[str, Entry, str | None], None]) -> None:
-        self._told = told
-        self._shown: dict[str, _Shown] = {}
-        self._restored: list[Entry] = []
+    def __init__(self, told: Callable[[str, TerminalEntry, str | None], None]) -> None:
+        self._on_event = told
+        self._shown: dict[str, _Terminal] = {}
+        self._restored: list[TerminalEntry] = []
 
-    def count(self, entry: Entry) -> int:
+    def count(self, entry: TerminalEntry) -> int:
         """Give the number of windows that a terminal is shown in."""
         shown = self._shown.get(entry.id)
         return len(shown.windows) if shown else 0
 
-    def of(self, entry: Entry) -> list[Window]:
+    def of(self, entry: TerminalEntry) -> list[Window]:
         """Return the windows that a terminal is shown in."""
         shown = self._shown.get(entry.id)
         return list(shown.windows) if shown else []
 
-    def is_shown_in(self, inside: Collection[str], entry: Entry) -> bool:
+    def is_shown_in(self, inside: Collection[str], entry: TerminalEntry) -> bool:
         """Return whether `entry` is, or shows, one of `inside`, maybe through other terminals."""
         reached, pending = set[str](), [entry.id]
         while pending:
@@ -74,17 +74,17 @@ class Windows:
                 pending += [
                     other
                     for other, shown in self._shown.items()
-                    if any(identifier in window.inside for window in shown.windows)
+                    if any(identifier in window.is_nested for window in shown.windows)
                 ]
         return False
 
-    def restore(self, entry: Entry, own: tuple[int, int]) -> None:
+    def restore(self, entry: TerminalEntry, own: tuple[int, int]) -> None:
         """Take over a terminal whose windows are to come back: it keeps their size until then.
 
         `own` is the size that it has without.
         """
         if own != (entry.terminal.cols, entry.terminal.rows):
-            self._shown[entry.id] = _Shown(own)
+            self._shown[entry.id] = _Terminal(own)
             self._restored.append(entry)
 
     def settle(self) -> None:
@@ -94,49 +94,49 @@ class Windows:
             shown = self._shown.get(entry.id)
             if shown is not None and not shown.windows:
                 del self._shown[entry.id]
-                self._rule(entry, shown)
+                self._apply_size(entry, shown)
 
-    def open(self, entry: Entry, window: Window) -> None:
+    def open(self, entry: TerminalEntry, window: Window) -> None:
         """Show a terminal in one more window."""
         terminal = entry.terminal
-        shown = self._shown.setdefault(entry.id, _Shown((terminal.cols, terminal.rows)))
+        shown = self._shown.setdefault(entry.id, _Terminal((terminal.cols, terminal.rows)))
         shown.windows.append(window)
-        self._told("attached", entry, None)
-        self._rule(entry, shown)
+        self._on_event("attached", entry, None)
+        self._apply_size(entry, shown)
 
-    def close(self, entry: Entry, window: Window) -> None:
+    def close(self, entry: TerminalEntry, window: Window) -> None:
         """Learn that a window is gone."""
         shown = self._shown[entry.id]
         shown.windows.remove(window)
         if not shown.windows:
             del self._shown[entry.id]
-        self._told("detached", entry, None)
-        self._rule(entry, shown)
+        self._on_event("detached", entry, None)
+        self._apply_size(entry, shown)
 
-    def change(self, entry: Entry, window: Window, cols: int, rows: int) -> None:
+    def change(self, entry: TerminalEntry, window: Window, cols: int, rows: int) -> None:
         """Learn that a window has another size now; be it the same, it is painted anew."""
         window.cols, window.rows = cols, rows
-        window.anew = True
-        self._rule(entry, self._shown[entry.id])
+        window.needs_redraw = True
+        self._apply_size(entry, self._shown[entry.id])
         entry.terminal.notify()
 
-    def resize(self, entry: Entry, cols: int, rows: int) -> None:
+    def resize(self, entry: TerminalEntry, cols: int, rows: int) -> None:
         """Give a terminal its own size: now, or when the windows that rule it have gone.
 
         Raises `trio.ClosedResourceError` when it has ended, `OSError` when it cannot be done.
         """
         shown = self._shown.get(entry.id)
-        entry.resized(cols, rows)
+        entry.record_size(cols, rows)
         if shown is not None:
-            shown.own = cols, rows
+            shown.detached_size = cols, rows
             if any(not window.read_only for window in shown.windows):
                 return
         entry.terminal.resize(cols, rows)
-        self._told("resized", entry, None)
+        self._on_event("resized", entry, None)
 
-    def _rule(self, entry: Entry, shown: _Shown) -> None:
+    def _apply_size(self, entry: TerminalEntry, shown: _Terminal) -> None:
         ruling = [window for window in shown.windows if not window.read_only]
-        cols, rows = shown.own
+        cols, rows = shown.detached_size
         if ruling:
             cols = min(window.cols for window in ruling)
             rows = min(window.rows for window in ruling)
@@ -144,5 +144,5 @@ class Windows:
         if (cols, rows) != (terminal.cols, terminal.rows):
             with contextlib.suppress(trio.ClosedResourceError, OSError):
                 terminal.resize(cols, rows)
-                self._told("resized", entry, None)
+                self._on_event("resized", entry, None)
         terminal.notify()

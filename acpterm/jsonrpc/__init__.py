@@ -2,11 +2,11 @@
 
 from acpterm.jsonrpc.decoder import decode
 from acpterm.jsonrpc.encoder import (
-    can_be_said,
     encode_error,
     encode_notification,
     encode_request,
     encode_response,
+    is_utf8_encodable,
 )
 from acpterm.jsonrpc.errors import (
     AUTH_REQUIRED,
@@ -19,20 +19,20 @@ from acpterm.jsonrpc.errors import (
     RESOURCE_NOT_FOUND,
     LocalProtocolError,
     RpcError,
-    quoted,
-    shown,
+    excerpt,
+    quote,
 )
 from acpterm.jsonrpc.events import (
     CancelReceived,
     ErrorReceived,
     Event,
+    InvalidReceived,
     NotificationReceived,
-    Refused,
     RequestReceived,
     ResponseReceived,
-    Stray,
+    UnexpectedResponse,
 )
-from acpterm.jsonrpc.framing import MAX_LINE, LineSplitter, Oversized
+from acpterm.jsonrpc.framing import LINE_BYTES_MAX, LineSplitter, Oversized
 from acpterm.jsonrpc.messages import (
     ErrorObject,
     ErrorResponse,
@@ -44,14 +44,14 @@ from acpterm.jsonrpc.messages import (
     Response,
 )
 from acpterm.jsonrpc.peer import Peer
-from acpterm.jsonrpc.surrogates import mended
+from acpterm.jsonrpc.surrogates import replace_lone_surrogates
 
 __all__ = [
     "AUTH_REQUIRED",
     "INTERNAL_ERROR",
     "INVALID_PARAMS",
     "INVALID_REQUEST",
-    "MAX_LINE",
+    "LINE_BYTES_MAX",
     "METHOD_NOT_FOUND",
     "PARSE_ERROR",
     "REQUEST_CANCELLED",
@@ -63,6 +63,7 @@ __all__ = [
     "Event",
     "Id",
     "InvalidMessage",
+    "InvalidReceived",
     "LineSplitter",
     "LocalProtocolError",
     "Message",
@@ -70,20 +71,19 @@ __all__ = [
     "NotificationReceived",
     "Oversized",
     "Peer",
-    "Refused",
     "Request",
     "RequestReceived",
     "Response",
     "ResponseReceived",
     "RpcError",
-    "Stray",
-    "can_be_said",
+    "UnexpectedResponse",
     "decode",
     "encode_error",
     "encode_notification",
     "encode_request",
     "encode_response",
-    "mended",
-    "quoted",
-    "shown",
+    "excerpt",
+    "is_utf8_encodable",
+    "quote",
+    "replace_lone_surrogates",
 ]

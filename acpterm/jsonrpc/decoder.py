@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acpterm.jsonrpc.errors import INVALID_REQUEST, PARSE_ERROR, shown
+from acpterm.jsonrpc.errors import INVALID_REQUEST, PARSE_ERROR, excerpt
 from acpterm.jsonrpc.messages import (
     ErrorObject,
     ErrorResponse,
@@ -104,18 +104,18 @@ def _what_is_wrong(line: bytes) -> InvalidMessage:
         what = f"byte {error.start + 1} of the message, 0x{line[error.start]:02x}, is not UTF-8"
         return _unreadable(line, f"{what}: a message must be one line of JSON in UTF-8")
     except msgspec.ValidationError:
-        what = f"a message must be a JSON object, not {shown(line)}"
+        what = f"a message must be a JSON object, not {excerpt(line)}"
         if line.lstrip().startswith(b"["):
             right = "send each message on a line of its own"
-            what = f"batches are not part of ACP v1: {right}, not {shown(line)}"
+            what = f"batches are not part of ACP v1: {right}, not {excerpt(line)}"
         return InvalidMessage(INVALID_REQUEST, what)
     except msgspec.DecodeError as error:
-        what = f"the message is not JSON: {shown(line)}"
+        what = f"the message is not JSON: {excerpt(line)}"
         why = str(error).removeprefix("JSON is malformed: ")
         return _unreadable(line, f"{what}: {why}: a message must be one line of JSON")
     except RecursionError:
         right = "send it with fewer arrays and objects inside each other"
-        what = f"the message is nested too deeply to be read: {shown(line)}: {right}"
+        what = f"the message is nested too deeply to be read: {excerpt(line)}: {right}"
         return InvalidMessage(PARSE_ERROR, what)
     value = _decoded(_ids, members["id"]) if "id" in members else UNSET
     what = _what_is_wrong_inside(members, id_is_bad="id" in members and id_of(value) is UNSET)
@@ -169,12 +169,12 @@ def _what_is_wrong_inside(members: Mapping[str, Raw], *, id_is_bad: bool) -> str
     if "jsonrpc" not in members:
         wrong = 'jsonrpc is missing: it must be "2.0"'
     elif _decoded(_versions, members["jsonrpc"]) is UNSET:
-        wrong = f'jsonrpc is {shown(members["jsonrpc"])}: it must be "2.0"'
+        wrong = f'jsonrpc is {excerpt(members["jsonrpc"])}: it must be "2.0"'
     elif id_is_bad:
         right = "a string, null, or an integer of 64 bits"
-        wrong = f"id is {shown(members['id'])}: it must be {right}"
+        wrong = f"id is {excerpt(members['id'])}: it must be {right}"
     elif "method" in members and _decoded(_strings, members["method"]) is UNSET:
-        wrong = f"method is {shown(members['method'])}: it must be a string"
+        wrong = f"method is {excerpt(members['method'])}: it must be a string"
     elif len(kinds) > 1:
         wrong = (
             f"the message has {' and '.join(sorted(kinds))}: it must have only one of"
@@ -182,7 +182,7 @@ def _what_is_wrong_inside(members: Mapping[str, Raw], *, id_is_bad: bool) -> str
         )
     elif "error" in members and _decoded(_errors, members["error"]) is UNSET:
         right = "an object with an integer code and a string message"
-        wrong = f"error is {shown(members['error'])}: it must be {right}"
+        wrong = f"error is {excerpt(members['error'])}: it must be {right}"
     elif kinds:
         wrong = "id is missing: a response must have the id of the request it answers"
     else:

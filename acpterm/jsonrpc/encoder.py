@@ -67,7 +67,7 @@ def encode_error(request_id: Id, error: RpcError) -> bytes:
     return _line(_ErrorResponse("2.0", request_id, _Error(error.code, message, error.data)))
 
 
-def can_be_said(value: str) -> bool:
+def is_utf8_encodable(value: str) -> bool:
     """Whether JSON can hold a string: a name of a file that is not UTF-8 holds surrogates."""
     try:
         value.encode()

@@ -17,9 +17,9 @@ REQUEST_CANCELLED: Final = -32800
 AUTH_REQUIRED: Final = -32000
 RESOURCE_NOT_FOUND: Final = -32002
 
-SHOWN: Final = 80
+EXCERPT_MAX: Final = 80
 """How many characters of a value a message shows."""
-QUOTED: Final = 500
+QUOTE_MAX: Final = 500
 """How many characters of a string it quotes, a path as a rule."""
 
 
@@ -43,7 +43,7 @@ class LocalProtocolError(Exception):
     """This side tried something that JSON-RPC does not allow; nothing was sent."""
 
 
-def shown(value: bytes | bytearray | Raw | str, limit: int = SHOWN) -> str:
+def excerpt(value: bytes | bytearray | Raw | str, limit: int = EXCERPT_MAX) -> str:
     """Return JSON text as a message shows it: one line, at most `limit` characters."""
     if not isinstance(value, str):
         # A character has at most four bytes: no need to decode a message of 10 MB.
@@ -54,6 +54,6 @@ def shown(value: bytes | bytearray | Raw | str, limit: int = SHOWN) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def quoted(value: str, limit: int = QUOTED) -> str:
+def quote(value: str, limit: int = QUOTE_MAX) -> str:
     """Return a string as a message quotes it: in one line, at most `limit` characters of it."""
     return repr(value) if len(value) <= limit else f"{value[: limit - 1]!r}…"

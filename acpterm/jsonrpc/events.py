@@ -46,13 +46,13 @@ class CancelReceived(Struct, frozen=True):
     id: int | str
 
 
-class Stray(Struct, frozen=True):
+class UnexpectedResponse(Struct, frozen=True):
     """An answer to nothing that is pending: never asked, or answered before."""
 
     message: Response | ErrorResponse
 
 
-class Refused(Struct, frozen=True):
+class InvalidReceived(Struct, frozen=True):
     """A line that is not a message, or not one which may come now.
 
     `reply` is the line to send for it, None if it must not be answered.
@@ -68,6 +68,6 @@ Event: TypeAlias = (
     | ResponseReceived
     | ErrorReceived
     | CancelReceived
-    | Stray
-    | Refused
+    | UnexpectedResponse
+    | InvalidReceived
 )

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-MAX_LINE: Final = 64 * 1024 * 1024
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 """The longest line taken unless told otherwise, in bytes."""
 
 
@@ -29,7 +29,7 @@ class LineSplitter:
     linear in what is fed, however it is split.
     """
 
-    def __init__(self, max_line: int = MAX_LINE) -> None:
+    def __init__(self, max_line: int = LINE_BYTES_MAX) -> None:
         r"""Take lines of at most `max_line` bytes, a ``\r`` included and the ``\n`` not."""
         if max_line < 1:
             raise ValueError(f"max_line is {max_line}: it must be 1 byte or more")

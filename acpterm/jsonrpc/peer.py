@@ -31,18 +31,18 @@ from acpterm.jsonrpc.encoder import (
     encode_request,
     encode_response,
 )
-from acpterm.jsonrpc.errors import INVALID_REQUEST, LocalProtocolError, RpcError, shown
+from acpterm.jsonrpc.errors import INVALID_REQUEST, LocalProtocolError, RpcError, excerpt
 from acpterm.jsonrpc.events import (
     CancelReceived,
     ErrorReceived,
     Event,
+    InvalidReceived,
     NotificationReceived,
-    Refused,
     RequestReceived,
     ResponseReceived,
-    Stray,
+    UnexpectedResponse,
 )
-from acpterm.jsonrpc.framing import MAX_LINE, LineSplitter, Oversized
+from acpterm.jsonrpc.framing import LINE_BYTES_MAX, LineSplitter, Oversized
 from acpterm.jsonrpc.messages import (
     ErrorObject,
     ErrorResponse,
@@ -52,7 +52,7 @@ from acpterm.jsonrpc.messages import (
     Request,
     Response,
 )
-from acpterm.jsonrpc.surrogates import mended
+from acpterm.jsonrpc.surrogates import replace_lone_surrogates
 
 CANCEL_REQUEST: Final = "$/cancel_request"
 
@@ -67,7 +67,7 @@ _cancelled: Final = msgspec.json.Decoder(_Cancelled)
 class Peer:
     """One end of a connection."""
 
-    def __init__(self, max_line: int = MAX_LINE, *, lenient: bool = False) -> None:
+    def __init__(self, max_line: int = LINE_BYTES_MAX, *, lenient: bool = False) -> None:
         """Take lines of at most `max_line` bytes; refuse longer ones.
 
         `lenient` mends what can be (`mended`) before a line is refused.
@@ -96,7 +96,7 @@ class Peer:
                 events.append(self._oversized(line))
                 continue
             try:
-                message = decode(mended(line) if self._lenient else line)
+                message = decode(replace_lone_surrogates(line) if self._lenient else line)
             except InvalidMessage as error:
                 events += self._invalid(error)
                 continue
@@ -163,17 +163,17 @@ class Peer:
                 f"no request with id {request_id!r} is in progress: each one is answered once"
             )
 
-    def _oversized(self, line: Oversized) -> Refused:
+    def _oversized(self, line: Oversized) -> InvalidReceived:
         right = f"a message may have at most {self._lines.max_line}"
         error = RpcError(INVALID_REQUEST, f"the message has {line.size} bytes: {right}")
-        return Refused(encode_error(None, error), error)
+        return InvalidReceived(encode_error(None, error), error)
 
     def _invalid(self, error: InvalidMessage) -> list[Event]:
         # The exception's traceback refers to the message, and to the list that this goes into.
         refusal = RpcError(error.code, error.message)
         if not error.is_response:
-            return [Refused(encode_error(error.id, refusal), refusal)]
-        events: list[Event] = [Refused(None, refusal)]
+            return [InvalidReceived(encode_error(error.id, refusal), refusal)]
+        events: list[Event] = [InvalidReceived(None, refusal)]
         if isinstance(error.id, int) and error.id in self._pending:
             # No better answer will come, and whoever asked must not wait for ever.
             self._pending.discard(error.id)
@@ -185,10 +185,10 @@ class Peer:
         id_ = request.id
         if id_ is not None:
             if id_ in self._in_progress:
-                text = shown(msgspec.json.encode(id_))
+                text = excerpt(msgspec.json.encode(id_))
                 right = "a request needs an id that no unanswered one has"
                 error = RpcError(INVALID_REQUEST, f"id {text} is still in progress: {right}")
-                return Refused(encode_error(id_, error), error)
+                return InvalidReceived(encode_error(id_, error), error)
             self._in_progress.add(id_)
         return RequestReceived(id_, request.method, request.params)
 
@@ -207,7 +207,7 @@ class Peer:
     def _answer(self, answer: Response | ErrorResponse) -> Event:
         id_ = answer.id
         if not isinstance(id_, int) or id_ not in self._pending:
-            return Stray(answer)
+            return UnexpectedResponse(answer)
         self._pending.discard(id_)
         if isinstance(answer, Response):
             return ResponseReceived(id_, answer.result)

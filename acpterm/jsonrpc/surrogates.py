@@ -14,7 +14,7 @@ _ESCAPE: Final = re.compile(
 )
 
 
-def mended(line: bytes) -> bytes:
+def replace_lone_surrogates(line: bytes) -> bytes:
     """Give a line with each half of a surrogate pair replaced; the same if there is none."""
     if b"\\ud" not in line and b"\\uD" not in line:
         return line

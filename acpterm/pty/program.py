@@ -16,7 +16,7 @@ class Program(NamedTuple):
     umask: int
     rlimits: Sequence[tuple[int, int, int]] = ()
     """Triples of resource, soft and hard limit, as for `resource.setrlimit`."""
-    otherwise: Sequence[str] | None = None
+    fallback_argv: Sequence[str] | None = None
     """What to be instead when there is no file of `argv`'s name: a shell, given a line."""
 
     def marked(

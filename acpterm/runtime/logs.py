@@ -52,7 +52,7 @@ def configure(level: str, form: str) -> None:
     )
 
 
-def ending(number: signal.Signals) -> None:
+def shorten(number: signal.Signals) -> None:
     """Say that this process ends since a signal told it to. See `ending.told_to_end`."""
     structlog.get_logger("acpterm.ending").info("ending", signal=number.name)
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import trio
 
-HIGH: Final = 4 * 1024 * 1024
+HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 
 
 class Store(Protocol):
@@ -28,14 +28,14 @@ class Store(Protocol):
         """Wait until that is so."""
 
 
-class Outbox:
+class SendQueue:
     """Lines on their way to a stream, of which it is full from `high` bytes on.
 
     What was put into `store` before a line leaves this process before the line does.
     """
 
     def __init__(
-        self, stream: trio.abc.SendStream, high: int = HIGH, store: Store | None = None
+        self, stream: trio.abc.SendStream, high: int = HIGH_WATER_BYTES, store: Store | None = None
     ) -> None:
         self._stream: trio.abc.SendStream | None = stream
         self._store: Final = store
@@ -44,10 +44,10 @@ class Outbox:
         self._sending = False
         self._size = 0
         self._closed = False
-        self._news = trio.Event()
-        self._room = trio.Event()
-        self._room.set()
-        self._sent = trio.Event()
+        self._has_lines = trio.Event()
+        self._drained = trio.Event()
+        self._drained.set()
+        self._flushed = trio.Event()
 
     def put(self, line: bytes) -> None:
         """Have `line` sent after all that was put before."""
@@ -59,35 +59,35 @@ class Outbox:
         rest = memoryview(line)[sent:] if sent else line
         self._lines.append(rest)
         self._size += len(rest)
-        if self._size > self._high and self._room.is_set():
-            self._room = trio.Event()
-        self._news.set()
+        if self._size > self._high and self._drained.is_set():
+            self._drained = trio.Event()
+        self._has_lines.set()
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether more than `high` bytes are waiting to be sent."""
         return self._size > self._high
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until no more than `high` bytes are waiting to be sent.
 
         That is so when it returns: of many who wait, each finds what the one before has put.
         """
         await trio.lowlevel.checkpoint()
-        while self.full:
-            await self._room.wait()
+        while self.is_full:
+            await self._drained.wait()
 
-    async def empty(self) -> None:
+    async def flush(self) -> None:
         """Wait until nothing is waiting to be sent."""
         await trio.lowlevel.checkpoint()
         while self._size and not self._closed:
-            await self._sent.wait()
+            await self._flushed.wait()
 
     def close(self) -> None:
         """Take nothing more; `run` returns when the rest is sent."""
         self._closed = True
-        self._news.set()
-        self._sent.set()
+        self._has_lines.set()
+        self._flushed.set()
 
     def restart(self, lines: Iterable[bytes]) -> None:
         """Hold `lines`, and what is put from now on, for the stream that `connect` is given.
@@ -97,11 +97,11 @@ class Outbox:
         self._stream, self._sending, self._closed = None, False, False
         self._lines = list(lines)
         self._size = sum(map(len, self._lines))
-        if not self.full:
-            self._room.set()
-        elif self._room.is_set():
-            self._room = trio.Event()
-        self._news.set()
+        if not self.is_full:
+            self._drained.set()
+        elif self._drained.is_set():
+            self._drained = trio.Event()
+        self._has_lines.set()
 
     def connect(self, stream: trio.abc.SendStream) -> None:
         """Have what waits since `restart` sent to `stream`, by `run`."""
@@ -116,15 +116,15 @@ class Outbox:
             await self._run()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._lines, self._size = [], 0
-            self._room.set()
+            self._drained.set()
             self.close()
             raise
 
     async def _run(self) -> None:
         assert self._stream is not None  # noqa: S101  `connect` comes before
         while self._lines or not self._closed:
-            await self._news.wait()
-            self._news = trio.Event()
+            await self._has_lines.wait()
+            self._has_lines = trio.Event()
             while self._lines:
                 batch, self._lines = self._lines, []
                 sending = sum(map(len, batch))
@@ -134,12 +134,12 @@ class Outbox:
                 await self._stream.send_all(batch[0] if len(batch) == 1 else b"".join(batch))
                 self._sending = False
                 self._size -= sending
-                self._sent.set()
-                self._sent = trio.Event()
+                self._flushed.set()
+                self._flushed = trio.Event()
                 if self._size <= self._high:
-                    self._room.set()
+                    self._drained.set()
             if self._closed:
-                self._news.set()
+                self._has_lines.set()
 
     def _send_now(self, line: bytes) -> int:
         """Send what a socket takes of `line` without waiting: how many bytes."""

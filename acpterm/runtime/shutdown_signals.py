@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 import trio
 
 # What a person, a service manager or a window that closes says to end it.
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
-def minded() -> list[int]:
+def shutdown_signals() -> list[int]:
     """Give the signals that end a process of ours. Under nohup a hangup is nothing."""
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    return [number for number in _ENDING if number != signal.SIGHUP or not ignored]
+    return [number for number in _SIGNALS if number != signal.SIGHUP or not ignored]
 
 
 @asynccontextmanager
-async def told_to_end(
+async def shutdown_event(
     heard: Callable[[signal.Signals], object] = lambda _: None,
 ) -> AsyncIterator[trio.Event]:
     """Give an event that the first signal to end sets; in the block more of them do nothing.
@@ -33,18 +33,18 @@ async def told_to_end(
                 heard(signal.Signals(number))
             told.set()
 
-    with trio.open_signal_receiver(*minded()) as signals:
+    with trio.open_signal_receiver(*shutdown_signals()) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
             yield told
             nursery.cancel_scope.cancel()
 
 
-def hear() -> None:
+def restore_signal_defaults() -> None:
     """Undo what a parent may have left: signals that are needed here, ignored or blocked.
 
     Where SIGCHLD is ignored the kernel reaps children itself, and how they ended is lost.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    needed = (signal.SIGCHLD, *_ENDING)
+    needed = (signal.SIGCHLD, *_SIGNALS)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, needed)

@@ -113,7 +113,7 @@ class Consumer:
             before = self._ring.position
             self._step(budget)
             budget -= self._ring.position - before or SLICE_BYTES
-        return not self._ring.unread and not self._text.settle()
+        return not self._ring.unread and not self._text.flush()
 
     async def caught_up(self) -> None:
         """Wait until all that was written before this call has been consumed, and is text."""
@@ -121,7 +121,7 @@ class Consumer:
         target = self._ring.head
         while self._ring.position < target:
             await self._turns.take(self._slice)
-        await self._turns.take_until_done(self._text.settle)
+        await self._turns.take_until_done(self._text.flush)
 
     async def run(self) -> None:
         """Consume until cancelled."""
@@ -136,14 +136,14 @@ class Consumer:
 
     async def _wait(self) -> None:
         """Wait for more; make text of a piece that waits for it when nothing comes for a moment."""
-        if not self._text.waits:
+        if not self._text.has_deferred:
             # No cancel scope: it would be most of the memory of a terminal that is idle.
             await self._wake.wait()
             return
         with trio.move_on_after(_CALM_S):
             await self._wake.wait()
             return
-        await self._turns.take(self._text.settle)
+        await self._turns.take(self._text.flush)
 
     def _slice(self) -> None:
         self._step(SLICE_BYTES)
@@ -156,7 +156,7 @@ class Consumer:
         if self._resync and data:
             # What came before is gone: the first bytes may be the rest of a sequence.
             skipped, self._resync = resync(data), False
-            self._timeline.note(skipped, time.monotonic())
+            self._timeline.record(skipped, time.monotonic())
             self._ring.advance(skipped)
             data = data[skipped:]
         if data:
@@ -169,15 +169,15 @@ class Consumer:
 
         That is nothing while other output waits for other slices to become text.
         """
-        is_much = len(data) >= _MUCH_BYTES or self._text.waits
+        is_much = len(data) >= _MUCH_BYTES or self._text.has_deferred
         simple = simple_output.find_end(data) if is_much else 0
-        if not simple and self._text.settle():
+        if not simple and self._text.flush():
             return 0
         if simple:
             size = self._emulator.feed_simple_for(data[:simple], SLICE_S)
         else:
             size = self._emulator.feed_for(memoryview(data), SLICE_S)
-        self._timeline.note(size, time.monotonic())
+        self._timeline.record(size, time.monotonic())
         if simple and size == simple:
             self._text.feed_simple(data[:size])
         else:
@@ -188,7 +188,7 @@ class Consumer:
         while self._sizes and self._sizes[0][0] <= self._ring.position:
             _, cols, rows = self._sizes.popleft()
             self._emulator.resize(cols, rows)
-            self._timeline.note_size(cols, rows, time.monotonic())
+            self._timeline.record_size(cols, rows, time.monotonic())
 
 
 def _nothing() -> None:

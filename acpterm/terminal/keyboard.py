@@ -23,10 +23,10 @@ from acpterm.pty.master import Master
 # while the terminal's echo is off, as when a password is asked for.
 Listener = Callable[[bytes, bool], None]
 
-MOST: Final = 16 * 1024 * 1024
-ANSWERS_MAX: Final = 64 * 1024
+INPUT_BYTES_MAX: Final = 16 * 1024 * 1024
+REPLY_BYTES_MAX: Final = 64 * 1024
 # Of failures: nobody waits for input that was dropped so many failures ago.
-_REMEMBERED: Final = 100
+_FAILURES_MAX: Final = 100
 
 
 class InputFullError(Exception):
@@ -44,10 +44,10 @@ class Keyboard:
         self._rest = bytearray()
         # Bytes typed or dropped so far, and from where to where those were that were dropped.
         self._passed = 0
-        self._dropped: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
+        self._dropped: deque[tuple[int, int]] = deque(maxlen=_FAILURES_MAX)
         # From where to where answers of the emulator are, of all that is typed.
-        self._answers: deque[tuple[int, int]] = deque()
-        self._news = trio.lowlevel.ParkingLot()
+        self._replies: deque[tuple[int, int]] = deque()
+        self._has_input = trio.lowlevel.ParkingLot()
         #: Who is told of what is typed, at once; a listener may neither wait nor fail.
         self.listeners: Final[list[Listener]] = []
 
@@ -59,20 +59,20 @@ class Keyboard:
         """
         if self._master.closed:
             raise trio.ClosedResourceError
-        if len(self._rest) + len(data) > MOST:
+        if len(self._rest) + len(data) > INPUT_BYTES_MAX:
             raise InputFullError
         return self._put(data)
 
-    def answer(self, data: bytes) -> None:
+    def reply(self, data: bytes) -> None:
         """Type an answer of the emulator, or drop it: too many wait, or the terminal fails."""
-        waiting = sum(end - max(begin, self._passed) for begin, end in self._answers)
-        if self._master.closed or waiting + len(data) > ANSWERS_MAX:
+        waiting = sum(end - max(begin, self._passed) for begin, end in self._replies)
+        if self._master.closed or waiting + len(data) > REPLY_BYTES_MAX:
             return
         begin = self._passed + len(self._rest)
-        if self._answers and self._answers[-1][1] == begin:
-            self._answers[-1] = self._answers[-1][0], begin + len(data)
+        if self._replies and self._replies[-1][1] == begin:
+            self._replies[-1] = self._replies[-1][0], begin + len(data)
         else:
-            self._answers.append((begin, begin + len(data)))
+            self._replies.append((begin, begin + len(data)))
         with contextlib.suppress(trio.ClosedResourceError, OSError):
             self._put(data)
 
@@ -101,7 +101,7 @@ class Keyboard:
         while self._passed < typed:
             if self._master.closed:
                 raise trio.ClosedResourceError
-            await self._news.park()
+            await self._has_input.park()
         if any(begin < typed <= end for begin, end in self._dropped):
             raise trio.ClosedResourceError
 
@@ -117,8 +117,8 @@ class Keyboard:
             # One more: what is typed next, even if it is nothing, is not among what was dropped.
             self._passed = end + 1
             self._rest.clear()
-        self._answers.clear()
-        self._news.unpark_all()
+        self._replies.clear()
+        self._has_input.unpark_all()
 
     async def _type_rest(self) -> None:
         try:
@@ -135,7 +135,7 @@ class Keyboard:
         typed = self._typed(piece[:taken])
         del self._rest[:taken]
         self._passed += taken
-        self._news.unpark_all()
+        self._has_input.unpark_all()
         if self.listeners and typed:
             # Before and after: the program may turn the echo off at any time.
             shown = shown and self._echoes()
@@ -146,13 +146,13 @@ class Keyboard:
         """Return what was typed of what comes next, which is taken: all but answers."""
         at, end = self._passed, self._passed + len(piece)
         typed = []
-        while self._answers and self._answers[0][0] < end:
-            begin, stop = self._answers[0]
+        while self._replies and self._replies[0][0] < end:
+            begin, stop = self._replies[0]
             typed.append(piece[at - self._passed : max(at, begin) - self._passed])
             at = min(stop, end)
             if stop > end:
                 break
-            self._answers.popleft()
+            self._replies.popleft()
         return b"".join([*typed, piece[at - self._passed :]])
 
     def _echoes(self) -> bool:

@@ -22,7 +22,7 @@ import trio
 
 from acpterm.keeper.client import Found, KeeperClient, Spawned
 from acpterm.pty.program import Program
-from acpterm.pty.tracking.tree import Tree
+from acpterm.pty.tracking.tree import ProcessTree
 from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.consumer import Turns
 from acpterm.terminal.shared_ring import WINDOW_BYTES, SharedRing
@@ -147,7 +147,7 @@ class Pool:
             raise ShutDownError(_SHUT_DOWN)
         return terminal
 
-    def adopt(self, found: Found, tree: Tree, spec: TerminalSpec) -> Terminal:
+    def adopt(self, found: Found, tree: ProcessTree, spec: TerminalSpec) -> Terminal:
         """Take over a terminal that was created under an earlier worker.
 
         Its text and screen are made again from what the ring has retained.
@@ -166,13 +166,13 @@ class Pool:
         """Take `terminal` from the books and begin to end what is left of it. Can be repeated."""
         self.terminals.pop(terminal.id, None)
         terminal.release(by)
-        if terminal.gone and not terminal.retained:
+        if terminal.is_closed and not terminal.retained:
             self._keeper.forget(terminal.id)
 
     def forget(self, terminal: Terminal) -> None:
         """Have the keeper drop the output of a released terminal, now or when it is gone."""
         terminal.retained = False
-        if terminal.gone:
+        if terminal.is_closed:
             self._keeper.forget(terminal.id)
 
     async def shut_down(self, deadline: float) -> None:
@@ -182,7 +182,7 @@ class Pool:
             self.release(terminal, EndedBy.DISCONNECT)
         with trio.move_on_after(deadline):
             for terminal in list(self._running):
-                await terminal.wait_gone()
+                await terminal.wait_closed()
 
     def lose_keeper(self) -> None:
         """End all that runs: the keeper is gone, and with it every exit status."""
@@ -190,7 +190,7 @@ class Pool:
         for terminal in list(self._running):
             terminal.lost()
 
-    def _start(self, tree: Tree, spec: TerminalSpec, spawned: Spawned) -> Terminal:
+    def _start(self, tree: ProcessTree, spec: TerminalSpec, spawned: Spawned) -> Terminal:
         terminal = self._make(spawned, tree, spec, adopted=False)
         tree.started(spawned.pid, spawned.started)
         self._supervise(terminal, spec.lifetime)
@@ -198,7 +198,9 @@ class Pool:
             self.release(terminal, EndedBy.DISCONNECT)
         return terminal
 
-    def _make(self, spawned: Spawned, tree: Tree, spec: TerminalSpec, *, adopted: bool) -> Terminal:
+    def _make(
+        self, spawned: Spawned, tree: ProcessTree, spec: TerminalSpec, *, adopted: bool
+    ) -> Terminal:
         try:
             ring = SharedRing(
                 spawned.ring,
@@ -245,7 +247,7 @@ class Pool:
                 self._keeper.forget(terminal.id)
 
 
-async def _discard(tree: Tree) -> None:
+async def _discard(tree: ProcessTree) -> None:
     """End and forget a tree whose first child was not handed out."""
     with trio.CancelScope(shield=True):
         with trio.move_on_after(_DISCARD_TIMEOUT_S):

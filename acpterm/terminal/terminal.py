@@ -33,7 +33,7 @@ from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
 from acpterm.pty import processes
 from acpterm.pty.exit_status import decode_status
 from acpterm.pty.master import Master
-from acpterm.pty.tracking.tree import Tree, end
+from acpterm.pty.tracking.tree import ProcessTree, end
 from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.shared_ring import SharedRing
@@ -62,7 +62,7 @@ class Terminal:
         keeper: KeeperClient,
         master: Master,
         ring: SharedRing,
-        tree: Tree,
+        tree: ProcessTree,
         turns: Turns,
         size: tuple[int, int],
         limit: int,
@@ -117,7 +117,7 @@ class Terminal:
         self._output_ended = False
         self._exited = trio.Event()
         self._ending = trio.Event()
-        self._gone = trio.Event()
+        self._closed = trio.Event()
         self._ended_by = EndedBy.EXITED
         self._changed = trio.lowlevel.ParkingLot()
         self._lifetime = trio.CancelScope()
@@ -133,9 +133,9 @@ class Terminal:
         return self.exit is not None and (self._output_ended or self._master.closed)
 
     @property
-    def gone(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether its processes and descriptors are."""
-        return self._gone.is_set()
+        return self._closed.is_set()
 
     @property
     def pid(self) -> int | None:
@@ -143,9 +143,9 @@ class Terminal:
         return self._pid if self.exit is None and self._report is None else None
 
     @property
-    def held(self) -> int:
+    def retained_bytes(self) -> int:
         """Bytes of output in memory, raw and text."""
-        return self.ring.end - self.ring.start + self.text.held
+        return self.ring.end - self.ring.start + self.text.retained_bytes
 
     def catch_up(self) -> bool:
         """Consume what little the program has written by now; return whether that is all.
@@ -164,9 +164,9 @@ class Terminal:
         assert self.exit is not None  # noqa: S101  set before the event, for the type checker
         return self.exit
 
-    async def wait_gone(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until its processes have ended and its descriptors are closed."""
-        await self._gone.wait()
+        await self._closed.wait()
 
     async def wait_changed(self) -> None:
         """Wait for output that comes after this call, for another size, or for the end."""
@@ -182,7 +182,7 @@ class Terminal:
             self._ended_by = by
         self._ending.set()
 
-    def keep(self) -> None:
+    def cancel_lifetime(self) -> None:
         """Remove the limit on how long the program may run."""
         self._unlimited = True
         self._lifetime.deadline = math.inf
@@ -288,7 +288,7 @@ class Terminal:
             try:
                 await self._tree.close()
             finally:
-                self._gone.set()
+                self._closed.set()
                 self._changed.unpark_all()
                 # No cycle is left: the memory goes with the last reference.
                 self._consumer.close()
@@ -355,7 +355,7 @@ class _Replies:
 
     def __call__(self, data: bytes) -> None:
         if self._ring.claim_reply():
-            self._keyboard.answer(data)
+            self._keyboard.reply(data)
 
 
 def _nothing() -> None:

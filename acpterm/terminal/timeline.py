@@ -23,9 +23,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-GRAIN: Final = 0.01
-MARKS: Final = 2048
-SIZES: Final = 256
+GRAIN_S: Final = 0.01
+MARKS_MAX: Final = 2048
+SIZES_MAX: Final = 256
 
 
 class Slice(NamedTuple):
@@ -59,7 +59,7 @@ class Timeline:
 
     __slots__ = (
         "_due",
-        "_kept",
+        "_marks",
         "_positions",
         "_resizes",
         "_times",
@@ -91,27 +91,27 @@ class Timeline:
         self.size = size
         #: How often the size has changed.
         self.resized = 0
-        self._kept: Final = kept
+        self._marks: Final = kept
         self._times = array("d")
         self._positions = array("q")
         self._due = -math.inf
         self._resizes: deque[Resize] = deque()
 
-    def note(self, size: int, now: float) -> None:
+    def record(self, size: int, now: float) -> None:
         """Note that `size` bytes, at least one, have come `now`."""
         # Called for all that is read, so that it does next to nothing as a rule.
         if now >= self._due:
             self._times.append(now)
             self._positions.append(self.end)
-            self._due = now + GRAIN
-            if len(self._times) > MARKS:
+            self._due = now + GRAIN_S
+            if len(self._times) > MARKS_MAX:
                 self._thin_out()
         self.end += size
         self.last = now
 
-    def note_size(self, cols: int, rows: int, now: float) -> None:
+    def record_size(self, cols: int, rows: int, now: float) -> None:
         """Note that the window has a new size `now`."""
-        if len(self._resizes) == SIZES:
+        if len(self._resizes) == SIZES_MAX:
             gone = self._resizes.popleft()
             self.size = gone.cols, gone.rows
         self._resizes.append(Resize(now - self.start, self.end, cols, rows))
@@ -161,15 +161,15 @@ class Timeline:
             yield found._replace(end=position)
 
     def _thin_out(self) -> None:
-        gone = bisect_right(self._positions, self.end - self._kept) - 1
+        gone = bisect_right(self._positions, self.end - self._marks) - 1
         if gone > 0:
             del self._times[:gone]
             del self._positions[:gone]
-        late = max(0, len(self._times) - MARKS // 4)
+        late = max(0, len(self._times) - MARKS_MAX // 4)
         times, positions = self._times[:late], self._positions[:late]
         # With less, hardly any would go.
-        spacing = max(GRAIN, (times[-1] - times[0]) / MARKS) if times else GRAIN
-        while len(times) > MARKS // 4:
+        spacing = max(GRAIN_S, (times[-1] - times[0]) / MARKS_MAX) if times else GRAIN_S
+        while len(times) > MARKS_MAX // 4:
             spacing *= 1.5
             times, positions = _apart(times, positions, spacing)
         self._times = times + self._times[late:]

@@ -160,14 +160,14 @@ def test_without_our_member(meta):
         (CreateMeta, {"timeoutMs": 0}, "timeoutMs is 0: it must be an integer, 1 or more"),
         (CreateMeta, {"shell": 1}, "shell is 1: it must be true or false"),
         (CreateMeta, {"cols": 10001}, "cols is 10001"),
-        (InitializeMeta, {"asker": {"umask": 512}}, "params._meta.acpterm.asker.umask is 512"),
+        (InitializeMeta, {"context": {"umask": 512}}, "params._meta.acpterm.context.umask is 512"),
         (
             InitializeMeta,
-            {"asker": {"env": {"A": 1}}},
-            'asker.env is {"A":1}: it must be an object',
+            {"context": {"env": {"A": 1}}},
+            'context.env is {"A":1}: it must be an object',
         ),
-        (InitializeMeta, {"asker": {"rlimits": {"AS": [1]}}}, "asker.rlimits is"),
-        (InitializeMeta, {"asker": 3}, "asker is 3: it must be an object"),
+        (InitializeMeta, {"context": {"rlimits": {"AS": [1]}}}, "context.rlimits is"),
+        (InitializeMeta, {"context": 3}, "context is 3: it must be an object"),
     ],
 )
 def test_a_bad_member_of_ours_is_an_error(into, own, words):
@@ -178,9 +178,11 @@ def test_a_bad_member_of_ours_is_an_error(into, own, words):
         assert words in caught.value.message
 
 
-def test_who_asks():
-    asker = {"env": {"A": "b"}, "cwd": "/", "umask": 18, "rlimits": {"NOFILE": [1, -1]}}
-    got = own_meta({"acpterm": {"asker": asker}}, InitializeMeta).asker
+def test_initialize_takes_an_execution_context():
+    context = {"env": {"A": "b"}, "cwd": "/", "umask": 18, "rlimits": {"NOFILE": [1, -1]}}
+    got = own_meta({"acpterm": {"context": context}}, InitializeMeta).context
     assert (got.env, got.cwd, got.umask) == ({"A": "b"}, "/", 0o022)
     assert got.rlimits == {"NOFILE": (1, -1)}
-    assert own_meta({"acpterm": {}}, InitializeMeta).asker is None
+    assert own_meta({"acpterm": {}}, InitializeMeta).context is None
+    # The former name.
+    assert own_meta({"acpterm": {"asker": context}}, InitializeMeta).asker == got

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from acpterm.acp.raw_json import members
-from acpterm.acp.terminal_updates import End, Exit, Info, Output, in_meta, in_v2
+from acpterm.acp.terminal_updates import Exit, ExitInfo, Info, Output, from_meta, from_v2
 
 
 def raw(value):
@@ -20,10 +20,10 @@ def test_notes_come_in_the_order_in_which_they_take_effect():
         "terminal_info": {"terminal_id": "x", "cwd": "/p"},
         "else": 1,
     }
-    assert list(in_meta(raw(meta))) == [
+    assert list(from_meta(raw(meta))) == [
         Info("x", "/p", None),
         Output("x", "é".encode()),
-        Exit("x", End(3, None)),
+        Exit("x", ExitInfo(3, None)),
     ]
 
 
@@ -42,7 +42,7 @@ def test_notes_come_in_the_order_in_which_they_take_effect():
     ],
 )
 def test_what_cannot_be_read_is_no_note(meta):
-    assert list(in_meta(raw(meta))) == []
+    assert list(from_meta(raw(meta))) == []
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_cannot_be_read_is_no_note(meta):
         (
             "terminal_update",
             {"terminalId": "x", "exitStatus": {}},
-            [Info("x", None, None), Exit("x", End(None, None))],
+            [Info("x", None, None), Exit("x", ExitInfo(None, None))],
         ),
         (
             "terminal_update",
@@ -81,4 +81,4 @@ def test_what_cannot_be_read_is_no_note(meta):
     ],
 )
 def test_version_2(kind, update, notes):
-    assert list(in_v2(kind, members(raw(update)))) == notes
+    assert list(from_v2(kind, members(raw(update)))) == notes

@@ -63,9 +63,9 @@ def test_fields_agree_with_the_schema(model, name):
     for wire_name, field in ours.items():
         flags = {key for key, value in properties[wire_name].items() if key[:2] == "x-" and value}
         our_flags = set()
-        if field.shape.default_on_error:
+        if field.schema.default_on_error:
             our_flags.add("x-deserialize-default-on-error")
-        if field.shape.skip_invalid_items:
+        if field.schema.skip_invalid_items:
             our_flags.add("x-deserialize-skip-invalid-items")
         assert our_flags == flags, wire_name
 

@@ -245,7 +245,7 @@ async def test_a_look_that_fails_or_hangs_is_a_finding(monkeypatch, tmp_path):
     def fails():
         raise RuntimeError("odd\n")
 
-    monkeypatch.setattr(runner, "_PATIENCE", 0.2)
+    monkeypatch.setattr(runner, "_TIMEOUT_S", 0.2)
     (failed,) = await runner._bounded("x", fails)
     assert failed.found == "could not be looked at: RuntimeError: odd"
     (hung,) = await runner._bounded("x", runner.Waits(trio.sleep_forever))

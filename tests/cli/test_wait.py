@@ -5,7 +5,7 @@ import re
 import pytest
 import trio
 
-from acpterm.client.user.output.search import KEPT, Matching
+from acpterm.client.user.output.search import RETAINED_CHARS, LineSearch
 from tests.support.commands import run, running
 from tests.support.hosts import agent_at
 from tests.support.person import person_at
@@ -58,7 +58,7 @@ async def poll_asked(path, waiting):
     """Wait until the command is connected, and has asked."""
     async with person_at(path.replace("agent.sock", "user.sock")) as person:
         with trio.fail_after(20):
-            while (await person.request("status", {}))["people"] < 2:
+            while (await person.request("status", {}))["users"] < 2:
                 await trio.sleep(0.01)
     await trio.sleep(0.3)
     assert waiting.process.poll() is None
@@ -122,7 +122,7 @@ async def test_a_wrong_command_line_is_an_error(path, words, said):
 
 
 def matching(pattern):
-    return Matching(re.compile(pattern, re.MULTILINE))
+    return LineSearch(re.compile(pattern, re.MULTILINE))
 
 
 def test_a_match_across_parts():
@@ -141,9 +141,9 @@ def test_no_match_across_what_is_missing():
 def test_what_is_kept_is_bounded_and_begins_with_a_line():
     looks = matching("^x")
     for _ in range(10):
-        assert looks.find("yx" * KEPT + "\n", "") is None
-        assert looks.find("y\n" * KEPT, "") is None
-        assert len(looks._kept) <= KEPT
+        assert looks.find("yx" * RETAINED_CHARS + "\n", "") is None
+        assert looks.find("y\n" * RETAINED_CHARS, "") is None
+        assert len(looks._retained) <= RETAINED_CHARS
     assert looks.find("xy\n", "") == "xy"
 
 

@@ -2,11 +2,11 @@
 
 import json
 
-from acpterm.acp.terminal_updates import End
+from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client import update
-from acpterm.client.envelope import peek
+from acpterm.client.envelope import parse_envelope
 from acpterm.client.proxy import terminal_presenter
-from acpterm.client.proxy.terminal_presenter import AsTerminals
+from acpterm.client.proxy.terminal_presenter import TerminalPresenter
 from tests.acp.validate import validate_sent
 from tests.client.test_as_text import embed, update_line
 
@@ -16,12 +16,12 @@ T = ("s", "t")
 class Shown:
     def __init__(self):
         self.followed = []
-        self.it = AsTerminals(follow=self.followed.append)
+        self.it = TerminalPresenter(follow=self.followed.append)
 
     def update(self, what, call="c", **fields):
         fields = {"sessionUpdate": what, "toolCallId": call, **fields}
         line = update_line("s", fields)
-        lines = self.it.translate(line, update.read(peek(line).params))
+        lines = self.it.translate(line, update.read(parse_envelope(line).params))
         return [told(line) for line in lines]
 
 
@@ -33,7 +33,7 @@ def told(line):
 
 def test_an_update_that_first_embeds_a_terminal_becomes_a_call_with_all_that_was_said():
     shown = Shown()
-    shown.it.made(T, "make", "/p")
+    shown.it.on_created(T, "make", "/p")
     location = {"path": "/p/a"}
     shown.update("tool_call", title="run", kind="execute", locations=[location], rawInput={"a": 1})
     shown.update("tool_call_update", status="in_progress", title=None)
@@ -54,14 +54,14 @@ def test_an_update_that_first_embeds_a_terminal_becomes_a_call_with_all_that_was
 
 def test_a_call_of_which_nothing_was_said_before_has_a_title_all_the_same():
     shown = Shown()
-    shown.it.made(T, "make", None)
+    shown.it.on_created(T, "make", None)
     (call,) = shown.update("tool_call_update", content=[embed("t")])
     assert call["title"] == "terminal"
 
 
 def test_it_is_told_once():
     shown = Shown()
-    shown.it.made(T, "make", None)
+    shown.it.on_created(T, "make", None)
     shown.update("tool_call", title="run", content=[embed("t")])
     again = shown.update("tool_call_update", content=[embed("t")])
     assert again == [
@@ -73,7 +73,7 @@ def test_it_is_told_once():
 def test_each_of_two_terminals_is_told_before_they_are_shown():
     shown = Shown()
     for terminal in ("t", "u"):
-        shown.it.made(("s", terminal), terminal, None)
+        shown.it.on_created(("s", terminal), terminal, None)
     first, second = shown.update("tool_call", title="two", content=[embed("t"), embed("u")])
     assert first["_meta"]["terminal_info"]["terminal_id"] == "t"
     assert "content" not in first
@@ -83,19 +83,19 @@ def test_each_of_two_terminals_is_told_before_they_are_shown():
 
 def test_a_character_in_two_pieces_is_sent_once_it_is_whole():
     shown = Shown()
-    shown.it.made(T, "x", None)
+    shown.it.on_created(T, "x", None)
     shown.update("tool_call", title="x", content=[embed("t")])
-    assert shown.it.output(T, "☃".encode()[:2], 0) == []
-    (line,) = shown.it.output(T, "☃".encode()[2:], 0)
+    assert shown.it.on_output(T, "☃".encode()[:2], 0) == []
+    (line,) = shown.it.on_output(T, "☃".encode()[2:], 0)
     assert told(line)["_meta"] == {"terminal_output": {"terminal_id": "t", "data": "☃"}}
 
 
 def test_half_a_character_at_the_end_is_a_replacement():
     shown = Shown()
-    shown.it.made(T, "x", None)
+    shown.it.on_created(T, "x", None)
     shown.update("tool_call", title="x", content=[embed("t")])
-    shown.it.output(T, b"\xe2\x98", 0)
-    rest, end = map(told, shown.it.ended(T, End(None, "SIGTERM")))
+    shown.it.on_output(T, b"\xe2\x98", 0)
+    rest, end = map(told, shown.it.on_exit(T, ExitInfo(None, "SIGTERM")))
     assert rest["_meta"]["terminal_output"]["data"] == "\ufffd"
     how = {"terminal_id": "t", "exit_code": None, "signal": "SIGTERM"}
     assert end["_meta"] == {"terminal_exit": how}
@@ -103,9 +103,9 @@ def test_half_a_character_at_the_end_is_a_replacement():
 
 def test_what_is_missing_is_said():
     shown = Shown()
-    shown.it.made(T, "x", None)
+    shown.it.on_created(T, "x", None)
     shown.update("tool_call", title="x", content=[embed("t")])
-    (line,) = shown.it.output(T, b"x", 5)
+    (line,) = shown.it.on_output(T, b"x", 5)
     assert "5 bytes are not shown" in told(line)["_meta"]["terminal_output"]["data"]
 
 
@@ -114,7 +114,7 @@ def test_a_terminal_that_nobody_knows_passes():
     line = update_line(
         "s", {"sessionUpdate": "tool_call", "toolCallId": "c", "content": [embed("z")]}
     )
-    assert shown.it.translate(line, update.read(peek(line).params)) == [line]
+    assert shown.it.translate(line, update.read(parse_envelope(line).params)) == [line]
 
 
 def test_a_new_snapshot_of_version_2_takes_the_place_of_what_was_shown():
@@ -131,13 +131,13 @@ def test_a_new_snapshot_of_version_2_takes_the_place_of_what_was_shown():
 def test_what_is_remembered_is_bounded():
     shown = Shown()
     for number in range(3000):
-        shown.it.made(("s", f"t{number}"), "x", None)
+        shown.it.on_created(("s", f"t{number}"), "x", None)
         big = {"text": "x" * 17_000} if number > 2900 else 1
         fields = {"sessionUpdate": "tool_call", "toolCallId": f"c{number}", "rawInput": big}
         line = update_line("s", fields)
-        shown.it.translate(line, update.read(peek(line).params))
-    assert len(shown.it._terminals) == terminal_presenter.TERMINALS
-    assert len(shown.it._calls) == terminal_presenter.CALLS
+        shown.it.translate(line, update.read(parse_envelope(line).params))
+    assert len(shown.it._terminals) == terminal_presenter.TERMINALS_MAX
+    assert len(shown.it._calls) == terminal_presenter.CALLS_MAX
     kept = [known for known in shown.it._calls.values() if "rawInput" in known]
     assert len(kept) == 1000 - 99
 
@@ -164,7 +164,7 @@ def test_raw_output_is_no_second_output_of_a_terminal():
 
 def test_silent_terminals_that_are_remembered_are_bounded():
     shown = Shown()
-    for number in range(terminal_presenter.TERMINALS + 10):
+    for number in range(terminal_presenter.TERMINALS_MAX + 10):
         info = {"terminal_info": {"terminal_id": f"t{number}"}}
         shown.update("tool_call", call=f"c{number}", title="run", _meta=info)
-    assert len(shown.it._silent) == terminal_presenter.TERMINALS
+    assert len(shown.it._silent) == terminal_presenter.TERMINALS_MAX

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acpterm.acp.raw_json import members
-from acpterm.acp.terminal_updates import End
+from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client import update
-from acpterm.client.envelope import peek
+from acpterm.client.envelope import parse_envelope
 from acpterm.client.proxy import text_presenter
 from acpterm.client.proxy.display import Display
-from acpterm.client.proxy.text_presenter import AsText
+from acpterm.client.proxy.text_presenter import TextPresenter
 from tests.acp.validate import validate_sent
 
 
@@ -33,7 +33,7 @@ class Shown:
         self.clock = Clock()
         self.followed = []
         self.sent = []
-        self.it = AsText(
+        self.it = TextPresenter(
             clock=self.clock,
             follow=self.followed.append,
             limit=limit,
@@ -43,7 +43,7 @@ class Shown:
 
     def update(self, session="s", **fields):
         line = update_line(session, fields)
-        sent = self.it.translate(line, update.read(peek(line).params))
+        sent = self.it.translate(line, update.read(parse_envelope(line).params))
         self.sent += sent
         return sent
 
@@ -57,7 +57,7 @@ class Shown:
         )
 
     def paint(self, session=None):
-        sent = self.it.paint(session)
+        sent = self.it.render(session)
         self.sent += sent
         return sent
 
@@ -82,7 +82,7 @@ T = ("s", "t")
 
 def test_a_terminal_is_followed_when_it_is_first_shown_and_only_then():
     shown = Shown()
-    shown.it.made(T, "make", "/p")
+    shown.it.on_created(T, "make", "/p")
     assert shown.followed == []
     shown.call(embed("t"))
     shown.call(embed("t"), call="d")
@@ -91,12 +91,12 @@ def test_a_terminal_is_followed_when_it_is_first_shown_and_only_then():
 
 def test_updates_are_a_quarter_of_a_second_apart_whatever_is_printed():
     shown = Shown()
-    shown.it.made(T, "yes", None)
+    shown.it.on_created(T, "yes", None)
     shown.call(embed("t"))
     painted = []
     for _ in range(1000):
         shown.clock.now += 0.01
-        shown.it.output(T, b"y %d\r\n" % len(painted), 0)
+        shown.it.on_output(T, b"y %d\r\n" % len(painted), 0)
         painted += shown.paint()
     assert 38 <= len(painted) <= 40
     for line in painted:
@@ -106,35 +106,35 @@ def test_updates_are_a_quarter_of_a_second_apart_whatever_is_printed():
 def test_two_terminals_in_one_call_are_no_reason_for_more():
     shown = Shown()
     for terminal in ("t", "u"):
-        shown.it.made(("s", terminal), terminal, None)
+        shown.it.on_created(("s", terminal), terminal, None)
     shown.call(embed("t"), embed("u"))
     painted = []
     for number in range(100):
         shown.clock.now += 0.01
-        shown.it.output(("s", "tu"[number % 2]), b"%d\r\n" % number, 0)
+        shown.it.on_output(("s", "tu"[number % 2]), b"%d\r\n" % number, 0)
         painted += shown.paint()
     assert 3 <= len(painted) <= 4
 
 
 def test_nothing_is_sent_that_looks_as_before():
     shown = Shown()
-    shown.it.made(T, "clear", None)
+    shown.it.on_created(T, "clear", None)
     shown.call(embed("t"))
     shown.clock.now += 1
     assert shown.paint() == []
     # Printed, and wiped out again.
-    shown.it.output(T, b"xxx\r\x1b[K", 0)
+    shown.it.on_output(T, b"xxx\r\x1b[K", 0)
     assert shown.paint() == []
-    assert shown.it.due == math.inf
+    assert shown.it.next_render_at == math.inf
 
 
 def test_when_something_is_due_is_known_to_whoever_waits():
     shown = Shown()
-    shown.it.made(T, "x", None)
+    shown.it.on_created(T, "x", None)
     shown.call(embed("t"))
-    assert shown.it.due == math.inf
-    shown.it.output(T, b"x", 0)
-    assert shown.it.due == 100.25
+    assert shown.it.next_render_at == math.inf
+    shown.it.on_output(T, b"x", 0)
+    assert shown.it.next_render_at == 100.25
     shown.clock.now = 100.24
     assert shown.paint() == []
     shown.clock.now = 100.25
@@ -144,9 +144,9 @@ def test_when_something_is_due_is_known_to_whoever_waits():
 def test_at_the_end_of_a_turn_all_of_its_session_is_sent_at_once_and_of_no_other():
     shown = Shown()
     for session in ("s", "z"):
-        shown.it.made((session, "t"), "x", None)
+        shown.it.on_created((session, "t"), "x", None)
         shown.call(embed("t"), session=session)
-        shown.it.output((session, "t"), b"late\n", 0)
+        shown.it.on_output((session, "t"), b"late\n", 0)
     (line,) = shown.paint("s")
     assert json.loads(line)["params"]["sessionId"] == "s"
     assert block(line) == ["```console\n$ x\nlate\n```"]
@@ -158,37 +158,37 @@ def test_a_content_that_shows_no_terminal_passes_to_the_byte():
     shown = Shown()
     line = update_line("s", {"sessionUpdate": "tool_call", "toolCallId": "c", "content": []})
     line = line.replace(b'"content": []', b'"content" :\t[ {"type":"content"} ]')
-    assert shown.it.translate(line, update.read(peek(line).params)) == [line]
+    assert shown.it.translate(line, update.read(parse_envelope(line).params)) == [line]
 
 
 @pytest.mark.parametrize("content", [None, []])
 def test_a_content_that_is_taken_away_is_not_sent_again(content):
     shown = Shown()
-    shown.it.made(T, "x", None)
+    shown.it.on_created(T, "x", None)
     shown.call(embed("t"))
     shown.update(sessionUpdate="tool_call_update", toolCallId="c", content=content)
-    shown.it.output(T, b"x", 0)
+    shown.it.on_output(T, b"x", 0)
     shown.clock.now += 1
     assert shown.paint() == []
 
 
 def test_an_update_without_a_content_leaves_what_is_shown():
     shown = Shown()
-    shown.it.made(T, "x", None)
+    shown.it.on_created(T, "x", None)
     shown.call(embed("t"))
     shown.update(sessionUpdate="tool_call_update", toolCallId="c", status="completed")
-    shown.it.output(T, b"x", 0)
+    shown.it.on_output(T, b"x", 0)
     shown.clock.now += 1
     assert len(shown.paint()) == 1
 
 
 def test_a_terminal_of_another_session_is_another_terminal():
     shown = Shown()
-    shown.it.made(T, "x", None)
+    shown.it.on_created(T, "x", None)
     shown.call(embed("t"), session="z")
     assert shown.followed == []
     assert block(shown.sent[-1]) == []
-    shown.it.output(T, b"x", 0)
+    shown.it.on_output(T, b"x", 0)
     shown.clock.now += 1
     assert shown.paint() == []
 
@@ -197,25 +197,25 @@ def test_what_is_remembered_is_bounded():
     shown = Shown()
     for number in range(3000):
         terminal = f"t{number}"
-        shown.it.made(("s", terminal), "x", None)
+        shown.it.on_created(("s", terminal), "x", None)
         shown.call(embed(terminal), call=f"c{number}")
-        shown.it.output(("s", terminal), b"x" * 100, 0)
+        shown.it.on_output(("s", terminal), b"x" * 100, 0)
     it = shown.it
-    assert len(it._calls) == text_presenter.CALLS
-    assert len(it._displays) == text_presenter.DISPLAYS
-    assert len(it._ours) == text_presenter.CALLS
-    assert len(it._shown_in) == text_presenter.CALLS
-    assert len(it._dirty) <= text_presenter.CALLS
+    assert len(it._calls) == text_presenter.CALLS_MAX
+    assert len(it._displays) == text_presenter.DISPLAYS_MAX
+    assert len(it._ours) == text_presenter.CALLS_MAX
+    assert len(it._shown_in) == text_presenter.CALLS_MAX
+    assert len(it._dirty) <= text_presenter.CALLS_MAX
     shown.clock.now += 1
     assert all(json.loads(line) for line in shown.paint())
 
 
 def test_bytes_that_are_missing_are_no_half_line():
     shown = Shown()
-    shown.it.made(T, "x", None)
+    shown.it.on_created(T, "x", None)
     shown.call(embed("t"))
-    shown.it.output(T, b"begun", 0)
-    shown.it.output(T, b"gone on\r\n", 1000)
+    shown.it.on_output(T, b"begun", 0)
+    shown.it.on_output(T, b"gone on\r\n", 1000)
     shown.clock.now += 1
     assert block(shown.paint()[0]) == ["```console\n$ x\nbegun\ngone on\n```"]
 
@@ -291,9 +291,9 @@ def test_raw_output_is_shown_at_its_whole_length():
 
 def test_raw_output_of_a_call_with_a_terminal_of_ours_is_not_shown():
     shown = Shown()
-    shown.it.made(T, "x", None)
+    shown.it.on_created(T, "x", None)
     shown.call(embed("t"), rawOutput="what the agent makes of it")
-    shown.it.output(T, b"out\n", 0)
+    shown.it.on_output(T, b"out\n", 0)
     shown.clock.now += 1
     assert block(shown.paint()[0]) == ["```console\n$ x\nout\n```"]
 
@@ -301,10 +301,10 @@ def test_raw_output_of_a_call_with_a_terminal_of_ours_is_not_shown():
 def test_terminal_of_ours_without_output_is_shown_only_if_it_failed():
     for code, texts in ((0, []), (1, ["```console\n$ x\n[exit status 1]\n```"])):
         shown = Shown()
-        shown.it.made(T, "x", None)
+        shown.it.on_created(T, "x", None)
         shown.call(embed("t"))
         assert block(shown.sent[-1]) == []
-        shown.it.ended(T, End(code, None))
+        shown.it.on_exit(T, ExitInfo(code, None))
         shown.clock.now += 1
         assert [text for line in shown.paint() for text in block(line)] == texts
 
@@ -333,10 +333,10 @@ def test_a_fence_is_closed_by_its_last_line_alone(data, lines, limit):
 @pytest.mark.parametrize(
     ("end", "last"),
     [
-        (End(0, None), "out"),
-        (End(7, None), "[exit status 7]"),
-        (End(None, "SIGKILL"), "[ended by SIGKILL]"),
-        (End(None, None), "[how it ended is not known]"),
+        (ExitInfo(0, None), "out"),
+        (ExitInfo(7, None), "[exit status 7]"),
+        (ExitInfo(None, "SIGKILL"), "[ended by SIGKILL]"),
+        (ExitInfo(None, None), "[how it ended is not known]"),
         (None, "out"),
     ],
 )
@@ -369,7 +369,7 @@ def test_members_of_what_is_no_object_are_none():
 def test_hidden_text_is_shown_in_what_an_editor_is_sent():
     display = Display("cat \u202etxt.exe", limit=8192, lines=40)
     display.feed("safe \u200btext \u2066and\u2069 \U000e0068 tags\n".encode())
-    display.finish(End(0, None))
+    display.finish(ExitInfo(0, None))
     assert display.fence() == (
         "```console\n$ cat \\u202etxt.exe\nsafe \\u200btext \\u2066and\\u2069 \\U000e0068 tags\n```"
     )

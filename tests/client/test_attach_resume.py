@@ -14,9 +14,9 @@ import trio
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.client.daemon import DaemonError
 from acpterm.client.user.attach.attach import attach
-from acpterm.client.user.attach.detach_keys import Detaching
+from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
-from acpterm.client.user.client import open_front
+from acpterm.client.user.client import open_user_client
 from acpterm.config import Settings
 from tests.cli.test_takeover import EXIT, INFO
 from tests.support.fake_host import fake_host
@@ -68,9 +68,11 @@ async def attached(tmp_path, **settings):
         @nursery.start_soon
         async def run():
             try:
-                async with open_front(Settings(socket=path, **settings), start=False) as front:
+                async with open_user_client(
+                    Settings(socket=path, **settings), start=False
+                ) as front:
                     terminal = Tty(window.slave, window.slave)
-                    window.over = await attach(front, terminal, info, Detaching("C-\\"))
+                    window.over = await attach(front, terminal, info, DetachFilter("C-\\"))
             except* DaemonError as errors:
                 window.error = repr(errors)
             window.left.set()

@@ -12,8 +12,8 @@ import trio.testing
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from acpterm.client.user.attach.detach_keys import Detaching
-from acpterm.client.user.attach.tty import HIGH, PIECE, Printer, Tty
+from acpterm.client.user.attach.detach_keys import DetachFilter
+from acpterm.client.user.attach.tty import CHUNK_BYTES, HIGH_WATER_BYTES, Printer, Tty
 from acpterm.keys import key_bytes
 
 PASTE = b"\x1b[200~%s\x1b[201~"
@@ -21,7 +21,7 @@ PASTE = b"\x1b[200~%s\x1b[201~"
 
 def fed(keys, *typed):
     """Type in several reads: all that is passed on, and whether it is left at the last one."""
-    detaching, passed, left = Detaching(keys), b"", False
+    detaching, passed, left = DetachFilter(keys), b"", False
     for part in typed:
         assert not left
         more, left = detaching.feed(part)
@@ -130,7 +130,7 @@ def test_a_key_that_begins_others_leaves_only_by_itself(keys):
 
 
 def test_a_key_is_passed_on_as_soon_as_it_is_no_beginning():
-    detaching = Detaching("C-b d")
+    detaching = DetachFilter("C-b d")
     assert detaching.feed(b"a\x1b") == (b"a\x1b", False)
     assert detaching.feed(b"\x02") == (b"", False)
     assert detaching.feed(b"\x02") == (b"\x02", False)
@@ -195,7 +195,7 @@ def test_keys_that_are_sequences_leave(modifiers, name):
 def test_a_key_that_no_terminal_has_is_an_error(keys):
     name = (keys.split() or [""])[-1]
     with pytest.raises(ValueError, match=re.escape(repr(name)) if name else "no key"):
-        Detaching(keys)
+        DetachFilter(keys)
 
 
 class Window:
@@ -215,25 +215,25 @@ async def test_a_printer_prints_in_order_and_holds_up_who_brings_too_much(autoju
     printer = Printer(window)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(printer.run)
-        printer.put(b"a" * PIECE)
-        printer.put(b"b" * HIGH)
+        printer.put(b"a" * CHUNK_BYTES)
+        printer.put(b"b" * HIGH_WATER_BYTES)
         await trio.testing.wait_all_tasks_blocked()
         with trio.move_on_after(1) as held:
-            await printer.room()
+            await printer.drain()
         assert held.cancelled_caught
         window.lets.release()
         with trio.fail_after(1):
-            await printer.room()
+            await printer.drain()
         with trio.move_on_after(1) as held:
-            await printer.empty()
+            await printer.flush()
         assert held.cancelled_caught
-        for _ in range(HIGH // PIECE):
+        for _ in range(HIGH_WATER_BYTES // CHUNK_BYTES):
             window.lets.release()
         with trio.fail_after(1):
-            await printer.empty()
+            await printer.flush()
         nursery.cancel_scope.cancel()
-    assert b"".join(window.written) == b"a" * PIECE + b"b" * HIGH
-    assert max(map(len, window.written)) == PIECE
+    assert b"".join(window.written) == b"a" * CHUNK_BYTES + b"b" * HIGH_WATER_BYTES
+    assert max(map(len, window.written)) == CHUNK_BYTES
 
 
 async def test_a_terminal_is_raw_for_a_while_and_then_as_before():

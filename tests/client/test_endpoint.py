@@ -37,7 +37,7 @@ async def test_one_that_is_told_of_rubbish_goes_on():
     ours, theirs = memory_stream_pair()
     endpoint = Endpoint(ours, "the agent", 1000)
     heard = []
-    endpoint.rubbish = heard.append
+    endpoint.on_invalid = heard.append
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)
         with trio.fail_after(5):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
 from acpterm.acp.raw_json import items, members, text
-from acpterm.client.envelope import is_true, peek
+from acpterm.client.envelope import is_true, parse_envelope
 from acpterm.client.proxy import capabilities
 
 json_values = st.recursive(
@@ -20,10 +20,10 @@ json_values = st.recursive(
 
 @given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
 def test_any_line_can_be_looked_at(line):
-    seen = peek(line)
+    seen = parse_envelope(line)
     assert seen.is_request in (True, False)
-    assert seen.is_answer in (True, False)
-    assert not (seen.is_request and seen.is_answer)
+    assert seen.is_response in (True, False)
+    assert not (seen.is_request and seen.is_response)
     raw = Raw(line)
     assert isinstance(members(raw), dict)
     assert isinstance(items(raw), list)
@@ -50,8 +50,8 @@ def test_any_line_can_be_looked_at(line):
     ],
 )
 def test_what_a_line_is(line, asks, answers, key):
-    seen = peek(line)
-    assert (seen.is_request, seen.is_answer, seen.key) == (asks, answers, key)
+    seen = parse_envelope(line)
+    assert (seen.is_request, seen.is_response, seen.key) == (asks, answers, key)
 
 
 def test_only_true_is_true():

@@ -91,7 +91,7 @@ def test_what_is_no_utf_8_is_no_text(inside):
 
 
 def test_a_file_that_is_too_large_is_not_read(inside, monkeypatch):
-    monkeypatch.setattr(files, "LARGEST", 10)
+    monkeypatch.setattr(files, "FILE_BYTES_MAX", 10)
     (inside / "a").write_text("x" * 10)
     assert read(inside, inside / "a") == "x" * 10
     (inside / "a").write_text("x" * 11)

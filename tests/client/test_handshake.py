@@ -120,4 +120,4 @@ async def test_the_user_connects_to_the_socket_of_the_user(monkeypatch, tmp_path
     ],
 )
 def test_what_an_answer_says_is_read_leniently(result, welcome):
-    assert handshake.welcome_in(handshake.Raw(result)) == welcome
+    assert handshake.read_welcome(handshake.Raw(result)) == welcome

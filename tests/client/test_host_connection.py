@@ -7,7 +7,7 @@ import trio
 
 from acpterm.client.endpoint import LostError
 from acpterm.client.host_connection import connect_daemon, open_host_connection
-from acpterm.client.output_poller import Follower
+from acpterm.client.output_poller import OutputPoller
 from acpterm.config import Settings
 from acpterm.host.launch import exec_context
 from acpterm.jsonrpc import RpcError
@@ -28,7 +28,7 @@ async def connected(tmp_path, *, secret=SECRET, **settings):
                 await first.welcome(secret=secret)
 
             nursery.start_soon(welcome)
-            opening = open_host_connection(daemon, chosen, exec_context.own(), "an agent")
+            opening = open_host_connection(daemon, chosen, exec_context.current(), "an agent")
             async with opening as endpoint:
                 yield endpoint, first, host
 
@@ -57,7 +57,7 @@ async def test_requests_and_notifications_are_sent_again_and_answered_once(tmp_p
     async with connected(tmp_path) as (endpoint, first, host):
         answered = Asked(endpoint, "terminal/output")
         create = Asked(endpoint, "terminal/create")
-        endpoint.tell("session/update", {"sessionId": "s", "update": {}})
+        endpoint.notify("session/update", {"sessionId": "s", "update": {}})
         wait = Asked(endpoint, "terminal/wait_for_exit")
         await first.answer(await first.next(), {"output": "x"})
         assert await answered.answer() == b'{"output": "x"}'
@@ -158,7 +158,7 @@ async def test_what_does_not_fit_is_waited_for_while_there_is_no_worker(tmp_path
             for _ in range(5)
         ]
         with trio.move_on_after(0.05) as waited:
-            await endpoint.room()
+            await endpoint.drain()
         assert waited.cancelled_caught
         await second.welcome(resumed=True)
         for one in asked:
@@ -166,7 +166,7 @@ async def test_what_does_not_fit_is_waited_for_while_there_is_no_worker(tmp_path
             assert request["id"] == one.id
             await second.answer(request)
         with trio.fail_after(DEADLINE_S):
-            await endpoint.room()
+            await endpoint.drain()
 
 
 async def test_a_terminal_is_followed_from_where_it_was(tmp_path):
@@ -176,7 +176,7 @@ async def test_a_terminal_is_followed_from_where_it_was(tmp_path):
         await trio.lowlevel.checkpoint()
 
     async with connected(tmp_path) as (endpoint, first, host), trio.open_nursery() as nursery:
-        follower = Follower(
+        follower = OutputPoller(
             endpoint, ("s", "t"), lambda data, lost: taken.append((data, lost)), ends.append, room
         )
         nursery.start_soon(follower.run)

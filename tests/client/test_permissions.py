@@ -7,7 +7,7 @@ import trio.testing
 from acpterm.acp import PermissionOption
 from acpterm.client.prompt import permissions as module
 from acpterm.client.prompt.permissions import Permissions
-from acpterm.client.prompt.tty_question import NobodyError
+from acpterm.client.prompt.tty_question import NoTerminalError
 
 ONCE = PermissionOption("once", "Yes", "allow_once")
 ALWAYS = PermissionOption("always", "Yes, always", "allow_always")
@@ -95,7 +95,7 @@ async def test_a_person_chooses_one_of_the_agents_own_options(monkeypatch):
 
 async def test_where_nobody_can_be_asked_the_answer_is_no_and_that_is_said(monkeypatch):
     async def nobody(*_):
-        raise NobodyError
+        raise NoTerminalError
 
     monkeypatch.setattr(module, "choose", nobody)
     said = []

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.client.sanitize import coloured, in_a_line, plain, visible, visible_text
+from acpterm.client.sanitize import (
+    escape_invisible,
+    escape_invisible_text,
+    keep_sgr,
+    one_line,
+    strip_controls,
+)
 
 PIECES = [
     "\x1b",
@@ -48,19 +54,19 @@ def steers(text: str) -> list[str]:
 
 @given(HOSTILE)
 def test_nothing_that_steers_a_terminal_is_left_of_a_text(text):
-    assert not steers(plain(text))
+    assert not steers(strip_controls(text))
 
 
 @given(HOSTILE)
 def test_nothing_that_turns_the_direction_of_text_is_left(text):
     turning = [*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))]
-    assert not set(plain(text)) & set(turning)
-    assert not set(coloured(text)) & set(turning)
+    assert not set(strip_controls(text)) & set(turning)
+    assert not set(keep_sgr(text)) & set(turning)
 
 
 @given(HOSTILE)
 def test_nothing_but_colours_is_left_of_a_line_of_a_program(text):
-    line = coloured(text)
+    line = keep_sgr(text)
     assert not steers(SGR.sub("", line))
     # Colours end with the line.
     assert not SGR.search(line) or line.endswith("\x1b[0m")
@@ -68,7 +74,7 @@ def test_nothing_but_colours_is_left_of_a_line_of_a_program(text):
 
 @given(HOSTILE)
 def test_a_line_is_one_line_of_so_many_characters(text):
-    line = in_a_line(text, 10)
+    line = one_line(text, 10)
     assert not steers(line)
     assert len(line) <= 10
     assert not re.search(r"[\n\t]|  |^ | $", line)
@@ -76,12 +82,12 @@ def test_a_line_is_one_line_of_so_many_characters(text):
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs", "Cf"))))
 def test_text_without_control_characters_stays_as_it_is(text):
-    assert plain(text) == coloured(text) == text
+    assert strip_controls(text) == keep_sgr(text) == text
 
 
 @given(HOSTILE)
 def test_what_is_safe_stays_as_it_is(text):
-    assert plain(plain(text)) == plain(text)
+    assert strip_controls(strip_controls(text)) == strip_controls(text)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +106,7 @@ def test_what_is_safe_stays_as_it_is(text):
     ],
 )
 def test_what_is_left_of_a_text(text, left):
-    assert plain(text) == left
+    assert strip_controls(text) == left
 
 
 @pytest.mark.parametrize(
@@ -117,19 +123,21 @@ def test_what_is_left_of_a_text(text, left):
     ],
 )
 def test_what_is_left_of_a_line_of_a_program(line, left):
-    assert coloured(line) == left
+    assert keep_sgr(line) == left
 
 
 def test_a_long_line_is_cut_and_says_so():
-    assert in_a_line("x" * 300) == "x" * 199 + "…"
-    assert in_a_line("x" * 200) == "x" * 200
-    assert in_a_line(" a\n b\tc ") == "a\\n b\\tc"
+    assert one_line("x" * 300) == "x" * 199 + "…"
+    assert one_line("x" * 200) == "x" * 200
+    assert one_line(" a\n b\tc ") == "a\\n b\\tc"
 
 
 def test_what_a_person_is_asked_hides_nothing():
-    assert visible("echo \x1b]0;x; rm -rf ~ #\x07 hi") == "echo \\x1b]0;x; rm -rf ~ #\\x07 hi"
-    assert visible("make # all\nrm\u202e\u200b") == "make # all\\nrm\\u202e\\u200b"
-    assert visible("👩\u200d👩 é→") == "👩\u200d👩 é→"
+    assert (
+        escape_invisible("echo \x1b]0;x; rm -rf ~ #\x07 hi") == "echo \\x1b]0;x; rm -rf ~ #\\x07 hi"
+    )
+    assert escape_invisible("make # all\nrm\u202e\u200b") == "make # all\\nrm\\u202e\\u200b"
+    assert escape_invisible("👩\u200d👩 é→") == "👩\u200d👩 é→"
 
 
 def test_nothing_that_is_not_seen_is_left_as_it_is():
@@ -137,7 +145,7 @@ def test_nothing_that_is_not_seen_is_left_as_it_is():
     unseen = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in ("Cf", "Cc", "Cs")]
     for char in (*unseen, *hidden):
         code = ord(char)
-        said = visible(f"a{char}b")
+        said = escape_invisible(f"a{char}b")
         assert said == said.encode("ascii", "replace").decode(), hex(code)
         assert ast.literal_eval(f"'{said}'") == f"a{char}b"
 
@@ -164,7 +172,7 @@ def test_nothing_that_is_not_seen_is_left_as_it_is():
     ],
 )
 def test_what_joins_emoji_stays_where_it_does_so(text, shown):
-    assert visible(text) == in_a_line(text) == shown
+    assert escape_invisible(text) == one_line(text) == shown
 
 
 # What hides in a text of lines, and what belongs to its language.
@@ -189,12 +197,12 @@ SHOWN = [
 
 @pytest.mark.parametrize(("text", "shown"), SHOWN)
 def test_what_hides_in_a_text_is_shown_and_what_its_language_needs_stays(text, shown):
-    assert visible_text(text) == shown
+    assert escape_invisible_text(text) == shown
 
 
 @given(HOSTILE)
 def test_nothing_that_steers_or_turns_is_left_of_a_visible_text(text):
-    shown = visible_text(text)
+    shown = escape_invisible_text(text)
     assert not steers(shown)
     assert not set(shown) & set(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
     assert shown.count("\n") == text.count("\n")

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.acp.terminal_updates import End
-from acpterm.client.prompt.json_printer import PrintJson
-from acpterm.client.prompt.tool_calls import Call
+from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.client.prompt.json_printer import JsonPrinter
+from acpterm.client.prompt.tool_calls import ToolCallState
 
 
 class Paper:
@@ -17,7 +17,7 @@ class Paper:
 
     def __init__(self):
         self._out = []
-        self.printer = PrintJson(self._out.append)
+        self.printer = JsonPrinter(self._out.append)
 
     @property
     def lines(self):
@@ -36,8 +36,8 @@ def test_each_event_says_what_it_is(paper):
     printer.session("s1")
     printer.output("t", b"\x1b[31mred", 0)
     printer.output("t", b"more", 17)
-    printer.ended("t", End(3, None))
-    printer.ended("u", End(None, "SIGKILL"))
+    printer.ended("t", ExitInfo(3, None))
+    printer.ended("u", ExitInfo(None, "SIGKILL"))
     printer.notice("refused")
     printer.end("end_turn", 0, None)
     printer.end(None, 1, "broken")
@@ -55,7 +55,7 @@ def test_each_event_says_what_it_is(paper):
 
 def test_nothing_steers_the_window_that_it_is_printed_in():
     out = []
-    printer = PrintJson(out.append)
+    printer = JsonPrinter(out.append)
     printer.update(Raw('{"a": "\x7f\x9b2J\u202e👩\U000e0041"}'.encode()))
     printer.output("t", "\x9b31m".encode(), 0)
     update, output = (json.loads(line) for line in out)
@@ -74,7 +74,7 @@ def test_an_update_is_as_the_agent_sent_it_on_one_line(paper):
 
 def test_what_is_in_an_update_has_no_event_of_its_own(paper):
     paper.printer.message("text")
-    paper.printer.call(Call("c"))
+    paper.printer.call(ToolCallState("c"))
     paper.printer.plan([("look", "pending")])
     assert paper.lines == []
 
@@ -91,7 +91,7 @@ def test_output_is_put_together_to_the_text_that_it_was_however_it_was_cut(text,
 
 def test_half_a_character_at_the_end_is_a_replacement_before_the_exit(paper):
     paper.printer.output("t", b"a\xf0\x9f", 0)
-    paper.printer.ended("t", End(0, None))
+    paper.printer.ended("t", ExitInfo(0, None))
     assert [line.get("data") for line in paper.lines] == ["a", "\ufffd", None]
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acpterm.acp import Diff
-from acpterm.acp.terminal_updates import End
-from acpterm.client.prompt.text_printer import PrintText
-from acpterm.client.prompt.tool_calls import Call
+from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.client.prompt.text_printer import TextPrinter
+from acpterm.client.prompt.tool_calls import ToolCallState
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b5n\b\u202e"
 
@@ -20,7 +20,7 @@ class Paper:
 
     def __init__(self, *, colours=False, quiet=True):
         self._out, self._err = [], []
-        self.printer = PrintText(self._out.append, self._err.append, colours=colours, quiet=quiet)
+        self.printer = TextPrinter(self._out.append, self._err.append, colours=colours, quiet=quiet)
 
     @property
     def out(self):
@@ -37,7 +37,7 @@ def paper():
 
 
 def call(title="Build", status="pending", **more):
-    made = Call("c")
+    made = ToolCallState("c")
     made.title, made.status = title, status
     for name, value in more.items():
         setattr(made, name, value)
@@ -119,7 +119,7 @@ def test_output_is_printed_by_lines_as_it_comes(paper):
     assert paper.out == "  │ one\n"
     paper.printer.output("t", b"o\nthree", 0)
     assert paper.out == "  │ one\n  │ two\n"
-    paper.printer.ended("t", End(0, None))
+    paper.printer.ended("t", ExitInfo(0, None))
     assert paper.out == "  │ one\n  │ two\n  │ three\n"
 
 
@@ -131,7 +131,7 @@ def test_a_character_in_two_parts_is_one(paper):
 
 def test_what_is_no_utf_8_is_replaced(paper):
     paper.printer.output("t", b"a\xffb\n\xf0\x9f", 0)
-    paper.printer.ended("t", End(0, None))
+    paper.printer.ended("t", ExitInfo(0, None))
     assert paper.out == "  │ a\ufffdb\n  │ \ufffd\n"
 
 
@@ -148,10 +148,10 @@ def test_a_line_that_does_not_end_is_printed_all_the_same(paper):
 @pytest.mark.parametrize(
     ("end", "line"),
     [
-        (End(0, None), ""),
-        (End(None, None), ""),
-        (End(3, None), "  │ [exit status 3]\n"),
-        (End(None, "SIGKILL"), "  │ [ended by SIGKILL]\n"),
+        (ExitInfo(0, None), ""),
+        (ExitInfo(None, None), ""),
+        (ExitInfo(3, None), "  │ [exit status 3]\n"),
+        (ExitInfo(None, "SIGKILL"), "  │ [ended by SIGKILL]\n"),
     ],
 )
 def test_an_end_that_was_not_well_is_told(paper, end, line):
@@ -187,7 +187,7 @@ def test_the_last_line_of_a_terminal_that_never_ends_is_printed_at_the_end(paper
 
 
 def test_a_signal_that_an_agent_tells_of_steers_nothing(paper):
-    paper.printer.ended("t", End(None, f"SIG{HOSTILE}X"))
+    paper.printer.ended("t", ExitInfo(None, f"SIG{HOSTILE}X"))
     assert paper.out == "  │ [ended by SIGX]\n"
 
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from acpterm.client.prompt.outcome import Outcome
-from acpterm.runtime.send_queue import Outbox
+from acpterm.runtime.send_queue import SendQueue
 from tests.support.editor import create, embed, of, say, tool_call
 from tests.support.hosts import alive, poll
 from tests.support.prompts import (
@@ -450,7 +450,7 @@ class FullDisk(trio.abc.SendStream):
 
 async def test_a_turn_that_ends_when_nothing_can_be_printed_any_more_has_failed():
     outcome = Outcome(lambda _: None)
-    outbox = Outbox(FullDisk(), 1000)
+    outbox = SendQueue(FullDisk(), 1000)
     outbox.put(b"hi")
     await outcome.write(outbox, trio.Event())
     outcome.turn_ended("end_turn")

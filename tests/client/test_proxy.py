@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from acpterm.client import daemon, host_connection
-from acpterm.client.proxy.run import Wishes, run_proxy
+from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.terminals import EXTENDED
 from acpterm.config import Settings
 from acpterm.host.server.peer import Peer
@@ -576,7 +576,7 @@ async def test_an_editor_that_does_not_read_holds_up_the_agent_and_no_memory_gro
         f"    open({str(progress)!r}, 'w').write(str(number))\n"
     )
     ours, theirs = trio.socket.socketpair()
-    wishes = Wishes([sys.executable, "-c", code], embedded=True)
+    wishes = ProxyOptions([sys.executable, "-c", code], embedded=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_proxy, trio.SocketStream(theirs), Settings(), wishes)
         await ours.send(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n')

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acpterm.acp.raw_json import members
-from acpterm.acp.terminal_updates import End
+from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client import update
-from acpterm.client.envelope import peek
+from acpterm.client.envelope import parse_envelope
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.presenter import showing_for
-from acpterm.client.proxy.terminal_presenter import AsTerminals
-from acpterm.client.proxy.text_presenter import AsText
+from acpterm.client.proxy.presenter import new_presenter
+from acpterm.client.proxy.terminal_presenter import TerminalPresenter
+from acpterm.client.proxy.text_presenter import TextPresenter
 from acpterm.config import Settings
 from tests.support.depth import examples
 
@@ -74,7 +74,7 @@ def as_text(*, editor_has_terminals):
         now[0] += 0.1
         return now[0]
 
-    return AsText(
+    return TextPresenter(
         clock=clock,
         follow=lambda _: None,
         limit=200,
@@ -88,41 +88,43 @@ def as_text(*, editor_has_terminals):
 @given(steps)
 def test_nothing_that_an_agent_says_is_an_error(way, steps):
     if way == "terminals":
-        it = AsTerminals(follow=lambda _: None)
+        it = TerminalPresenter(follow=lambda _: None)
     else:
         it = as_text(editor_has_terminals=way != "text")
     for what, *more in steps:
         lines = []
         if what == "update":
             line = json.dumps({"method": "x", "params": {"sessionId": "s", "update": more[0]}})
-            said = update.read(peek(line.encode()).params)
+            said = update.read(parse_envelope(line.encode()).params)
             if said is not None:
                 lines = it.translate(line.encode(), said)
         elif what == "made":
-            it.made(("s", more[0]), "command", None)
+            it.on_created(("s", more[0]), "command", None)
         elif what == "output":
-            lines = it.output(("s", more[0]), more[1], more[2])
+            lines = it.on_output(("s", more[0]), more[1], more[2])
         elif what == "ended":
-            lines = it.ended(("s", more[0]), End(1, None))
+            lines = it.on_exit(("s", more[0]), ExitInfo(1, None))
         elif what == "permission":
             raw = json.dumps({"sessionId": "s", "toolCall": more[0]}).encode()
-            lines, changed = it.permission(members(peek(b'{"params":' + raw + b"}").params))
+            lines, changed = it.permission(
+                members(parse_envelope(b'{"params":' + raw + b"}").params)
+            )
             assert changed is None or "toolCall" in changed
         else:
-            lines = it.paint(more[0])
+            lines = it.render(more[0])
         for line in lines:
             json.loads(line)
-    assert it.due == math.inf or it.due > 0
+    assert it.next_render_at == math.inf or it.next_render_at > 0
 
 
 @pytest.mark.parametrize(
     ("told", "way"),
     [
-        (Capabilities(), AsText),
-        (Capabilities(terminals=True), AsText),
-        (Capabilities(shows=True), AsTerminals),
-        (Capabilities(terminals=True, shows=True), AsTerminals),
+        (Capabilities(), TextPresenter),
+        (Capabilities(terminals=True), TextPresenter),
+        (Capabilities(shows=True), TerminalPresenter),
+        (Capabilities(terminals=True, shows=True), TerminalPresenter),
     ],
 )
 def test_the_way_follows_from_what_the_editor_says_of_itself(told, way):
-    assert isinstance(showing_for(told, Settings(), ours=True, follow=lambda _: None), way)
+    assert isinstance(new_presenter(told, Settings(), ours=True, follow=lambda _: None), way)

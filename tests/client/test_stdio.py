@@ -15,7 +15,7 @@ import trio
 from acpterm.client import stdio
 from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
-from acpterm.host.launch.exec_context import own
+from acpterm.host.launch.exec_context import current
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import agent_on_stdio, alive, environment, poll, process
 
@@ -234,7 +234,7 @@ async def test_the_agents_own_initialize_may_come_late_twice_or_never(place):
         assert (await agent.run("echo never"))[0] == "never\n"
         assert [message["id"] for message in agent.received] == [1, 2, 3, 4]
         for _ in range(2):
-            told = {"protocolVersion": 1, "_meta": {"acpterm": {"asker": {"env": {"A": "1"}}}}}
+            told = {"protocolVersion": 1, "_meta": {"acpterm": {"context": {"env": {"A": "1"}}}}}
             await agent.request("initialize", told)
         assert (await agent.run("echo $A"))[0] == "1\n"
 
@@ -379,7 +379,7 @@ async def test_a_daemon_that_goes_before_it_has_read_all_is_an_error_too(place):
 
 
 async def test_a_daemon_that_does_not_close_is_not_waited_for_without_end(place, monkeypatch):
-    monkeypatch.setattr(stdio, "_FAREWELL", 0.3)
+    monkeypatch.setattr(stdio, "_CLOSE_TIMEOUT_S", 0.3)
     async with here(place) as (agent, daemon, over):
         await agent.send_stream.aclose()
         assert await until_end(daemon) == b""
@@ -474,7 +474,7 @@ async def test_one_that_hangs_up_is_an_error(place):
 
 
 async def test_one_that_does_not_answer_is_an_error(place, monkeypatch):
-    monkeypatch.setattr(stdio, "_PATIENCE", 0.2)
+    monkeypatch.setattr(stdio, "_CONNECT_TIMEOUT_S", 0.2)
     with pytest.RaisesGroup(
         pytest.RaisesExc(DaemonError, match=r"does not answer within 0\.2 s.*--embedded"),
         flatten_subgroups=True,
@@ -524,8 +524,8 @@ async def test_the_daemon_is_told_it_all_before_anything_else(place):
     async with stood_in(place) as (running, _, _):
         told = running.told
         assert told["method"] == "initialize"
-        asker = told["params"]["_meta"]["acpterm"]["asker"]
+        asker = told["params"]["_meta"]["acpterm"]["context"]
         assert asker["env"]["WHOSE"] == "the agent's"
         assert asker["cwd"] == os.getcwd()
-        assert asker["umask"] == own().umask
+        assert asker["umask"] == current().umask
         assert asker["rlimits"]["CORE"] == list(resource.getrlimit(resource.RLIMIT_CORE))

@@ -36,7 +36,7 @@ async def kill_worker(path):
 
 async def commands_are_connected(path, number):
     with trio.fail_after(10):
-        while (await status(path))["people"] <= number:
+        while (await status(path))["users"] <= number:
             await trio.sleep(0.01)
 
 

@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from acpterm.client.envelope import peek
+from acpterm.client.envelope import parse_envelope
 from acpterm.client.host_connection import open_host_connection
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.lines import Lines
@@ -20,8 +20,8 @@ from acpterm.client.proxy.relay import Relay
 from acpterm.client.terminals import EXTENDED
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
-from acpterm.host.launch.exec_context import own
-from acpterm.runtime.send_queue import Outbox
+from acpterm.host.launch.exec_context import current
+from acpterm.runtime.send_queue import SendQueue
 from tests.acp.validate import validate_sent
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))
@@ -189,13 +189,13 @@ async def replay(entries, tmp_path):
     editor_end, proxy_editor = trio.testing.memory_stream_pair()
     agent_end, proxy_agent = trio.testing.memory_stream_pair()
     editor, agent = Side(editor_end), Side(agent_end)
-    capable = capabilities.of_editor(peek(json.dumps(entries[0]["msg"]).encode()).params)
-    asker = own()
+    capable = capabilities.of_editor(parse_envelope(json.dumps(entries[0]["msg"]).encode()).params)
+    asker = current()
     async with (
         open_host_connection(None, settings, asker, "an agent") as link,
         trio.open_nursery() as nursery,
     ):
-        outboxes = Outbox(proxy_editor), Outbox(proxy_agent)
+        outboxes = SendQueue(proxy_editor), SendQueue(proxy_agent)
         proxy = Relay(
             *outboxes,
             capable=capable,
@@ -208,7 +208,7 @@ async def replay(entries, tmp_path):
             nursery.start_soon(outbox.run)
         nursery.start_soon(proxy.from_editor, Lines(proxy_editor, "the editor", 2**26))
         nursery.start_soon(proxy.from_agent, Lines(proxy_agent, "the agent", 2**26))
-        nursery.start_soon(proxy.paint)
+        nursery.start_soon(proxy.render)
         nursery.start_soon(editor.listen)
         nursery.start_soon(agent.listen)
         play = Play(entries, tmp_path, editor, agent)

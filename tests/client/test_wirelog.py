@@ -96,7 +96,7 @@ async def test_one_that_cannot_be_written_is_an_error_that_says_why(tmp_path, na
 async def test_without_a_file_nothing_is_written_anywhere():
     async with open_log(None) as log:
         log.write("a->b", b"{}")
-        await log.room()
+        await log.drain()
 
 
 async def test_a_full_disk_is_told_once_and_ends_nothing(capfd):
@@ -104,7 +104,7 @@ async def test_a_full_disk_is_told_once_and_ends_nothing(capfd):
         for _ in range(3):
             log.write("a->b", b"{}")
             await trio.testing.wait_all_tasks_blocked(0.05)
-        await log.room()
+        await log.drain()
     assert capfd.readouterr().err == (
         "acpterm: the log '/dev/full' can no longer be written: "
         "[Errno 28] No space left on device\n"

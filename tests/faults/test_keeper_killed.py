@@ -68,7 +68,7 @@ async def _check_next_daemon(running: Daemon) -> None:
     await _acpterm(running, "run", "-d", "true")
     status = await running.status()
     assert status["pid"] != running.pid
-    assert status["running"] + status["exited"] + status["kept"] <= 1
+    assert status["running"] + status["exited"] + status["retained"] <= 1
     await _acpterm(running, "shutdown")
     await running.check_nothing_left(status["pid"])
 

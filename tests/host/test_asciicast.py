@@ -12,7 +12,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.host.recording.asciicast import STEP, Encoder, Event, Walk, ending, export
+from acpterm.host.recording.asciicast import CHUNK_BYTES, Encoder, Event, Walk, ending, export
 from acpterm.pty.program import Program
 from acpterm.terminal.ring import Ring
 from acpterm.terminal.status import EndedBy, ExitStatus
@@ -35,11 +35,11 @@ class Printed:
         self.timeline = Timeline(50.0, kept=ring_size, size=(80, 24))
 
     def print(self, data, seconds):
-        self.timeline.note(len(data), 50.0 + seconds)
+        self.timeline.record(len(data), 50.0 + seconds)
         self.ring.write(data)
 
     def resize(self, cols, rows, seconds):
-        self.timeline.note_size(cols, rows, 50.0 + seconds)
+        self.timeline.record_size(cols, rows, 50.0 + seconds)
 
 
 def events(lines):
@@ -151,16 +151,16 @@ def test_what_the_ring_has_dropped_is_told_of_and_the_rest_begins_with_a_line():
 
 
 def test_what_is_dropped_while_it_is_sent_is_told_of_too():
-    terminal = Printed(ring_size=10 * STEP)
-    terminal.print(b"a" * 8 * STEP, 1.0)
+    terminal = Printed(ring_size=10 * CHUNK_BYTES)
+    terminal.print(b"a" * 8 * CHUNK_BYTES, 1.0)
     lines = export(terminal, command="")
     sent = [next(lines), next(lines)]
-    terminal.print(b"b" * 6 * STEP, 2.0)
+    terminal.print(b"b" * 6 * CHUNK_BYTES, 2.0)
     _, found = events([*sent, *lines])
     assert [code for _, code, _ in found[:3]] == ["o", "m", "o"]
-    assert found[1][2] == f"{3 * STEP} bytes are missing here"
+    assert found[1][2] == f"{3 * CHUNK_BYTES} bytes are missing here"
     # What came after the export began is no part of it.
-    assert output(found) == "a" * 5 * STEP
+    assert output(found) == "a" * 5 * CHUNK_BYTES
 
 
 def test_a_terminal_that_keeps_nothing_has_an_export():
@@ -184,8 +184,8 @@ def test_it_goes_in_small_steps():
         if line is None:
             break
         lines += 1
-        assert len(line) < 6 * STEP + 100
-    assert lines == 1 + (1 << 20) // STEP
+        assert len(line) < 6 * CHUNK_BYTES + 100
+    assert lines == 1 + (1 << 20) // CHUNK_BYTES
     assert longest < 0.05
 
 

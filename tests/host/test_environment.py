@@ -347,7 +347,7 @@ async def test_an_asker_can_send_what_the_system_does_not_tell(tmp_path):
         "rlimits": {"NOFILE": [111, 222], "CORE": [0, 0], "NO_SUCH_LIMIT": [1, 1]},
     }
     async with agent_here() as agent:
-        meta = {"acpterm": {"asker": asker}}
+        meta = {"acpterm": {"context": asker}}
         params = {"protocolVersion": 1, "_meta": meta}
         await agent.request("initialize", params)
         output, _ = await agent.run("umask; ulimit -Sn; ulimit -Hn; ulimit -Sc; pwd")
@@ -393,7 +393,7 @@ async def test_a_host_without_room_for_more_files_says_so_and_can_still_end_its_
 async def test_a_limit_that_no_process_can_have_is_refused_by_its_name(limit, words):
     async with agent_here() as agent:
         asker = {"rlimits": {"AS": [-1, -1], "NOFILE": limit}}
-        params = {"protocolVersion": 1, "_meta": {"acpterm": {"asker": asker}}}
+        params = {"protocolVersion": 1, "_meta": {"acpterm": {"context": asker}}}
         with pytest.raises(RpcError, match=words) as caught:
             await agent.request("initialize", params)
         assert caught.value.code == -32602

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.acp.terminal_updates import End, Info
-from acpterm.host.user.subscribe.encoders import MetaForm, V2Form
-from acpterm.host.user.subscribe.git_patch import patch
+from acpterm.acp.terminal_updates import ExitInfo, Info
+from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
+from acpterm.host.user.subscribe.git_patch import git_patch
 from acpterm.jsonrpc import encode_notification
 from tests.acp.validate import validate_sent
 from tests.support.depth import examples
@@ -31,7 +31,7 @@ def sent(form, updates):
     for update in updates:
         params = {"sessionId": "s", "update": update}
         message = json.loads(encode_notification("session/update", params))
-        if isinstance(form, MetaForm):
+        if isinstance(form, V1MetaEncoder):
             validate_sent(message, {})
         else:
             validate_v2(message)
@@ -40,13 +40,13 @@ def sent(form, updates):
 
 
 def v2(**members):
-    form = V2Form("/work")
+    form = V2Encoder("/work")
     (update,) = sent(form, form.call("c", fields(**members), (), first=False))
     return update
 
 
 def meta(*, first=False, infos=(), **members):
-    form = MetaForm()
+    form = V1MetaEncoder()
     return sent(form, form.call("c", fields(**members), infos, first=first))
 
 
@@ -111,7 +111,7 @@ CALLS = st.fixed_dictionaries(
 )
 def test_whatever_an_agent_sends_what_is_told_is_valid(members, first, number, cwd):
     infos = [Info(f"t{n}", cwd, None) for n in range(number)]
-    for form in (MetaForm(), V2Form(cwd)):
+    for form in (V1MetaEncoder(), V2Encoder(cwd)):
         sent(form, form.call("c", fields(**members), infos, first=first))
 
 
@@ -180,10 +180,10 @@ def test_what_v2_does_not_allow_is_left_out_there():
 
 
 def test_a_character_that_was_cut_goes_into_the_later_part():
-    form = MetaForm()
+    form = V1MetaEncoder()
     parts = [b"a\xc3", b"\xa9b\xf0\x9f\x98", b"\x80\xe2\x98"]
     told = [update for data in parts for update in sent(form, form.output("c", "t", data))]
-    told += sent(form, form.ended("c", "t", End(0, None)))
+    told += sent(form, form.ended("c", "t", ExitInfo(0, None)))
     data = [u["_meta"]["terminal_output"]["data"] for u in told[:-1]]
     assert data == ["a", "éb", "😀", "\ufffd"]
     end = {"terminal_id": "t", "exit_code": 0, "signal": None}
@@ -191,12 +191,12 @@ def test_a_character_that_was_cut_goes_into_the_later_part():
 
 
 def test_a_loss_is_a_line_in_v1_and_a_new_beginning_in_v2():
-    form = MetaForm()
+    form = V1MetaEncoder()
     assert sent(form, form.output("c", "t", b"\xc3")) == []
     (update,) = sent(form, form.output("c", "t", b"\xa9after", lost=5))
     output = update["_meta"]["terminal_output"]["data"]
     assert output == "\ufffd\r\n[5 bytes are missing]\r\nafter"
-    form = V2Form()
+    form = V2Encoder()
     (update,) = sent(form, form.output("c", "t", b"\xa9after", lost=5))
     data = base64.b64encode(b"\xa9after").decode()
     assert update == {
@@ -209,15 +209,15 @@ def test_a_loss_is_a_line_in_v1_and_a_new_beginning_in_v2():
 @pytest.mark.parametrize(
     ("end", "status"),
     [
-        (End(3, None), {"exitCode": 3}),
-        (End(None, "SIGTERM"), {"signal": "SIGTERM"}),
-        (End(None, None), {}),
-        (End(-1, None), {}),
+        (ExitInfo(3, None), {"exitCode": 3}),
+        (ExitInfo(None, "SIGTERM"), {"signal": "SIGTERM"}),
+        (ExitInfo(None, None), {}),
+        (ExitInfo(-1, None), {}),
         (None, None),
     ],
 )
 def test_an_end_in_v2(end, status):
-    form = V2Form()
+    form = V2Encoder()
     (update,) = sent(form, form.ended("c", "t", end))
     assert update["exitStatus"] == status
 
@@ -236,7 +236,7 @@ def test_git_makes_the_new_of_the_old(tmp_path_factory, old, new, ends):
     after = "\n".join(new) + "\n" * ends[1]
     if before is not None:
         (folder / "f").write_text(before)
-    made = patch("/f", before, after)
+    made = git_patch("/f", before, after)
     if made is None:
         assert before == after
         return

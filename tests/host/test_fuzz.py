@@ -26,7 +26,7 @@ from structlog.testing import capture_logs
 
 from acpterm.config import Settings
 from acpterm.host.host import open_host
-from acpterm.host.launch.exec_context import own
+from acpterm.host.launch.exec_context import current
 from tests.acp.validate import validate_sent
 from tests.support.depth import THOROUGH
 
@@ -131,7 +131,10 @@ class Fuzzer:
         read = {"since": 0, "maxBytes": 100, "format": "text", "waitMs": 1}
         pairs: list[tuple[str, Any]] = [
             ("initialize", {"protocolVersion": 1, "clientInfo": {"name": "x", "version": "1"}}),
-            ("initialize", {"protocolVersion": 1, "_meta": {"acpterm": {"asker": asker | limits}}}),
+            (
+                "initialize",
+                {"protocolVersion": 1, "_meta": {"acpterm": {"context": asker | limits}}},
+            ),
             ("terminal/create", create),
             ("terminal/create", create | {"command": "echo", "args": ["é→🙂", "a b", ""]}),
             ("terminal/create", create | {"command": "cat", "outputByteLimit": 10}),
@@ -343,7 +346,7 @@ async def test_a_host_outlives_every_message(tmp_path):
     rng = random.Random(SEED)
     fuzzer = Fuzzer(rng, tmp_path)
     settings = Settings(shell="/bin/true", kill_grace=0, max_message_bytes=200_000)
-    asker = own()._replace(env={"PATH": str(fuzzer.bin)}, cwd=str(fuzzer.work))
+    asker = current()._replace(env={"PATH": str(fuzzer.bin)}, cwd=str(fuzzer.work))
     per_connection = 500
     try:
         with capture_logs() as logs:
@@ -354,13 +357,13 @@ async def test_a_host_outlives_every_message(tmp_path):
                     checker = Checker(fuzzer)
                     count = min(per_connection, MESSAGES - first)
                     async with trio.open_nursery() as nursery, trio.SocketStream(ours) as stream:
-                        nursery.start_soon(host.serve, trio.SocketStream(theirs), host.asker)
+                        nursery.start_soon(host.serve, trio.SocketStream(theirs), host.context)
                         await fuzz(stream, fuzzer, checker, first, count)
                     assert checker.count > count / 2, "most messages have an answer"
                     assert not host._connections
                 with trio.fail_after(10):
                     while host.pool._running:
-                        await next(iter(host.pool._running)).wait_gone()
+                        await next(iter(host.pool._running)).wait_closed()
         assert not [entry for entry in logs if entry["log_level"] == "error"]
     except BaseException as error:
         error.add_note(f"to have this again: ACPTERM_FUZZ_SEED={SEED}")

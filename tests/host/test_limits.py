@@ -65,7 +65,7 @@ async def test_what_blocks_is_done_without_a_thread_if_there_is_none(monkeypatch
     with pytest.raises(ZeroDivisionError):
         await run_blocking(lambda: 1 // 0)
     with pytest.raises(RpcError, match="does not exist"):
-        await validation.Folders().check("/none/such")
+        await validation.DirectoryCache().check("/none/such")
 
 
 async def test_an_error_of_the_work_itself_is_raised_once():

@@ -12,7 +12,7 @@ from acpterm.host.agent import connection as callers
 from acpterm.host.server import connection as connections
 from acpterm.jsonrpc import Peer, RpcError
 from acpterm.pty import linux
-from acpterm.runtime.send_queue import Outbox
+from acpterm.runtime.send_queue import SendQueue
 from tests.support.hosts import agent_here, agent_of, daemon, environment, host_here, poll
 
 MIB = 1024 * 1024
@@ -33,7 +33,7 @@ MESSAGE = {
     },
     "environment": {
         "method": "initialize",
-        "params": {"protocolVersion": 1, "_meta": {"acpterm": {"asker": {"env": {"A": LARGE}}}}},
+        "params": {"protocolVersion": 1, "_meta": {"acpterm": {"context": {"env": {"A": LARGE}}}}},
     },
     "tool call": {
         "method": "session/update",
@@ -114,8 +114,8 @@ async def test_what_belongs_to_a_connection_is_gone_with_it_without_a_collection
         return Noted
 
     monkeypatch.setattr("acpterm.host.host.Connection", noted(connections.Connection))
-    monkeypatch.setattr("acpterm.host.host.Caller", noted(callers.Caller))
-    monkeypatch.setattr(connections, "Outbox", noted(Outbox))
+    monkeypatch.setattr("acpterm.host.host.AgentConnection", noted(callers.AgentConnection))
+    monkeypatch.setattr(connections, "SendQueue", noted(SendQueue))
     monkeypatch.setattr(connections, "Peer", noted(Peer))
     async with host_here() as host:
         gc.collect()

@@ -17,7 +17,7 @@ async def create(person, name):
 async def move_into(person, terminal):
     """Make a front end one that runs in a terminal."""
     asker = {"env": {"ACPTERM_TERMINAL_ID": terminal}}
-    hello = {"protocolVersion": 1, "_meta": {"acpterm": {"asker": asker}}}
+    hello = {"protocolVersion": 1, "_meta": {"acpterm": {"context": asker}}}
     await person.request("initialize", hello)
 
 

@@ -82,7 +82,7 @@ async def test_what_was_taken_over_outlives_its_agent_its_turn_and_its_time():
             # This one ends, by the cancel or by its time: so would the other.
             await agent.wait(other)
         await person.until(lambda: True)
-        await poll(lambda: not host.shared.agents)
+        await poll(lambda: not host.state.agents)
         found = await person.about("get", terminal)
         assert (found["state"], found["owner"]) == ("running", "user")
         assert alive(pid)
@@ -145,7 +145,7 @@ async def test_what_is_kept_stays_when_the_clock_is_set(monkeypatch, years):
         await person.about("wait", made["terminalId"])
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + years * 365 * 86400)
-        host.shared.roster.expire()
+        host.state.registry.expire()
         assert len(await person.list(all=True)) == 1
 
 
@@ -297,7 +297,7 @@ async def test_a_prompt_is_told_from_a_slow_program():
 async def test_what_waits_for_input_is_an_event():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         _, token = await person.open("events")
-        await poll(lambda: host.shared.bus.heard)
+        await poll(lambda: host.state.events.has_subscribers)
         terminal = await agent.create("printf 'name? '; read x; exec sleep 60")
 
         def told():

@@ -8,10 +8,10 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from acpterm.acp.user_api import AttachRequest
-from acpterm.host.events import MOST, UPDATE
-from acpterm.host.input_monitor import Attention
+from acpterm.host.events import QUEUE_MAX, UPDATE_BYTES_MAX
+from acpterm.host.input_monitor import InputMonitor
 from acpterm.host.user.attach import attach
-from acpterm.host.user.connection import Person
+from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.ring import STALLED
 from acpterm.terminal.terminal import Terminal
@@ -54,7 +54,7 @@ async def test_one_that_is_held_waits_for_its_reader_until_that_is_gone():
     async with host_here() as host:
         async with person_of(host) as person:
             made = await person.request("terminal/create", {"command": "seq 1000000", "hold": True})
-            entry = host.shared.roster.find(made["terminalId"])
+            entry = host.state.registry.find(made["terminalId"])
             ring = entry.terminal.ring
             # The keeper writes no further than there is room for all that was not read.
             await poll(lambda: ring._header[STALLED] and not ring.unread)
@@ -78,19 +78,24 @@ async def test_removing_one_takes_nothing_from_those_that_are_kept():
 async def test_a_listener_that_does_not_read_holds_little():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         await person.open("events")
-        await poll(lambda: host.shared.bus.heard)
+        await poll(lambda: host.state.events.has_subscribers)
         person.pause()
-        update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x" * 4 * UPDATE}
+        update = {
+            "sessionUpdate": "tool_call",
+            "toolCallId": "c",
+            "title": "x" * 4 * UPDATE_BYTES_MAX,
+        }
         for _ in range(50):
             await agent.notify("session/update", {"sessionId": "s", "update": update})
         update["title"] = "short"
-        for _ in range(2 * MOST):
+        for _ in range(2 * QUEUE_MAX):
             await agent.notify("session/update", {"sessionId": "s", "update": update})
         await agent.request("initialize", {"protocolVersion": 1})
-        (listener,) = host.shared.bus.listeners
-        assert len(listener._queue) <= MOST
+        (listener,) = host.state.events.subscriptions
+        assert len(listener._queue) <= QUEUE_MAX
         assert all(
-            one.update is None or len(bytes(one.update)) <= UPDATE for one in listener._queue
+            one.update is None or len(bytes(one.update)) <= UPDATE_BYTES_MAX
+            for one in listener._queue
         )
 
 
@@ -110,21 +115,21 @@ async def test_what_is_pending_holds_up_no_end():
 
 async def test_what_begins_when_the_person_has_left_ends_at_once():
     async with host_here() as host:
-        person = Person(host.asker, host.shared, lambda: ())
-        person.leave()
+        person = UserConnection(host.context, host.state, lambda: ())
+        person.close()
         closing = pytest.raises(RpcError, match="connection is closing")
-        with trio.fail_after(2), closing, person.present():
+        with trio.fail_after(2), closing, person.cancel_on_close():
             await trio.sleep_forever()
 
 
 async def test_no_window_is_opened_for_a_person_who_has_left(monkeypatch):
     async with host_here() as host, person_of(host) as other:
         made = await other.request("terminal/create", {"command": "sleep 60"})
-        entry = host.shared.roster.find(made["terminalId"])
-        person = Person(host.asker, host.shared, lambda: ())
-        person.leave()
+        entry = host.state.registry.find(made["terminalId"])
+        person = UserConnection(host.context, host.state, lambda: ())
+        person.close()
         opened = []
-        monkeypatch.setattr(host.shared.windows, "open", lambda *one: opened.append(one))
+        monkeypatch.setattr(host.state.windows, "open", lambda *one: opened.append(one))
         params = AttachRequest(entry.id, token="t", cols=33, rows=10)
         with pytest.raises(RpcError, match="connection is closing"):
             await attach(person, entry, params)
@@ -168,7 +173,7 @@ async def test_a_folder_whose_name_is_not_utf_8_is_told_of_as_far_as_it_can_be(t
     folder = os.fsencode(tmp_path) + b"/odd\xff"
     os.mkdir(folder)
     async with host_here() as host, person_of(host) as person:
-        host.asker = host.asker._replace(cwd=os.fsdecode(folder))
+        host.context = host.context._replace(cwd=os.fsdecode(folder))
         async with person_of(host) as other:
             made = await other.request("terminal/create", {"command": "true"})
             assert made["cwd"] == f"{tmp_path}/odd\ufffd"
@@ -178,19 +183,19 @@ async def test_a_folder_whose_name_is_not_utf_8_is_told_of_as_far_as_it_can_be(t
 async def test_what_waits_is_told_of_in_the_order_in_which_it_was_seen():
     async with host_here() as host, person_of(host) as person:
         made = await person.request("terminal/create", {"command": "sleep 60"})
-        entry = host.shared.roster.find(made["terminalId"])
+        entry = host.state.registry.find(made["terminalId"])
         answers, told = iter([True, False, True, True]), []
 
         def listen(event, entry, by):
             # As whoever describes it does.
-            attention.look(entry)
+            attention.check(entry)
             told.append(event)
 
-        attention = Attention(host.shared.roster, listen)
+        attention = InputMonitor(host.state.registry, listen)
         entry.terminal.waits_for_input = lambda: next(answers)
         entry.terminal.timeline.last = None
         for _ in range(2):
-            attention.look(entry)
+            attention.check(entry)
         assert (told, entry.waiting) == (["waiting"], True)
 
 
@@ -198,19 +203,19 @@ async def test_nobody_who_has_left_holds_up_a_program():
     async with host_here() as host, person_of(host) as other:
         flood = "head -c 3000000 /dev/zero | tr '\\0' x"
         made = await other.request("terminal/create", {"command": flood})
-        entry = host.shared.roster.find(made["terminalId"])
-        person = Person(host.asker, host.shared, lambda: ())
-        person.leave()
-        person.hold(entry.terminal, 0)
+        entry = host.state.registry.find(made["terminalId"])
+        person = UserConnection(host.context, host.state, lambda: ())
+        person.close()
+        person.pause_reader(entry.terminal, 0)
         assert (await other.about("wait", made["terminalId"]))["exitStatus"]["exitCode"] == 0
 
 
 async def test_that_one_waits_is_told_after_that_it_was_made(monkeypatch):
-    monkeypatch.setattr("acpterm.host.input_monitor.QUIET", -1)
+    monkeypatch.setattr("acpterm.host.input_monitor.QUIET_S", -1)
     monkeypatch.setattr(Terminal, "waits_for_input", lambda _: True)
     async with host_here() as host, person_of(host) as person:
         _, token = await person.open("events")
-        await poll(lambda: host.shared.bus.heard)
+        await poll(lambda: host.state.events.has_subscribers)
         await person.request("terminal/create", {"command": "sleep 60"})
 
         def told():

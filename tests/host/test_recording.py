@@ -296,7 +296,7 @@ async def test_cancelled_it_writes_what_there_is(folder):
 
 async def test_cancelled_while_the_disk_hangs_it_ends_in_time_and_in_order(folder, monkeypatch):
     go, write = threading.Event(), os.write
-    monkeypatch.setattr(recorder, "FAREWELL", 0.2)
+    monkeypatch.setattr(recorder, "CLOSE_TIMEOUT_S", 0.2)
 
     def slow(fd, data):
         assert not is_in(folder, fd) or go.wait(10)
@@ -386,7 +386,7 @@ async def test_input_is_not_recorded_unless_that_is_asked_for(folder):
 
 
 async def test_input_that_waits_is_bounded(folder, monkeypatch):
-    monkeypatch.setattr(recorder, "_INPUT", 5000)
+    monkeypatch.setattr(recorder, "_INPUT_BYTES_MAX", 5000)
     async with recordings(folder, record_input=True) as running:
         terminal = await running.create("cat > /dev/null")
         path = await poll(lambda: next(iter(folder.glob("*")), None))

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 import trio
 
-from acpterm.host.server.connection import PENDING
+from acpterm.host.server.connection import PENDING_MAX
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import Agent
 from tests.support.hosts import agent_here, poll
@@ -81,11 +81,12 @@ async def test_more_pending_requests_than_there_may_be_are_refused_and_hurt_no_o
     async with agent_here() as agent:
         terminal = await agent.create("read line")
         sent = [
-            agent.message("terminal/wait_for_exit", agent.of(terminal)) for _ in range(PENDING + 3)
+            agent.message("terminal/wait_for_exit", agent.of(terminal))
+            for _ in range(PENDING_MAX + 3)
         ]
         await agent.send(b"".join(line for _, line in sent))
-        for id_, _ in sent[PENDING:]:
-            with pytest.raises(RpcError, match=f"{PENDING} requests are pending") as caught:
+        for id_, _ in sent[PENDING_MAX:]:
+            with pytest.raises(RpcError, match=f"{PENDING_MAX} requests are pending") as caught:
                 await agent.answer(id_)
             assert caught.value.code == -32603
         # What is answered at once is so still; and there is room again when they are answered.
@@ -93,7 +94,7 @@ async def test_more_pending_requests_than_there_may_be_are_refused_and_hurt_no_o
         await agent.send(
             b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"session-1"}}\n'
         )
-        for id_, _ in sent[:PENDING]:
+        for id_, _ in sent[:PENDING_MAX]:
             assert (await agent.answer(id_))["signal"] == "SIGTERM"
         assert await is_served(agent)
 
@@ -102,11 +103,12 @@ async def test_kill_and_release_are_answered_when_too_many_requests_are_pending(
     async with agent_here() as agent:
         terminals = [await agent.create("trap '' TERM; read line") for _ in range(2)]
         sent = [
-            agent.message("terminal/wait_for_exit", agent.of(terminals[0])) for _ in range(PENDING)
+            agent.message("terminal/wait_for_exit", agent.of(terminals[0]))
+            for _ in range(PENDING_MAX)
         ]
         await agent.send(b"".join(line for _, line in sent))
         # Refused before anything is typed, and not when it was.
-        with pytest.raises(RpcError, match=f"{PENDING} requests are pending"):
+        with pytest.raises(RpcError, match=f"{PENDING_MAX} requests are pending"):
             await agent.type(terminals[1], "x\n")
         assert "x" not in (await agent.output(terminals[1]))["output"]
         assert await agent.kill(terminals[0]) == {}
@@ -473,7 +475,7 @@ async def test_an_environment_that_no_program_can_have_is_refused_whoever_sends_
         with pytest.raises(RpcError, match="holds a NUL character") as caught:
             await agent.request(
                 "initialize",
-                {"protocolVersion": 1, "_meta": {"acpterm": {"asker": {"env": env}}}},
+                {"protocolVersion": 1, "_meta": {"acpterm": {"context": {"env": env}}}},
             )
         assert caught.value.code == -32602
         assert (await agent.run("echo as before"))[0] == "as before\n"

@@ -93,7 +93,7 @@ async def test_the_oldest_sessions_of_a_connection_are_forgotten_for_more(monkey
             else:
                 await agent.request(method, params)
         await agent.request("_acpterm/session/set", {"sessionId": agent.session, "cwd": "/"})
-        assert 0 < host.shared.session_memory.total <= MIB
+        assert 0 < host.state.session_memory.total <= MIB
         # The terminal's session is not forgotten, whatever else is.
         assert (await agent.output(terminal))["output"] == ""
 
@@ -110,7 +110,7 @@ async def test_tool_calls_of_a_session_with_a_terminal_are_forgotten_for_more(mo
                 params["update"]["toolCallId"] = f"c{call}"
                 await agent.notify(method, params)
         await agent.run("true")
-        assert host.shared.session_memory.total <= MIB
+        assert host.state.session_memory.total <= MIB
 
 
 async def test_an_agent_that_remembers_little_keeps_it_when_another_has_too_much(monkeypatch):
@@ -120,7 +120,7 @@ async def test_an_agent_that_remembers_little_keeps_it_when_another_has_too_much
         for number in range(200):
             await large.notify(*tell(f"s{number}"))
         await large.run("true")
-        assert host.shared.session_memory.total <= MIB
+        assert host.state.session_memory.total <= MIB
         small.session = "own"
         assert (await small.run("pwd"))[0] == "/usr\n"
 
@@ -135,7 +135,7 @@ async def test_total_is_limited_when_each_of_many_connections_has_one_session(mo
                 params["update"]["toolCallId"] = f"c{call}"
                 await agent.notify(method, params)
             await agent.request("_acpterm/session/set", {"sessionId": "s", "cwd": "/usr"})
-        assert MIB // 2 < host.shared.session_memory.total <= MIB
+        assert MIB // 2 < host.state.session_memory.total <= MIB
         # The session that was used last has forgotten nothing.
         agents[-1].session = "s"
         assert (await agents[-1].run("pwd"))[0] == "/usr\n"
@@ -146,7 +146,7 @@ async def test_what_a_closed_connection_remembered_is_counted_no_more():
         async with agent_of(host) as agent:
             await agent.notify(*tell("s"))
             await agent.run("true")
-            assert host.shared.session_memory.total > 8_000
+            assert host.state.session_memory.total > 8_000
         async with agent_of(host) as agent:
             await agent.run("true")
-            assert host.shared.session_memory.total < 8_000
+            assert host.state.session_memory.total < 8_000

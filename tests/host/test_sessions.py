@@ -9,8 +9,8 @@ import trio
 from acpterm.acp import CancelNotification
 from acpterm.host.agent import connection as callers
 from acpterm.host.agent import session_methods
-from acpterm.host.agent.session import _REMEMBERED
-from acpterm.host.agent.tool_calls import MOST, SHOWN
+from acpterm.host.agent.session import _RELEASED_MAX
+from acpterm.host.agent.tool_calls import CALLS_MAX, TERMINALS_MAX
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here, poll
 from tests.support.keepers import SlowKeeper
@@ -107,7 +107,7 @@ async def test_showing_anothers_terminal_in_a_tool_call_gives_nothing_of_it():
         assert await answer_to(other, "session-1", terminal, "terminal/output") == never
         assert await is_untouched(owner, terminal)
         await owner.release(terminal)
-        assert host.shared.roster.get(terminal) is None
+        assert host.state.registry.get(terminal) is None
 
 
 async def test_ids_are_long_random_and_never_the_same():
@@ -145,12 +145,12 @@ async def test_as_many_released_ids_are_remembered_as_there_is_room_for():
     async with host_here() as host, agent_of(host) as agent:
         first = await agent.create("true")
         await agent.release(first)
-        (session,) = (c._served.sessions["session-1"] for c in host._connections)
-        for number in range(_REMEMBERED):
+        (session,) = (c._context.sessions["session-1"] for c in host._connections)
+        for number in range(_RELEASED_MAX):
             session._released[f"term_{number}"] = None
         last = await agent.create("true")
         await agent.release(last)
-        assert len(session._released) == _REMEMBERED
+        assert len(session._released) == _RELEASED_MAX
         assert await agent.release(last) == {}
         with pytest.raises(RpcError, match="there is no terminal"):
             await agent.release(first)
@@ -182,7 +182,7 @@ async def test_a_terminal_in_a_tool_call_stays_readable_after_release(update):
     async with host_here() as host, agent_of(host) as agent:
         assert await kept(host, agent, lambda t: tool_call(t, update=update)) == "precious"
         assert await kept(host, agent) is None
-        assert len(host.shared.roster) == 1
+        assert len(host.state.registry) == 1
 
 
 async def test_a_keepsake_is_not_the_agents_any_more():
@@ -190,7 +190,7 @@ async def test_a_keepsake_is_not_the_agents_any_more():
         terminal = await agent.create("printf precious")
         await agent.notify("session/update", tool_call(terminal))
         await agent.release(terminal)
-        assert host.shared.roster.get(terminal) is not None
+        assert host.state.registry.get(terminal) is not None
         with pytest.raises(RpcError, match="has been released"):
             await agent.output(terminal)
 
@@ -202,8 +202,8 @@ async def test_a_running_terminal_that_is_kept_is_ended_and_keeps_what_it_wrote(
         await agent.notify("session/update", tool_call(terminal))
         await agent.release(terminal)
         await poll(lambda: not alive(pid))
-        found = host.shared.roster.get(terminal)
-        await found.terminal.wait_gone()
+        found = host.state.registry.get(terminal)
+        await found.terminal.wait_closed()
         assert found.terminal.text.text() == f"{pid}\nbye\n"
         assert terminal not in host.pool.terminals
 
@@ -218,7 +218,7 @@ async def test_a_keepsake_does_not_hold_what_the_agent_read_of_it():
         before = sys.getrefcount(held)
         await agent.release(terminal)
         assert sys.getrefcount(held) < before
-        assert host.shared.roster.get(terminal).terminal.text.text() == held
+        assert host.state.registry.get(terminal).terminal.text.text() == held
 
 
 async def test_a_keepsake_outlives_its_connection():
@@ -228,8 +228,8 @@ async def test_a_keepsake_outlives_its_connection():
             await agent.until_output(terminal, "precious")
             await agent.notify("session/update", tool_call(terminal))
             await agent.request("initialize", {"protocolVersion": 1})
-        await poll(lambda: host.shared.roster.get(terminal).released)
-        assert host.shared.roster.get(terminal).terminal.text.text() == "precious"
+        await poll(lambda: host.state.registry.get(terminal).released_at)
+        assert host.state.registry.get(terminal).terminal.text.text() == "precious"
         await poll(lambda: not host.pool.terminals)
 
 
@@ -272,7 +272,7 @@ async def test_the_oldest_keepsakes_go_first_by_number():
             await agent.wait(ids[-1])
             await agent.notify("session/update", tool_call(ids[-1], call=f"call-{number}"))
             await agent.release(ids[-1])
-        found = [host.shared.roster.get(id_) for id_ in ids]
+        found = [host.state.registry.get(id_) for id_ in ids]
         assert [item and item.terminal.text.text() for item in found] == [None, None, "2", "3"]
 
 
@@ -284,7 +284,7 @@ async def test_the_oldest_keepsakes_go_first_by_size():
             await agent.wait(ids[-1])
             await agent.notify("session/update", tool_call(ids[-1], call=f"call-{number}"))
             await agent.release(ids[-1])
-        assert [host.shared.roster.get(id_) is not None for id_ in ids] == [False, True, True]
+        assert [host.state.registry.get(id_) is not None for id_ in ids] == [False, True, True]
 
 
 async def test_nothing_is_kept_when_nothing_may_be():
@@ -304,22 +304,22 @@ async def test_as_many_tool_calls_are_remembered_as_there_is_room_for():
                     "params": tool_call("other", call=f"call-{number}"),
                 }
             )
-            for number in range(MOST)
+            for number in range(CALLS_MAX)
         ]
         await agent.send("\n".join([*lines, ""]).encode())
         await agent.release(terminal)
-        assert host.shared.roster.get(terminal) is None
+        assert host.state.registry.get(terminal) is None
 
 
 async def test_as_many_terminals_of_a_tool_call_are_remembered_as_there_is_room_for():
     async with host_here() as host, agent_of(host) as agent:
-        others = ["other"] * (SHOWN - 1)
+        others = ["other"] * (TERMINALS_MAX - 1)
         assert await kept(host, agent, lambda t: tool_call(*others, t)) == "precious"
         assert await kept(host, agent, lambda t: tool_call(*others, "one more", t)) is None
 
 
 async def test_sessions_beyond_those_there_is_room_for_take_the_place_of_the_oldest(monkeypatch):
-    monkeypatch.setattr(callers, "SESSIONS", 3)
+    monkeypatch.setattr(callers, "SESSIONS_MAX", 3)
     async with host_here() as host, agent_of(host) as agent:
         for number in range(3):
             agent.session = f"session-{number}"
@@ -327,7 +327,7 @@ async def test_sessions_beyond_those_there_is_room_for_take_the_place_of_the_old
             if number == 1:
                 await agent.release(terminal)
         (connection,) = host._connections
-        sessions = connection._served.sessions
+        sessions = connection._context.sessions
         agent.session = "session-3"
         await agent.create("sleep 60")
         assert list(sessions) == ["session-0", "session-2", "session-3"]
@@ -348,7 +348,7 @@ async def test_sessions_that_are_only_named_are_not_remembered():
             await agent.notify("session/cancel", {"sessionId": session})
         await agent.request("initialize", {"protocolVersion": 1})
         (connection,) = host._connections
-        assert connection._served.sessions == {}
+        assert connection._context.sessions == {}
 
 
 # A cancelled turn
@@ -414,7 +414,7 @@ async def test_a_terminal_that_is_being_made_goes_with_the_cancelled_turn():
             await slow.asked.wait()
         (connection,) = host._connections
         session = CancelNotification(session_id="session-1")
-        assert session_methods.cancel(connection._served, session) is None
+        assert session_methods.cancel(connection._context, session) is None
         slow.may_answer.set()
         with pytest.raises(RpcError, match="cancelled with the turn"):
             await agent.answer(made)
@@ -426,7 +426,7 @@ async def test_a_cancel_of_a_turn_that_runs_nothing_starts_nothing():
     async with host_here() as host, agent_of(host) as agent:
         await agent.run("true")
         (connection,) = host._connections
-        caller = connection._served
+        caller = connection._context
         params = CancelNotification(session_id="session-1")
         assert session_methods.cancel(caller, params) is None
         terminal = await agent.create("sleep 60")

@@ -273,7 +273,7 @@ async def test_one_that_was_started_when_needed_waits_for_the_first_to_connect()
 async def test_one_that_nobody_needs_stays_for_who_has_connected_and_was_not_accepted_yet(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("acpterm.host.daemon.FIRST", 0)
+    monkeypatch.setattr("acpterm.host.daemon.FIRST_REQUEST_TIMEOUT_S", 0)
     path = str(tmp_path / "socket")
     async with host_here() as host, trio.open_nursery() as nursery:
         with trio.socket.socket(socket.AF_UNIX) as sock:

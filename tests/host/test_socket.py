@@ -370,7 +370,7 @@ async def test_a_place_that_another_daemon_has_taken_is_not_taken_back(tmp_path)
 
 
 async def test_who_holds_the_lock_is_said_while_the_socket_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr("acpterm.client.daemon.PATIENCE", 3)
+    monkeypatch.setattr("acpterm.client.daemon.START_TIMEOUT_S", 3)
     async with daemon(tmp_path) as (running, path):
         async with person_at(path.replace("agent.sock", "user.sock")) as person:
             worker = (await person.request("status"))["workerPid"]

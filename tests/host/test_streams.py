@@ -11,7 +11,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from acpterm.runtime.send_queue import HIGH, Outbox
+from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue
 from tests.support.agent import connected
 from tests.support.hosts import (
     agent_at,
@@ -244,7 +244,7 @@ async def test_a_peer_that_says_its_last_is_still_answered():
     async with host_here() as host:
         ours, theirs = trio.socket.socketpair()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(host.serve, trio.SocketStream(theirs), host.asker)
+            nursery.start_soon(host.serve, trio.SocketStream(theirs), host.context)
             async with connected(trio.SocketStream(ours)) as agent:
                 terminal = await agent.create("sleep 60")
                 wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
@@ -320,7 +320,7 @@ async def test_a_connection_that_fails_unexpectedly_takes_no_other_with_it():
 
 async def test_what_is_put_is_sent_in_order_and_whole():
     ours, theirs = trio.testing.memory_stream_one_way_pair()
-    outbox = Outbox(ours)
+    outbox = SendQueue(ours)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox.run)
         for number in range(1000):
@@ -338,19 +338,19 @@ async def test_what_is_put_is_sent_in_order_and_whole():
 
 async def test_there_is_room_until_too_much_waits_and_again_when_it_was_sent():
     ours, theirs = trio.testing.lockstep_stream_one_way_pair()
-    outbox = Outbox(ours)
+    outbox = SendQueue(ours)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox.run)
-        outbox.put(b"x" * HIGH)
-        await outbox.room()
+        outbox.put(b"x" * HIGH_WATER_BYTES)
+        await outbox.drain()
         outbox.put(b"y")
         with trio.move_on_after(0.02) as full:
-            await outbox.room()
+            await outbox.drain()
         assert full.cancelled_caught
         taken = 0
-        while taken < HIGH + 1:
+        while taken < HIGH_WATER_BYTES + 1:
             taken += len(await theirs.receive_some(MIB))
-        await outbox.room()
+        await outbox.drain()
         nursery.cancel_scope.cancel()
 
 
@@ -374,7 +374,7 @@ class FullStore:
 async def test_answer_is_sent_behind_the_state_that_it_tells_of():
     ours, theirs = trio.socket.socketpair()
     store = FullStore()
-    outbox = Outbox(trio.SocketStream(ours), store=store)
+    outbox = SendQueue(trio.SocketStream(ours), store=store)
     with ours, theirs:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(outbox.run)

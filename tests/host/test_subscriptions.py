@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acpterm.acp.raw_json import members
-from acpterm.acp.terminal_updates import in_v2
+from acpterm.acp.terminal_updates import from_v2
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.session import Session
 from acpterm.host.agent.session_state import SessionState
-from acpterm.host.registry import Agent
+from acpterm.host.registry import AgentInfo
 from acpterm.host.state.writer import StateWriter
-from acpterm.host.user.connection import Person
-from acpterm.host.user.subscribe.encoders import MetaForm, V2Form
+from acpterm.host.user.connection import UserConnection
+from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.host.user.subscribe.subscriber import Subscriber
-from acpterm.host.user.subscribe.terminal_cursor import STEP, Shown
+from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCursor
 from acpterm.jsonrpc import RpcError, encode_notification
 from tests.support.depth import examples
 from tests.support.front_ends import FRONT_ENDS
@@ -48,7 +48,7 @@ async def tell(agent, *updates):
 
 async def follow(person, form="meta", session="session-1", **more):
     """Subscribe: the id of the answer, and the token."""
-    return await person.open("session/subscribe", sessionId=session, form=form, **more)
+    return await person.open("session/subscribe", sessionId=session, format=form, **more)
 
 
 def shown(person, token, form="meta", foreign=()):
@@ -360,7 +360,7 @@ SHOWN_BEHIND = [
 @given(steps=STEPS)
 @example(steps=SHOWN_BEHIND)
 def test_whatever_happens_all_come_to_see_the_same(form, room, steps, monkeypatch_module):
-    monkeypatch_module.setattr("acpterm.host.user.subscribe.backlog.MOST", room)
+    monkeypatch_module.setattr("acpterm.host.user.subscribe.backlog.BACKLOG_BYTES_MAX", room)
     trio.run(same_for_all, form, steps, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
@@ -381,19 +381,19 @@ def say(session, step):
         case ("replace", name, text):
             data = base64.b64encode(text.encode()).decode()
             update = {"terminalId": name, "output": {"data": data}}
-            session.show(in_v2("terminal_update", members(Raw(json.dumps(update).encode()))))
+            session.show(from_v2("terminal_update", members(Raw(json.dumps(update).encode()))))
 
 
 async def same_for_all(form, steps):
     session = Session(
-        "s", Agent("c1"), SessionState(StateWriter(MemoryStore()), "c1", 0), Creates()
+        "s", AgentInfo("c1"), SessionState(StateWriter(MemoryStore()), "c1", 0), Creates()
     )
     readers = []
 
     async def join(nursery):
         reader = Reader(form)
         readers.append(reader)
-        made = MetaForm() if form == "meta" else V2Form(None)
+        made = V1MetaEncoder() if form == "meta" else V2Encoder(None)
         nursery.start_soon(Subscriber(reader, session, made, "t").run)
         await trio.lowlevel.checkpoint()
 
@@ -413,7 +413,7 @@ async def same_for_all(form, steps):
                             await trio.lowlevel.checkpoint()
             for reader in readers:
                 reader.go()
-            session.over.set()
+            session.closed.set()
     check(session, readers)
 
 
@@ -443,28 +443,30 @@ def final(reader):
 @pytest.mark.parametrize("form", FORMS)
 async def test_one_who_does_not_read_costs_nothing_and_comes_to_see_what_is_left(form, monkeypatch):
     looks = []
-    step = Shown.step
-    monkeypatch.setattr(Shown, "step", lambda self, form: looks.append(1) or step(self, form))
+    step = TerminalCursor.step
+    monkeypatch.setattr(
+        TerminalCursor, "step", lambda self, form: looks.append(1) or step(self, form)
+    )
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("yes | head -c 6000000; read line; echo done")
         _, token = await started(agent, person, form)
         person.pause()
         await tell(agent, said(terminals=[terminal], status="in_progress"))
-        (connection,) = [c for c in host._connections if isinstance(c._served, Person)]
-        seen = host.shared.roster.get(terminal).terminal
+        (connection,) = [c for c in host._connections if isinstance(c._context, UserConnection)]
+        seen = host.state.registry.get(terminal).terminal
         most = 0
         for number in range(2000):
             # Some of it is long.
             await agent.notify("session/update", said(title=f"title {number} {'x' * 500}"))
-            most = max(most, connection._outbox._size)
+            most = max(most, connection._queue._size)
         with trio.fail_after(60):
             before = len(looks)
             while seen.ring.end < 9_000_000:
-                most = max(most, connection._outbox._size)
+                most = max(most, connection._queue._size)
                 await trio.sleep(0.01)
         # Nobody has looked at the terminal for it, so that was not slowed.
         assert len(looks) - before <= 2
-        assert most < 64 * 1024 + 6 * STEP
+        assert most < 64 * 1024 + 6 * CHUNK_BYTES
         assert _held_untold() < 2 * 256 * 1024
         person.resume()
         await agent.type(terminal, "x\n")
@@ -487,9 +489,9 @@ async def test_one_who_does_not_read_costs_nothing_and_comes_to_see_what_is_left
 
 def _held_untold() -> int:
     """Bytes of updates that subscribers hold."""
-    from acpterm.host.user.subscribe.backlog import Untold
+    from acpterm.host.user.subscribe.backlog import UpdateBacklog
 
-    return sum(found._size for found in gc.get_objects() if isinstance(found, Untold))
+    return sum(found._size for found in gc.get_objects() if isinstance(found, UpdateBacklog))
 
 
 async def test_only_a_few_terminals_are_held_for_one_who_does_not_read():
@@ -510,13 +512,13 @@ async def test_only_a_few_terminals_are_held_for_one_who_does_not_read():
             terminals.append(terminal)
             await tell(agent, said(f"call {number}", terminals=[terminal]))
             await agent.wait(terminal)
-            ended = host.shared.roster.get(terminal).terminal
+            ended = host.state.registry.get(terminal).terminal
             await agent.release(terminal)
-            await ended.wait_gone()
-        from acpterm.host.user.subscribe.sources import Ours
+            await ended.wait_closed()
+        from acpterm.host.user.subscribe.sources import LocalSource
 
         gc.collect()
-        held = [found for found in gc.get_objects() if isinstance(found, Ours)]
+        held = [found for found in gc.get_objects() if isinstance(found, LocalSource)]
         assert len(held) <= 2 + 16 + 1
         person.resume()
         await tell(agent, *(said(f"call {number}", status="completed") for number in range(30)))
@@ -575,7 +577,7 @@ async def test_what_the_person_removes_is_told_to_its_end(form):
         await tell(agent, said(terminals=[terminal]))
         await person.until(lambda: b"up" in _output(person, token, form, terminal))
         await person.about("release", terminal)
-        assert host.shared.roster.get(terminal) is None
+        assert host.state.registry.get(terminal) is None
         await person.until(lambda: _exit(person, token, terminal, form))
         await tell(agent, said("late", terminals=[terminal], title="still told"))
         await person.until(lambda: "late" in shown(person, token, form).calls)
@@ -602,7 +604,7 @@ async def test_a_front_end_that_goes_leaves_nothing():
             _, token = await follow(person)
             await person.until(lambda: person.by_token[token])
         (caller,) = host._resumption.callers
-        await poll(lambda: not caller.sessions["session-1"].watchers)
+        await poll(lambda: not caller.sessions["session-1"].observers)
 
 
 async def test_a_token_can_be_used_again_after_a_cancel():
@@ -639,7 +641,7 @@ async def test_a_session_is_found_or_the_error_says_what_there_is():
             assert caught.value.code == -32002
             with pytest.raises(RpcError, match="of connection 'c9'"):
                 await person.answer((await follow(person, connection="c9"))[0])
-            (name, _) = {caller.agent.connection for caller in host._resumption.callers}
+            (name, _) = {caller.agent.connection_id for caller in host._resumption.callers}
             _, token = await follow(person, connection=name)
             await person.until(lambda: person.by_token[token])
 

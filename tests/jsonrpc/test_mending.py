@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.jsonrpc import mended
+from acpterm.jsonrpc import replace_lone_surrogates
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ from acpterm.jsonrpc import mended
     ],
 )
 def test_a_half_is_a_replacement_character(line, right):
-    assert mended(line) == right
+    assert replace_lone_surrogates(line) == right
 
 
 @given(st.text(st.characters(codec=None), max_size=20))
 def test_what_is_mended_says_the_same_with_halves_replaced(text):
     line = json.dumps(text).encode()
-    found = json.loads(mended(line))
+    found = json.loads(replace_lone_surrogates(line))
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert found == json.loads(json.dumps(found).encode().decode())
     assert found.encode() is not None
@@ -41,4 +41,4 @@ def test_what_is_mended_says_the_same_with_halves_replaced(text):
 @given(st.text(max_size=20))
 def test_a_good_line_is_left_alone(text):
     for line in (json.dumps(text).encode(), json.dumps(text, ensure_ascii=False).encode()):
-        assert mended(line) == line
+        assert replace_lone_surrogates(line) == line

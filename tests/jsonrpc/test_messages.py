@@ -21,7 +21,7 @@ from acpterm.jsonrpc import (
     encode_notification,
     encode_request,
     encode_response,
-    shown,
+    excerpt,
 )
 
 
@@ -205,9 +205,9 @@ def test_a_message_with_surrogates_is_still_sent():
 
 
 def test_shown_is_short_and_on_one_line():
-    assert shown(b'{"a":\n 1}') == '{"a": 1}'
-    assert shown("x" * 80) == "x" * 80
-    assert shown(b"x" * 10_000_000) == "x" * 79 + "…"
-    assert shown("é€🙂".encode() * 100, 5) == "é€🙂é…"
-    assert shown(b"\x00\x1b[31m\xff") == "��[31m�"
-    assert shown(b" " * 1000 + b"1") == ""
+    assert excerpt(b'{"a":\n 1}') == '{"a": 1}'
+    assert excerpt("x" * 80) == "x" * 80
+    assert excerpt(b"x" * 10_000_000) == "x" * 79 + "…"
+    assert excerpt("é€🙂".encode() * 100, 5) == "é€🙂é…"
+    assert excerpt(b"\x00\x1b[31m\xff") == "��[31m�"
+    assert excerpt(b" " * 1000 + b"1") == ""

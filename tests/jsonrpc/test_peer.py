@@ -12,15 +12,15 @@ from acpterm.jsonrpc import (
     ErrorObject,
     ErrorReceived,
     ErrorResponse,
+    InvalidReceived,
     LocalProtocolError,
     NotificationReceived,
     Peer,
-    Refused,
     RequestReceived,
     Response,
     ResponseReceived,
     RpcError,
-    Stray,
+    UnexpectedResponse,
 )
 
 
@@ -38,7 +38,7 @@ def test_a_request_and_its_answer():
     assert answerer.in_progress == 0
     assert asker.receive_data(reply) == [ResponseReceived(id_, Raw(b'{"b":2}'))]
     assert asker.pending == frozenset()
-    assert asker.receive_data(reply) == [Stray(Response(id_, Raw(b'{"b":2}')))]
+    assert asker.receive_data(reply) == [UnexpectedResponse(Response(id_, Raw(b'{"b":2}')))]
 
 
 def test_a_request_and_its_error():
@@ -48,7 +48,7 @@ def test_a_request_and_its_error():
     reply = answerer.respond_error(id_, RpcError(-32601, "no such method", [1]))
     error = ErrorObject(-32601, "no such method", Raw(b"[1]"))
     assert asker.receive_data(reply) == [ErrorReceived(id_, error)]
-    assert asker.receive_data(reply) == [Stray(ErrorResponse(id_, error))]
+    assert asker.receive_data(reply) == [UnexpectedResponse(ErrorResponse(id_, error))]
 
 
 def test_ids_are_never_used_twice():
@@ -65,9 +65,13 @@ def test_answers_out_of_order_and_never_asked():
     events = peer.receive_data(
         line(id=b, result=1) + line(id=str(a), result=2) + line(id=a, result=3)
     )
-    assert [type(event) for event in events] == [ResponseReceived, Stray, ResponseReceived]
+    assert [type(event) for event in events] == [
+        ResponseReceived,
+        UnexpectedResponse,
+        ResponseReceived,
+    ]
     assert peer.receive_data(line(id=None, error={"code": 1, "message": "m"})) == [
-        Stray(ErrorResponse(None, ErrorObject(1, "m")))
+        UnexpectedResponse(ErrorResponse(None, ErrorObject(1, "m")))
     ]
 
 
@@ -101,7 +105,7 @@ def test_an_id_in_progress_is_refused_and_the_first_request_stays():
     peer = Peer()
     assert len(peer.receive_data(line(id=1, method="m") + line(id="1", method="m"))) == 2
     [refused] = peer.receive_data(line(id=1, method="n"))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, InvalidReceived)
     reply = json.loads(refused.reply)
     assert (reply["id"], reply["error"]["code"]) == (1, -32600)
     assert "id 1 is still in progress" in reply["error"]["message"]
@@ -186,7 +190,7 @@ def test_a_malformed_response_is_not_answered_but_ends_the_wait(members):
     peer = Peer()
     id_, _ = peer.request("m")
     refused, failed = peer.receive_data(line(id=id_, **members))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, InvalidReceived)
     assert refused.reply is None
     assert isinstance(failed, ErrorReceived)
     assert (failed.id, failed.error.code) == (id_, -32600)
@@ -228,7 +232,7 @@ def fresh() -> Peer:
 
 
 def said(events) -> list:
-    return [(e.reply, repr(e.error)) if isinstance(e, Refused) else e for e in events]
+    return [(e.reply, repr(e.error)) if isinstance(e, InvalidReceived) else e for e in events]
 
 
 @given(

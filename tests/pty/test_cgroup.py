@@ -205,7 +205,7 @@ def test_folders_of_daemons_that_were_killed_are_removed_and_those_of_the_living
 def test_where_nothing_was_delegated_to_root_no_groups_are_made(monkeypatch, tmp_path):
     (tmp_path / "cgroup.procs").touch()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(cgroup, "_own_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(cgroup, "_own_directory", lambda: str(tmp_path))
     real = open
 
     def not_the_root(path, *args, **more):
@@ -219,7 +219,7 @@ def test_where_nothing_was_delegated_to_root_no_groups_are_made(monkeypatch, tmp
 
 
 def test_without_version_2_there_are_no_groups(monkeypatch):
-    monkeypatch.setattr(cgroup, "_own_folder", lambda: None)
+    monkeypatch.setattr(cgroup, "_own_directory", lambda: None)
     assert Cgroups.find() is None
 
 

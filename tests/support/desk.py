@@ -71,7 +71,7 @@ class Daemon:
             asking.settimeout(15)
             asking.connect(str(self.folder / "user.sock"))
             stream = asking.makefile("rw", encoding="utf-8", newline="\n")
-            hello = {"protocolVersion": 1, "_meta": {"acpterm": {"asker": self._asker()}}}
+            hello = {"protocolVersion": 1, "_meta": {"acpterm": {"context": self._asker()}}}
             for number, (name, what) in enumerate(
                 [("initialize", hello), (f"_acpterm/{method}", params)]
             ):

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from acpterm.client.proxy.run import Wishes, run_proxy
+from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.config import Settings
 from tests.support.hosts import poll
 
@@ -176,7 +176,7 @@ async def proxied(
 
     async def run() -> None:
         stated = Settings(**{"kill_grace": 0.2, **(settings or {})})
-        wish = Wishes(command, **{"embedded": True, **wishes})
+        wish = ProxyOptions(command, **{"embedded": True, **wishes})
         editor.status = await run_proxy(trio.SocketStream(theirs), stated, wish)
         editor.done.set()
 

@@ -126,7 +126,7 @@ class FakeHost:
         """Accept a connection that presents the secret, and resume it."""
         connection = await self.connected(resumed=True)
         assert connection.presented == SECRET
-        assert "asker" not in connection.initialize["_meta"]["acpterm"]
+        assert "context" not in connection.initialize["_meta"]["acpterm"]
         return connection
 
     async def stop(self, *, remove: bool = True) -> None:

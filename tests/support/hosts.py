@@ -14,7 +14,7 @@ import trio
 
 from acpterm.config import Settings
 from acpterm.host.host import Host, open_host
-from acpterm.host.launch.exec_context import own
+from acpterm.host.launch.exec_context import current
 from tests.support import starting
 from tests.support.agent import Agent, connected
 from tests.support.connector import connect_as_agent
@@ -26,7 +26,7 @@ ACPTERM = starting.ACPTERM
 @asynccontextmanager
 async def host_here(**settings: Any) -> AsyncIterator[Host]:
     """Run a host in this process."""
-    async with open_host(Settings(**settings), own()) as host:
+    async with open_host(Settings(**settings), current()) as host:
         yield host
 
 
@@ -35,7 +35,7 @@ async def agent_of(host: Host, session: str = "session-1") -> AsyncIterator[Agen
     """Connect an agent to a host in this process, over a socket pair."""
     ours, theirs = trio.socket.socketpair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(host.serve, trio.SocketStream(theirs), host.asker)
+        nursery.start_soon(host.serve, trio.SocketStream(theirs), host.context)
         async with connected(trio.SocketStream(ours), session) as agent:
             yield agent
 

@@ -207,7 +207,7 @@ async def person_of(host: Host) -> AsyncIterator[Person]:
     """Connect a front end to a host in this process, over a socket pair."""
     ours, theirs = trio.socket.socketpair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(host.serve_person, trio.SocketStream(theirs), host.asker)
+        nursery.start_soon(host.serve_user, trio.SocketStream(theirs), host.context)
         async with talking(trio.SocketStream(ours)) as person:
             yield person
 

@@ -143,7 +143,7 @@ async def test_nothing_waits_for_a_task_that_cannot_be_started(pair):
 
 
 async def test_more_than_may_wait_is_refused_whole(pair, nursery, monkeypatch):
-    monkeypatch.setattr(keyboards, "MOST", 100_000)
+    monkeypatch.setattr(keyboards, "INPUT_BYTES_MAX", 100_000)
     master, slave = pair
     keyboard = Keyboard(master, nursery.start_soon)
     keyboard.type(b"a" * 90_000)
@@ -158,9 +158,9 @@ async def test_answers_are_typed_in_order_and_no_listener_hears_of_them(pair, nu
     keyboard = Keyboard(master, nursery.start_soon)
     keyboard.listeners.append(lambda data, _shown: heard.append(data))
     keyboard.type(b"a" * 70_000)
-    keyboard.answer(b"ANSWER")
+    keyboard.reply(b"ANSWER")
     keyboard.type(b"b")
-    keyboard.answer(b"LAST")
+    keyboard.reply(b"LAST")
     data = await read(slave, 70_011)
     assert data == b"a" * 70_000 + b"ANSWER" + b"b" + b"LAST"
     with trio.fail_after(5):
@@ -173,9 +173,9 @@ async def test_answers_that_nobody_reads_are_bounded_and_input_is_typed_all_the_
     keyboard = Keyboard(master, nursery.start_soon)
     keyboard.type(b"x" * 100_000)
     for _ in range(200_000):
-        keyboard.answer(b"\x1b[1;1R")
+        keyboard.reply(b"\x1b[1;1R")
     waiting = len(keyboard._rest)
-    assert waiting <= 100_000 + keyboards.ANSWERS_MAX
+    assert waiting <= 100_000 + keyboards.REPLY_BYTES_MAX
     keyboard.type(b"end")
     seen = b""
     with trio.fail_after(20):
@@ -186,7 +186,7 @@ async def test_answers_that_nobody_reads_are_bounded_and_input_is_typed_all_the_
         b"",
         b"[1;1R",
     }
-    keyboard.answer(b"again")
+    keyboard.reply(b"again")
     assert await read(slave, 5) == b"again"
 
 
@@ -194,4 +194,4 @@ async def test_an_answer_to_a_terminal_that_is_closed_is_dropped(pair, nursery):
     master, _ = pair
     keyboard = Keyboard(master, nursery.start_soon)
     master.close()
-    keyboard.answer(b"\x1b[0n")
+    keyboard.reply(b"\x1b[0n")

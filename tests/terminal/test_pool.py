@@ -125,7 +125,7 @@ async def test_nothing_is_created_once_it_shuts_down_and_what_runs_is_ended():
         pid = await pid_of(terminal)
         await pool.shut_down(5)
         assert not alive(pid)
-        assert terminal.gone
+        assert terminal.is_closed
         assert terminal.exit.ended_by is EndedBy.DISCONNECT
         assert pool.terminals == {}
         with pytest.raises(ShutDownError, match="shutting down"):
@@ -166,7 +166,7 @@ async def test_a_creation_that_is_cancelled_leaves_nothing():
     async with running_pool() as pool:
         first = await pool.create(program("true"))
         pool.release(first, EndedBy.AGENT)
-        await first.wait_gone()
+        await first.wait_closed()
         before = descriptors()
         children = psutil.Process().children(recursive=True)
         with trio.CancelScope() as scope:
@@ -185,7 +185,7 @@ async def test_a_program_that_cannot_be_described_leaves_nothing():
     async with running_pool() as pool:
         first = await pool.create(program("true"))
         pool.release(first, EndedBy.AGENT)
-        await first.wait_gone()
+        await first.wait_closed()
         before = descriptors()
         with pytest.raises(ValueError, match="term_"):
             await pool.create(make)
@@ -204,7 +204,7 @@ async def test_the_end_of_the_pool_ends_all_at_once_and_leaves_nothing():
         started = trio.current_time()
     assert trio.current_time() - started < 5
     assert not any(alive(pid) for pid in pids)
-    assert all(terminal.gone and terminal.exit.signal == "SIGKILL" for terminal in terminals)
+    assert all(terminal.is_closed and terminal.exit.signal == "SIGKILL" for terminal in terminals)
     assert descriptors() == before
     if groups is not None:
         assert not os.path.exists(groups._base)  # noqa: ASYNC240
@@ -217,7 +217,7 @@ async def test_a_release_takes_the_terminal_from_the_books_and_what_it_wrote_sta
         for _ in range(2):
             pool.release(terminal, EndedBy.USER)
         assert pool.terminals == {}
-        await terminal.wait_gone()
+        await terminal.wait_closed()
         assert terminal.released
         assert not alive(pid)
         assert terminal.exit.ended_by is EndedBy.USER
@@ -254,7 +254,7 @@ async def test_a_terminal_that_fails_is_ended_at_once_and_costs_the_others_nothi
         with structlog.testing.capture_logs() as logs, trio.fail_after(10):
             terminal._tree.signal = fail
             terminal.kill(EndedBy.AGENT)
-            await terminal.wait_gone()
+            await terminal.wait_closed()
         assert not alive(pid)
         assert terminal.exit.signal == "SIGKILL"
         assert [(log["event"], log["terminal"]) for log in logs] == [
@@ -306,7 +306,7 @@ async def test_after_the_end_a_terminal_cannot_be_resized_or_signalled():
     async with running_pool() as pool:
         terminal = await pool.create(program("true"))
         pool.release(terminal, EndedBy.AGENT)
-        await terminal.wait_gone()
+        await terminal.wait_closed()
         with pytest.raises(trio.ClosedResourceError):
             terminal.resize(80, 24)
         assert terminal.signal(15) is False
@@ -315,7 +315,7 @@ async def test_after_the_end_a_terminal_cannot_be_resized_or_signalled():
 async def test_a_terminal_that_wrote_nothing_holds_next_to_nothing():
     async with running_pool() as pool:
         terminal = await pool.create(program("read x"), limit=16 * 2**20, ring_size=16 * 2**20)
-        assert terminal.held == 0
+        assert terminal.retained_bytes == 0
 
 
 async def test_control_groups_are_used_or_refused_when_asked_for(monkeypatch):

@@ -31,7 +31,7 @@ from acpterm.acp import (
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import Permissions
-from acpterm.client.prompt.tool_calls import Call, Calls
+from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
 from acpterm.client.terminals import EXTENDED, METHODS, Terminals
 from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS
 from acpterm.client.update import read as read_update
@@ -45,27 +45,27 @@ from acpterm.jsonrpc import (
     NotificationReceived,
     RequestReceived,
     RpcError,
-    quoted,
+    quote,
 )
 from acpterm.runtime.threads import run_blocking
 
 # Requests that wait in tasks at a time.
-PENDING: Final = 1000
+PENDING_MAX: Final = 1000
 
 
-class ConversationError(Exception):
+class AcpError(Exception):
     """The agent cannot or will not; the message says what, and what to do."""
 
 
-class Place(NamedTuple):
+class Workspace(NamedTuple):
     """Where a session is."""
 
     cwd: str
-    more: Sequence[str] = ()
+    additional_directories: Sequence[str] = ()
     """Additional directories."""
 
 
-class Conversation:
+class AcpClient:
     """A conversation over `agent`.
 
     `updated` is called with each `session/update` of the session, once it is open; `about_to_ask`
@@ -80,9 +80,9 @@ class Conversation:
         files: Files,
         read_only: bool,
         permissions: Permissions,
-        calls: Calls,
+        calls: ToolCalls,
         updated: Callable[[SessionNotification], None],
-        about_to_ask: Callable[[Call], Awaitable[None]],
+        about_to_ask: Callable[[ToolCallState], Awaitable[None]],
     ) -> None:
         self._agent = agent
         self._nursery = nursery
@@ -98,9 +98,9 @@ class Conversation:
         self.session: str | None = None
         self.terminals: Terminals | None = None
         """The host's, which are there before the agent can ask for any."""
-        agent.asked = self._asked
-        agent.told = self._notified
-        agent.cancelled = self._no_longer_wanted
+        agent.on_request = self._asked
+        agent.on_notification = self._notified
+        agent.on_cancel = self._no_longer_wanted
 
     async def initialize(self) -> None:
         """Agree on a version. Raises `ConversationError`, `RpcError`."""
@@ -117,12 +117,12 @@ class Conversation:
         if self.terminals is not None:
             self.terminals.name_agent(self._told.agent_info or {})
         if self._told.protocol_version != 1:
-            raise ConversationError(
+            raise AcpError(
                 f"the agent speaks version {self._told.protocol_version} of the Agent Client "
                 "Protocol alone: acpterm speaks version 1"
             )
 
-    async def open(self, place: Place, *, resume: str | None, login: str | None) -> str:
+    async def open(self, place: Workspace, *, resume: str | None, login: str | None) -> str:
         """Begin a session, or go on with the one called `resume`; give its id.
 
         `login` is the id of a way to log in that is to be tried first. Raises `ConversationError`,
@@ -131,10 +131,10 @@ class Conversation:
         if login is not None:
             await self._agent.request("authenticate", {"methodId": login})
         where: dict[str, Any] = {"cwd": place.cwd, "mcpServers": []}
-        if place.more:
+        if place.additional_directories:
             if self._told.agent_capabilities.session_capabilities.additional_directories is None:
-                raise ConversationError("the agent knows no additional directories (--add-dir)")
-            where["additionalDirectories"] = list(place.more)
+                raise AcpError("the agent knows no additional directories (--add-dir)")
+            where["additionalDirectories"] = list(place.additional_directories)
         try:
             if resume is None:
                 found = await self._ask("session/new", where, NewSessionResponse)
@@ -145,11 +145,11 @@ class Conversation:
                 await self._agent.request(self._how_to_resume(), {"sessionId": resume, **where})
         except RpcError as error:
             if error.code == AUTH_REQUIRED:
-                raise ConversationError(self._how_to_log_in(error)) from error
+                raise AcpError(self._how_to_log_in(error)) from error
             raise
         self.session = session
         if self.terminals is not None:
-            self.terminals.enter(session, place.cwd)
+            self.terminals.open_session(session, place.cwd)
         return session
 
     async def prompt(self, text: str) -> str:
@@ -164,9 +164,9 @@ class Conversation:
         self._permissions.cancel()
         if self.session is not None:
             params = {"sessionId": self.session}
-            self._agent.tell("session/cancel", params)
+            self._agent.notify("session/cancel", params)
             if self.terminals is not None:
-                self.terminals.tell("session/cancel", params)
+                self.terminals.notify("session/cancel", params)
 
     async def _ask(self, method: str, params: Any, into: type[Any]) -> Any:
         return decode(await self._agent.request(method, params), into, f"the result of {method}")
@@ -177,7 +177,7 @@ class Conversation:
             return "session/resume"
         if can.load_session:
             return "session/load"
-        raise ConversationError("the agent cannot resume sessions: leave --resume out")
+        raise AcpError("the agent cannot resume sessions: leave --resume out")
 
     def _how_to_log_in(self, error: RpcError) -> str:
         ways = [_way(method) for method in self._told.auth_methods]
@@ -197,10 +197,10 @@ class Conversation:
         if request.method in METHODS and self.terminals is not None:
             self.terminals.request(request.id, request.method, request.params)
         elif (handler := handlers.get(request.method)) is None:
-            what = f"there is no method {quoted(request.method)} here"
+            what = f"there is no method {quote(request.method)} here"
             self._agent.fail(request.id, RpcError(METHOD_NOT_FOUND, what))
-        elif self._tasks >= PENDING:
-            what = f"{PENDING} requests are pending: wait for some of them"
+        elif self._tasks >= PENDING_MAX:
+            what = f"{PENDING_MAX} requests are pending: wait for some of them"
             self._agent.fail(request.id, RpcError(INTERNAL_ERROR, what))
         else:
             self._tasks += 1
@@ -242,7 +242,7 @@ class Conversation:
         params = decode(request.params, ReadTextFileRequest)
         self._check_session(params.session_id)
         # A file may be large, and the agent has to read the one before.
-        await self._agent.room()
+        await self._agent.drain()
         return {"content": await run_blocking(partial(self._files.read, params))}
 
     async def _write(self, request: RequestReceived) -> object:
@@ -254,7 +254,7 @@ class Conversation:
 
     def _check_session(self, session: str) -> None:
         if self.session is not None and session != self.session:
-            what = f"sessionId {quoted(session)} is not the session here, {quoted(self.session)}"
+            what = f"sessionId {quote(session)} is not the session here, {quote(self.session)}"
             raise RpcError(INVALID_PARAMS, what)
 
     def _notified(self, notification: NotificationReceived) -> None:
@@ -267,7 +267,7 @@ class Conversation:
         if update.session_id == self.session:
             seen = read_update(notification.params)
             if self.terminals is not None and seen is not None and seen.kind in TOOL_CALLS:
-                self.terminals.tell(SESSION_UPDATE, notification.params)
+                self.terminals.notify(SESSION_UPDATE, notification.params)
             self._updated(update)
 
     def _no_longer_wanted(self, id_: Id) -> None:

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from acpterm.acp import ReadTextFileRequest, WriteTextFileRequest
-from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 
 # The longest file that is read. Bytes.
-LARGEST: Final = 32 * 1024 * 1024
+FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Files:
@@ -38,9 +38,11 @@ class Files:
         fd = self._open(params.path, os.O_RDONLY, "read")
         try:
             with open(fd, "rb") as file:
-                if (size := os.fstat(fd).st_size) > LARGEST:
-                    raise _bad(params.path, f"has {size} bytes: at most {LARGEST} can be read")
-                data = file.read(LARGEST)
+                if (size := os.fstat(fd).st_size) > FILE_BYTES_MAX:
+                    raise _bad(
+                        params.path, f"has {size} bytes: at most {FILE_BYTES_MAX} can be read"
+                    )
+                data = file.read(FILE_BYTES_MAX)
         except OSError as error:
             raise _failed("read", params.path, error) from error
         try:
@@ -109,15 +111,15 @@ class Files:
         return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._roots)
 
     def _outside(self, path: str) -> RpcError:
-        right = " or ".join(quoted(root) for root in self._roots) or "none"
+        right = " or ".join(quote(root) for root in self._roots) or "none"
         return _bad(path, f"is outside of the session's directories: they are {right}")
 
 
 def _bad(path: str, wrong: str) -> RpcError:
-    return RpcError(INVALID_PARAMS, f"path {quoted(path)} {wrong}")
+    return RpcError(INVALID_PARAMS, f"path {quote(path)} {wrong}")
 
 
 def _failed(how: str, path: str, error: OSError) -> RpcError:
     missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
     code = RESOURCE_NOT_FOUND if missing else INVALID_PARAMS
-    return RpcError(code, f"path {quoted(path)} cannot be {how}: {error.strerror}")
+    return RpcError(code, f"path {quote(path)} cannot be {how}: {error.strerror}")

@@ -17,14 +17,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from acpterm.acp.terminal_updates import End
-from acpterm.client.prompt.tool_calls import Call
-from acpterm.client.sanitize import plain_json
+from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.client.prompt.tool_calls import ToolCallState
+from acpterm.client.sanitize import escape_json
 
 _encoder: Final = msgspec.json.Encoder()
 
 
-class PrintJson:
+class JsonPrinter:
     """See `printing.Printer`. `write` takes bytes for stdout."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
@@ -42,10 +42,10 @@ class PrintJson:
     def message(self, text: str) -> None:
         """Print nothing: it was in an update. So were calls and plans."""
 
-    def call(self, call: Call) -> None:
+    def call(self, call: ToolCallState) -> None:
         """Print nothing."""
 
-    def asked(self, call: Call) -> None:
+    def asked(self, call: ToolCallState) -> None:
         """Print nothing."""
 
     def plan(self, entries: list[tuple[str, str]]) -> None:
@@ -60,7 +60,7 @@ class PrintJson:
             missing = {"lost": lost} if lost else {}
             self._event("output", terminalId=terminal, data=text, **missing)
 
-    def ended(self, terminal: str, end: End) -> None:
+    def ended(self, terminal: str, end: ExitInfo) -> None:
         """Print `exit`."""
         decoder = self._decoders.pop(terminal, None)
         if decoder is not None and (rest := decoder.decode(b"", final=True)):
@@ -79,4 +79,4 @@ class PrintJson:
         # What the agent sent may be laid out over several lines.
         line = _encoder.encode({"event": name, **members}).replace(b"\n", b" ")
         # And nothing that it sent steers the window that this is printed in.
-        self._write(plain_json(line.decode(errors="replace")).encode() + b"\n")
+        self._write(escape_json(line.decode(errors="replace")).encode() + b"\n")

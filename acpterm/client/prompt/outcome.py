@@ -12,14 +12,14 @@ from typing import Final
 
 import trio
 
-from acpterm.runtime.send_queue import Outbox
+from acpterm.runtime.send_queue import SendQueue
 
 FAILED: Final = 1
 NOT_ALLOWED: Final = 3
 TIMED_OUT: Final = 124
 CANCELLED: Final = 130
 # Seconds that an agent has to end a turn that timed out.
-GRACE: Final = 2.0
+CANCEL_TIMEOUT_S: Final = 2.0
 
 _STATUS: Final = {"end_turn": 0, "cancelled": CANCELLED}
 
@@ -86,10 +86,10 @@ class Outcome:
         self.error = f"timed out after {seconds:g} s (--timeout)"
         if self.cancel is not None:
             self.cancel()
-            await trio.sleep(GRACE)
+            await trio.sleep(CANCEL_TIMEOUT_S)
         self.scope.cancel()
 
-    async def write(self, outbox: Outbox, written: trio.Event) -> None:
+    async def write(self, outbox: SendQueue, written: trio.Event) -> None:
         """Print; when that cannot be done any more, all is over."""
         try:
             await outbox.run()

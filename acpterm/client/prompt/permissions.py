@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, TypeAlias
 import trio
 
 from acpterm.acp import PermissionOption
-from acpterm.client.prompt.tty_question import NobodyError, choose
-from acpterm.client.sanitize import in_a_line
+from acpterm.client.prompt.tty_question import NoTerminalError, choose
+from acpterm.client.sanitize import one_line
 
 Rule: TypeAlias = Literal["ask", "all", "reads", "none"]
 
@@ -87,7 +87,7 @@ class Permissions:
                 names = [option.name for option in options]
                 try:
                     answer = await choose(f"May the agent do this? {question}", names, show)
-                except NobodyError:
+                except NoTerminalError:
                     why = "there is no terminal to ask at; --allow says what else may be"
                 else:
                     if answer is not None:
@@ -95,7 +95,7 @@ class Permissions:
                     why = "nothing was chosen"
         chosen = _first(options, _ALLOW if allowed else _REJECT)
         verdict = "allowed" if chosen is not None and allowed else "refused"
-        title = in_a_line(question.partition("\n")[0])
+        title = one_line(question.partition("\n")[0])
         self._say(f"{verdict}: {title} ({why})")
         return chosen
 

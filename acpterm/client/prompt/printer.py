@@ -4,8 +4,8 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from acpterm.acp.terminal_updates import End
-from acpterm.client.prompt.tool_calls import Call
+from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.client.prompt.tool_calls import ToolCallState
 
 
 class Printer(Protocol):
@@ -20,10 +20,10 @@ class Printer(Protocol):
     def message(self, text: str) -> None:
         """Take the next piece of the agent's message."""
 
-    def call(self, call: Call) -> None:
+    def call(self, call: ToolCallState) -> None:
         """Take a tool call of which something may have changed."""
 
-    def asked(self, call: Call) -> None:
+    def asked(self, call: ToolCallState) -> None:
         """Take that the person is about to be asked whether a tool call may go on."""
 
     def plan(self, entries: list[tuple[str, str]]) -> None:
@@ -32,7 +32,7 @@ class Printer(Protocol):
     def output(self, terminal: str, data: bytes, lost: int) -> None:
         """Take the next output of a terminal, before which `lost` bytes are missing."""
 
-    def ended(self, terminal: str, end: End) -> None:
+    def ended(self, terminal: str, end: ExitInfo) -> None:
         """Take the end of a terminal's program."""
 
     def notice(self, text: str) -> None:

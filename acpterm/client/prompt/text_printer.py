@@ -14,9 +14,9 @@ import click
 from msgspec import Raw
 
 from acpterm.acp import Diff
-from acpterm.acp.terminal_updates import End
-from acpterm.client.prompt.tool_calls import Call
-from acpterm.client.sanitize import coloured, in_a_line, plain
+from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.client.prompt.tool_calls import ToolCallState
+from acpterm.client.sanitize import keep_sgr, one_line, strip_controls
 
 _INDENT: Final = "  │ "
 # A line of output that is not over is printed all the same when it has so many characters.
@@ -47,7 +47,7 @@ class _Output:
         return lines
 
 
-class PrintText:
+class TextPrinter:
     """See `printing.Printer`. `write` takes bytes for stdout, `complain` for stderr."""
 
     def __init__(
@@ -78,25 +78,25 @@ class PrintText:
 
     def message(self, text: str) -> None:
         """Print it, without an end of line of its own."""
-        if shown := plain(text):
+        if shown := strip_controls(text):
             self._put(shown)
 
-    def call(self, call: Call) -> None:
+    def call(self, call: ToolCallState) -> None:
         """Print its first line, or its last."""
         for terminal in call.terminals:
             self._names[terminal] = call.name
         if not call.started:
             call.started = True
-            self._line(self._style(f"▸ {in_a_line(call.name)}", bold=True))
+            self._line(self._style(f"▸ {one_line(call.name)}", bold=True))
         if call.status in _MARKS and not call.finished:
             call.finished = True
             self._diffs(call)
             if not call.terminals and not call.diffs:
                 self._result(call.texts)
             mark, colour = _MARKS[call.status]
-            self._line(self._style(f"{mark} {in_a_line(call.name)}", fg=colour))
+            self._line(self._style(f"{mark} {one_line(call.name)}", fg=colour))
 
-    def asked(self, call: Call) -> None:
+    def asked(self, call: ToolCallState) -> None:
         """Print what the question is about: the call, and what it would change."""
         self.call(call)
         self._diffs(call)
@@ -106,7 +106,7 @@ class PrintText:
         for entry in entries:
             if entry not in self._plan and entry[0]:
                 content, status = entry
-                self._line(f"{_PLAN.get(status, '☐')} {in_a_line(content)}")
+                self._line(f"{_PLAN.get(status, '☐')} {one_line(content)}")
         self._plan = entries
 
     def output(self, terminal: str, data: bytes, lost: int) -> None:
@@ -116,7 +116,7 @@ class PrintText:
         output = self._outputs.setdefault(terminal, _Output())
         self._program(terminal, output.take(data))
 
-    def ended(self, terminal: str, end: End) -> None:
+    def ended(self, terminal: str, end: ExitInfo) -> None:
         """Print what is left, and how it ended, unless that was well."""
         output = self._outputs.pop(terminal, None)
         if output is not None:
@@ -130,7 +130,7 @@ class PrintText:
     def notice(self, text: str) -> None:
         """Print it on stderr."""
         self._fresh()
-        self._complain(f"acpterm: {plain(text)}\n".encode())
+        self._complain(f"acpterm: {strip_controls(text)}\n".encode())
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
         """Print what is left of terminals that have not ended; say what was wrong."""
@@ -145,22 +145,26 @@ class PrintText:
 
     def _program(self, terminal: str, lines: list[str]) -> None:
         if lines and len(self._outputs) > 1 and self._last != terminal:
-            name = in_a_line(self._names.get(terminal, terminal))
+            name = one_line(self._names.get(terminal, terminal))
             self._line(self._style(f"  ┌ {name}", dim=True))
         for line in lines:
             self._last = terminal
-            shown = coloured(line) if self._colours else plain(line.rstrip("\r").split("\r")[-1])
+            shown = (
+                keep_sgr(line)
+                if self._colours
+                else strip_controls(line.rstrip("\r").split("\r")[-1])
+            )
             self._line(self._style(_INDENT, dim=True) + shown)
 
     def _result(self, texts: list[str]) -> None:
         """Print the beginning of what a call without a terminal has come to."""
-        lines = plain("\n".join(texts)).rstrip("\n").splitlines()
+        lines = strip_controls("\n".join(texts)).rstrip("\n").splitlines()
         for line in lines[:_RESULT]:
             self._line(self._style(f"{_INDENT}{line}", dim=True))
         if len(lines) > _RESULT:
             self._line(self._style(f"{_INDENT}… {len(lines) - _RESULT} more lines", dim=True))
 
-    def _diffs(self, call: Call) -> None:
+    def _diffs(self, call: ToolCallState) -> None:
         for diff in call.diffs:
             if diff not in call.shown:
                 call.shown.append(diff)
@@ -169,7 +173,7 @@ class PrintText:
     def _diff(self, diff: Diff) -> None:
         before = (diff.old_text or "").splitlines()
         after = diff.new_text.splitlines()
-        path = in_a_line(diff.path)
+        path = one_line(diff.path)
         name = "/dev/null" if diff.old_text is None else path
         if len(before) * len(after) > _COSTLY:
             self._line(f"  {name}: {len(before)} lines become {len(after)}")
@@ -178,7 +182,7 @@ class PrintText:
         lines = list(found)
         for line in lines[:_DIFF]:
             colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
-            self._line(self._style(f"  {plain(line)}", fg=colour))
+            self._line(self._style(f"  {strip_controls(line)}", fg=colour))
         if len(lines) > _DIFF:
             self._line(f"  … {len(lines) - _DIFF} more lines")
 

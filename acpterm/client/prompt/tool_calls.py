@@ -8,9 +8,9 @@ from msgspec import Raw, UnsetType
 
 from acpterm.acp import Content, Diff, Terminal, ToolCall, ToolCallContent, ToolCallUpdate
 from acpterm.acp.raw_json import items, members, text
-from acpterm.client.sanitize import in_a_line, visible
+from acpterm.client.sanitize import escape_invisible, one_line
 
-MOST: Final = 1000
+CALLS_MAX: Final = 1000
 # Kinds of calls that change nothing.
 _LOOKS: Final = ("read", "search", "think", "fetch")
 # Of what is asked: characters of a title and of a line of a command, and its lines.
@@ -19,7 +19,7 @@ _WIDE: Final = 2000
 _LONG: Final = 40
 
 
-class Call:
+class ToolCallState:
     """One tool call, as it stands."""
 
     def __init__(self, identifier: str) -> None:
@@ -52,37 +52,37 @@ class Call:
     @property
     def question(self) -> str:
         """What a person is asked about it: its title in a line, then all of its command."""
-        title = in_a_line(self.title or self.kind, _TITLE)
+        title = one_line(self.title or self.kind, _TITLE)
         if self.command is None or self.command == title:
             return title
         lines = self.command.split("\n")
-        shown = [f"    {visible(line)[:_WIDE]}" for line in lines[:_LONG]]
-        wide = any(len(visible(line)) > _WIDE for line in lines[:_LONG])
+        shown = [f"    {escape_invisible(line)[:_WIDE]}" for line in lines[:_LONG]]
+        wide = any(len(escape_invisible(line)) > _WIDE for line in lines[:_LONG])
         if wide or len(lines) > _LONG:
             shown.append(f"    … and more: {len(self.command)} characters in all")
         return "\n".join([title, *shown])
 
 
-class Calls:
+class ToolCalls:
     """The calls of a session; of a thousand and more, the latest."""
 
     def __init__(self) -> None:
-        self._calls: OrderedDict[str, Call] = OrderedDict()
+        self._calls: OrderedDict[str, ToolCallState] = OrderedDict()
         self.refusals = 0
         """How often a permission was refused."""
         self.acted = False
         """Whether the agent has done more than to look: run, written, or what it was allowed."""
 
-    def get(self, identifier: str) -> Call:
+    def get(self, identifier: str) -> ToolCallState:
         """Give the call of this id; a new one, if it was never told of."""
         call = self._calls.get(identifier)
         if call is None:
-            call = self._calls[identifier] = Call(identifier)
-            while len(self._calls) > MOST:
+            call = self._calls[identifier] = ToolCallState(identifier)
+            while len(self._calls) > CALLS_MAX:
                 self._calls.popitem(last=False)
         return call
 
-    def decided(self, call: Call, *, allowed: bool) -> None:
+    def decided(self, call: ToolCallState, *, allowed: bool) -> None:
         """Note whether a call was allowed."""
         if allowed:
             self.acted = True
@@ -90,7 +90,7 @@ class Calls:
             call.refused = True
             self.refusals += 1
 
-    def take(self, update: ToolCall | ToolCallUpdate) -> Call:
+    def take(self, update: ToolCall | ToolCallUpdate) -> ToolCallState:
         """Take what an update tells of a call; an absent member leaves what was there."""
         call = self.get(update.tool_call_id)
         if isinstance(update.title, str) and update.title:

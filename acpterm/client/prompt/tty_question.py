@@ -7,12 +7,12 @@ from typing import Final
 
 import trio
 
-from acpterm.client.sanitize import in_a_line
+from acpterm.client.sanitize import one_line
 
 _LINE: Final = 4096
 
 
-class NobodyError(Exception):
+class NoTerminalError(Exception):
     """There is no terminal, or this process may not use it."""
 
 
@@ -28,15 +28,15 @@ async def choose(
     try:
         fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
-        raise NobodyError from error
+        raise NoTerminalError from error
     try:
         # One in the background would be stopped by the system as soon as it reads.
         if os.tcgetpgrp(fd) != os.getpgrp():
-            raise NobodyError
+            raise NoTerminalError
         await show()
         # What was typed before is no answer to this.
         termios.tcflush(fd, termios.TCIFLUSH)
-        lines = [f"  {number}  {in_a_line(answer)}" for number, answer in enumerate(answers, 1)]
+        lines = [f"  {number}  {one_line(answer)}" for number, answer in enumerate(answers, 1)]
         _print(fd, "\n".join(["", question, *lines, ""]))
         while True:
             _print(fd, f"1 to {len(answers)}: ")
@@ -47,7 +47,7 @@ async def choose(
             if typed.isdecimal() and 1 <= int(typed) <= len(answers):
                 return int(typed) - 1
     except (OSError, termios.error) as error:
-        raise NobodyError from error
+        raise NoTerminalError from error
     finally:
         os.close(fd)
 

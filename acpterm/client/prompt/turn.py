@@ -10,10 +10,19 @@ from msgspec import Raw, UnsetType
 
 from acpterm.acp import OtherUpdate, SessionNotification, ToolCall, ToolCallUpdate, read_update
 from acpterm.acp.raw_json import items, members, text
-from acpterm.acp.terminal_updates import V2_KINDS, End, Exit, Info, Note, Output, in_meta, in_v2
+from acpterm.acp.terminal_updates import (
+    V2_KINDS,
+    Exit,
+    ExitInfo,
+    Info,
+    Output,
+    TerminalUpdate,
+    from_meta,
+    from_v2,
+)
 from acpterm.client.prompt.printer import Printer
-from acpterm.client.prompt.tool_calls import Calls
-from acpterm.client.update import Key, read
+from acpterm.client.prompt.tool_calls import ToolCalls
+from acpterm.client.update import SessionKey, read
 from acpterm.jsonrpc import RpcError
 
 if TYPE_CHECKING:
@@ -26,29 +35,29 @@ _OVER: Final = ("completed", "failed")
 class Turn:
     """What is shown of a turn."""
 
-    def __init__(self, printer: Printer, calls: Calls) -> None:
+    def __init__(self, printer: Printer, calls: ToolCalls) -> None:
         self._printer = printer
         self._calls = calls
-        self._ours: set[Key] = set()
+        self._ours: set[SessionKey] = set()
         self._printed: dict[str, int] = {}
-        self.follow: Callable[[Key], None] = lambda _: None
+        self.follow: Callable[[SessionKey], None] = lambda _: None
         """Called with a terminal of the host's that is to be followed from now on."""
 
-    def made(self, terminal: Key, command: str, cwd: str | None) -> None:
+    def made(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
         """Learn of a terminal of the host's."""
         del command, cwd
         self._ours.add(terminal)
         self._calls.acted = True
 
-    def take(self, terminal: Key, data: bytes, lost: int) -> None:
+    def take(self, terminal: SessionKey, data: bytes, lost: int) -> None:
         """Show output of one of the host's."""
         self._printer.output(terminal[1], data, lost)
 
-    def ended(self, terminal: Key, end: End) -> None:
+    def ended(self, terminal: SessionKey, end: ExitInfo) -> None:
         """Show how one of the host's ended."""
         self._printer.ended(terminal[1], end)
 
-    def finished_by(self, params: Raw | UnsetType) -> list[Key]:
+    def finished_by(self, params: Raw | UnsetType) -> list[SessionKey]:
         """Give the terminals of the tool call that a `session/update` says is over."""
         update = read(params)
         if update is None or update.call is None or text(update.fields.get("status")) not in _OVER:
@@ -76,7 +85,7 @@ class Turn:
             if key in self._ours:
                 self._ours.discard(key)
                 self.follow(key)
-        for note in in_meta(meta):
+        for note in from_meta(meta):
             self._note(note)
 
     def _other(self, update: OtherUpdate) -> None:
@@ -90,10 +99,10 @@ class Turn:
         elif update.kind == "plan":
             self._printer.plan([_entry(item) for item in items(fields.get("entries"))])
         elif update.kind in V2_KINDS:
-            for note in in_v2(update.kind, fields):
+            for note in from_v2(update.kind, fields):
                 self._note(note)
 
-    def _note(self, note: Note) -> None:
+    def _note(self, note: TerminalUpdate) -> None:
         match note:
             case Output(terminal, data, whole):
                 printed = self._printed.get(terminal, 0)
@@ -104,7 +113,7 @@ class Turn:
                 else:
                     self._printed[terminal] = printed + len(data)
                 self._printer.output(terminal, data, 0)
-            case Exit(terminal, End() as end):
+            case Exit(terminal, ExitInfo() as end):
                 self._printer.ended(terminal, end)
             case Info() | Exit():
                 pass

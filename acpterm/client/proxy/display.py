@@ -10,8 +10,8 @@ well. It is shown once, and at its whole length: without the block the editor wo
 import re
 from typing import Final
 
-from acpterm.acp.terminal_updates import End
-from acpterm.client.sanitize import visible_text
+from acpterm.acp.terminal_updates import ExitInfo
+from acpterm.client.sanitize import escape_invisible_text
 from acpterm.terminal.text.stream import TextView
 
 _COMMAND: Final = 200
@@ -28,8 +28,8 @@ class Display:
 
     def __init__(self, command: str | None, *, limit: int, lines: int, ours: bool = False) -> None:
         self.command = command
-        self.end: End | None = None
-        self._ours: Final = ours
+        self.end: ExitInfo | None = None
+        self._is_ours: Final = ours
         self._limit: Final = limit
         self._lines: Final = lines
         self._text = TextView(limit)
@@ -47,7 +47,7 @@ class Display:
         self._is_whole = False
         self.feed(data)
 
-    def take_raw_output(self, output: str) -> None:
+    def add_raw_output(self, output: str) -> None:
         """Take the whole output from another place than the rest: only what is new is added."""
         raw = TextView(RAW_BYTES)
         raw.feed(output.encode(errors="replace"))
@@ -68,7 +68,7 @@ class Display:
         size = min(len(one), len(other), self._lines)
         return size > 0 and len(other) >= self._lines and one[-size:] == other[-size:]
 
-    def finish(self, end: End | None) -> None:
+    def finish(self, end: ExitInfo | None) -> None:
         """Take the program's end; None is for one that runs after all."""
         self.end = end
         if end is not None:
@@ -80,12 +80,14 @@ class Display:
         None while it has no output: the block would hide what the editor shows otherwise. With
         `even_silent` the command is enough.
         """
-        body = [] if self.command is None else [f"$ {visible_text(_in_short(self.command))}"]
+        body = (
+            [] if self.command is None else [f"$ {escape_invisible_text(_in_short(self.command))}"]
+        )
         # Before anything is cut: what is hidden must not move what is seen, nor the fence.
-        shown = visible_text(self._text.text())
+        shown = escape_invisible_text(self._text.text())
         lines = shown.removesuffix("\n").split("\n") if shown.strip() else []
         how = [] if self.end is None else _how(self.end)
-        if not (lines or (self._ours and how) or (even_silent and body)):
+        if not (lines or (self._is_ours and how) or (even_silent and body)):
             return None
         most = len(lines) if self._is_whole else self._lines
         if self._text.truncated or len(lines) > most:
@@ -103,7 +105,7 @@ def _in_short(command: str) -> str:
     return first if len(first) <= _COMMAND and not more else f"{first[: _COMMAND - 1]}…"
 
 
-def _how(end: End) -> list[str]:
+def _how(end: ExitInfo) -> list[str]:
     if end.signal is not None:
         return [f"[ended by {end.signal}]"]
     if end.code is None:

@@ -10,22 +10,22 @@ from typing import Any, Protocol
 import trio
 from msgspec import Raw
 
-from acpterm.acp.terminal_updates import End
+from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.terminal_presenter import AsTerminals
-from acpterm.client.proxy.text_presenter import AsText
-from acpterm.client.update import Key, Update
+from acpterm.client.proxy.terminal_presenter import TerminalPresenter
+from acpterm.client.proxy.text_presenter import TextPresenter
+from acpterm.client.update import SessionKey, Update
 from acpterm.config import Settings
 
 
-class Showing(Protocol):
+class Presenter(Protocol):
     """What one editor is shown. It is given every update of the agent's, in order."""
 
     @property
-    def due(self) -> float:
+    def next_render_at(self) -> float:
         """When `paint` has something to give next, by the clock; `math.inf` for not yet."""
 
-    def made(self, terminal: Key, command: str, cwd: str | None) -> None:
+    def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
         """Learn of a terminal of ours."""
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
@@ -37,26 +37,26 @@ class Showing(Protocol):
         That is for a `session/request_permission`, whose tool call may embed terminals.
         """
 
-    def output(self, terminal: Key, data: bytes, lost: int) -> list[bytes]:
+    def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
         """Take output of a terminal of ours, with `lost` bytes missing before it."""
 
-    def ended(self, terminal: Key, end: End) -> list[bytes]:
+    def on_exit(self, terminal: SessionKey, end: ExitInfo) -> list[bytes]:
         """Take the end of a terminal of ours."""
 
-    def paint(self, session: str | None = None) -> list[bytes]:
+    def render(self, session: str | None = None) -> list[bytes]:
         """Give the lines that are due; all that wait of `session`, whether due or not."""
 
 
-def showing_for(
-    editor: Capabilities, settings: Settings, *, ours: bool, follow: Callable[[Key], None]
-) -> Showing:
+def new_presenter(
+    editor: Capabilities, settings: Settings, *, ours: bool, follow: Callable[[SessionKey], None]
+) -> Presenter:
     """Choose for an editor. `ours`: whether the agent's terminals are ours and not the editor's.
 
     `follow` is called when one of ours is first shown: from then on its output is wanted.
     """
     if editor.shows:
-        return AsTerminals(follow=follow)
-    return AsText(
+        return TerminalPresenter(follow=follow)
+    return TextPresenter(
         clock=trio.current_time,
         follow=follow,
         limit=settings.shown_bytes,

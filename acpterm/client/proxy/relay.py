@@ -22,16 +22,16 @@ import trio
 from msgspec import UNSET, Raw, UnsetType
 
 from acpterm.acp.raw_json import members, text
-from acpterm.acp.terminal_updates import End
+from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client import update
-from acpterm.client.endpoint import Answer, Endpoint
-from acpterm.client.envelope import NOTHING, Envelope, peek
+from acpterm.client.endpoint import Endpoint, Response
+from acpterm.client.envelope import EMPTY, Envelope, parse_envelope
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.lines import Lines
-from acpterm.client.proxy.presenter import Showing, showing_for
+from acpterm.client.proxy.presenter import Presenter, new_presenter
 from acpterm.client.terminals import METHODS, Terminals
-from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, Key
+from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
 from acpterm.jsonrpc import (
@@ -41,9 +41,9 @@ from acpterm.jsonrpc import (
     encode_error,
     encode_request,
     encode_response,
-    mended,
+    replace_lone_surrogates,
 )
-from acpterm.runtime.send_queue import Outbox
+from acpterm.runtime.send_queue import SendQueue
 
 _OPENING: Final = ("session/new", "session/fork")
 _REOPENING: Final = ("session/load", "session/resume")
@@ -58,8 +58,8 @@ class Relay:
 
     def __init__(
         self,
-        editor: Outbox,
-        agent: Outbox,
+        editor: SendQueue,
+        agent: SendQueue,
         *,
         capable: Capabilities,
         settings: Settings,
@@ -71,7 +71,7 @@ class Relay:
         self._agent = agent
         self._log = log
         self._ours: Terminals | None = None
-        self._showing: Showing = showing_for(
+        self._presenter: Presenter = new_presenter(
             capable, settings, ours=host is not None, follow=self._follow
         )
         self._passes_all = False
@@ -82,10 +82,10 @@ class Relay:
                 host,
                 nursery,
                 answer=self._answer,
-                made=self._showing.made,
+                made=self._presenter.on_created,
                 take=self._take,
                 ended=self._ended,
-                room=editor.room,
+                room=editor.drain,
             )
 
     async def from_editor(self, lines: Lines) -> None:
@@ -93,27 +93,27 @@ class Relay:
         while (batch := await lines.read()) is not None:
             for line in batch:
                 self.editor_said(line)
-            await self._agent.room()
-            await self._log.room()
+            await self._agent.drain()
+            await self._log.drain()
 
     async def from_agent(self, lines: Lines) -> None:
         """Take what the agent says, until it has said its last."""
         while (batch := await lines.read()) is not None:
             for line in batch:
                 await self._agent_said(line)
-            await self._editor.room()
+            await self._editor.drain()
             if self._ours is not None:
-                await self._ours.room()
-            await self._log.room()
+                await self._ours.drain()
+            await self._log.drain()
 
-    async def paint(self) -> None:
+    async def render(self) -> None:
         """Show terminals live, until cancelled."""
         while True:
-            with trio.move_on_at(self._showing.due):
+            with trio.move_on_at(self._presenter.next_render_at):
                 await self._news.wait()
             self._news = trio.Event()
-            await self._editor.room()
-            self._to_editor(self._showing.paint())
+            await self._editor.drain()
+            self._to_editor(self._presenter.render())
 
     def fail(self, error: RpcError) -> None:
         """Answer all that the editor waits for: the agent is gone."""
@@ -123,7 +123,7 @@ class Relay:
     def editor_said(self, line: bytes) -> None:
         """Pass on a message of the editor's."""
         self._log.write("editor->proxy", line)
-        seen = peek(line)
+        seen = parse_envelope(line)
         if seen.is_request and isinstance(seen.method, str):
             self._pending[seen.key] = seen.method, _of_interest(seen)
             if seen.method == "initialize":
@@ -133,16 +133,16 @@ class Relay:
                 asked = members(seen.params)
                 self._enter(asked, asked)
         elif seen.method == "session/cancel" and self._ours is not None:
-            self._ours.tell("session/cancel", seen.params)
+            self._ours.notify("session/cancel", seen.params)
         self._to_agent(line)
 
     async def _agent_said(self, line: bytes) -> None:
         self._log.write("agent->proxy", line)
-        seen = peek(line)
-        if seen is NOTHING:
+        seen = parse_envelope(line)
+        if seen is EMPTY:
             # What can be made out all the same is; what passes, passes as it came.
-            seen = peek(mended(line))
-        if seen.is_answer:
+            seen = parse_envelope(replace_lone_surrogates(line))
+        if seen.is_response:
             await self._agent_answered(seen)
             # Not before: whoever is cancelled meanwhile leaves it to be answered otherwise.
             self._pending.pop(seen.key, None)
@@ -150,12 +150,12 @@ class Relay:
             self._to_editor(self._translated(line, seen))
             return
         elif seen.method == "session/request_permission" and not self._passes_all:
-            before, params = self._showing.permission(members(seen.params))
+            before, params = self._presenter.permission(members(seen.params))
             self._to_editor(before)
             if params is not None:
                 line = encode_request(seen.key, "session/request_permission", params)
         elif self._ours is not None:
-            if seen is NOTHING and self._is_ours(line):
+            if seen is EMPTY and self._is_ours(line):
                 right = "its id must be a number, a string or null"
                 error = RpcError(INVALID_REQUEST, f"the message is no request: {right}")
                 self._to_agent(encode_error(None, error))
@@ -178,9 +178,9 @@ class Relay:
         if said is None:
             return [line]
         if said.kind in TOOL_CALLS and self._ours is not None:
-            self._ours.tell(SESSION_UPDATE, seen.params)
+            self._ours.notify(SESSION_UPDATE, seen.params)
         self._news.set()
-        return self._showing.translate(line, said)
+        return self._presenter.translate(line, said)
 
     async def _agent_answered(self, seen: Envelope) -> None:
         method, asked = self._pending.get(seen.key, ("", {}))
@@ -196,31 +196,31 @@ class Relay:
         elif (session := text(asked.get("sessionId"))) is None:
             return
         elif method in _CLOSING and self._ours is not None:
-            self._ours.leave(session)
+            self._ours.close_session(session)
         elif method == "session/prompt":
             # All that is shown belongs before the answer that ends the turn.
             if self._ours is not None:
-                await self._ours.turn_over(session)
-            self._to_editor(self._showing.paint(session))
+                await self._ours.end_turn(session)
+            self._to_editor(self._presenter.render(session))
 
     def _enter(self, named: dict[str, Raw], placed: dict[str, Raw]) -> None:
         session, cwd = text(named.get("sessionId")), text(placed.get("cwd"))
         if session is not None and cwd is not None and self._ours is not None:
-            self._ours.enter(session, cwd)
+            self._ours.open_session(session, cwd)
 
-    def _follow(self, terminal: Key) -> None:
+    def _follow(self, terminal: SessionKey) -> None:
         if self._ours is not None:
             self._ours.follow(terminal)
 
-    def _take(self, terminal: Key, data: bytes, lost: int) -> None:
-        self._to_editor(self._showing.output(terminal, data, lost))
+    def _take(self, terminal: SessionKey, data: bytes, lost: int) -> None:
+        self._to_editor(self._presenter.on_output(terminal, data, lost))
         self._news.set()
 
-    def _ended(self, terminal: Key, end: End) -> None:
-        self._to_editor(self._showing.ended(terminal, end))
+    def _ended(self, terminal: SessionKey, end: ExitInfo) -> None:
+        self._to_editor(self._presenter.on_exit(terminal, end))
         self._news.set()
 
-    def _answer(self, id_: Id, answer: Answer) -> None:
+    def _answer(self, id_: Id, answer: Response) -> None:
         if isinstance(answer, RpcError):
             self._to_agent(encode_error(id_, answer))
         else:
@@ -233,7 +233,7 @@ class Relay:
     def _to_agent(self, line: bytes) -> None:
         self._send(self._agent, "proxy->agent", line)
 
-    def _send(self, outbox: Outbox, direction: str, line: bytes) -> None:
+    def _send(self, outbox: SendQueue, direction: str, line: bytes) -> None:
         self._log.write(direction, line)
         outbox.put(line if line.endswith(b"\n") else line + b"\n")
 
@@ -249,4 +249,4 @@ def _of_interest(seen: Envelope) -> dict[str, Raw]:
 
 def _cancelled(params: Raw | UnsetType) -> Id:
     raw = members(params).get("requestId")
-    return None if raw is None else peek(b'{"id":' + bytes(raw) + b"}").key
+    return None if raw is None else parse_envelope(b'{"id":' + bytes(raw) + b"}").key

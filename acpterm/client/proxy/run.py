@@ -21,11 +21,11 @@ from typing import Final, Literal, NamedTuple
 import trio
 
 from acpterm.client import agent_process as agents
-from acpterm.client.agent_process import Agent, StartError, exit_status, open_agent
+from acpterm.client.agent_process import AgentProcess, StartError, exit_status, open_agent
 from acpterm.client.daemon import DaemonError
-from acpterm.client.endpoint import HIGH
-from acpterm.client.envelope import peek
-from acpterm.client.errors import leaf
+from acpterm.client.endpoint import HIGH_WATER_BYTES
+from acpterm.client.envelope import parse_envelope
+from acpterm.client.errors import root_error
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
@@ -35,25 +35,25 @@ from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.host.daemon import raise_open_files
 from acpterm.host.launch import exec_context as askers
-from acpterm.host.launch.command import in_a_line
-from acpterm.host.launch.exec_context import Asker
+from acpterm.host.launch.command import one_line
+from acpterm.host.launch.exec_context import ExecContext
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, encode_error
 from acpterm.pty.tracking.trees import open_trees
 from acpterm.runtime import logs, stdio
-from acpterm.runtime.send_queue import Outbox
-from acpterm.runtime.shutdown_signals import hear, told_to_end
+from acpterm.runtime.send_queue import SendQueue
+from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_event
 
 # Seconds for what is due to the editor to be read, when all is over.
-_SENDING: Final = 2.0
+_SEND_TIMEOUT_S: Final = 2.0
 # Seconds between two looks whether the editor is there, while it cannot be read from.
 _LOOK: Final = 0.5
 # Seconds that an editor has to leave after it was told that there is no agent.
-_REFUSING: Final = 2.0
+_REFUSE_TIMEOUT_S: Final = 2.0
 
 Choice = Literal["ours", "editor"]
 
 
-class Wishes(NamedTuple):
+class ProxyOptions(NamedTuple):
     """How the proxy is to be."""
 
     command: Sequence[str]
@@ -68,20 +68,20 @@ class Wishes(NamedTuple):
     """The file to write the wire to."""
 
 
-async def run_proxy(stream: trio.abc.Stream, settings: Settings, wishes: Wishes) -> int:
+async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyOptions) -> int:
     """Stand between the editor at the other end of `stream` and an agent. Gives the exit status.
 
     That is the agent's when it ended by itself; 1 when there is none; else 0. Raises
     `TrackingError`, `LogError`.
     """
-    asker = askers.own()
+    context = askers.current()
     raise_open_files()
-    hear()
+    restore_signal_defaults()
     status = 0
     has_gone = stream.has_hung_up if isinstance(stream, stdio.StdioStream) else lambda: False
-    async with told_to_end(logs.ending) as told, stream, open_log(wishes.log) as log:
+    async with shutdown_event(logs.shorten) as told, stream, open_log(options.log) as log:
         lines = Lines(stream, "the editor", settings.max_message_bytes)
-        editor = Outbox(stream, HIGH)
+        editor = SendQueue(stream, HIGH_WATER_BYTES)
         async with trio.open_nursery() as nursery:
             gone = trio.CancelScope()
             sent = trio.Event()
@@ -89,11 +89,11 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, wishes: Wishes)
             nursery.start_soon(_cancel_when, told, gone)
             with gone:
                 session = _Session(
-                    settings, wishes, lines=lines, editor=editor, log=log, has_gone=has_gone
+                    settings, options, lines=lines, editor=editor, log=log, has_gone=has_gone
                 )
-                status = await session.run(asker)
+                status = await session.run(context)
             editor.close()
-            with trio.move_on_after(_SENDING):
+            with trio.move_on_after(_SEND_TIMEOUT_S):
                 await sent.wait()
             nursery.cancel_scope.cancel()
     return status
@@ -105,21 +105,21 @@ class _Session:
     def __init__(
         self,
         settings: Settings,
-        wishes: Wishes,
+        options: ProxyOptions,
         *,
         lines: Lines,
-        editor: Outbox,
+        editor: SendQueue,
         log: WireLog,
         has_gone: Callable[[], bool],
     ) -> None:
         self._has_gone = has_gone
         self._settings = settings
-        self._wishes = wishes
+        self._options = options
         self._log = log
         self._lines = lines
         self._editor = editor
 
-    async def run(self, asker: Asker) -> int:
+    async def run(self, context: ExecContext) -> int:
         """Go through the states; give the exit status."""
         first: list[bytes] | None = []
         while not first:
@@ -127,40 +127,42 @@ class _Session:
             if first is None:
                 return 0
         try:
-            return await self._start(first, asker)
+            return await self._start(first, context)
         except* (StartError, DaemonError) as errors:
-            why = leaf(errors)
+            why = root_error(errors)
         os.write(2, f"acpterm: {why}\n".encode(errors="replace"))
         await self._refuse(first, why)
         return 1
 
-    async def _start(self, first: list[bytes], asker: Asker) -> int:
-        wishes, settings = self._wishes, self._settings
-        seen = peek(first[0])
+    async def _start(self, first: list[bytes], context: ExecContext) -> int:
+        options, settings = self._options, self._settings
+        seen = parse_envelope(first[0])
         capable = Capabilities()
         if seen.method == "initialize":
             capable = capabilities.of_editor(seen.params)
-        ours = wishes.terminals == "ours" or (wishes.terminals is None and not capable.terminals)
+        ours = options.terminals == "ours" or (options.terminals is None and not capable.terminals)
         # The daemon first: it is to be nobody's child, and the trees adopt orphans.
         daemon = (
-            await connect_daemon(settings, wishes.config) if ours and not wishes.embedded else None
+            await connect_daemon(settings, options.config)
+            if ours and not options.embedded
+            else None
         )
         async with AsyncExitStack() as stack:
             trees = await stack.enter_async_context(open_trees(settings.tracking))
             link = None
             if ours:
                 opening = open_host_connection(
-                    daemon, settings, asker, in_a_line(wishes.command[0], wishes.command[1:])
+                    daemon, settings, context, one_line(options.command[0], options.command[1:])
                 )
                 link = await stack.enter_async_context(opening)
             grace = settings.kill_grace
-            opened = open_agent(wishes.command, trees, grace=grace, voice=bytes)
+            opened = open_agent(options.command, trees, grace=grace, voice=bytes)
             agent = await stack.enter_async_context(opened)
             nursery = await stack.enter_async_context(trio.open_nursery())
-            to_agent = Outbox(agent.stdin, HIGH)
+            to_agent = SendQueue(agent.stdin, HIGH_WATER_BYTES)
             if link is not None:
                 # The host's answers are for the agent to read.
-                link.pace = to_agent.room
+                link.throttle = to_agent.drain
             relay = Relay(
                 self._editor,
                 to_agent,
@@ -177,7 +179,7 @@ class _Session:
             return status
 
     async def _relay(
-        self, relay: Relay, agent: Agent, to_agent: Outbox, nursery: trio.Nursery
+        self, relay: Relay, agent: AgentProcess, to_agent: SendQueue, nursery: trio.Nursery
     ) -> int:
         """Have messages go both ways until one side has said its last."""
         over, agent_done, flushed = trio.Event(), trio.Event(), trio.Event()
@@ -194,7 +196,7 @@ class _Session:
 
         async def see_editor_go() -> None:
             # One that is not read from, since the agent does not read, is not heard to go.
-            while not (to_agent.full and self._has_gone()):  # noqa: ASYNC110  nobody tells of it
+            while not (to_agent.is_full and self._has_gone()):  # noqa: ASYNC110  nobody tells of it
                 await trio.sleep(_LOOK)
             over.set()
 
@@ -202,34 +204,34 @@ class _Session:
         nursery.start_soon(read_editor)
         nursery.start_soon(read_agent)
         nursery.start_soon(see_editor_go)
-        nursery.start_soon(relay.paint)
+        nursery.start_soon(relay.render)
         await over.wait()
         if not agent_done.is_set():
             to_agent.close()
-            with trio.move_on_after(agents.FAREWELL):
+            with trio.move_on_after(agents.EXIT_TIMEOUT_S):
                 await flushed.wait()
-                await agent.part()
+                await agent.close_stdin()
                 await agent_done.wait()
             return 0
-        with trio.move_on_after(agents.FAREWELL):
+        with trio.move_on_after(agents.EXIT_TIMEOUT_S):
             await agent.exited.wait()
-        await agent.wait_heard()
-        relay.fail(RpcError(INTERNAL_ERROR, agent.fate()))
+        await agent.wait_stderr_closed()
+        relay.fail(RpcError(INTERNAL_ERROR, agent.exit_message()))
         return exit_status(agent.returncode)
 
     async def _refuse(self, first: list[bytes], why: str) -> None:
         """Answer what the editor asks with the reason why there is no agent, until it leaves."""
         batch: list[bytes] | None = first
-        with trio.move_on_after(_REFUSING):
+        with trio.move_on_after(_REFUSE_TIMEOUT_S):
             while batch is not None:
-                for seen in map(peek, batch):
+                for seen in map(parse_envelope, batch):
                     if seen.is_request:
                         error = RpcError(INTERNAL_ERROR, why)
                         self._editor.put(encode_error(seen.key, error))
                 batch = await self._lines.read()
 
 
-async def _write(outbox: Outbox, gone: trio.CancelScope, done: trio.Event) -> None:
+async def _write(outbox: SendQueue, gone: trio.CancelScope, done: trio.Event) -> None:
     """Send what is put into an outbox; when nobody reads it, cancel `gone`."""
     try:
         await outbox.run()

@@ -22,19 +22,19 @@ from msgspec import Raw
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal_updates import (
     V2_KINDS,
-    End,
     Exit,
+    ExitInfo,
     Info,
-    Note,
     Output,
-    in_meta,
-    in_raw_output,
-    in_v2,
+    TerminalUpdate,
+    from_meta,
+    from_raw_output,
+    from_v2,
 )
-from acpterm.client.update import Key, Update, terminal_in, tool_call_update
+from acpterm.client.update import SessionKey, Update, terminal_in, tool_call_update
 
-TERMINALS: Final = 1000
-CALLS: Final = 1000
+TERMINALS_MAX: Final = 1000
+CALLS_MAX: Final = 1000
 # Bytes kept of what is known of a call, a member each, and of output that nobody shows yet.
 _MEMBER: Final = 16 * 1024
 _PENDING: Final = 64 * 1024
@@ -48,25 +48,25 @@ class _Terminal:
     def __init__(self, cwd: str | None, *, ours: bool) -> None:
         self.cwd = cwd
         self.ours: Final = ours
-        self.call: Key | None = None
+        self.call: SessionKey | None = None
         self.pending = b""
-        self.end: End | None = None
+        self.end: ExitInfo | None = None
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
 
-class AsTerminals:
+class TerminalPresenter:
     """What is shown to one editor. See `showing.Showing`."""
 
-    due: float = math.inf
+    next_render_at: float = math.inf
 
-    def __init__(self, *, follow: Callable[[Key], None]) -> None:
+    def __init__(self, *, follow: Callable[[SessionKey], None]) -> None:
         self._follow = follow
-        self._terminals: OrderedDict[Key, _Terminal] = OrderedDict()
-        self._calls: OrderedDict[Key, dict[str, Any]] = OrderedDict()
+        self._terminals: OrderedDict[SessionKey, _Terminal] = OrderedDict()
+        self._calls: OrderedDict[SessionKey, dict[str, Any]] = OrderedDict()
         # The agent's own that have no output yet, and the calls that introduced them.
-        self._silent: OrderedDict[Key, Key] = OrderedDict()
+        self._silent: OrderedDict[SessionKey, SessionKey] = OrderedDict()
 
-    def made(self, terminal: Key, command: str, cwd: str | None) -> None:
+    def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
         """Learn of a terminal of ours."""
         del command
         self._add(terminal, _Terminal(cwd, ours=True))
@@ -74,7 +74,7 @@ class AsTerminals:
     def translate(self, line: bytes, update: Update) -> list[bytes]:
         """Give what the editor is sent for an update of the agent's."""
         if update.kind in V2_KINDS:
-            notes = in_v2(update.kind, update.fields)
+            notes = from_v2(update.kind, update.fields)
             return [more for note in notes for more in self._note(update.session, note)]
         if update.call is None:
             return [line]
@@ -108,7 +108,7 @@ class AsTerminals:
             return [], None
         return self.translate(b"", update._replace(params={"sessionId": params["sessionId"]})), None
 
-    def output(self, terminal: Key, data: bytes, lost: int) -> list[bytes]:
+    def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
         """Give what tells the editor of output of a terminal of ours."""
         found = self._terminals.get(terminal)
         if found is None or found.call is None:
@@ -118,7 +118,7 @@ class AsTerminals:
         shown = found.decoder.decode(data)
         return [_tell(found.call, terminal, "terminal_output", data=shown)] if shown else []
 
-    def ended(self, terminal: Key, end: End) -> list[bytes]:
+    def on_exit(self, terminal: SessionKey, end: ExitInfo) -> list[bytes]:
         """Give what tells the editor of the end of a terminal of ours."""
         found = self._terminals.get(terminal)
         if found is None or found.call is None:
@@ -128,12 +128,12 @@ class AsTerminals:
         how = {"exit_code": end.code, "signal": end.signal}
         return [*lines, _tell(found.call, terminal, "terminal_exit", **how)]
 
-    def paint(self, session: str | None = None) -> list[bytes]:
+    def render(self, session: str | None = None) -> list[bytes]:
         """Nothing waits to be shown here."""
         del session
         return []
 
-    def _note(self, session: str, note: Note) -> list[bytes]:
+    def _note(self, session: str, note: TerminalUpdate) -> list[bytes]:
         key = session, note.terminal
         found = self._terminals.get(key)
         if found is None:
@@ -150,43 +150,43 @@ class AsTerminals:
                 found.end = end
         return self._send_pending(key, found) if found.call is not None else []
 
-    def _send_pending(self, key: Key, found: _Terminal) -> list[bytes]:
+    def _send_pending(self, key: SessionKey, found: _Terminal) -> list[bytes]:
         data, found.pending = found.pending, b""
-        lines = self.output(key, data, 0) if data else []
+        lines = self.on_output(key, data, 0) if data else []
         if found.end is not None:
-            lines += self.ended(key, found.end)
+            lines += self.on_exit(key, found.end)
             found.end = None
         return lines
 
-    def _raw_output(self, call: Key, update: Update) -> list[bytes]:
+    def _raw_output(self, call: SessionKey, update: Update) -> list[bytes]:
         """Return the raw output of a call as that of the agent's own terminal that has none."""
-        for note in in_meta(update.fields.get("_meta")):
+        for note in from_meta(update.fields.get("_meta")):
             terminal = update.session, note.terminal
             if isinstance(note, Output):
                 self._silent.pop(terminal, None)
             elif isinstance(note, Info):
                 self._silent[terminal] = call
-        while len(self._silent) > TERMINALS:
+        while len(self._silent) > TERMINALS_MAX:
             self._silent.popitem(last=False)
-        output = in_raw_output(update.fields.get("rawOutput"))
+        output = from_raw_output(update.fields.get("rawOutput"))
         silent = [terminal for terminal, shown in self._silent.items() if shown == call]
         if output is None or len(silent) != 1:
             return []
         del self._silent[silent[0]]
         return [_tell(call, silent[0], "terminal_output", data=output)]
 
-    def _add(self, key: Key, terminal: _Terminal) -> None:
+    def _add(self, key: SessionKey, terminal: _Terminal) -> None:
         self._terminals[key] = terminal
-        while len(self._terminals) > TERMINALS:
+        while len(self._terminals) > TERMINALS_MAX:
             self._terminals.popitem(last=False)
 
-    def _new_in(self, update: Update) -> list[Key]:
+    def _new_in(self, update: Update) -> list[SessionKey]:
         """Give the terminals that this update shows and that the editor has not been told of."""
         embedded = [terminal_in(item) for item in items(update.fields.get("content"))]
         keys = dict.fromkeys((update.session, found) for found in embedded if found is not None)
         return [key for key in keys if (t := self._terminals.get(key)) and t.call is None]
 
-    def _remember(self, key: Key, update: Update) -> dict[str, Any]:
+    def _remember(self, key: SessionKey, update: Update) -> dict[str, Any]:
         """Take what an update says of its tool call; give all that is known of it."""
         known = self._calls.pop(key, None)
         if known is None:
@@ -196,11 +196,11 @@ class AsTerminals:
                 # A copy: it refers to the whole message otherwise, and keeps it.
                 known[name] = value.copy()
         self._calls[key] = known
-        while len(self._calls) > CALLS:
+        while len(self._calls) > CALLS_MAX:
             self._calls.popitem(last=False)
         return known
 
-    def _info(self, terminal: Key) -> dict[str, Any]:
+    def _info(self, terminal: SessionKey) -> dict[str, Any]:
         info = {"terminal_id": terminal[1]}
         if cwd := self._terminals[terminal].cwd:
             info["cwd"] = cwd
@@ -216,5 +216,5 @@ def _with(meta: Raw | None, more: dict[str, Any]) -> dict[str, Any]:
     return {**members(meta), **more}
 
 
-def _tell(call: Key, terminal: Key, what: str, **more: Any) -> bytes:
+def _tell(call: SessionKey, terminal: SessionKey, what: str, **more: Any) -> bytes:
     return tool_call_update(call, _meta={what: {"terminal_id": terminal[1], **more}})

@@ -19,40 +19,40 @@ from msgspec import Raw
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal_updates import (
     V2_KINDS,
-    End,
     Exit,
+    ExitInfo,
     Info,
-    Note,
     Output,
-    in_meta,
-    in_raw_output,
-    in_v2,
+    TerminalUpdate,
+    from_meta,
+    from_raw_output,
+    from_v2,
 )
 from acpterm.client.proxy.display import Display
-from acpterm.client.update import Key, Update, terminal_in, tool_call_update
+from acpterm.client.update import SessionKey, Update, terminal_in, tool_call_update
 
-PAUSE: Final = 0.25
-DISPLAYS: Final = 256
-CALLS: Final = 1000
+RENDER_INTERVAL_S: Final = 0.25
+DISPLAYS_MAX: Final = 256
+CALLS_MAX: Final = 1000
 
 
 class _Call:
     """A tool call that shows terminals: what is in it, and when and how it was sent last."""
 
-    def __init__(self, content: list[Raw | Key], sent: float) -> None:
+    def __init__(self, content: list[Raw | SessionKey], sent: float) -> None:
         self.content = content
         self.sent = sent
         self.looked: list[Any] | None = None
 
 
-class AsText:
+class TextPresenter:
     """What is shown to one editor. See `showing.Showing`."""
 
     def __init__(
         self,
         *,
         clock: Callable[[], float],
-        follow: Callable[[Key], None],
+        follow: Callable[[SessionKey], None],
         limit: int,
         lines: int,
         editor_has_terminals: bool,
@@ -63,28 +63,28 @@ class AsText:
         self._lines = lines
         self._editor_has_terminals = editor_has_terminals
         # Command, and whether it has been followed, of those that the host has.
-        self._ours: OrderedDict[Key, tuple[str, bool]] = OrderedDict()
-        self._displays: OrderedDict[Key, Display] = OrderedDict()
-        self._calls: OrderedDict[Key, _Call] = OrderedDict()
-        self._shown_in: dict[Key, set[Key]] = {}
-        self._dirty: dict[Key, None] = {}
+        self._ours: OrderedDict[SessionKey, tuple[str, bool]] = OrderedDict()
+        self._displays: OrderedDict[SessionKey, Display] = OrderedDict()
+        self._calls: OrderedDict[SessionKey, _Call] = OrderedDict()
+        self._shown_in: dict[SessionKey, set[SessionKey]] = {}
+        self._dirty: dict[SessionKey, None] = {}
 
-    def made(self, terminal: Key, command: str, cwd: str | None) -> None:
+    def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
         """Learn of a terminal of ours."""
         del cwd
         self._ours[terminal] = command, False
-        while len(self._ours) > CALLS:
+        while len(self._ours) > CALLS_MAX:
             self._ours.popitem(last=False)
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
         """Give what the editor is sent for an update of the agent's."""
         if update.kind in V2_KINDS:
-            for note in in_v2(update.kind, update.fields):
+            for note in from_v2(update.kind, update.fields):
                 self._note(update.session, note)
             return []
         if update.call is None:
             return [line]
-        for note in in_meta(update.fields.get("_meta")):
+        for note in from_meta(update.fields.get("_meta")):
             self._note(update.session, note)
         key = update.session, update.call
         if "content" not in update.fields:
@@ -99,7 +99,7 @@ class AsText:
         for item in content:
             if not isinstance(item, Raw):
                 self._shown_in.setdefault(item, set()).add(key)
-        while len(self._calls) > CALLS:
+        while len(self._calls) > CALLS_MAX:
             self._forget(next(iter(self._calls)))
         call.looked = self._look(call.content)
         return [update.line(content=call.looked)]
@@ -118,14 +118,14 @@ class AsText:
             "toolCall": {**tool, "content": self._look(content, even_silent=True)},
         }
 
-    def output(self, terminal: Key, data: bytes, lost: int) -> list[bytes]:
+    def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
         """Take output of a terminal of ours."""
         if display := self._displays.get(terminal):
             display.feed(data, lost)
             self._changed(terminal)
         return []
 
-    def ended(self, terminal: Key, end: End) -> list[bytes]:
+    def on_exit(self, terminal: SessionKey, end: ExitInfo) -> list[bytes]:
         """Take the end of a terminal of ours."""
         if display := self._displays.get(terminal):
             display.finish(end)
@@ -133,17 +133,19 @@ class AsText:
         return []
 
     @property
-    def due(self) -> float:
+    def next_render_at(self) -> float:
         """When `paint` has something to give next; `math.inf` for not before more comes."""
-        return min((self._calls[key].sent + PAUSE for key in self._dirty), default=math.inf)
+        return min(
+            (self._calls[key].sent + RENDER_INTERVAL_S for key in self._dirty), default=math.inf
+        )
 
-    def paint(self, session: str | None = None) -> list[bytes]:
+    def render(self, session: str | None = None) -> list[bytes]:
         """Give the tool calls that look different now and are due; all of `session`'s at once."""
         now = self._clock()
         lines = []
         for key in list(self._dirty):
             call = self._calls[key]
-            if key[0] != session and call.sent + PAUSE > now:
+            if key[0] != session and call.sent + RENDER_INTERVAL_S > now:
                 continue
             del self._dirty[key]
             look = self._look(call.content)
@@ -152,7 +154,7 @@ class AsText:
                 lines.append(tool_call_update(key, content=look))
         return lines
 
-    def _note(self, session: str, note: Note) -> None:
+    def _note(self, session: str, note: TerminalUpdate) -> None:
         key = session, note.terminal
         display = self._displays.get(key) or self._display(key)
         match note:
@@ -164,21 +166,21 @@ class AsText:
                 display.finish(end)
         self._changed(key)
 
-    def _display(self, key: Key) -> Display:
+    def _display(self, key: SessionKey) -> Display:
         ours = self._ours.get(key)
         command, followed = ours or (None, True)
         display = Display(command, limit=self._limit, lines=self._lines, ours=ours is not None)
         self._displays[key] = display
-        while len(self._displays) > DISPLAYS:
+        while len(self._displays) > DISPLAYS_MAX:
             self._displays.popitem(last=False)
         if not followed:
             self._ours[key] = command or "", True
             self._follow(key)
         return display
 
-    def _content(self, session: str, content: Raw | None) -> list[Raw | Key] | None:
+    def _content(self, session: str, content: Raw | None) -> list[Raw | SessionKey] | None:
         """Give a content with the keys of terminals to be shown in it; None if there are none."""
-        found: list[Raw | Key] = []
+        found: list[Raw | SessionKey] = []
         for item in items(content):
             terminal = terminal_in(item)
             key = None if terminal is None else (session, terminal)
@@ -191,7 +193,7 @@ class AsText:
                 found.append(key)
         return found if any(not isinstance(item, Raw) for item in found) else None
 
-    def _is_to_be_shown(self, terminal: Key) -> bool:
+    def _is_to_be_shown(self, terminal: SessionKey) -> bool:
         """Whether the editor cannot: one that has terminals may know this one."""
         known = terminal in self._ours or terminal in self._displays
         return known or not self._editor_has_terminals
@@ -202,14 +204,14 @@ class AsText:
         Of several it is not known whose output it is.
         """
         keys = {item for item in call.content if not isinstance(item, Raw)} if call else set()
-        if len(keys) != 1 or (output := in_raw_output(update.fields.get("rawOutput"))) is None:
+        if len(keys) != 1 or (output := from_raw_output(update.fields.get("rawOutput"))) is None:
             return
         for key in keys - self._ours.keys():
             if display := self._displays.get(key):
-                display.take_raw_output(output)
+                display.add_raw_output(output)
                 self._changed(key)
 
-    def _look(self, content: list[Raw | Key], *, even_silent: bool = False) -> list[Any]:
+    def _look(self, content: list[Raw | SessionKey], *, even_silent: bool = False) -> list[Any]:
         looks: list[Any] = []
         for item in content:
             if isinstance(item, Raw):
@@ -223,10 +225,10 @@ class AsText:
                 looks.append({"type": "content", "content": {"type": "text", "text": fence}})
         return looks
 
-    def _changed(self, terminal: Key) -> None:
+    def _changed(self, terminal: SessionKey) -> None:
         self._dirty |= dict.fromkeys(self._shown_in.get(terminal, ()))
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: SessionKey) -> None:
         call = self._calls.pop(key, None)
         self._dirty.pop(key, None)
         for item in call.content if call else ():

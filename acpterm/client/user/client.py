@@ -19,12 +19,12 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp import Wire
-from acpterm.acp.user_api import GetRequest, NamedRequest, Nothing, TerminalInfo
+from acpterm.acp.user_api import GetRequest, NoParams, TerminalInfo, UserTerminalRequest
 from acpterm.client.daemon import DaemonError, connect, connect_running
 from acpterm.client.endpoint import Endpoint, LostError
 from acpterm.client.handshake import initialize_params, reconnect
 from acpterm.client.host_connection import initialize
-from acpterm.client.sanitize import in_a_line
+from acpterm.client.sanitize import one_line
 from acpterm.config import Settings, user_socket
 from acpterm.host.launch import exec_context
 from acpterm.jsonrpc import REQUEST_CANCELLED, NotificationReceived, RpcError
@@ -54,13 +54,13 @@ class NotRunningError(DaemonError):
     """No daemon runs, and none was to be started."""
 
 
-class Front:
+class UserClient:
     """A connection to the daemon. `told` is called with each notification: method and params."""
 
     def __init__(self, endpoint: Endpoint, settings: Settings, nursery: trio.Nursery) -> None:
         self.settings: Final = settings
-        self.told: Callable[[str, Raw], None] = lambda *_: None
-        self.pace: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        self.on_notification: Callable[[str, Raw], None] = lambda *_: None
+        self.throttle: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         """Awaited after each message: until the next one may be dealt with."""
         self._nursery = nursery
         self._reconnecting = trio.Lock()
@@ -70,7 +70,7 @@ class Front:
         self.endpoint = endpoint
         self._run(endpoint)
 
-    async def ask(self, method: str, params: Wire, into: type[W]) -> W:
+    async def call(self, method: str, params: Wire, into: type[W]) -> W:
         """Ask for something and wait for the answer.
 
         Raises `RpcError`, `LostError` among them, and `DaemonError` for an answer of another
@@ -81,7 +81,7 @@ class Front:
             return msgspec.json.decode(answer, type=into)
         except msgspec.DecodeError as error:
             raise DaemonError(
-                f"{self.endpoint.whom} is of another version (_acpterm/{method}: {error}): end it "
+                f"{self.endpoint.name} is of another version (_acpterm/{method}: {error}): end it "
                 "with acpterm shutdown; the next command starts one of this version"
             ) from error
 
@@ -96,7 +96,7 @@ class Front:
                     raise
                 if repeats <= 0:
                     raise LostError(
-                        f"{endpoint.whom} went away before it answered: it is unknown whether "
+                        f"{endpoint.name} went away before it answered: it is unknown whether "
                         f"{method} was done; acpterm ls shows what there is"
                     ) from error
             except RpcError as error:
@@ -104,7 +104,7 @@ class Front:
                     self._raise_with_name(error, params)
                     raise
                 # Nobody here has cancelled it and waits for the answer.
-                raise DaemonError(f"{endpoint.whom} is gone") from error
+                raise DaemonError(f"{endpoint.name} is gone") from error
             repeats -= 1
             await self.reconnect(endpoint)
 
@@ -112,20 +112,20 @@ class Front:
         """Raise `error` with the name that the user typed, if it names the terminal by its id."""
         asked = getattr(params, "terminal_id", None)
         if isinstance(asked, str):
-            typed = f"terminal '{in_a_line(self._typed.get(asked, asked))}'"
+            typed = f"terminal '{one_line(self._typed.get(asked, asked))}'"
             message = _TERMINAL.sub(lambda _: typed, error.message)
             raise RpcError(error.code, message, error.data) from error
 
-    async def about(self, method: str, terminal: str, into: type[W]) -> W:
+    async def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
         """Ask for something about one terminal that takes no other params, likewise."""
-        answer = await self.ask(f"terminal/{method}", NamedRequest(terminal), into)
+        answer = await self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
         if isinstance(answer, TerminalInfo):
             self._note_name(answer, terminal)
         return answer
 
     async def own(self, terminal: str) -> TerminalInfo:
         """Ask for a terminal to type into; ``@last`` is the user's own."""
-        answer = await self.ask("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
+        answer = await self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
         self._note_name(answer, terminal)
         return answer
 
@@ -133,9 +133,9 @@ class Front:
         if answer.terminal_id != typed:
             self._typed[answer.terminal_id] = typed
 
-    async def ask_plain(self, method: str, into: type[W]) -> W:
+    async def request_no_params(self, method: str, into: type[W]) -> W:
         """Ask for something that takes no params, likewise."""
-        return await self.ask(method, Nothing(), into)
+        return await self.call(method, NoParams(), into)
 
     async def reconnect(self, lost: Endpoint) -> None:
         """Replace the connection `lost` by another one. Raises `DaemonError` if there is none.
@@ -147,13 +147,13 @@ class Front:
                 return
             limit = self.settings.resume_timeout
             if not limit:
-                raise DaemonError(f"{lost.whom} is gone")
+                raise DaemonError(f"{lost.name} is gone")
             try:
-                params = initialize_params("acpterm", exec_context.own())
+                params = initialize_params("acpterm", exec_context.current())
                 found = await reconnect(self.settings, params, limit, user=True)
             except DaemonError as error:
-                raise DaemonError(f"{lost.whom} is gone: {error}") from error
-            self.endpoint = Endpoint(found.stream, lost.whom)
+                raise DaemonError(f"{lost.name} is gone: {error}") from error
+            self.endpoint = Endpoint(found.stream, lost.name)
             self._run(self.endpoint)
 
     def token(self) -> str:
@@ -162,26 +162,26 @@ class Front:
         return f"t{self._tokens}"
 
     def _run(self, endpoint: Endpoint) -> None:
-        endpoint.told = self._take
-        endpoint.pace = self._pace
+        endpoint.on_notification = self._take
+        endpoint.throttle = self._pace
         self._nursery.start_soon(endpoint.run)
 
     async def _pace(self) -> None:
-        await self.pace()
+        await self.throttle()
 
     def _take(self, event: NotificationReceived) -> None:
         if isinstance(event.params, Raw):
-            self.told(event.method, event.params)
+            self.on_notification(event.method, event.params)
 
 
 @asynccontextmanager
-async def open_front(
+async def open_user_client(
     settings: Settings,
     config: str | None = None,
     *,
     start: bool = True,
     patience: float | None = None,
-) -> AsyncIterator[Front]:
+) -> AsyncIterator[UserClient]:
     """Be connected to the daemon for as long as the block lasts.
 
     One that is not running is started, if `start`. Raises `DaemonError` when there is none
@@ -194,9 +194,9 @@ async def open_front(
         raise NotRunningError(f"no daemon listens at {path}: there are no terminals")
     async with trio.open_nursery() as nursery:
         endpoint = Endpoint(stream, f"the daemon at {path}")
-        front = Front(endpoint, settings, nursery)
+        client = UserClient(endpoint, settings, nursery)
         try:
-            await initialize(endpoint, "acpterm", exec_context.own(), settings, patience)
-            yield front
+            await initialize(endpoint, "acpterm", exec_context.current(), settings, patience)
+            yield client
         finally:
             nursery.cancel_scope.cancel()

@@ -10,16 +10,16 @@ import time
 from typing import Any, Final
 
 from acpterm import __version__
-from acpterm.client.sanitize import in_a_line
+from acpterm.client.sanitize import one_line
 
-PATIENCE: Final = 0.3
+TIMEOUT_S: Final = 0.3
 """Seconds after which there are none."""
 
 _CHUNK: Final = 64 * 1024
 # Of an id: a shorter beginning than this is not shown, even if it is the only one of its kind.
-_SHORTEST: Final = 8
+_ID_MIN: Final = 8
 # Characters of what a terminal is described with.
-_MOST: Final = 60
+_DESCRIPTION_MAX: Final = 60
 _KIND: Final = "term_"
 
 
@@ -45,9 +45,9 @@ _US: Final = {"name": "acpterm", "version": __version__}
 
 
 def _answer(path: str, said: bytes, wanted: int) -> Any:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     with socket.socket(socket.AF_UNIX) as stream:
-        stream.settimeout(PATIENCE)
+        stream.settimeout(TIMEOUT_S)
         stream.connect(path)
         stream.sendall(said)
         rest = b""
@@ -70,7 +70,7 @@ def short_ids(ids: list[str]) -> dict[str, str]:
     for at, one in enumerate(bare):
         beside = bare[max(at - 1, 0) : at] + bare[at + 1 : at + 2]
         length = 1 + max((_common(one, other) for other in beside), default=0)
-        found[one] = one[: max(length, _SHORTEST)]
+        found[one] = one[: max(length, _ID_MIN)]
     return {identifier: found[identifier.removeprefix(_KIND)] for identifier in ids}
 
 
@@ -85,4 +85,4 @@ def _common(one: str, other: str) -> int:
 
 def described(terminal: dict[str, Any]) -> str:
     """Say in a line what a terminal is."""
-    return in_a_line(f"{terminal.get('state')}  {terminal.get('command')}", _MOST)
+    return one_line(f"{terminal.get('state')}  {terminal.get('command')}", _DESCRIPTION_MAX)

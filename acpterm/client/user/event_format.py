@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from acpterm.acp.user_api import EventNotification
-from acpterm.client.sanitize import in_a_line
-from acpterm.client.user.format import duration, line
+from acpterm.client.sanitize import one_line
+from acpterm.client.user.format import duration, summary_line
 from acpterm.client.user.words import ended
 
 RECONNECTED: Final = "reconnected"
@@ -23,7 +23,7 @@ _OWNER: Final = 5
 _NONE: Final = "-"
 
 
-class Happened(NamedTuple):
+class EventRow(NamedTuple):
     """The words for an event, each safe to print, in the order of the columns."""
 
     time: str
@@ -44,17 +44,17 @@ class Happened(NamedTuple):
         return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
 
 
-def happened(event: EventNotification) -> Happened:
+def event_row(event: EventNotification) -> EventRow:
     """Find the words for an event."""
     terminal = event.terminal
     short = _NONE
     if terminal is not None:
-        short = line(terminal.terminal_id.removeprefix("term_")[:_ID])
+        short = summary_line(terminal.terminal_id.removeprefix("term_")[:_ID])
         if terminal.name:
-            short = f"{short} {in_a_line(terminal.name, _WHO)}"
-    return Happened(
+            short = f"{short} {one_line(terminal.name, _WHO)}"
+    return EventRow(
         time=time.strftime("%H:%M:%S", time.localtime(event.at / 1000)),
-        event=in_a_line(event.event, _EVENT),
+        event=one_line(event.event, _EVENT),
         terminal=short,
         owner=terminal.owner if terminal else _NONE,
         who=_who(event),
@@ -65,9 +65,7 @@ def happened(event: EventNotification) -> Happened:
 def _who(event: EventNotification) -> str:
     """Say which agent and which session."""
     words = [
-        in_a_line(word, _WHO)
-        for word in (event.agent or event.connection, event.session_id)
-        if word
+        one_line(word, _WHO) for word in (event.agent or event.connection, event.session_id) if word
     ]
     return " ".join(words) or _NONE
 
@@ -79,13 +77,17 @@ def _what(event: EventNotification) -> str:
     if event.event == "exited" and terminal.exit_status is not None:
         status = terminal.exit_status
         words = f"{ended(status)} after {duration(status.wall_ms / 1000)}"
-        return words if status.ended_by == "exited" else f"{words}  (by {line(status.ended_by)})"
+        return (
+            words
+            if status.ended_by == "exited"
+            else f"{words}  (by {summary_line(status.ended_by)})"
+        )
     if event.event in ("attached", "detached"):
         return f"{terminal.attached} attached"
     if event.event == "resized":
         return f"{terminal.cols}x{terminal.rows}"
-    command = in_a_line(terminal.command)
-    return f"{command}  (by {line(event.by)})" if event.by else command
+    command = one_line(terminal.command)
+    return f"{command}  (by {summary_line(event.by)})" if event.by else command
 
 
 def _apart_from_terminals(event: EventNotification) -> str:
@@ -106,4 +108,4 @@ def _call(update: Any) -> str:
     words = [str(title)] if title else [f"call {call}"]
     if isinstance(status, str):
         words.append(f"[{status}]")
-    return in_a_line(" ".join(words))
+    return one_line(" ".join(words))

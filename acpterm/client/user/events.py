@@ -18,25 +18,25 @@ from msgspec.json import decode, encode
 from acpterm.acp import Empty
 from acpterm.acp.user_api import EventNotification, EventsRequest
 from acpterm.client.endpoint import LostError
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.event_format import RECONNECTED
 from acpterm.client.user.output.stdout import while_read
 from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
 
 _SIGNALS: Final = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 # Events that are read before they are taken.
-_AHEAD: Final = 64
+_QUEUE_MAX: Final = 64
 
 
 class GoneError(Exception):
     """The daemon has ended while it was watched."""
 
 
-def gone(front: Front, error: RpcError) -> GoneError:
+def gone(client: UserClient, error: RpcError) -> GoneError:
     """Say why an answer that was to come did not."""
     # Nobody here has cancelled it: the daemon does so when it ends.
     ends = error.code == REQUEST_CANCELLED
-    return GoneError(f"{front.endpoint.whom} is gone" if ends else error.message)
+    return GoneError(f"{client.endpoint.name} is gone" if ends else error.message)
 
 
 async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
@@ -60,7 +60,9 @@ async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
     return status
 
 
-async def follow(front: Front, take: Callable[[EventNotification, Raw], Awaitable[object]]) -> None:
+async def follow(
+    client: UserClient, take: Callable[[EventNotification, Raw], Awaitable[object]]
+) -> None:
     """Give `take` everything that happens, until cancelled: as it is, and as it came.
 
     When the daemon's worker was replaced, events may be missing: an event `RECONNECTED` says so.
@@ -68,7 +70,7 @@ async def follow(front: Front, take: Callable[[EventNotification, Raw], Awaitabl
     While `take` takes its time nothing more is read: the daemon counts what it cannot tell then.
     Raises `GoneError` when the daemon ends.
     """
-    events = _Events(front)
+    events = _Events(client)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(events.ask)
         while True:
@@ -83,41 +85,41 @@ async def follow(front: Front, take: Callable[[EventNotification, Raw], Awaitabl
 class _Events:
     """The events that are told, as they came."""
 
-    def __init__(self, front: Front) -> None:
-        self.token: Final = front.token()
-        self._front = front
-        self._come: deque[Raw] = deque()
-        self._news = trio.Event()
-        self._room = trio.Event()
-        front.told, front.pace = self._told, self._pace
+    def __init__(self, client: UserClient) -> None:
+        self.token: Final = client.token()
+        self._front = client
+        self._queue: deque[Raw] = deque()
+        self._has_events = trio.Event()
+        self._has_room = trio.Event()
+        client.on_notification, client.throttle = self._receive, self._throttle
 
     async def ask(self) -> None:
         """Ask for them, and again when the connection was lost. Raises `GoneError`."""
         while True:
             endpoint = self._front.endpoint
             try:
-                await self._front.ask("events", EventsRequest(self.token), Empty)
+                await self._front.call("events", EventsRequest(self.token), Empty)
             except LostError:
                 await self._front.reconnect(endpoint)
                 event = EventNotification(self.token, RECONNECTED, round(1000 * time.time()))
-                self._told("_acpterm/event", Raw(encode(event)))
+                self._receive("_acpterm/event", Raw(encode(event)))
             except RpcError as error:
                 raise gone(self._front, error) from error
 
     async def next(self) -> Raw:
         """Wait for an event."""
-        while not self._come:
-            self._news = trio.Event()
-            await self._news.wait()
-        self._room.set()
-        return self._come.popleft()
+        while not self._queue:
+            self._has_events = trio.Event()
+            await self._has_events.wait()
+        self._has_room.set()
+        return self._queue.popleft()
 
-    def _told(self, method: str, params: Raw) -> None:
+    def _receive(self, method: str, params: Raw) -> None:
         if method == "_acpterm/event":
-            self._come.append(params.copy())
-            self._news.set()
+            self._queue.append(params.copy())
+            self._has_events.set()
 
-    async def _pace(self) -> None:
-        while len(self._come) >= _AHEAD:
-            self._room = trio.Event()
-            await self._room.wait()
+    async def _throttle(self) -> None:
+        while len(self._queue) >= _QUEUE_MAX:
+            self._has_room = trio.Event()
+            await self._has_room.wait()

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.client.sanitize import in_a_line
+from acpterm.client.sanitize import one_line
 from acpterm.client.user.words import ended
 
 WAITS: Final = "waits for input"
@@ -63,7 +63,7 @@ def row(terminal: TerminalInfo, short: str, now: float) -> Row:
         size=f"{terminal.cols}x{terminal.rows}",
         age=ago(terminal.created_at, now),
         output=ago(terminal.last_output_at, now),
-        command=_in_short(line(terminal.command)),
+        command=_in_short(summary_line(terminal.command)),
     )
 
 
@@ -118,10 +118,10 @@ def memory(size: int) -> str:
     return f"{size / _KIB / _KIB:.1f} MiB"
 
 
-def line(text: str) -> str:
+def summary_line(text: str) -> str:
     """Make text of others a line of any length, in which nothing is hidden."""
-    return in_a_line(text, max(1, 6 * len(text)))
+    return one_line(text, max(1, 6 * len(text)))
 
 
 def _word(text: str | None) -> str:
-    return line(text) or NOTHING if text else NOTHING
+    return summary_line(text) or NOTHING if text else NOTHING

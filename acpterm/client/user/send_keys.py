@@ -7,17 +7,17 @@ from typing import Final, NamedTuple, TypeAlias
 import trio
 
 from acpterm.acp import WriteResponse
-from acpterm.acp.user_api import PersonWriteRequest, ScreenResponse
-from acpterm.client.user.client import Front
+from acpterm.acp.user_api import ScreenResponse, UserWriteRequest
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.output.named import named
 from acpterm.client.user.output.stdout import note
 from acpterm.keys import depends, key_bytes
 from acpterm.runtime import stdio
 
 # Bytes in one request, which is answered when the terminal has taken them.
-STEP: Final = 32 * 1024
+CHUNK_BYTES: Final = 32 * 1024
 # Seconds until it is said that the program does not read.
-PATIENCE: Final = 2.0
+INPUT_TIMEOUT_S: Final = 2.0
 # What is typed around what is pasted, and cannot be in it.
 _BEGIN: Final = b"\x1b[200~"
 _END: Final = b"\x1b[201~"
@@ -39,7 +39,7 @@ Step: TypeAlias = Text | Key
 
 
 async def type_steps(
-    front: Front, terminal: str, steps: Sequence[Step], *, paste: bool = False
+    client: UserClient, terminal: str, steps: Sequence[Step], *, paste: bool = False
 ) -> None:
     """Type it all, and wait until the terminal has taken it. Raises `RpcError`, `OSError`.
 
@@ -48,7 +48,7 @@ async def type_steps(
     pastes = paste and any(isinstance(step, Text) for step in steps)
     application = bracketed = False
     if pastes or any(isinstance(step, Key) and depends(step.name) for step in steps):
-        screen = await front.about("screen", terminal, ScreenResponse)
+        screen = await client.terminal_request("screen", terminal, ScreenResponse)
         application, bracketed = screen.application_cursor, pastes and screen.bracketed_paste
     waiting = b""
     for step in steps:
@@ -59,13 +59,13 @@ async def type_steps(
             waiting += _BEGIN
         async for data in _pieces(step):
             waiting += _pasted(data) if paste else data
-            while len(waiting) >= STEP:
-                await _type(front, terminal, waiting[:STEP])
-                waiting = waiting[STEP:]
+            while len(waiting) >= CHUNK_BYTES:
+                await _type(client, terminal, waiting[:CHUNK_BYTES])
+                waiting = waiting[CHUNK_BYTES:]
         if bracketed:
             waiting += _END
-    for at in range(0, len(waiting), STEP):
-        await _type(front, terminal, waiting[at : at + STEP])
+    for at in range(0, len(waiting), CHUNK_BYTES):
+        await _type(client, terminal, waiting[at : at + CHUNK_BYTES])
 
 
 async def _pieces(text: Text) -> AsyncIterator[bytes]:
@@ -74,7 +74,7 @@ async def _pieces(text: Text) -> AsyncIterator[bytes]:
         return
     while True:
         with named("stdin"):
-            data = await trio.to_thread.run_sync(stdio.read_some, 0, STEP)
+            data = await trio.to_thread.run_sync(stdio.read_some, 0, CHUNK_BYTES)
         if not data:
             return
         yield data
@@ -85,14 +85,14 @@ def _pasted(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\r").replace(b"\n", b"\r").replace(b"\x1b", b"")
 
 
-async def _type(front: Front, terminal: str, data: bytes) -> None:
-    params = PersonWriteRequest(terminal, base64.b64encode(data).decode(), encoding="base64")
+async def _type(client: UserClient, terminal: str, data: bytes) -> None:
+    params = UserWriteRequest(terminal, base64.b64encode(data).decode(), encoding="base64")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_complain)
-        await front.ask("terminal/write", params, WriteResponse)
+        await client.call("terminal/write", params, WriteResponse)
         nursery.cancel_scope.cancel()
 
 
 async def _complain() -> None:
-    await trio.sleep(PATIENCE)
+    await trio.sleep(INPUT_TIMEOUT_S)
     await note("acpterm: the program does not read its input: waiting (Ctrl-C ends this)")

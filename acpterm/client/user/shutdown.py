@@ -8,15 +8,15 @@ import trio
 
 from acpterm.acp import Empty
 from acpterm.acp.user_api import StatusResponse
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 from acpterm.jsonrpc import RpcError
 
 # Seconds that a daemon has to end; it promises five.
-_PATIENCE: Final = 8.0
-_LOOK: Final = 0.02
+_TIMEOUT_S: Final = 8.0
+_POLL_S: Final = 0.02
 
 
-class Ended(NamedTuple):
+class ShutdownResult(NamedTuple):
     """What became of a daemon, and how many terminals' programs ran when it was told to end."""
 
     pid: int
@@ -24,17 +24,17 @@ class Ended(NamedTuple):
     gone: bool
 
 
-async def end_daemon(front: Front) -> Ended:
+async def end_daemon(client: UserClient) -> ShutdownResult:
     """Have the daemon end, and wait until it is gone."""
-    status = await front.ask_plain("status", StatusResponse)
+    status = await client.request_no_params("status", StatusResponse)
     process = _Process(status.pid)
     try:
         with contextlib.suppress(RpcError):  # its end may come before its answer
-            await front.ask_plain("shutdown", Empty)
-        with trio.move_on_after(_PATIENCE):
+            await client.request_no_params("shutdown", Empty)
+        with trio.move_on_after(_TIMEOUT_S):
             await process.wait()
-            return Ended(status.pid, status.running, gone=True)
-        return Ended(status.pid, status.running, gone=False)
+            return ShutdownResult(status.pid, status.running, gone=True)
+        return ShutdownResult(status.pid, status.running, gone=False)
     finally:
         process.close()
 
@@ -57,7 +57,7 @@ class _Process:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             while True:
                 os.kill(self._pid, 0)
-                await trio.sleep(_LOOK)
+                await trio.sleep(_POLL_S)
 
     def close(self) -> None:
         """Close what it is known by."""

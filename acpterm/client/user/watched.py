@@ -8,7 +8,7 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp.user_api import EventNotification, ListRequest, ListResponse, TerminalInfo
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.events import follow, gone
 from acpterm.jsonrpc import RpcError
 
@@ -16,14 +16,14 @@ from acpterm.jsonrpc import RpcError
 _PAUSE: Final = 0.1
 
 
-async def terminals(front: Front, *, everything: bool) -> list[TerminalInfo]:
+async def terminals(client: UserClient, *, everything: bool) -> list[TerminalInfo]:
     """Give the terminals that somebody holds; `everything`: those too that are kept."""
-    found = await front.ask("terminal/list", ListRequest(all=everything), ListResponse)
+    found = await client.call("terminal/list", ListRequest(all=everything), ListResponse)
     return found.terminals
 
 
-async def look_again(
-    front: Front,
+async def refresh(
+    client: UserClient,
     show: Callable[[list[TerminalInfo]], Awaitable[object]],
     *,
     everything: bool,
@@ -43,12 +43,12 @@ async def look_again(
         await trio.lowlevel.checkpoint()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(follow, front, note)
+        nursery.start_soon(follow, client, note)
         while True:
             try:
-                found = await terminals(front, everything=everything)
+                found = await terminals(client, everything=everything)
             except RpcError as error:
-                raise gone(front, error) from error
+                raise gone(client, error) from error
             await show(found)
             await trio.sleep(_PAUSE)
             with trio.move_on_after(every - _PAUSE):

@@ -2,8 +2,8 @@
 
 import signal
 
-from acpterm.acp.user_api import ExitOf, TerminalInfo
-from acpterm.client.sanitize import in_a_line
+from acpterm.acp.user_api import ExitInfo, TerminalInfo
+from acpterm.client.sanitize import one_line
 
 
 def title(info: TerminalInfo) -> str:
@@ -11,14 +11,14 @@ def title(info: TerminalInfo) -> str:
     return info.name or info.terminal_id.removeprefix("term_")[:8]
 
 
-def ended(status: ExitOf) -> str:
+def ended(status: ExitInfo) -> str:
     """Say how a program ended, as `exited with 3`; it is safe to print."""
     if status.signal is not None:
-        return f"ended by {in_a_line(status.signal)}"
+        return f"ended by {one_line(status.signal)}"
     return f"exited with {status.exit_code}"
 
 
-def exit_code(status: ExitOf) -> int:
+def exit_code(status: ExitInfo) -> int:
     """Give the exit status that a shell would: 128 + n for the signal n."""
     if status.signal is None:
         return 255 if status.exit_code is None else status.exit_code

@@ -13,11 +13,11 @@ import msgspec
 import trio
 
 from acpterm.acp.base import Wire
-from acpterm.acp.user_api import Nothing, StatusResponse
+from acpterm.acp.user_api import NoParams, StatusResponse
 from acpterm.client.daemon import DaemonError, read_lock
 from acpterm.client.endpoint import LostError
 from acpterm.client.host_connection import NoAnswerError
-from acpterm.client.user.client import Front, NotRunningError, open_front
+from acpterm.client.user.client import NotRunningError, UserClient, open_user_client
 from acpterm.config import Settings, agent_socket
 from acpterm.jsonrpc import METHOD_NOT_FOUND, RpcError
 
@@ -58,8 +58,8 @@ async def status(settings: Settings) -> StatusResponse | NoWorker | None:
     """Ask how the daemon is; None if none runs. Raises `DaemonError`, `RpcError`, in a group."""
     found: StatusResponse | NoWorker | None = None
     try:
-        async with open_front(settings, start=False, patience=ANSWER_TIMEOUT_S) as front:
-            found = await _status(front)
+        async with open_user_client(settings, start=False, patience=ANSWER_TIMEOUT_S) as client:
+            found = await _status(client)
     except* NoAnswerError:
         lock = read_lock(settings)
         found = NoWorker(keeper_pid=lock.pid, message=lock.message)
@@ -77,33 +77,33 @@ async def restart(settings: Settings) -> Restarted:
     waits = msgspec.structs.replace(settings, resume_timeout=REPLACE_TIMEOUT_S)
     done: Restarted | None = None
     try:
-        async with open_front(waits, start=False, patience=ANSWER_TIMEOUT_S) as front:
-            done = await _replace(front)
+        async with open_user_client(waits, start=False, patience=ANSWER_TIMEOUT_S) as client:
+            done = await _replace(client)
     except* NoAnswerError:
         pass
     return done or await _start(waits)
 
 
-async def _replace(front: Front) -> Restarted:
-    old = await _status(front)
+async def _replace(client: UserClient) -> Restarted:
+    old = await _status(client)
     try:
-        await front.endpoint.request("_acpterm/restart", Nothing())
+        await client.endpoint.request("_acpterm/restart", NoParams())
     except LostError:
         pass  # so it ends when the worker is replaced
     except RpcError as error:
         if error.code != METHOD_NOT_FOUND:
             raise
         raise DaemonError(
-            f"{front.endpoint.whom} is of version {old.version}, which cannot be replaced while it "
-            "runs: acpterm shutdown ends it, and its terminals"
+            f"{client.endpoint.name} is of version {old.version}, which cannot be replaced while "
+            "it runs: acpterm shutdown ends it, and its terminals"
         ) from error
     with trio.move_on_after(REPLACE_TIMEOUT_S):
-        while (new := await _status(front)).takeovers <= old.takeovers:  # noqa: ASYNC110  see below
+        while (new := await _status(client)).takeovers <= old.takeovers:  # noqa: ASYNC110  see below
             # Nobody tells when it is replaced if the old one has answered.
             await trio.sleep(_POLL_S)
         return _restarted(_worker(old), new)
     raise DaemonError(
-        f"the worker of {front.endpoint.whom} was not replaced within {REPLACE_TIMEOUT_S:g} s: it "
+        f"the worker of {client.endpoint.name} was not replaced within {REPLACE_TIMEOUT_S:g} s: it "
         "goes on; see the daemon's log"
     )
 
@@ -126,8 +126,8 @@ async def _start(settings: Settings) -> Restarted:
         ) from error
     found: StatusResponse | None = None
     try:
-        async with open_front(settings, start=False, patience=REPLACE_TIMEOUT_S) as front:
-            found = await _status(front)
+        async with open_user_client(settings, start=False, patience=REPLACE_TIMEOUT_S) as client:
+            found = await _status(client)
     except* NoAnswerError:
         pass
     if found is None:
@@ -139,8 +139,8 @@ async def _start(settings: Settings) -> Restarted:
     return _restarted(None, found)
 
 
-async def _status(front: Front) -> StatusResponse:
-    return await front.ask_plain("status", StatusResponse)
+async def _status(client: UserClient) -> StatusResponse:
+    return await client.request_no_params("status", StatusResponse)
 
 
 def _worker(status: StatusResponse) -> Worker:

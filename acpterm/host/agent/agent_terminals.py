@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from sys import getsizeof
 from typing import Final
 
-from acpterm.acp.terminal_updates import End, Exit, Info, Note, Output
+from acpterm.acp.terminal_updates import Exit, ExitInfo, Info, Output, TerminalUpdate
 from acpterm.terminal.ring import Ring
 
-MOST: Final = 200
+TERMINALS_MAX: Final = 200
 ID_MAX: Final = 512
 # Characters of a directory, and of a command, which is cut there.
 CWD_MAX: Final = 4096
@@ -24,20 +24,20 @@ COMMAND_MAX: Final = 4096
 _EACH_BYTES: Final = 1024
 _SIGNAL_MAX: Final = 64
 # Bytes of output of one, and of all of a session together with their text.
-KEPT: Final = 256 * 1024
-ALL: Final = 2 * 1024 * 1024
+RETAINED_BYTES: Final = 256 * 1024
+TOTAL_BYTES_MAX: Final = 2 * 1024 * 1024
 
 
-class Displayed:
+class AgentTerminal:
     """One of them. `anew` counts how often its output was replaced as a whole."""
 
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
         self.cwd: str | None = None
         self.command: str | None = None
-        self.ring = Ring(KEPT)
-        self.end: End | None = None
-        self.anew = 0
+        self.ring = Ring(RETAINED_BYTES)
+        self.end: ExitInfo | None = None
+        self.generation = 0
         self.forgotten = False
 
     @property
@@ -46,7 +46,7 @@ class Displayed:
         text = sum(getsizeof(text) for text in (self.id, self.cwd, self.command) if text)
         return _EACH_BYTES + text + self.ring.end - self.ring.start
 
-    def take(self, note: Note) -> None:
+    def apply(self, note: TerminalUpdate) -> None:
         """Take what is said of it."""
         match note:
             case Info(_, cwd, command):
@@ -55,25 +55,25 @@ class Displayed:
                 self.command = command[:COMMAND_MAX] if command else self.command
             case Output(_, data, whole):
                 if whole:
-                    self.ring, self.anew = Ring(KEPT), self.anew + 1
+                    self.ring, self.generation = Ring(RETAINED_BYTES), self.generation + 1
                 self.ring.write(data)
             case Exit(_, end):
                 self.end = end and end._replace(signal=end.signal and end.signal[:_SIGNAL_MAX])
 
 
-class AllDisplayed:
+class AgentTerminals:
     """Those of one session."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[str, Displayed] = OrderedDict()
+        self._found: OrderedDict[str, AgentTerminal] = OrderedDict()
         self.size = 0
         """Bytes of memory that they take, about."""
 
-    def get(self, identifier: str) -> Displayed | None:
+    def get(self, identifier: str) -> AgentTerminal | None:
         """Give one, if it is remembered."""
         return self._found.get(identifier)
 
-    def take(self, notes: Iterable[Note]) -> list[str]:
+    def apply(self, notes: Iterable[TerminalUpdate]) -> list[str]:
         """Take what is said of some: the ids of those."""
         ids: dict[str, None] = {}
         for note in notes:
@@ -81,16 +81,18 @@ class AllDisplayed:
                 continue
             found = self._found.get(note.terminal)
             if found is None:
-                found = self._found[note.terminal] = Displayed(note.terminal)
-            found.take(note)
+                found = self._found[note.terminal] = AgentTerminal(note.terminal)
+            found.apply(note)
             ids[found.id] = None
         if ids:
-            self._tidy()
+            self._remove_surplus()
         return list(ids)
 
-    def _tidy(self) -> None:
+    def _remove_surplus(self) -> None:
         self.size = sum(found.size for found in self._found.values())
-        while len(self._found) > MOST or (self.size > ALL and len(self._found) > 1):
+        while len(self._found) > TERMINALS_MAX or (
+            self.size > TOTAL_BYTES_MAX and len(self._found) > 1
+        ):
             _, gone = self._found.popitem(last=False)
             gone.forgotten = True
             self.size -= gone.size

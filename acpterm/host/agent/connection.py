@@ -17,12 +17,12 @@ from acpterm.host.agent.relay_parent import agent_behind
 from acpterm.host.agent.session import Session
 from acpterm.host.agent.session_state import SessionState
 from acpterm.host.exit_status import gives_signal_code
-from acpterm.host.host_state import Shared
-from acpterm.host.launch.exec_context import Asker, to_record
-from acpterm.host.launch.request import Order
-from acpterm.host.launch.validation import Folders
+from acpterm.host.host_state import HostState
+from acpterm.host.launch.exec_context import ExecContext, to_record
+from acpterm.host.launch.request import LaunchRequest
+from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.memory import ConnectionMemory
-from acpterm.host.registry import Agent, Entry
+from acpterm.host.registry import AgentInfo, TerminalEntry
 from acpterm.host.server.sender import Sender
 from acpterm.host.state.records import (
     ConnectionRecord,
@@ -31,51 +31,51 @@ from acpterm.host.state.records import (
     ToolCallRecord,
 )
 from acpterm.host.state.store import connection_key
-from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quoted
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.pty import processes
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
-SESSIONS: Final = 10_000
+SESSIONS_MAX: Final = 10_000
 _SECRET_BYTES: Final = 32
 _SESSION_ID: Final = 4096
 
 
-class Resumes(Protocol):
+class Resumer(Protocol):
     """See `resumption.Resumption`."""
 
-    def resume(self, fresh: "Caller", secret: str) -> "Caller | None":
+    def resume(self, fresh: "AgentConnection", secret: str) -> "AgentConnection | None":
         """Have the transport of `fresh` serve the connection of that secret, if there is one."""
 
 
-class Caller:
+class AgentConnection:
     """One connection's agent."""
 
     def __init__(
         self,
-        asker: Asker,
-        shared: Shared,
+        context: ExecContext,
+        host: HostState,
         connection: str,
-        resumption: "Resumes",
+        resumption: "Resumer",
         secret: str | None = None,
         *,
         holders: Iterable[tuple[int, float]] = (),
     ) -> None:
-        self.asker = asker
+        self.context = context
         self.holders = list(holders)
         """Pid and start time of the processes at the other end: the first has connected."""
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
         """What another connection takes the place of this one with. Never logged."""
-        self.resumption: Final[Resumes] = resumption
+        self.resumption: Final[Resumer] = resumption
         self.creates: Final = Creates()
-        self.shared: Final = shared
-        self.settings: Final = shared.settings
-        self.pool: Final = shared.pool
-        self.agent: Final = Agent(connection)
+        self.host: Final = host
+        self.settings: Final = host.settings
+        self.pool: Final = host.pool
+        self.agent: Final = AgentInfo(connection)
         self.sessions: Final[dict[str, Session]] = {}
-        self.folders: Final = Folders()
+        self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
-        self._memory: Final = ConnectionMemory(shared.session_memory, self._shrink)
+        self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
         self._gone = False
         self._key: Final = connection_key(connection)
         self._numbers = itertools.count()
@@ -85,9 +85,9 @@ class Caller:
         """Whether this agent is sent an exit code on death by a signal."""
         return gives_signal_code(self.settings, self.agent.name)
 
-    def flush(self) -> None:
+    def drain(self) -> None:
         """Store what has changed: an answer that tells of it is about to be sent."""
-        self.shared.state.flush()
+        self.host.state.flush()
 
     def session(self, identifier: str) -> Session:
         """Give the session of that name; a new one, at its first use.
@@ -97,17 +97,17 @@ class Caller:
         if len(identifier) > _SESSION_ID:
             raise RpcError(
                 INVALID_PARAMS,
-                f"sessionId {quoted(identifier)} has {len(identifier)} characters: it may have "
+                f"sessionId {quote(identifier)} has {len(identifier)} characters: it may have "
                 f"{_SESSION_ID} at most",
             )
         if (session := self.sessions.get(identifier)) is not None:
             return session
         # An agent need not have sent `initialize`, which stores the connection too.
-        self.changed()
+        self.mark_changed()
         return self._new_session(identifier, next(self._numbers))
 
     def _new_session(self, identifier: str, number: int) -> Session:
-        state = SessionState(self.shared.state, self.agent.connection, number)
+        state = SessionState(self.host.state, self.agent.connection_id, number)
         return Session(identifier, self.agent, state, self.creates)
 
     def add_relayed_agent(self) -> None:
@@ -118,15 +118,15 @@ class Caller:
         if agent := agent_behind(relay):
             self.holders = [self.holders[0], (agent.pid, agent.started)]
 
-    def changed(self) -> None:
+    def mark_changed(self) -> None:
         """Have the connection's record stored, before the next answer at the latest."""
-        self.shared.state.changed(self._key, self._record)
+        self.host.state.changed(self._key, self._record)
 
     def _record(self) -> bytes:
         return ConnectionRecord(
             secret=self.secret,
             agent=self.agent.name,
-            context=to_record(self.asker),
+            context=to_record(self.context),
             holders=self.holders,
         ).encode()
 
@@ -139,25 +139,26 @@ class Caller:
         self.remember(session)
         self._numbers = itertools.count(max(number + 1, next(self._numbers)))
 
-    def restore_terminal(self, session: Session, entry: Entry) -> None:
+    def restore_terminal(self, session: Session, entry: TerminalEntry) -> None:
         """Take a terminal over from the worker before."""
         self.sessions.setdefault(session.id, session).add(entry)
         self.creates.add(entry)
 
-    def own(self, session: Session) -> None:
+    def owned(self, session: Session) -> None:
         """Remember a session that has something to remember.
 
         There is room for `SESSIONS`: then the oldest that has no terminal goes, and is from then on
         one that never was. Raises `RpcError` (-32603) when all of them have one.
         """
-        if session.id not in self.sessions and len(self.sessions) >= SESSIONS:
+        if session.id not in self.sessions and len(self.sessions) >= SESSIONS_MAX:
             for other in self.sessions.values():
                 if not other.entries:
                     break
             else:
                 raise RpcError(
                     INTERNAL_ERROR,
-                    f"{SESSIONS} sessions of this connection have terminals: release some of them",
+                    f"{SESSIONS_MAX} sessions of this connection have terminals: "
+                    "release some of them",
                 )
             self._drop(other)
         if session.id not in self.sessions:
@@ -178,13 +179,13 @@ class Caller:
             self._drop(session)
 
     def _drop(self, session: Session) -> None:
-        session.over.set()
+        session.closed.set()
         del self.sessions[session.id]
         session.forget()
         self._memory.remove(session)
 
     def add(
-        self, session: Session, terminal: Terminal, order: Order, record: TerminalRecord
+        self, session: Session, terminal: Terminal, order: LaunchRequest, record: TerminalRecord
     ) -> None:
         """Hold a terminal that was just made; if the caller is gone, release it."""
         # It was remembered when it was asked for, and may have been forgotten while it was made.
@@ -193,10 +194,10 @@ class Caller:
             if not self._gone:
                 session.store()
         session = self.sessions[session.id]
-        entry = Entry(terminal, record, self.shared.state, session)
+        entry = TerminalEntry(terminal, record, self.host.state, session)
         session.add(entry)
         self.creates.add(entry)
-        self.shared.add(entry, order.env)
+        self.host.add(entry, order.env)
         if self._gone:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
 
@@ -209,10 +210,10 @@ class Caller:
         self.remember(session)
         if entry is None or entry.is_users:
             return None
-        self.shared.roster.release(entry, by)
+        self.host.registry.release(entry, by)
         return entry.terminal
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Release all that is left. Can be repeated."""
         if self._gone:
             return
@@ -221,6 +222,6 @@ class Caller:
         for session in self.sessions.values():
             for identifier in list(session.entries):
                 self.release(session, identifier, EndedBy.DISCONNECT)
-            session.over.set()
+            session.closed.set()
             session.forget()
-        self.shared.state.removed(self._key)
+        self.host.state.removed(self._key)

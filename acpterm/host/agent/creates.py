@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from acpterm.host.registry import Entry
+from acpterm.host.registry import TerminalEntry
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import Id
 
@@ -21,7 +21,7 @@ _ID_MAX: Final = 256
 """Characters of an id that is recognised."""
 
 
-def recognised(request: Id) -> RequestId | None:
+def is_repeatable_id(request: Id) -> RequestId | None:
     """Return the id of a request that can be recognised; None for null and for long ones."""
     return None if isinstance(request, str) and len(request) > _ID_MAX else request
 
@@ -30,28 +30,28 @@ class Creates:
     """The `terminal/create` requests of one connection."""
 
     def __init__(self) -> None:
-        self._entries: dict[RequestId, Entry] = {}
+        self._entries: dict[RequestId, TerminalEntry] = {}
         self._in_flight: dict[RequestId, trio.Event] = {}
         self._repeatable: set[RequestId] = set()
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: TerminalEntry) -> None:
         """Note which terminal a request has created; its record says which request."""
         if entry.record.request is not None:
             self._entries[entry.record.request] = entry
 
-    def confirm(self, entry: Entry) -> None:
+    def confirm(self, entry: TerminalEntry) -> None:
         """Note that a later request has named a terminal."""
         request = entry.record.request
         if request is not None:
             if self._entries.get(request) is entry:
                 del self._entries[request]
-            entry.answer_arrived()
+            entry.record_answer()
 
     def resumed(self) -> None:
         """Note that the client has another transport now, on which it repeats what it asked."""
         self._repeatable = self._entries.keys() | self._in_flight.keys()
 
-    def repeated(self, request: RequestId | None) -> Entry | None:
+    def repeated(self, request: RequestId | None) -> TerminalEntry | None:
         """Return the terminal that a request has created when it was sent before, if it has.
 
         The terminal of another request with that id is confirmed.

@@ -14,7 +14,7 @@ from acpterm.acp import (
     WriteRequest,
 )
 from acpterm.host.agent import extension_methods, session_methods, terminal_methods
-from acpterm.host.server.dispatch import Method, Methods
+from acpterm.host.server.dispatch import Method, MethodTable
 
 REQUESTS: dict[str, Method] = {
     "initialize": Method(InitializeRequest, session_methods.initialize),
@@ -35,4 +35,4 @@ NOTIFICATIONS: dict[str, Method] = {
     "session/cancel": Method(CancelNotification, session_methods.cancel),
 }
 
-AGENT = Methods(REQUESTS, NOTIFICATIONS)
+AGENT_METHODS = MethodTable(REQUESTS, NOTIFICATIONS)

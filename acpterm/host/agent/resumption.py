@@ -11,8 +11,8 @@ resumed by another has none.
 import hmac
 from typing import Final, Protocol
 
-from acpterm.host.agent.connection import Caller
-from acpterm.host.events import Bus, Happening
+from acpterm.host.agent.connection import AgentConnection
+from acpterm.host.events import Event, EventBus
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 
@@ -22,7 +22,7 @@ class Transport(Protocol):
     received: int
     """Bytes that came from the peer."""
 
-    def serve_as(self, served: Caller, name: str) -> None:
+    def serve_as(self, served: AgentConnection, name: str) -> None:
         """Serve another connection from now on; the one before is not left."""
 
     def abandon(self) -> None:
@@ -32,19 +32,21 @@ class Transport(Protocol):
 class Resumption:
     """The agents' connections of a host, and their transports."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: EventBus) -> None:
         self._bus = bus
-        self._transports: Final[dict[Caller, Transport | None]] = {}
+        self._transports: Final[dict[AgentConnection, Transport | None]] = {}
 
     @property
-    def callers(self) -> list[Caller]:
+    def callers(self) -> list[AgentConnection]:
         """The connections, present and absent."""
         return list(self._transports)
 
     @property
-    def absent(self) -> list[Caller]:
+    def absent(self) -> list[AgentConnection]:
         """The connections that nobody has resumed yet."""
-        return [caller for caller, transport in self._transports.items() if transport is None]
+        return [
+            connection for connection, transport in self._transports.items() if transport is None
+        ]
 
     def holders(self) -> set[tuple[int, float]]:
         """Return the processes at the other end of the connections: pid and start time.
@@ -54,28 +56,28 @@ class Resumption:
         """
         return {
             holder
-            for caller, transport in self._transports.items()
+            for connection, transport in self._transports.items()
             if transport is None or transport.received
-            for holder in caller.holders
+            for holder in connection.holders
         }
 
-    def connected(self, caller: Caller, transport: Transport) -> None:
+    def connected(self, connection: AgentConnection, transport: Transport) -> None:
         """Add a new connection."""
-        self._transports[caller] = transport
-        self._publish("connected", caller)
+        self._transports[connection] = transport
+        self._publish("connected", connection)
 
-    def restored(self, caller: Caller) -> None:
+    def restored(self, connection: AgentConnection) -> None:
         """Add a connection of the worker before."""
-        self._transports[caller] = None
+        self._transports[connection] = None
 
     def disconnected(self, transport: Transport) -> None:
         """Remove the connection of a transport that has ended, if it has one still."""
-        for caller, other in self._transports.items():
+        for connection, other in self._transports.items():
             if other is transport:
-                self._remove(caller)
+                self._remove(connection)
                 return
 
-    def resume(self, fresh: Caller, secret: str) -> Caller | None:
+    def resume(self, fresh: AgentConnection, secret: str) -> AgentConnection | None:
         """Have the transport of `fresh` serve the connection of that secret, which is returned.
 
         None if there is none. Raises `RpcError` (-32600) when `fresh` has sessions of its own.
@@ -97,8 +99,8 @@ class Resumption:
             self._publish("disconnected", found)
         self._remove(fresh)
         found.holders = fresh.holders
-        found.changed()
-        transport.serve_as(found, found.agent.connection)
+        found.mark_changed()
+        transport.serve_as(found, found.agent.connection_id)
         self._transports[found] = transport
         found.creates.resumed()
         self._publish("connected", found)
@@ -106,23 +108,23 @@ class Resumption:
 
     def expire(self) -> None:
         """End the connections that nobody has resumed."""
-        for caller in self.absent:
-            self._remove(caller)
+        for connection in self.absent:
+            self._remove(connection)
 
-    def _find(self, secret: str) -> Caller | None:
+    def _find(self, secret: str) -> AgentConnection | None:
         presented = secret.encode(errors="replace")
         found = None
         # All of them, so that the time says nothing.
-        for caller in self._transports:
-            if hmac.compare_digest(caller.secret.encode(), presented):
-                found = caller
+        for connection in self._transports:
+            if hmac.compare_digest(connection.secret.encode(), presented):
+                found = connection
         return found
 
-    def _remove(self, caller: Caller) -> None:
-        del self._transports[caller]
-        caller.leave()
-        self._publish("disconnected", caller)
+    def _remove(self, connection: AgentConnection) -> None:
+        del self._transports[connection]
+        connection.close()
+        self._publish("disconnected", connection)
 
-    def _publish(self, event: str, caller: Caller) -> None:
-        agent = caller.agent.name
-        self._bus.publish(Happening(event, connection=caller.agent.connection, agent=agent))
+    def _publish(self, event: str, connection: AgentConnection) -> None:
+        agent = connection.agent.name
+        self._bus.publish(Event(event, connection=connection.agent.connection_id, agent=agent))

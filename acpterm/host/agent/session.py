@@ -18,34 +18,34 @@ from typing import Final, TypeAlias
 import trio
 from msgspec import Raw
 
-from acpterm.acp.terminal_updates import Note, in_meta
-from acpterm.host.agent.agent_terminals import AllDisplayed
+from acpterm.acp.terminal_updates import TerminalUpdate, from_meta
+from acpterm.host.agent.agent_terminals import AgentTerminals
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.session_state import SessionState
 from acpterm.host.agent.tool_calls import ToolCalls
-from acpterm.host.registry import Agent, Entry
+from acpterm.host.registry import AgentInfo, TerminalEntry
 from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
-from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quoted
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.terminal.terminal import Terminal
 
 # Of released ids; the oldest are forgotten, and then answered as ids that never were.
-_REMEMBERED: Final = 10_000
+_RELEASED_MAX: Final = 10_000
 # Of these, the newest that a successor of this worker knows: what is stored is stored again with
 # each release, and a release is repeated at once if at all.
-_STORED_RELEASED: Final = 256
-_STORED_CWD: Final = 4096
+_STORED_RELEASED_MAX: Final = 256
+_STORED_CWD_BYTES_MAX: Final = 4096
 # Bytes that a session, and each released id, takes besides its text.
 _SESSION_BYTES: Final = 2048
 _RELEASED_BYTES: Final = 160
 
-Watcher: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
+Observer: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
 
 
 class Session:
     """A session."""
 
     def __init__(
-        self, identifier: str, agent: Agent, state: SessionState, creates: Creates
+        self, identifier: str, agent: AgentInfo, state: SessionState, creates: Creates
     ) -> None:
         self.id: Final = identifier
         self.agent: Final = agent
@@ -53,15 +53,15 @@ class Session:
         self._creates: Final = creates
         self._cwd: str | None = None
         self._cancelled = 0
-        self.entries: Final[dict[str, Entry]] = {}
+        self.entries: Final[dict[str, TerminalEntry]] = {}
         """The terminals that the agent may name."""
         self.tool_calls: Final = ToolCalls()
-        self.displayed: Final = AllDisplayed()
+        self.agent_terminals: Final = AgentTerminals()
         """The terminals that the agent has itself."""
-        self.watchers: Final[set[Watcher]] = set()
+        self.observers: Final[set[Observer]] = set()
         """Called with the id of each tool call of which something is told, if it is one, with its
         members, and with the ids of the agent's own terminals of which something is told."""
-        self.over: Final = trio.Event()
+        self.closed: Final = trio.Event()
         """Set when its connection is closed."""
         self._released: OrderedDict[str, None] = OrderedDict()
 
@@ -97,13 +97,13 @@ class Session:
         """Bytes of memory that it takes, about, without its terminals."""
         text = getsizeof(self.id) + (getsizeof(self._cwd) if self._cwd else 0)
         released = _RELEASED_BYTES * len(self._released)
-        return _SESSION_BYTES + text + released + self.tool_calls.size + self.displayed.size
+        return _SESSION_BYTES + text + released + self.tool_calls.size + self.agent_terminals.size
 
     def forget_updates(self) -> None:
         """Remove the tool calls and the agent's own terminals that its updates described."""
         for number in self.tool_calls.forget():
             self._state.call_changed(number, None)
-        self.displayed.forget()
+        self.agent_terminals.forget()
 
     def forget(self) -> None:
         """Remove what is stored of it."""
@@ -119,17 +119,17 @@ class Session:
 
     def _record(self) -> SessionRecord:
         ids = reversed(self._released)
-        released = [*itertools.islice(ids, _STORED_RELEASED)][::-1]
+        released = [*itertools.islice(ids, _STORED_RELEASED_MAX)][::-1]
         # A longer one is no directory.
-        is_stored = self._cwd is not None and len(self._cwd) <= _STORED_CWD
+        is_stored = self._cwd is not None and len(self._cwd) <= _STORED_CWD_BYTES_MAX
         cwd = pack_text(self._cwd) if is_stored and self._cwd else None
         return SessionRecord(id=self.id, cwd=cwd, cancelled=self._cancelled, released=released)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: TerminalEntry) -> None:
         """Hold a terminal."""
         self.entries[entry.id] = entry
 
-    def get(self, identifier: str) -> Terminal:
+    def readable(self, identifier: str) -> Terminal:
         """Give the terminal of this id, to look at; raises `RpcError` (-32002) if there is none."""
         try:
             entry = self.entries[identifier]
@@ -138,26 +138,26 @@ class Session:
         self._creates.confirm(entry)
         return entry.terminal
 
-    def mine(self, identifier: str, what: str) -> Entry:
+    def owned(self, identifier: str, what: str) -> TerminalEntry:
         """Give the terminal of this id, to do something to it: `what`, for the message.
 
         Raises `RpcError`: -32002 if there is none, -32602 if the person has taken it over.
         """
-        self.get(identifier)
+        self.readable(identifier)
         entry = self.entries[identifier]
         if entry.is_users:
             raise RpcError(
                 INVALID_PARAMS,
-                f"terminal {quoted(identifier)} cannot be {what}: the person has taken it over, "
+                f"terminal {quote(identifier)} cannot be {what}: the person has taken it over, "
                 "and it is theirs now; its output can still be read, and its id released",
             )
         return entry
 
     def calls_showing(self, identifier: str) -> list[str]:
         """Give the ids of the tool calls that show a terminal."""
-        return self.tool_calls.showing(identifier)
+        return self.tool_calls.calls_showing(identifier)
 
-    def release(self, identifier: str) -> Entry | None:
+    def release(self, identifier: str) -> TerminalEntry | None:
         """Stop holding a terminal: give it, or None when that has been done before.
 
         Raises `RpcError` (-32002) for an id that never was this session's.
@@ -168,33 +168,33 @@ class Session:
                 return None
             raise self._no_such(identifier)
         self._creates.confirm(entry)
-        entry.id_released()
+        entry.record_id_release()
         self._released[identifier] = None
         self._changed()
-        while len(self._released) > _REMEMBERED:
+        while len(self._released) > _RELEASED_MAX:
             self._released.popitem(last=False)
         return entry
 
-    def tell(self, call: str, fields: dict[str, Raw], terminals: list[str] | None) -> None:
+    def record_update(self, call: str, fields: dict[str, Raw], terminals: list[str] | None) -> None:
         """Take what a `tool_call` or `tool_call_update` says: its members, as they came.
 
         `terminals`: the ids of those that it shows, or None when it does not say.
         """
-        for number, record in self.tool_calls.take(call, fields, terminals):
+        for number, record in self.tool_calls.apply(call, fields, terminals):
             self._state.call_changed(number, record)
-        told = self._display(in_meta(fields.get("_meta")))
-        for watcher in list(self.watchers):
+        told = self._record_terminal_update(from_meta(fields.get("_meta")))
+        for watcher in list(self.observers):
             watcher(call, fields, told)
 
-    def show(self, notes: Iterable[Note]) -> None:
+    def record_terminal_updates(self, notes: Iterable[TerminalUpdate]) -> None:
         """Take what the agent says of terminals of its own, in an update that is about no call."""
-        if told := self._display(notes):
-            for watcher in list(self.watchers):
+        if told := self._record_terminal_update(notes):
+            for watcher in list(self.observers):
                 watcher(None, {}, told)
 
-    def _display(self, notes: Iterable[Note]) -> list[str]:
+    def _record_terminal_update(self, notes: Iterable[TerminalUpdate]) -> list[str]:
         # Of a terminal of ours nobody has to say anything.
-        return self.displayed.take(
+        return self.agent_terminals.apply(
             note
             for note in notes
             if note.terminal not in self.entries and note.terminal not in self._released
@@ -202,10 +202,10 @@ class Session:
 
     def _no_such(self, identifier: str) -> RpcError:
         if identifier in self._released:
-            what = f"terminal {quoted(identifier)} has been released: its id is no longer valid"
+            what = f"terminal {quote(identifier)} has been released: its id is no longer valid"
         else:
             what = (
-                f"there is no terminal {quoted(identifier)} in session {quoted(self.id)}: "
+                f"there is no terminal {quote(identifier)} in session {quote(self.id)}: "
                 "use an id that terminal/create answered for this session"
             )
         return RpcError(RESOURCE_NOT_FOUND, what)

@@ -25,18 +25,18 @@ from acpterm.acp import (
 )
 from acpterm.acp.agent_api import OWN
 from acpterm.acp.raw_json import members
-from acpterm.acp.terminal_updates import V2_KINDS, in_v2
-from acpterm.host.agent.connection import Caller
+from acpterm.acp.terminal_updates import V2_KINDS, from_v2
+from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
-from acpterm.host.events import Happening
-from acpterm.host.launch.exec_context import Asker, limits_by_name
+from acpterm.host.events import Event
+from acpterm.host.launch.exec_context import ExecContext, limits_by_name
 from acpterm.host.launch.validation import check_absolute, check_environment, check_size
-from acpterm.host.registry import Entry
+from acpterm.host.registry import TerminalEntry
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
 
 # Seconds that an agent has after a cancel to release its terminals itself.
-AFTER_CANCEL: Final = 2.0
+RELEASE_AFTER_CANCEL_S: Final = 2.0
 # Characters of the ids of tool calls and terminals.
 ID_MAX: Final = 4096
 # Characters of an agent's name.
@@ -57,46 +57,46 @@ EXTENSIONS: Final = {
 }
 
 
-def initialize(caller: Caller, params: InitializeRequest) -> InitializeAnswer:
+def initialize(connection: AgentConnection, params: InitializeRequest) -> InitializeAnswer:
     """`initialize`: here the agent asks, since it is the one that connects.
 
     With the secret of a connection that was lost it takes that one's place.
     """
-    wishes = own_meta(params.meta, InitializeMeta)
+    options = own_meta(params.meta, InitializeMeta)
     resumed: bool | UnsetType = UNSET
-    if wishes and wishes.resume is not None:
-        found = caller.resumption.resume(caller, wishes.resume)
-        caller, resumed = found or caller, found is not None
-    if wishes and wishes.relay:
-        caller.add_relayed_agent()
-    caller.asker = take_asker(caller.asker, params)
-    caller.agent.name = name_in(params.client_info) or caller.agent.name
-    caller.changed()
+    if options and options.resume is not None:
+        found = connection.resumption.resume(connection, options.resume)
+        connection, resumed = found or connection, found is not None
+    if options and options.relay:
+        connection.add_relayed_agent()
+    connection.context = requested_context(connection.context, params)
+    connection.agent.name = agent_name(params.client_info) or connection.agent.name
+    connection.mark_changed()
     answer = host_answer(__version__, EXTENSIONS)
-    answer.meta = {OWN: ResumeMeta(resume=caller.secret, resumed=resumed)}
+    answer.meta = {OWN: ResumeMeta(resume=connection.secret, resumed=resumed)}
     return answer
 
 
-def take_asker(asker: Asker, params: InitializeRequest) -> Asker:
+def requested_context(context: ExecContext, params: InitializeRequest) -> ExecContext:
     """Give the asker that `initialize` says; what it does not say is as before."""
-    wishes = own_meta(params.meta, InitializeMeta)
-    sent = wishes and wishes.asker
+    options = own_meta(params.meta, InitializeMeta)
+    sent = options and (options.context or options.asker)
     if not sent:
-        return asker
+        return context
     if sent.cwd is not None:
         check_absolute(sent.cwd)
     if sent.env is not None:
         check_environment(sent.env.items())
-        check_size(("/bin/sh",), sent.env, asker.rlimits)
-    return asker._replace(
-        env=asker.env if sent.env is None else sent.env,
-        cwd=asker.cwd if sent.cwd is None else sent.cwd,
-        umask=asker.umask if sent.umask is None else sent.umask,
-        rlimits=asker.rlimits if sent.rlimits is None else limits_by_name(sent.rlimits),
+        check_size(("/bin/sh",), sent.env, context.rlimits)
+    return context._replace(
+        env=context.env if sent.env is None else sent.env,
+        cwd=context.cwd if sent.cwd is None else sent.cwd,
+        umask=context.umask if sent.umask is None else sent.umask,
+        rlimits=context.rlimits if sent.rlimits is None else limits_by_name(sent.rlimits),
     )
 
 
-def name_in(info: Raw | UnsetType) -> str | None:
+def agent_name(info: Raw | UnsetType) -> str | None:
     """Give the name of whoever asks, in its `clientInfo`, if it has said it."""
     with suppress(msgspec.DecodeError):
         if not isinstance(info, UnsetType):
@@ -104,15 +104,15 @@ def name_in(info: Raw | UnsetType) -> str | None:
     return None
 
 
-def update(caller: Caller, params: SessionNotification) -> None:
+def update(connection: AgentConnection, params: SessionNotification) -> None:
     """`session/update`: remember its tool calls, which terminals they show, and the agent's own."""
     said = read_update(params.update)
     if isinstance(said, OtherUpdate):
         if said.kind in V2_KINDS:
-            session = caller.session(params.session_id)
-            caller.own(session)
-            session.show(in_v2(said.kind, members(params.update)))
-            caller.remember(session)
+            session = connection.session(params.session_id)
+            connection.owned(session)
+            session.record_terminal_updates(from_v2(said.kind, members(params.update)))
+            connection.remember(session)
         return
     if len(said.tool_call_id) > ID_MAX:
         # Such an id would be remembered: what the session holds is bounded.
@@ -121,29 +121,31 @@ def update(caller: Caller, params: SessionNotification) -> None:
     if not isinstance(said.content, UnsetType):
         found = [item.terminal_id for item in said.content or () if isinstance(item, Terminal)]
         shown = [identifier for identifier in found if len(identifier) <= ID_MAX]
-    session = caller.session(params.session_id)
-    caller.own(session)
+    session = connection.session(params.session_id)
+    connection.owned(session)
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])
-    session.tell(said.tool_call_id, fields, shown)
-    caller.remember(session)
-    caller.shared.bus.publish(
-        Happening(
+    session.record_update(said.tool_call_id, fields, shown)
+    connection.remember(session)
+    connection.host.events.publish(
+        Event(
             "tool_call",
-            connection=caller.agent.connection,
-            agent=caller.agent.name,
+            connection=connection.agent.connection_id,
+            agent=connection.agent.name,
             session=session.id,
             update=params.update,
         )
     )
 
 
-def cancel(caller: Caller, params: CancelNotification) -> Coroutine[Any, Any, None] | None:
+def cancel(
+    connection: AgentConnection, params: CancelNotification
+) -> Coroutine[Any, Any, None] | None:
     """`session/cancel`: what the turn has running is killed, and after a while released.
 
     A terminal whose creation is under way is released when it comes (`terminal_methods.create`).
     What the person has taken over is no longer the turn's.
     """
-    session = caller.sessions.get(params.session_id)
+    session = connection.sessions.get(params.session_id)
     if session is None:
         return None
     session.cancel()
@@ -152,19 +154,19 @@ def cancel(caller: Caller, params: CancelNotification) -> Coroutine[Any, Any, No
         for entry in session.entries.values()
         if entry.terminal.exit is None and not entry.is_users
     ]
-    release_at = boot_time() + AFTER_CANCEL
+    release_at = boot_time() + RELEASE_AFTER_CANCEL_S
     for entry in running:
-        caller.shared.roster.kill(entry, EndedBy.AGENT)
+        connection.host.registry.kill(entry, EndedBy.AGENT)
         entry.record.release_at = release_at
-        entry.changed()
-    return release_later(caller, session, running, AFTER_CANCEL) if running else None
+        entry.mark_changed()
+    return release_later(connection, session, running, RELEASE_AFTER_CANCEL_S) if running else None
 
 
 async def release_later(
-    caller: Caller, session: Session, entries: list[Entry], delay: float
+    connection: AgentConnection, session: Session, entries: list[TerminalEntry], delay: float
 ) -> None:
     """Release terminals of a cancelled turn in `delay` seconds, if their agent has not done so."""
     await trio.sleep(delay)
     for entry in entries:
         if entry.id in session.entries and not entry.is_users:
-            caller.release(session, entry.id, EndedBy.AGENT)
+            connection.release(session, entry.id, EndedBy.AGENT)

@@ -23,78 +23,78 @@ from acpterm.acp import (
     own_meta,
 )
 from acpterm.acp.agent_api import OWN
-from acpterm.host.agent.connection import Caller
-from acpterm.host.agent.creates import recognised
+from acpterm.host.agent.connection import AgentConnection
+from acpterm.host.agent.creates import is_repeatable_id
 from acpterm.host.exit_status import exit_code, exit_meta, exit_status
 from acpterm.host.launch.command import summary
-from acpterm.host.launch.request import Order
+from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import seconds
-from acpterm.host.registry import Entry
-from acpterm.host.screens import check_screen, shown
+from acpterm.host.registry import TerminalEntry
+from acpterm.host.screens import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.terminal import views
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.terminal import Terminal
 
 # Seconds that kill and release wait for the end they cause, before they answer all the same.
-PATIENCE: Final = 0.3
+KILL_REPLY_TIMEOUT_S: Final = 0.3
 
 
 def create(
-    caller: Caller, params: CreateTerminalRequest, request_id: Id
+    connection: AgentConnection, params: CreateTerminalRequest, request_id: Id
 ) -> CreateTerminalResponse | Coroutine[Any, Any, CreateTerminalResponse]:
     """`terminal/create`: start a command in a new terminal.
 
     One that was sent before, on a transport that was lost, is answered with its terminal.
     """
-    request = recognised(request_id)
-    if entry := caller.creates.repeated(request):
+    request = is_repeatable_id(request_id)
+    if entry := connection.creates.repeated(request):
         return CreateTerminalResponse(entry.id)
-    settings = caller.settings
-    wishes = own_meta(params.meta, CreateMeta) or CreateMeta()
-    session = caller.session(params.session_id)
-    order = Order(
+    settings = connection.settings
+    options = own_meta(params.meta, CreateMeta) or CreateMeta()
+    session = connection.session(params.session_id)
+    order = LaunchRequest(
         settings,
-        caller.asker,
+        connection.context,
         command=params.command,
         args=params.args,
         env=[(item.name, item.value) for item in params.env],
         # Taken now: what the agent asks afterwards is not to have been before.
-        cwd=params.cwd or session.cwd or caller.asker.cwd,
-        shell=wishes.shell,
-        size=(wishes.cols or settings.cols, wishes.rows or settings.rows),
+        cwd=params.cwd or session.cwd or connection.context.cwd,
+        shell=options.shell,
+        size=(options.cols or settings.cols, options.rows or settings.rows),
     )
-    if wishes.format == "screen":
+    if options.format == "screen":
         check_screen(*order.size)
     # It has something to remember from now on: whether its turn is cancelled meanwhile.
-    caller.own(session)
+    connection.owned(session)
     turn = session.cancelled
 
-    lifetime = math.inf if wishes.timeout_ms is None else seconds(wishes.timeout_ms)
+    lifetime = math.inf if options.timeout_ms is None else seconds(options.timeout_ms)
 
     async def start() -> CreateTerminalResponse:
-        await caller.creates.wait_in_flight(request)
-        if entry := caller.creates.repeated(request):
+        await connection.creates.wait_in_flight(request)
+        if entry := connection.creates.repeated(request):
             return CreateTerminalResponse(entry.id)
-        with caller.creates.in_flight(request):
-            await caller.folders.check(order.cwd)
+        with connection.creates.in_flight(request):
+            await connection.directories.check(order.cwd)
             if session.cancelled != turn:
                 raise _cancelled()
             record = order.record(
                 summary(params.command, params.args),
                 limit=params.output_byte_limit,
                 lifetime=lifetime,
-                view=wishes.format or "text",
+                view=options.format or "text",
             )
             record.is_users, record.request = False, request
-            record.connection, record.agent = caller.agent.connection, caller.agent.name
-            record.session, record.secret = session.id, caller.secret
-            terminal = await order.start(caller.pool, record, caller.shared.state)
+            record.connection, record.agent = connection.agent.connection_id, connection.agent.name
+            record.session, record.secret = session.id, connection.secret
+            terminal = await order.start(connection.pool, record, connection.host.state)
             if session.cancelled != turn:
-                caller.pool.release(terminal, EndedBy.AGENT)
-                caller.pool.forget(terminal)
+                connection.pool.release(terminal, EndedBy.AGENT)
+                connection.pool.forget(terminal)
                 raise _cancelled()
-            caller.add(session, terminal, order, record)
+            connection.add(session, terminal, order, record)
         return CreateTerminalResponse(terminal.id)
 
     return start()
@@ -105,69 +105,79 @@ def _cancelled() -> RpcError:
 
 
 def output(
-    caller: Caller, params: TerminalRequest
+    connection: AgentConnection, params: TerminalRequest
 ) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
     """`terminal/output`: what the terminal has, and its exit status once it has exited."""
-    session = caller.session(params.session_id)
-    terminal = session.get(params.terminal_id)
+    session = connection.session(params.session_id)
+    terminal = session.readable(params.terminal_id)
     entry = session.entries[terminal.id]
     if terminal.view == "screen":
-        return _screen_output(caller, entry)
+        return _screen_output(connection, entry)
     if not terminal.catch_up():
-        return _late_output(caller, entry)
-    return _text_output(caller, entry)
+        return _wait_and_output(connection, entry)
+    return _text_output(connection, entry)
 
 
-async def _late_output(caller: Caller, entry: Entry) -> TerminalOutputResponse:
+async def _wait_and_output(
+    connection: AgentConnection, entry: TerminalEntry
+) -> TerminalOutputResponse:
     await entry.terminal.caught_up()
-    return _text_output(caller, entry)
+    return _text_output(connection, entry)
 
 
-def _text_output(caller: Caller, entry: Entry) -> TerminalOutputResponse:
+def _text_output(connection: AgentConnection, entry: TerminalEntry) -> TerminalOutputResponse:
     terminal = entry.terminal
     if terminal.view == "raw":
         text, truncated = views.raw(terminal)
     else:
         text, truncated = terminal.text.text(), terminal.text.truncated
-    return _output(caller, entry, text, truncated=truncated)
+    return _output(connection, entry, text, truncated=truncated)
 
 
-async def _screen_output(caller: Caller, entry: Entry) -> TerminalOutputResponse:
-    text = (await shown(entry.terminal)).screen.text()
+async def _screen_output(
+    connection: AgentConnection, entry: TerminalEntry
+) -> TerminalOutputResponse:
+    text = (await current_screen(entry.terminal)).screen.text()
     text, truncated = views.last(text, entry.terminal.limit)
-    return _output(caller, entry, text, truncated=truncated)
+    return _output(connection, entry, text, truncated=truncated)
 
 
-def _output(caller: Caller, entry: Entry, text: str, *, truncated: bool) -> TerminalOutputResponse:
-    status = exit_status(entry.terminal.exit, signal_code=caller.signal_code)
-    waits = caller.shared.attention.look(entry) if entry.terminal.exit is None else None
+def _output(
+    connection: AgentConnection, entry: TerminalEntry, text: str, *, truncated: bool
+) -> TerminalOutputResponse:
+    status = exit_status(entry.terminal.exit, signal_code=connection.signal_code)
+    waits = connection.host.input_monitor.check(entry) if entry.terminal.exit is None else None
     meta = UNSET if waits is None else {OWN: OutputMeta(waiting_for_input=waits)}
     return TerminalOutputResponse(text, truncated, status, meta)
 
 
 def wait_for_exit(
-    caller: Caller, params: TerminalRequest
+    connection: AgentConnection, params: TerminalRequest
 ) -> WaitForTerminalExitResponse | Coroutine[Any, Any, WaitForTerminalExitResponse]:
     """`terminal/wait_for_exit`: answered when the program has ended, however that comes."""
-    terminal = caller.session(params.session_id).get(params.terminal_id)
+    terminal = connection.session(params.session_id).readable(params.terminal_id)
 
     async def wait() -> WaitForTerminalExitResponse:
-        return _waited(caller, await terminal.wait_exited())
+        return _waited(connection, await terminal.wait_exited())
 
-    return wait() if terminal.exit is None else _waited(caller, terminal.exit)
+    return wait() if terminal.exit is None else _waited(connection, terminal.exit)
 
 
-def kill(caller: Caller, params: TerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
+def kill(
+    connection: AgentConnection, params: TerminalRequest
+) -> Empty | Coroutine[Any, Any, Empty]:
     """`terminal/kill`: end the program and all that comes from it; the id stays valid."""
-    entry = caller.session(params.session_id).mine(params.terminal_id, "killed")
-    caller.shared.roster.kill(entry, EndedBy.AGENT)
+    entry = connection.session(params.session_id).owned(params.terminal_id, "killed")
+    connection.host.registry.kill(entry, EndedBy.AGENT)
     return answer_when_ended(entry.terminal)
 
 
-def release(caller: Caller, params: TerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
+def release(
+    connection: AgentConnection, params: TerminalRequest
+) -> Empty | Coroutine[Any, Any, Empty]:
     """`terminal/release`: as kill, and the id is valid no more. A second one succeeds too."""
-    session = caller.session(params.session_id)
-    terminal = caller.release(session, params.terminal_id, EndedBy.AGENT)
+    session = connection.session(params.session_id)
+    terminal = connection.release(session, params.terminal_id, EndedBy.AGENT)
     return Empty() if terminal is None else answer_when_ended(terminal)
 
 
@@ -177,13 +187,13 @@ def answer_when_ended(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
         return Empty()
 
     async def wait() -> Empty:
-        with trio.move_on_after(PATIENCE):
+        with trio.move_on_after(KILL_REPLY_TIMEOUT_S):
             await terminal.wait_exited()
         return Empty()
 
     return wait()
 
 
-def _waited(caller: Caller, status: ExitStatus) -> WaitForTerminalExitResponse:
-    code = exit_code(status, signal_code=caller.signal_code)
+def _waited(connection: AgentConnection, status: ExitStatus) -> WaitForTerminalExitResponse:
+    code = exit_code(status, signal_code=connection.signal_code)
     return WaitForTerminalExitResponse(code, status.signal, exit_meta(status))

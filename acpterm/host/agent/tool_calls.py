@@ -22,21 +22,21 @@ from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import META_KEYS
 from acpterm.host.state.records import ToolCallRecord
 
-MOST: Final = 1_000
-NAMES: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")
+CALLS_MAX: Final = 1_000
+MEMBER_NAMES: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")
 # Bytes of one member, and of all calls of a session together.
-MEMBER: Final = 16 * 1024
-ALL: Final = 1024 * 1024
+MEMBER_BYTES_MAX: Final = 16 * 1024
+TOTAL_BYTES_MAX: Final = 1024 * 1024
 # Bytes that a call, and each of its members and terminals, takes besides its text.
 _CALL_BYTES: Final = 256
 _MEMBER_BYTES: Final = 64
 # Of the terminals that one tool call shows: the first ones.
-SHOWN: Final = 1_000
+TERMINALS_MAX: Final = 1_000
 # Characters of a terminal's id, and of a call's that is stored.
-STORED_ID: Final = 512
+STORED_ID_MAX: Final = 512
 
 
-class Call:
+class ToolCall:
     """One tool call: its members, but for `sessionUpdate`, and the ids of terminals in it.
 
     `number` tells which came first.
@@ -61,10 +61,10 @@ class Call:
     def change(self, fields: dict[str, Raw]) -> None:
         """Take the members of an update."""
         for name, value in fields.items():
-            if name not in NAMES:
+            if name not in MEMBER_NAMES:
                 continue
             self.fields.pop(name, None)
-            if len(bytes(value)) <= MEMBER:
+            if len(bytes(value)) <= MEMBER_BYTES_MAX:
                 # A copy: it refers to the whole message otherwise, and keeps it.
                 self.fields[name] = value.copy()
         for name, value in members(fields.get("_meta")).items():
@@ -92,7 +92,10 @@ class Call:
             return
         self.meta.pop(name, None)
         found = (*self.meta.items(), (name, value))
-        if sum(_MEMBER_BYTES + len(key) + len(bytes(other)) for key, other in found) <= MEMBER:
+        if (
+            sum(_MEMBER_BYTES + len(key) + len(bytes(other)) for key, other in found)
+            <= MEMBER_BYTES_MAX
+        ):
             self.meta[name] = value.copy()
 
 
@@ -100,7 +103,7 @@ class ToolCalls:
     """The tool calls of a session, in the order in which they were last changed."""
 
     def __init__(self) -> None:
-        self._calls: OrderedDict[str, Call] = OrderedDict()
+        self._calls: OrderedDict[str, ToolCall] = OrderedDict()
         # What each call was counted with.
         self._sizes: dict[str, int] = {}
         self.size = 0
@@ -108,13 +111,13 @@ class ToolCalls:
         self._numbers = itertools.count()
         self._changes = itertools.count(1)
 
-    def __iter__(self) -> Iterator[tuple[str, Call]]:
+    def __iter__(self) -> Iterator[tuple[str, ToolCall]]:
         return iter(list(self._calls.items()))
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def get(self, call: str) -> Call | None:
+    def get(self, call: str) -> ToolCall | None:
         """Give a call, if it is remembered."""
         return self._calls.get(call)
 
@@ -126,14 +129,14 @@ class ToolCalls:
         """Take over the calls of these numbers from the worker before."""
         last = -1
         for number, record in sorted(records, key=lambda one: one[1].changed):
-            found = self._calls[record.id] = Call(number)
+            found = self._calls[record.id] = ToolCall(number)
             found.restore(record)
             self._count(record.id, found)
             last = max(last, number)
             self._changes = itertools.count(record.changed + 1)
         self._numbers = itertools.count(last + 1)
 
-    def take(
+    def apply(
         self, call: str, fields: dict[str, Raw], terminals: list[str] | None
     ) -> list[tuple[int, Callable[[], ToolCallRecord] | None]]:
         """Take what an update says; `terminals` is None when it does not say which are shown.
@@ -141,20 +144,22 @@ class ToolCalls:
         Returns the numbers of the calls to be stored again, each with what makes its record, or
         None if the call was forgotten for want of room, or has none in the store.
         """
-        found = self._calls.pop(call, None) or Call(next(self._numbers))
+        found = self._calls.pop(call, None) or ToolCall(next(self._numbers))
         found.change(fields)
         found.changes = next(self._changes)
         if terminals is not None:
-            names = (name for name in terminals if len(name) <= STORED_ID)
-            found.terminals = list(itertools.islice(names, SHOWN))
+            names = (name for name in terminals if len(name) <= STORED_ID_MAX)
+            found.terminals = list(itertools.islice(names, TERMINALS_MAX))
         self._calls[call] = found
         self._count(call, found)
         changed: list[tuple[int, Callable[[], ToolCallRecord] | None]] = []
-        while len(self._calls) > MOST or (self.size > ALL and len(self._calls) > 1):
+        while len(self._calls) > CALLS_MAX or (
+            self.size > TOTAL_BYTES_MAX and len(self._calls) > 1
+        ):
             identifier, gone = self._calls.popitem(last=False)
             self.size -= self._sizes.pop(identifier)
             changed.append((gone.number, None))
-        store = partial(found.record, call) if len(call) <= STORED_ID else None
+        store = partial(found.record, call) if len(call) <= STORED_ID_MAX else None
         changed.append((found.number, store))
         return changed
 
@@ -166,7 +171,7 @@ class ToolCalls:
         self.size = 0
         return numbers
 
-    def _count(self, call: str, found: Call) -> None:
+    def _count(self, call: str, found: ToolCall) -> None:
         size = getsizeof(call) + found.size()
         self.size += size - self._sizes.get(call, 0)
         self._sizes[call] = size
@@ -175,6 +180,6 @@ class ToolCalls:
         """Give the ids of the calls, in the order in which they began."""
         return sorted(self._calls, key=lambda call: self._calls[call].number)
 
-    def showing(self, terminal: str) -> list[str]:
+    def calls_showing(self, terminal: str) -> list[str]:
         """Give the ids of the calls that show a terminal."""
         return [call for call, found in self._calls.items() if terminal in found.terminals]

@@ -23,7 +23,7 @@ _PATH = re.compile(r"/[^\n]*")
 _SHELL = re.compile(r"(|ba|da|k|z)sh")
 _LINE = re.compile(r"-[a-z]*c")
 # Characters of a command that are remembered, to be shown.
-MOST = 4096
+SUMMARY_MAX = 4096
 
 
 def words(
@@ -67,12 +67,12 @@ def summary(command: str, args: Sequence[str] | None) -> str:
 
     For lists and titles: whatever an agent asks for, each of them stays small.
     """
-    words = None if args is None else [word[: MOST + 1] for word in args[: MOST + 1]]
-    line = in_a_line(command[: MOST + 1], words)
-    return line if len(line) <= MOST else f"{line[: MOST - 1]}…"
+    words = None if args is None else [word[: SUMMARY_MAX + 1] for word in args[: SUMMARY_MAX + 1]]
+    line = one_line(command[: SUMMARY_MAX + 1], words)
+    return line if len(line) <= SUMMARY_MAX else f"{line[: SUMMARY_MAX - 1]}…"
 
 
-def in_a_line(command: str, args: Sequence[str] | None) -> str:
+def one_line(command: str, args: Sequence[str] | None) -> str:
     """Give a command in one line, as a person would type it.
 
     `sh -c LINE` and `bash -l -c LINE` are how some agents say what others say as a line.

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from acpterm import acp
 from acpterm.host.state.records import ContextRecord, pack_text, unpack_text
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError, can_be_said, shown
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt, is_utf8_encodable
 from acpterm.pty.tracking import marks
 
 # Bytes of an environment that is stored: programs can be given no more (execve(2)).
-_STORED_ENV = 6 * 1024 * 1024
+_STORED_ENV_BYTES_MAX = 6 * 1024 * 1024
 # What means something to the daemon alone, or is wrong in a terminal of another size or pager.
 _NOT_PASSED_ON = (
     *marks.DETACHED,
@@ -54,7 +54,7 @@ _LIMITS = {
 }
 
 
-class Asker(NamedTuple):
+class ExecContext(NamedTuple):
     """What a terminal takes over from whoever asked for it."""
 
     env: Mapping[str, str]
@@ -84,19 +84,19 @@ class Asker(NamedTuple):
         return env
 
 
-def own() -> Asker:
+def current() -> ExecContext:
     """Describe this process. To be called at its start, before it changes any of that."""
     umask = os.umask(0o077)
     os.umask(umask)
-    return Asker(
+    return ExecContext(
         env=dict(os.environ),
-        cwd=_own_folder(),
+        cwd=_current_directory(),
         umask=umask,
         rlimits=tuple((limit, *resource.getrlimit(limit)) for limit in _limits()),
     )
 
 
-def of_process(pid: int, ours: Asker) -> Asker:
+def of_process(pid: int, ours: ExecContext) -> ExecContext:
     """Describe the process `pid` of the same user; `ours` says what the system does not."""
     umask, cwd, rlimits = ours.umask, ours.cwd, ours.rlimits
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
@@ -119,44 +119,44 @@ def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, i
             if not -1 <= value <= _LIMIT_MAX:
                 raise RpcError(
                     INVALID_PARAMS,
-                    f"rlimits.{shown(name)} has {shown(str(value))}: a limit is -1, for none, "
+                    f"rlimits.{excerpt(name)} has {excerpt(str(value))}: a limit is -1, for none, "
                     f"or 0 to {_LIMIT_MAX}",
                 )
         if hard != -1 and (soft == -1 or soft > hard):
             raise RpcError(
                 INVALID_PARAMS,
-                f"rlimits.{shown(name)} is [{soft}, {hard}]: the soft limit, which comes first, "
+                f"rlimits.{excerpt(name)} is [{soft}, {hard}]: the soft limit, which comes first, "
                 "must not be above the hard one (-1 is none, which is above all)",
             )
     return tuple((_LIMITS[name], *both) for name, both in rlimits.items() if name in _LIMITS)
 
 
-def to_send(asker: Asker) -> acp.Asker:
+def to_wire(context: ExecContext) -> acp.ExecContext:
     """Describe an asker for `_meta.acpterm` of `initialize`: to a host that is another process.
 
     What is not UTF-8 cannot be said in JSON: such variables are left out, and such a folder too,
     which the host finds out itself.
     """
     names = {number: name for name, number in _LIMITS.items()}
-    limits = {names[number]: (soft, hard) for number, soft, hard in asker.rlimits}
-    env = {name: value for name, value in asker.env.items() if can_be_said(name + value)}
-    cwd = asker.cwd if can_be_said(asker.cwd) else None
-    return acp.Asker(env=env, cwd=cwd, umask=asker.umask, rlimits=limits)
+    limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
+    env = {name: value for name, value in context.env.items() if is_utf8_encodable(name + value)}
+    cwd = context.cwd if is_utf8_encodable(context.cwd) else None
+    return acp.ExecContext(env=env, cwd=cwd, umask=context.umask, rlimits=limits)
 
 
-def to_record(asker: Asker) -> ContextRecord | None:
+def to_record(context: ExecContext) -> ContextRecord | None:
     """Describe an asker for a successor of this worker; None if it is too large for any program."""
-    env = {pack_text(name): pack_text(value) for name, value in asker.env.items()}
-    if sum(len(name) + len(value) for name, value in env.items()) > _STORED_ENV:
+    env = {pack_text(name): pack_text(value) for name, value in context.env.items()}
+    if sum(len(name) + len(value) for name, value in env.items()) > _STORED_ENV_BYTES_MAX:
         return None
     return ContextRecord(
-        env=env, cwd=pack_text(asker.cwd), umask=asker.umask, rlimits=list(asker.rlimits)
+        env=env, cwd=pack_text(context.cwd), umask=context.umask, rlimits=list(context.rlimits)
     )
 
 
-def from_record(record: ContextRecord) -> Asker:
+def from_record(record: ContextRecord) -> ExecContext:
     """Return what `to_record` has described."""
-    return Asker(
+    return ExecContext(
         env={unpack_text(name): unpack_text(value) for name, value in record.env.items()},
         cwd=unpack_text(record.cwd),
         umask=record.umask,
@@ -169,7 +169,7 @@ def _limits() -> list[int]:
     return sorted(set(_LIMITS.values()))
 
 
-def _own_folder() -> str:
+def _current_directory() -> str:
     try:
         return os.getcwd()
     except OSError:  # it was removed

@@ -8,7 +8,7 @@ from typing import Final
 from acpterm.config import Settings
 from acpterm.host.launch import validation
 from acpterm.host.launch.command import with_stdin, words
-from acpterm.host.launch.exec_context import Asker
+from acpterm.host.launch.exec_context import ExecContext
 from acpterm.host.state.records import TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
@@ -31,7 +31,7 @@ _LIMITS: Final = {
 }
 
 
-class Order:
+class LaunchRequest:
     """What is to run, checked: everything about it that can be known at once.
 
     Raises `RpcError` (-32602) for a command or an environment that no program can be given.
@@ -40,7 +40,7 @@ class Order:
     def __init__(
         self,
         settings: Settings,
-        asker: Asker,
+        context: ExecContext,
         *,
         command: str,
         args: list[str] | None,
@@ -52,21 +52,25 @@ class Order:
         stdin: str | None = None,
     ) -> None:
         # Before anything is done with them that takes its time.
-        validation.check_size((command, *(args or ())), dict(env), asker.rlimits)
+        validation.check_size((command, *(args or ())), dict(env), context.rlimits)
         validation.check_command(command, args)
         validation.check_environment(env)
         self._settings = settings
-        self._asker = asker
-        self.env: Final = asker.environment(env, attended=attended, agent_env=settings.agent_env)
+        self._context = context
+        self.env: Final = context.environment(env, attended=attended, agent_env=settings.agent_env)
         self.cwd: Final = cwd
         self.size: Final = size
-        self._argv, self._otherwise = words(command, args, shell=shell, shell_path=settings.shell)
+        self._argv, self._fallback_argv = words(
+            command, args, shell=shell, shell_path=settings.shell
+        )
         if stdin is not None:
             validation.check_absolute(stdin, "stdin", "a file or a named pipe")
-            self._argv = with_stdin(stdin, self._argv, self._otherwise, shell_path=settings.shell)
-            self._otherwise = None
-        longest = self._otherwise or self._argv
-        validation.check_size(longest, self.env, asker.rlimits)
+            self._argv = with_stdin(
+                stdin, self._argv, self._fallback_argv, shell_path=settings.shell
+            )
+            self._fallback_argv = None
+        longest = self._fallback_argv or self._argv
+        validation.check_size(longest, self.env, context.rlimits)
 
     def _program(self, identifier: str) -> Program:
         # The id is not the agent's to say: whoever asks by it has to get this terminal.
@@ -74,9 +78,9 @@ class Order:
             argv=self._argv,
             env={**self.env, marks.TERMINAL: identifier},
             cwd=self.cwd,
-            umask=self._asker.umask,
-            rlimits=self._asker.rlimits,
-            otherwise=self._otherwise,
+            umask=self._context.umask,
+            rlimits=self._context.rlimits,
+            fallback_argv=self._fallback_argv,
         )
 
     def record(

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quoted
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
 from acpterm.pty import linux
 from acpterm.runtime.threads import run_blocking
 
@@ -26,12 +26,12 @@ _TOTAL_BYTES_MIN: Final = 128 * 1024
 _TOTAL_BYTES_MAX: Final = 6 * 1024 * 1024
 _POINTER_BYTES: Final = struct.calcsize("P")
 # Characters of what is far too long, in a message that says so.
-_QUOTED_MAX: Final = 64
+_EXCERPT_MAX: Final = 64
 
 PATH_MAX: Final = 4096
 
-FRESH: Final = 1.0
-REMEMBERED: Final = 64
+FRESH_S: Final = 1.0
+REMEMBERED_MAX: Final = 64
 
 # Its own: looks that hang, at a file system that is gone, are not to hold up anything else.
 _threads = trio.CapacityLimiter(16)
@@ -52,7 +52,7 @@ def check_absolute(path: str, name: str = "cwd", expected: str = "a directory") 
         raise _bad_path(path, problem, name, expected)
 
 
-class Folders:
+class DirectoryCache:
     """Folders that were found good lately: agents run one command after the other in one.
 
     For `FRESH` seconds nobody looks again. Should a folder vanish meanwhile, the program does not
@@ -65,16 +65,16 @@ class Folders:
     async def check(self, path: str) -> None:
         """Raise as `check_folder` does; looks, in a thread, unless that was done just now."""
         now = trio.current_time()
-        if now - self._good.get(path, -FRESH) < FRESH:
+        if now - self._good.get(path, -FRESH_S) < FRESH_S:
             return
-        await run_blocking(partial(check_folder, path), abandon_on_cancel=True, limiter=_threads)
+        await run_blocking(partial(check_directory, path), abandon_on_cancel=True, limiter=_threads)
         self._good[path] = now
         self._good.move_to_end(path)
-        while len(self._good) > REMEMBERED:
+        while len(self._good) > REMEMBERED_MAX:
             self._good.popitem(last=False)
 
 
-def check_folder(path: str) -> None:
+def check_directory(path: str) -> None:
     """Raise `RpcError` (-32602) unless `path` is absolute and a folder that can be entered.
 
     It asks the file system, which may take its time: for a thread.
@@ -96,13 +96,13 @@ def check_command(command: str, args: list[str] | None) -> None:
     if not command.strip():
         raise RpcError(
             INVALID_PARAMS,
-            f"command {quoted(command)} is empty: give a program or a shell command line",
+            f"command {quote(command)} is empty: give a program or a shell command line",
         )
     for word in (command, *(args or ())):
         if "\0" in word:
             raise RpcError(
                 INVALID_PARAMS,
-                f"{quoted(word)} holds a NUL character, which no program can be given",
+                f"{quote(word)} holds a NUL character, which no program can be given",
             )
 
 
@@ -126,7 +126,7 @@ def check_size(
     if size > limit:
         raise RpcError(
             INVALID_PARAMS,
-            f"the command {quoted(words[0])}, its {len(words) - 1} arguments and its {len(env)} "
+            f"the command {quote(words[0])}, its {len(words) - 1} arguments and its {len(env)} "
             f"variables have {size} bytes or more together: a program can be given at most {limit} "
             "here (ARG_MAX, a quarter of its stack limit); write them to a file, and give its path",
         )
@@ -139,7 +139,7 @@ def _check_string(string: str, what: str) -> int:
     if size > STRING_BYTES_MAX:
         raise RpcError(
             INVALID_PARAMS,
-            f"{quoted(string, _QUOTED_MAX)} {what} {size} bytes or more: one may have at most "
+            f"{quote(string, _EXCERPT_MAX)} {what} {size} bytes or more: one may have at most "
             f"{STRING_BYTES_MAX} here (MAX_ARG_STRLEN); write it to a file, and give its path",
         )
     return size
@@ -161,7 +161,7 @@ def check_environment(env: Iterable[tuple[str, str]]) -> None:
         if not name or "=" in name or "\0" in name + value:
             raise RpcError(
                 INVALID_PARAMS,
-                f"env has {quoted(name)} = {quoted(value)}: a name is not empty and holds no '=', "
+                f"env has {quote(name)} = {quote(value)}: a name is not empty and holds no '=', "
                 "and neither holds a NUL character",
             )
 
@@ -170,5 +170,5 @@ def _bad_path(
     path: str, problem: str, name: str = "cwd", expected: str = "a directory"
 ) -> RpcError:
     return RpcError(
-        INVALID_PARAMS, f"{name} {quoted(path)} {problem}: give the absolute path of {expected}"
+        INVALID_PARAMS, f"{name} {quote(path)} {problem}: give the absolute path of {expected}"
     )

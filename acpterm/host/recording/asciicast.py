@@ -25,7 +25,7 @@ INPUT: Final = "i"
 RESIZE: Final = "r"
 MARKER: Final = "m"
 # Bytes of output in one event: some 0.1 ms of work.
-STEP: Final = 16 * 1024
+CHUNK_BYTES: Final = 16 * 1024
 # Characters of a command that a title shows.
 _TITLE: Final = 1000
 _encoder: Final = msgspec.json.Encoder()
@@ -57,7 +57,7 @@ class Walk:
             self.size = resize.cols, resize.rows
             self._number += 1
 
-    def step(self, until: int, most: int = STEP) -> Event | None:
+    def step(self, until: int, most: int = CHUNK_BYTES) -> Event | None:
         """Give the next event of those before the position `until`; None is that there is none.
 
         At most `most` bytes of output. `until`: a position that the stream has reached.
@@ -84,7 +84,7 @@ class Walk:
         ring, timeline = self._terminal.ring, self._terminal.timeline
         before = self.position
         start = ring.start
-        self.position = start + resync(ring.read(start, STEP).data)
+        self.position = start + resync(ring.read(start, CHUNK_BYTES).data)
         time = timeline.slice_at(min(self.position, timeline.end - 1)).time
         return Event(time, MARKER, b"%d bytes are missing here" % (self.position - before))
 
@@ -101,9 +101,9 @@ class Encoder:
         self._utf8: Final = {OUTPUT: Utf8(), INPUT: Utf8()}
 
     @property
-    def held(self) -> int:
+    def has_incomplete(self) -> int:
         """Bytes of output that wait for the rest of their character."""
-        return self._utf8[OUTPUT].held
+        return self._utf8[OUTPUT].has_incomplete
 
     def encode(self, event: Event) -> bytes:
         """Give the lines of an event: nothing, while it is a part of one character."""

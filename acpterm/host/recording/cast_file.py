@@ -48,27 +48,27 @@ class CastFile:
         #: Whether to close it with the next write, or the one that has begun.
         self.closing = False
         #: Whether there is one.
-        self.made = False
+        self.exists = False
         self._fd = -1
         #: Bytes that are written.
         self.size = 0
         #: Bytes of output that are written to, and wait for the rest of their character.
-        self.held = 0
+        self.buffered_bytes = 0
 
     def open(self, first: bytes) -> None:
         """Remove old files, and begin this one with the line `first`."""
         with self._lock, self._making:
             if self.closing:
                 return
-            folder = _open_folder(os.path.dirname(self.path))
+            directory = _open_directory(os.path.dirname(self.path))
             try:
                 is_agents = self.path.endswith(_AGENTS)
-                _remove_old(folder, self._settings.record_files - 1, is_agents=is_agents)
+                _remove_old(directory, self._settings.record_files - 1, is_agents=is_agents)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                self._fd = os.open(os.path.basename(self.path), flags, 0o600, dir_fd=folder)
-                self.made = True
+                self._fd = os.open(os.path.basename(self.path), flags, 0o600, dir_fd=directory)
+                self.exists = True
             finally:
-                os.close(folder)
+                os.close(directory)
             with contextlib.suppress(OSError):  # that there are no locks; see `_remove_old`
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._append(first)
@@ -80,7 +80,7 @@ class CastFile:
                 return
             flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             self._fd = os.open(self.path, flags)
-            self.made = True
+            self.exists = True
             found = os.fstat(self._fd)
             if not stat.S_ISREG(found.st_mode) or found.st_size < size:
                 self._close()
@@ -107,7 +107,7 @@ class CastFile:
             if self.closing:
                 lines.append(self._encoder.finish())
             self._append(b"".join(lines))
-            self.held = self._encoder.held
+            self.buffered_bytes = self._encoder.has_incomplete
             if room < 0 or self.closing:
                 self._close()
             return self._fd >= 0
@@ -138,32 +138,32 @@ class CastFile:
 def path_of(terminal: Terminal, settings: Settings, *, is_agents: bool) -> str:
     """Return the path of a terminal's recording; `is_agents`: whether an agent made it."""
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(terminal.started))
-    folder = settings.record_dir or default_record_dir()
-    return os.path.join(folder, f"{when}-{terminal.id}{_AGENTS if is_agents else '.cast'}")
+    directory = settings.record_dir or default_record_dir()
+    return os.path.join(directory, f"{when}-{terminal.id}{_AGENTS if is_agents else '.cast'}")
 
 
-def _open_folder(path: str) -> int:
+def _open_directory(path: str) -> int:
     """Open the folder, made if it is missing. Raises `OSError` if others could write to it."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    found = os.fstat(folder)
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    found = os.fstat(directory)
     if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        os.close(folder)
+        os.close(directory)
         raise PermissionError(
             f"{path} is somebody else's, or others can write to it (uid {found.st_uid}, mode "
             f"{stat.S_IMODE(found.st_mode):o}): run chmod 700 {path}, or set record_dir"
         )
-    return folder
+    return directory
 
 
-def _remove_old(folder: int, number: int, *, is_agents: bool) -> None:
+def _remove_old(directory: int, number: int, *, is_agents: bool) -> None:
     """Remove the oldest recordings until there are `number`, but none that is being written.
 
     Of agents' terminals only if it is for another of those, and else of the user's.
     """
-    found = filter(_NAME.fullmatch, os.listdir(folder))
+    found = filter(_NAME.fullmatch, os.listdir(directory))
     names = sorted(name for name in found if name.endswith(_AGENTS) == is_agents)
     surplus = len(names) - number
     for name in names:
@@ -171,10 +171,10 @@ def _remove_old(folder: int, number: int, *, is_agents: bool) -> None:
             return
         with contextlib.suppress(OSError):
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            file = os.open(name, flags, dir_fd=folder)
+            file = os.open(name, flags, dir_fd=directory)
             try:
                 if not _is_locked(file):
-                    os.unlink(name, dir_fd=folder)
+                    os.unlink(name, dir_fd=directory)
                     surplus -= 1
             finally:
                 os.close(file)

@@ -36,11 +36,11 @@ from acpterm.host.state.records import RecordingRecord
 from acpterm.runtime.threads import run_blocking
 from acpterm.terminal.terminal import Terminal
 
-PERIOD: Final = 0.2
-BATCH: Final = 256 * 1024
-FAREWELL: Final = 1.0
-_EACH: Final = 1024  # what an event counts beside its bytes
-_INPUT: Final = 1024 * 1024  # of what was typed and waits to be written, so counted
+PERIOD_S: Final = 0.2
+BATCH_BYTES: Final = 256 * 1024
+CLOSE_TIMEOUT_S: Final = 1.0
+_EVENT_OVERHEAD_BYTES: Final = 1024  # what an event counts beside its bytes
+_INPUT_BYTES_MAX: Final = 1024 * 1024  # of what was typed and waits to be written, so counted
 
 OnProgress: TypeAlias = Callable[[RecordingRecord | None], None]
 
@@ -129,7 +129,7 @@ class _Recording:
         on_progress: OnProgress,
     ) -> None:
         self._on_progress = on_progress
-        self._gave_up = gave_up
+        self._on_failure = gave_up
         self._terminal = terminal
         self._file = file
         self._threads = threads
@@ -144,11 +144,11 @@ class _Recording:
             return
         timeline = self._terminal.timeline
         event = Event(time.monotonic() - timeline.start, INPUT, piece)
-        if self._waiting + len(piece) > _INPUT:
+        if self._waiting + len(piece) > _INPUT_BYTES_MAX:
             if self._inputs[-1][1].code == MARKER:
                 return
             event = event._replace(code=MARKER, data=b"input is missing here")
-        self._waiting += len(event.data) + _EACH
+        self._waiting += len(event.data) + _EVENT_OVERHEAD_BYTES
         self._inputs.append((timeline.end, event))
 
     async def run(self, open_file: Callable[[], None]) -> None:
@@ -160,7 +160,7 @@ class _Recording:
                 await self._follow()
                 await self._in_thread(self._file.close)
             except trio.Cancelled:
-                with trio.move_on_after(FAREWELL, shield=True) as scope:
+                with trio.move_on_after(CLOSE_TIMEOUT_S, shield=True) as scope:
                     await self._write()
                     await self._in_thread(self._file.close)
                 if not scope.cancelled_caught:
@@ -169,8 +169,8 @@ class _Recording:
                 raise TimeoutError("the disk is too slow") from None
         except OSError as error:
             _log.warning("a recording was given up", terminal=self._terminal.id, error=str(error))
-            if not self._file.made:
-                self._gave_up()
+            if not self._file.exists:
+                self._on_failure()
         except Exception as error:  # noqa: BLE001  a bug met by one recording costs the others nothing
             _log.error("a recording failed", terminal=self._terminal.id, exc_info=error)
         finally:
@@ -184,17 +184,17 @@ class _Recording:
             over = self._terminal.output_closed
             if not await self._write() or over:
                 return
-            if not self._news():
+            if not self._wait_for_news():
                 await self._terminal.wait_changed()
-            with trio.move_on_after(PERIOD):
-                while self._news() < BATCH:
+            with trio.move_on_after(PERIOD_S):
+                while self._wait_for_news() < BATCH_BYTES:
                     await self._terminal.wait_changed()
 
-    def _news(self) -> int:
+    def _wait_for_news(self) -> int:
         """Tell how many bytes there are to write, or `BATCH`, if that should not be put off."""
         terminal = self._terminal
         if terminal.output_closed or (terminal.exit is not None and not self.has_exit):
-            return BATCH
+            return BATCH_BYTES
         return terminal.timeline.end - self.walk.position
 
     async def _write(self) -> bool:
@@ -214,7 +214,7 @@ class _Recording:
         position = self.walk.position
         if not await self._in_thread(self._file.write):
             return False
-        self._report(max(0, position - self._file.held))
+        self._report(max(0, position - self._file.buffered_bytes))
         return True
 
     def _report(self, position: int) -> None:
@@ -224,16 +224,16 @@ class _Recording:
     def _take(self, until: int) -> int:
         """Give the file the next batch; its size."""
         size = 0
-        while size < BATCH:
+        while size < BATCH_BYTES:
             typed = self._inputs[0][0] if self._inputs else until + 1
             event = self.walk.step(min(typed, until))
             if event is None:
                 if typed > until:
                     break
                 _, event = self._inputs.popleft()
-                self._waiting -= len(event.data) + _EACH
+                self._waiting -= len(event.data) + _EVENT_OVERHEAD_BYTES
             self._file.events.append(event)
-            size += len(event.data) + _EACH
+            size += len(event.data) + _EVENT_OVERHEAD_BYTES
         return size
 
     async def _in_thread(self, work: Callable[[], bool | None]) -> bool:

@@ -22,7 +22,7 @@ import trio
 
 from acpterm.acp import decode
 from acpterm.config import Settings
-from acpterm.host.server.dispatch import Methods
+from acpterm.host.server.dispatch import MethodTable
 from acpterm.host.server.sender import Sender
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
@@ -31,24 +31,24 @@ from acpterm.jsonrpc import (
     CancelReceived,
     Event,
     Id,
+    InvalidReceived,
     NotificationReceived,
     Peer,
-    Refused,
     RequestReceived,
     RpcError,
-    quoted,
+    quote,
 )
-from acpterm.runtime.send_queue import HIGH, Outbox, Store
+from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue, Store
 
-CLOSING: Final = 3.0
-SENDING: Final = 1.0
-PENDING: Final = 4096
+CLOSE_TIMEOUT_S: Final = 3.0
+SEND_TIMEOUT_S: Final = 1.0
+PENDING_MAX: Final = 4096
 _CHUNK: Final = 64 * 1024
 
 _log = structlog.get_logger("acpterm.connection")
 
 
-class Served(Protocol):
+class ConnectionContext(Protocol):
     """Who is served by a connection. Handlers of methods are given this."""
 
     @property
@@ -59,24 +59,24 @@ class Served(Protocol):
     def sender(self) -> Sender:
         """Sends to the peer besides answers."""
 
-    def flush(self) -> None:
+    def drain(self) -> None:
         """Store what has changed: an answer that tells of it is about to be sent."""
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Learn that the peer is gone. Can be repeated."""
 
 
-class _Nobody:
+class _NoContext:
     """Served by a connection that was abandoned: its handlers may still answer, unheard."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings: Final = settings
         self.sender: Final = Sender()
 
-    def flush(self) -> None:
+    def drain(self) -> None:
         """Do nothing: nobody reads the answer."""
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Do nothing."""
 
 
@@ -91,18 +91,18 @@ class Connection:
     def __init__(
         self,
         stream: trio.abc.Stream,
-        served: Served,
-        methods: Methods,
+        served: ConnectionContext,
+        methods: MethodTable,
         name: str,
         *,
-        high: int = HIGH,
+        high: int = HIGH_WATER_BYTES,
         store: Store | None = None,
     ) -> None:
         self._stream = stream
-        self._served = served
+        self._context = served
         self._methods = methods
         self._peer = Peer(served.settings.max_message_bytes)
-        self._outbox = Outbox(stream, high, store)
+        self._queue = SendQueue(stream, high, store)
         self._serve(served)
         self.received = 0
         """Bytes that came from the peer."""
@@ -115,7 +115,7 @@ class Connection:
         """Have the connection close, as if the agent had said its last. Can be repeated."""
         self._reading.cancel()
 
-    def serve_as(self, served: Served, name: str) -> None:
+    def serve_as(self, served: ConnectionContext, name: str) -> None:
         """Serve `served` from now on, by the name of its connection; the one before is not left."""
         self._serve(served)
         self._log = _log.bind(connection=name)
@@ -123,12 +123,12 @@ class Connection:
 
     def abandon(self) -> None:
         """Close without leaving the one that is served: another connection serves it now."""
-        self._serve(_Nobody(self._served.settings))
+        self._serve(_NoContext(self._context.settings))
         self.close()
 
-    def _serve(self, served: Served) -> None:
-        self._served = served
-        served.sender.connect(self._outbox)
+    def _serve(self, served: ConnectionContext) -> None:
+        self._context = served
+        served.sender.connect(self._queue)
 
     async def serve(self) -> None:
         """Serve the peer until it is gone or `close` is called. Closes the stream.
@@ -143,18 +143,18 @@ class Connection:
                     async with trio.open_nursery() as handlers:
                         with self._reading:
                             await self._read(nursery, handlers)
-                        self._served.leave()
-                        answering.deadline = trio.current_time() + CLOSING
-                self._outbox.close()
-                nursery.cancel_scope.deadline = trio.current_time() + SENDING
+                        self._context.close()
+                        answering.deadline = trio.current_time() + CLOSE_TIMEOUT_S
+                self._queue.close()
+                nursery.cancel_scope.deadline = trio.current_time() + SEND_TIMEOUT_S
         finally:
-            self._served.leave()
-            self._served.sender.disconnect(self._outbox)
+            self._context.close()
+            self._context.sender.disconnect(self._queue)
             self._log.info("connection closed")
 
     async def _write(self, connection: trio.CancelScope) -> None:
         try:
-            await self._outbox.run()
+            await self._queue.run()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._log.info("the peer no longer reads its answers")
         connection.cancel()
@@ -171,11 +171,11 @@ class Connection:
             for number, event in enumerate(self._peer.receive_data(data)):
                 if number:
                     # Between two events others have their turn, as before the next data.
-                    await self._outbox.room()
+                    await self._queue.drain()
                 self._take(event, nursery, handlers)
-            self._served.flush()
-            if self._outbox.full:
-                await self._outbox.room()
+            self._context.drain()
+            if self._queue.is_full:
+                await self._queue.drain()
 
     def _take(self, event: Event, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
         match event:
@@ -186,10 +186,10 @@ class Connection:
             case CancelReceived(request):
                 if scope := self._scopes.get(request):
                     scope.cancel()
-            case Refused(reply, error):
+            case InvalidReceived(reply, error):
                 self._log.warning("message refused", code=error.code)
                 if reply is not None:
-                    self._outbox.put(reply)
+                    self._queue.put(reply)
             case _:
                 self._log.warning("an answer to nothing that was asked")
 
@@ -198,14 +198,14 @@ class Connection:
         if method is None:
             self._fail(request, self._unknown(request.method))
             return
-        is_full = self._tasks >= PENDING
+        is_full = self._tasks >= PENDING_MAX
         if is_full and method.acts_first:
             self._fail(request, _too_many())
             return
         try:
             params = decode(request.params, method.params)
             more = (request.id,) if method.takes_id else ()
-            result = method.handle(self._served, params, *more)
+            result = method.handle(self._context, params, *more)
         except Exception as error:  # noqa: BLE001  whatever a handler does costs its own request
             self._fail(request, error)
             return
@@ -240,23 +240,23 @@ class Connection:
             self._scopes.pop(request.id, None)
 
     def _respond(self, request: RequestReceived, result: object) -> None:
-        self._served.flush()
-        self._outbox.put(self._peer.respond(request.id, result))
+        self._context.drain()
+        self._queue.put(self._peer.respond(request.id, result))
 
     def _fail(self, request: RequestReceived, error: Exception) -> None:
         if not isinstance(error, RpcError):
             self._log.error("a handler failed", method=request.method, exc_info=error)
             what = f"{request.method}: internal error: {type(error).__name__}: {error}"
             error = RpcError(INTERNAL_ERROR, what)
-        self._served.flush()
-        self._outbox.put(self._peer.respond_error(request.id, error))
+        self._context.drain()
+        self._queue.put(self._peer.respond_error(request.id, error))
 
     def _notification(self, event: NotificationReceived, nursery: trio.Nursery) -> None:
         method = self._methods.notifications.get(event.method)
         if method is None:
             return
         try:
-            work = method.handle(self._served, decode(event.params, method.params))
+            work = method.handle(self._context, decode(event.params, method.params))
         except Exception as error:  # noqa: BLE001  nobody can be answered
             why = type(error).__name__
             self._log.warning("notification ignored", method=event.method, error=why)
@@ -267,12 +267,12 @@ class Connection:
     def _unknown(self, method: str) -> RpcError:
         known = ", ".join(self._methods.requests)
         return RpcError(
-            METHOD_NOT_FOUND, f"there is no method {quoted(method)} here; there are {known}"
+            METHOD_NOT_FOUND, f"there is no method {quote(method)} here; there are {known}"
         )
 
 
 def _too_many() -> RpcError:
-    return RpcError(INTERNAL_ERROR, f"{PENDING} requests are pending: wait for some of them")
+    return RpcError(INTERNAL_ERROR, f"{PENDING_MAX} requests are pending: wait for some of them")
 
 
 async def _await(work: Coroutine[Any, Any, None]) -> None:

@@ -20,7 +20,7 @@ class Method(NamedTuple):
     wait. So a client with too many requests can still end what they wait for."""
 
 
-class Methods(NamedTuple):
+class MethodTable(NamedTuple):
     """All that one kind of peer may ask, and tell."""
 
     requests: Mapping[str, Method]

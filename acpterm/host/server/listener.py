@@ -22,7 +22,7 @@ import socket
 import stat
 from typing import Final, Self
 
-BUSY: Final = "already listens"
+ALREADY_LISTENS: Final = "already listens"
 """What the message of a `ListenError` says when somebody else does."""
 
 
@@ -75,9 +75,9 @@ class UnixListener:
 
     def listen(self) -> socket.socket:
         """Bind and listen. Raises `ListenError`."""
-        folder = os.path.dirname(os.path.abspath(self.path))
+        directory = os.path.dirname(os.path.abspath(self.path))
         try:
-            private_folder(folder)
+            make_private_dir(directory)
             self._take_lock()
             self._remove_stale()
             return self._bind()
@@ -111,7 +111,7 @@ class UnixListener:
         before = self._lock
         is_ours = self._is_lock_ours()
         try:
-            private_folder(os.path.dirname(os.path.abspath(self.path)))
+            make_private_dir(os.path.dirname(os.path.abspath(self.path)))
             if not is_ours:
                 self._take_lock()
                 os.close(before)
@@ -138,7 +138,7 @@ class UnixListener:
                 pid = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
                 os.close(lock)
                 raise ListenError(
-                    f"a daemon {BUSY} on {self.path} (pid {pid}): "
+                    f"a daemon {ALREADY_LISTENS} on {self.path} (pid {pid}): "
                     "use it, end it, or choose another path with --socket"
                 ) from None
             # Its last owner may have removed the file between our open and our lock.
@@ -171,7 +171,7 @@ class UnixListener:
             except TimeoutError:
                 pass
         raise ListenError(
-            f"another program {BUSY} on {self.path}: end it, or choose another --socket"
+            f"another program {ALREADY_LISTENS} on {self.path}: end it, or choose another --socket"
         )
 
     def _bind(self) -> socket.socket:
@@ -192,25 +192,25 @@ class UnixListener:
         return sock
 
 
-def private_folder(folder: str) -> None:
-    """Make `folder` 0700 if it is missing; refuse one that others may write to."""
-    if not os.path.isdir(folder):
-        parent = os.path.dirname(folder)
-        if parent != folder:
+def make_private_dir(directory: str) -> None:
+    """Make `directory` 0700 if it is missing; refuse one that others may write to."""
+    if not os.path.isdir(directory):
+        parent = os.path.dirname(directory)
+        if parent != directory:
             os.makedirs(parent, exist_ok=True)
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
-    found = os.stat(folder)
-    if os.path.islink(folder) and os.lstat(folder).st_uid not in (os.geteuid(), 0):
-        raise OSError(errno.EPERM, f"{folder} is somebody else's link")
+            os.mkdir(directory, 0o700)
+    found = os.stat(directory)
+    if os.path.islink(directory) and os.lstat(directory).st_uid not in (os.geteuid(), 0):
+        raise OSError(errno.EPERM, f"{directory} is somebody else's link")
     # Also with the sticky bit, as in /tmp: others could put a FIFO where the log is to be.
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         mode = stat.S_IMODE(found.st_mode)
-        advice = "" if mode & stat.S_ISVTX else f"run chmod 700 {folder}, or "
+        advice = "" if mode & stat.S_ISVTX else f"run chmod 700 {directory}, or "
         raise ListenError(
-            f"{folder} can be written to by others (mode {mode:o}), who could put files where the "
-            f"socket, its lock and its log are to be: {advice}choose a --socket in a directory of "
+            f"{directory} can be written to by others (mode {mode:o}), who could put files where "
+            f"the socket, its lock and its log are to be: {advice}choose a --socket in a directory of "
             "your own"
         )
     if found.st_uid not in (os.geteuid(), 0):
-        raise OSError(errno.EPERM, f"{folder} belongs to uid {found.st_uid}")
+        raise OSError(errno.EPERM, f"{directory} belongs to uid {found.st_uid}")

@@ -3,7 +3,7 @@
 import trio
 
 from acpterm.jsonrpc import encode_notification
-from acpterm.runtime.send_queue import Outbox
+from acpterm.runtime.send_queue import SendQueue
 
 
 class Sender:
@@ -13,25 +13,25 @@ class Sender:
     """
 
     def __init__(self) -> None:
-        self._outbox: Outbox | None = None
+        self._queue: SendQueue | None = None
 
-    def connect(self, outbox: Outbox) -> None:
+    def connect(self, outbox: SendQueue) -> None:
         """Send into `outbox` from now on."""
-        self._outbox = outbox
+        self._queue = outbox
 
-    def disconnect(self, outbox: Outbox) -> None:
+    def disconnect(self, outbox: SendQueue) -> None:
         """Send into `outbox` no more; does nothing if another has taken its place."""
-        if self._outbox is outbox:
-            self._outbox = None
+        if self._queue is outbox:
+            self._queue = None
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until the client has read enough for a large message to be made."""
-        if self._outbox is None:
+        if self._queue is None:
             await trio.lowlevel.checkpoint()
         else:
-            await self._outbox.room()
+            await self._queue.drain()
 
     def notify(self, method: str, params: object) -> None:
         """Send a notification."""
-        if self._outbox is not None:
-            self._outbox.put(encode_notification(method, params))
+        if self._queue is not None:
+            self._queue.put(encode_notification(method, params))

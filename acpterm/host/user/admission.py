@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from acpterm.host.registry import Entry
+from acpterm.host.registry import TerminalEntry
 from acpterm.host.server.peer import PeerProcess
 from acpterm.pty.tracking.origin import Origin
 from acpterm.pty.tracking.tree import retry_on_oserror
@@ -46,7 +46,7 @@ class Admission:
     def __init__(
         self,
         trees: Trees,
-        find: Callable[[str], Entry | None],
+        find: Callable[[str], TerminalEntry | None],
         holders: Callable[[], Collection[Identity]],
     ) -> None:
         self._trees: Final = trees
@@ -86,7 +86,7 @@ class Admission:
     def _refusal(self, origin: Origin) -> str | None:
         for name in sorted(origin.terminals):
             entry = self._find(name)
-            if entry is not None and not entry.is_made_by_user:
+            if entry is not None and not entry.is_created_by_user:
                 return (
                     f"you run in an agent's terminal ({name}): ask the user, or use the terminal "
                     "methods of your own connection"

@@ -31,12 +31,12 @@ from typing import Final, Literal
 import trio
 
 from acpterm.acp.user_api import AttachedNotification, AttachRequest, AttachResponse
-from acpterm.host.registry import Entry
-from acpterm.host.screens import shown
-from acpterm.host.terminal_info import exit_of
-from acpterm.host.user.connection import Person
+from acpterm.host.registry import TerminalEntry
+from acpterm.host.screens import current_screen
+from acpterm.host.terminal_info import exit_info
+from acpterm.host.user.connection import UserConnection
 from acpterm.host.windows import Window
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quoted
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
 from acpterm.terminal.vt import unemulated
 from acpterm.terminal.vt.frames import Frames
 from acpterm.terminal.vt.library import EmulatorMissingError
@@ -44,36 +44,38 @@ from acpterm.terminal.vt.paint import alternate_snapshot, snapshot
 from acpterm.terminal.vt.queries import QueryFilter
 from acpterm.terminal.vt.screen import Screen
 
-BEHIND: Final = 512 * 1024
-STEP: Final = 64 * 1024
-FRAME: Final = 0.04
+BEHIND_BYTES: Final = 512 * 1024
+CHUNK_BYTES: Final = 64 * 1024
+FRAME_INTERVAL_S: Final = 0.04
 _BLANK_MAX_S: Final = 0.5
 # Seconds between two looks at a flood: more is not seen, and costs the terminal's own reader.
-PACE: Final = 0.01
+POLL_INTERVAL_S: Final = 0.01
 # What leaves the alternate screen, in output whose sequences are whole.
 _LEAVES_ALTERNATE: Final = re.compile(
     rb"(?:\x1b\[|\xc2\x9b)\?(?:[0-9]*;)*(?:47|1047|1049)(?:;[0-9]*)*l|\x1bc"
 )
 
 
-async def attach(person: Person, entry: Entry, params: AttachRequest) -> AttachResponse:
+async def attach(
+    user: UserConnection, entry: TerminalEntry, params: AttachRequest
+) -> AttachResponse:
     """Show a terminal in a window until it ends. Raises `RpcError` when that cannot be done."""
-    inside = person.terminals
-    if person.shared.windows.is_shown_in(inside, entry):
+    inside = user.terminals
+    if user.host.windows.is_shown_in(inside, entry):
         raise RpcError(INVALID_PARAMS, _loop(entry, inside))
     window = Window(params.cols, params.rows, read_only=params.read_only, inside=inside)
-    with person.going(params.token, (entry, window)):
-        person.shared.windows.open(entry, window)
+    with user.ongoing_request(params.token, (entry, window)):
+        user.host.windows.open(entry, window)
         try:
-            await _Attached(person, entry, window, params.token).run()
+            await _Attached(user, entry, window, params.token).run()
         finally:
-            person.shared.windows.close(entry, window)
+            user.host.windows.close(entry, window)
     status = entry.terminal.exit
-    return AttachResponse("released" if status is None else "exited", exit_of(status))
+    return AttachResponse("released" if status is None else "exited", exit_info(status))
 
 
-def _loop(entry: Entry, inside: frozenset[str]) -> str:
-    name = quoted(entry.name or entry.id)
+def _loop(entry: TerminalEntry, inside: frozenset[str]) -> str:
+    name = quote(entry.name or entry.id)
     if entry.id in inside:
         return f"terminal {name} is the one you are in: a terminal cannot be attached to itself"
     return (
@@ -85,8 +87,10 @@ def _loop(entry: Entry, inside: frozenset[str]) -> str:
 class _Attached:
     """What one window is shown."""
 
-    def __init__(self, person: Person, entry: Entry, window: Window, token: str) -> None:
-        self._person = person
+    def __init__(
+        self, user: UserConnection, entry: TerminalEntry, window: Window, token: str
+    ) -> None:
+        self._person = user
         self._entry = entry
         self._terminal: Final = entry.terminal
         self._window = window
@@ -106,12 +110,12 @@ class _Attached:
         """Show it until the end."""
         terminal = self._terminal
         while True:
-            await self._person.sender.room()
+            await self._person.sender.drain()
             ended = self._ended()
             seen = terminal.ring.end
             try:
-                if self._is_direct():
-                    more = await self._direct()
+                if self._is_passthrough():
+                    more = await self._pass_through()
                 else:
                     more = await self._paint()
             except RpcError:
@@ -124,37 +128,42 @@ class _Attached:
             if ended:
                 return
             # All of it as it is now: to paint takes a while.
-            if terminal.ring.end == seen and not self._stale() and not self._ended():
+            if terminal.ring.end == seen and not self._needs_redraw() and not self._ended():
                 await terminal.wait_changed()
             if self._position is None:
-                await trio.sleep(FRAME)
+                await trio.sleep(FRAME_INTERVAL_S)
 
     def _ended(self) -> bool:
         return self._terminal.exit is not None or self._terminal.released
 
-    def _is_direct(self) -> bool:
+    def _is_passthrough(self) -> bool:
         """Return whether the window gets the program's own output."""
         terminal = self._terminal
         is_same_size = self._window.size == (terminal.cols, terminal.rows)
         return is_same_size or not terminal.emulator.is_available
 
-    def _stale(self) -> bool:
+    def _needs_redraw(self) -> bool:
         """Return whether the window has to be painted again, or its output is of the wrong kind."""
-        direct = self._is_direct()
+        direct = self._is_passthrough()
         return (
-            self._window.anew
+            self._window.needs_redraw
             or direct != (self._position is not None)
             or (direct and self._size != (self._terminal.cols, self._terminal.rows))
         )
 
-    async def _direct(self) -> bool:
+    async def _pass_through(self) -> bool:
         """Send what has come since; whether there is more."""
         terminal, position = self._terminal, self._position
         size = terminal.cols, terminal.rows
-        behind = BEHIND + 1 if position is None else terminal.ring.end - position
-        if position is None or self._size != size or behind > BEHIND or self._window.anew:
+        behind = BEHIND_BYTES + 1 if position is None else terminal.ring.end - position
+        if (
+            position is None
+            or self._size != size
+            or behind > BEHIND_BYTES
+            or self._window.needs_redraw
+        ):
             return await self._begin()
-        part = terminal.ring.read(position, STEP)
+        part = terminal.ring.read(position, CHUNK_BYTES)
         if part.lost:
             self._position = None
             return True
@@ -168,18 +177,18 @@ class _Attached:
                 self._blank_until = trio.current_time() + _BLANK_MAX_S
                 return True
             self._position = part.position + len(part.data)
-        if behind > STEP:
-            await trio.sleep(PACE)
+        if behind > CHUNK_BYTES:
+            await trio.sleep(POLL_INTERVAL_S)
             return True
         return False
 
     async def _paint(self) -> bool:
         """Send what has changed on the screen; never more at once."""
-        screen, _ = await shown(self._terminal)
+        screen, _ = await current_screen(self._terminal)
         window, self._position = self._window, None
-        first = self._frames is None or self._size != window.size or window.anew
+        first = self._frames is None or self._size != window.size or window.needs_redraw
         if first:
-            window.anew = False
+            window.needs_redraw = False
             self._frames, self._size = Frames(window.cols, window.rows), window.size
         assert self._frames is not None  # noqa: S101  made above, for the type checker
         if frame := self._frames.frame(screen):
@@ -193,7 +202,7 @@ class _Attached:
         queries = QueryFilter(clipboard=self._person.settings.clipboard)
         alternate = False
         if terminal.emulator.is_available:
-            screen, position = await shown(terminal)
+            screen, position = await current_screen(terminal)
             if self._may_wait(screen):
                 self._position = None
                 return False
@@ -208,7 +217,7 @@ class _Attached:
                 picture = queries.feed(unemulated.picture(terminal.ring, terminal.rows))
             except EmulatorMissingError as error:
                 raise RpcError(INVALID_PARAMS, f"attach: {error}") from error
-        self._window.anew = False
+        self._window.needs_redraw = False
         self._queries, self._position = queries, position
         self._frames, self._size = None, size
         self._is_alternate, self._has_main = alternate, self._has_main or not alternate

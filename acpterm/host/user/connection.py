@@ -12,41 +12,41 @@ import trio
 
 from acpterm.host.agent.session import Session
 from acpterm.host.exit_status import gives_signal_code
-from acpterm.host.host_state import Shared
-from acpterm.host.launch.exec_context import Asker
-from acpterm.host.launch.validation import Folders
-from acpterm.host.registry import Entry
+from acpterm.host.host_state import HostState
+from acpterm.host.launch.exec_context import ExecContext
+from acpterm.host.launch.validation import DirectoryCache
+from acpterm.host.registry import TerminalEntry
 from acpterm.host.server.sender import Sender
 from acpterm.host.windows import Window
-from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quoted
+from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quote
 from acpterm.pty.tracking import marks
 from acpterm.terminal.terminal import Terminal
 
 Sessions: TypeAlias = Callable[[], Iterable[Session]]
 
 
-class Person:
+class UserConnection:
     """One connection's person. See `connection.Served`."""
 
     def __init__(
         self,
-        asker: Asker,
-        shared: Shared,
+        context: ExecContext,
+        host: HostState,
         sessions: Sessions,
         terminals: Collection[str] = (),
     ) -> None:
-        self.asker = asker
+        self.context = context
         self._terminals: Final = frozenset(terminals)
-        self.shared: Final = shared
+        self.host: Final = host
         self.sessions: Final = sessions
         """Gives the sessions of all agents that are connected."""
-        self.settings: Final = shared.settings
-        self.folders: Final = Folders()
+        self.settings: Final = host.settings
+        self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
-        self._gone = False
-        self._held: set[Terminal] = set()
-        self._going: set[trio.CancelScope] = set()
-        self._tokens: dict[str, tuple[Entry, Window] | None] = {}
+        self._closed = False
+        self._paused: set[Terminal] = set()
+        self._ongoing: set[trio.CancelScope] = set()
+        self._tokens: dict[str, tuple[TerminalEntry, Window] | None] = {}
 
     @property
     def signal_code(self) -> bool:
@@ -59,75 +59,77 @@ class Person:
 
         The environment adds those that the system does not know of here.
         """
-        named = self.asker.env.get(marks.TERMINAL)
+        named = self.context.env.get(marks.TERMINAL)
         return self._terminals | {named} if named else self._terminals
 
-    def flush(self) -> None:
+    def drain(self) -> None:
         """Store what has changed: an answer that tells of it is about to be sent."""
-        self.shared.state.flush()
+        self.host.state.flush()
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """End what goes on, and what only begins after this: nobody is told of it any more."""
-        self._gone = True
-        for scope in self._going:
+        self._closed = True
+        for scope in self._ongoing:
             scope.cancel()
-        for terminal in list(self._held):
-            self.let_go(terminal)
+        for terminal in list(self._paused):
+            self.resume_reader(terminal)
 
-    def hold(self, terminal: Terminal, position: int) -> None:
+    def pause_reader(self, terminal: Terminal, position: int) -> None:
         """Have a terminal's program wait while what came from `position` on was not read here.
 
         Does nothing once the person has left.
         """
-        if self._gone:
+        if self._closed:
             return
-        self._held.add(terminal)
+        self._paused.add(terminal)
         terminal.ring.hold(self, position)
 
-    def let_go(self, terminal: Terminal) -> None:
+    def resume_reader(self, terminal: Terminal) -> None:
         """Have it wait no longer. Can be repeated."""
-        self._held.discard(terminal)
+        self._paused.discard(terminal)
         terminal.ring.let_go(self)
 
-    def entry(self, name: str, *, own: bool = False) -> Entry:
+    def entry(self, name: str, *, own: bool = False) -> TerminalEntry:
         """Return the terminal of that name; see `Roster.find`. Raises `RpcError`."""
-        return self.shared.roster.find(name, own=own)
+        return self.host.registry.find(name, own=own)
 
     @contextmanager
-    def going(self, token: str, shown: tuple[Entry, Window] | None = None) -> Iterator[None]:
+    def ongoing_request(
+        self, token: str, shown: tuple[TerminalEntry, Window] | None = None
+    ) -> Iterator[None]:
         """Have a request go on in the block, under a token that no other has then.
 
         It is cancelled when the person leaves. Raises `RpcError` (-32602) if the token is in use.
         """
         if token in self._tokens:
-            raise RpcError(INVALID_PARAMS, f"token {quoted(token)} is in use: choose another")
+            raise RpcError(INVALID_PARAMS, f"token {quote(token)} is in use: choose another")
         self._tokens[token] = shown
         try:
-            with self.present():
+            with self.cancel_on_close():
                 yield
         finally:
             del self._tokens[token]
 
     @contextmanager
-    def present(self) -> Iterator[None]:
+    def cancel_on_close(self) -> Iterator[None]:
         """Have the block cancelled when the person leaves: `RpcError` then."""
-        if self._gone:
+        if self._closed:
             # Asked in time, by a request whose task had no turn before.
             raise _closing()
         with trio.CancelScope() as scope:
-            self._going.add(scope)
+            self._ongoing.add(scope)
             try:
                 yield
             finally:
-                self._going.discard(scope)
+                self._ongoing.discard(scope)
         if scope.cancelled_caught:
             raise _closing()
 
-    def window(self, token: str) -> tuple[Entry, Window]:
+    def window(self, token: str) -> tuple[TerminalEntry, Window]:
         """Give the attached window of a token, and its terminal. Raises `RpcError` (-32602)."""
         shown = self._tokens.get(token)
         if shown is None:
-            raise RpcError(INVALID_PARAMS, f"no window is attached by the token {quoted(token)}")
+            raise RpcError(INVALID_PARAMS, f"no window is attached by the token {quote(token)}")
         return shown
 
 

@@ -16,21 +16,21 @@ from typing import Final
 import trio
 
 from acpterm.acp.user_output import FollowedNotification, FollowRequest, FollowResponse
-from acpterm.host.terminal_info import exit_of
-from acpterm.host.user.connection import Person
+from acpterm.host.terminal_info import exit_info
+from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.terminal.terminal import Terminal
 
-STEP: Final = 256 * 1024
+CHUNK_BYTES: Final = 256 * 1024
 # Seconds between two looks: what comes one byte at a time is told together, and in a flood more
 # looks would cost the terminal's own reader.
-PACE: Final = 0.01
+POLL_INTERVAL_S: Final = 0.01
 # The same where more has come than is told at once: nobody reads so fast, and the program is not to
 # wait for it.
-FLOODED: Final = 0.05
+CATCH_UP_S: Final = 0.05
 
 
-async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> FollowResponse:
+async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest) -> FollowResponse:
     """Tell what comes after `since`, until the end. Raises `RpcError` (-32602) for a bad one."""
     if params.since_time is not None:
         # The times of output that waits to be consumed are not noted yet.
@@ -43,20 +43,20 @@ async def follow(person: Person, terminal: Terminal, params: FollowRequest) -> F
             "use the position that an earlier answer gave",
         )
     position = _start(terminal, params)
-    with person.going(params.token), _held(person, terminal, hold=params.hold):
+    with user.ongoing_request(params.token), _is_held(user, terminal, hold=params.hold):
         while True:
-            await person.sender.room()
+            await user.sender.drain()
             # In this order: what there is at the end is all that there will be.
             ended = terminal.exit is not None
             end = terminal.ring.end if params.stay else begin
             if position < end:
-                position = _tell(person, terminal, params, position, end)
+                position = _send(user, terminal, params, position, end)
                 if params.hold:
-                    person.hold(terminal, position)
+                    user.pause_reader(terminal, position)
                 elif position >= begin and not ended and (position == end or not params.times):
-                    await trio.sleep(PACE if position == end else FLOODED)
+                    await trio.sleep(POLL_INTERVAL_S if position == end else CATCH_UP_S)
             elif ended or not params.stay:
-                return FollowResponse(position, exit_of(terminal.exit))
+                return FollowResponse(position, exit_info(terminal.exit))
             else:
                 await terminal.wait_changed()
 
@@ -71,16 +71,16 @@ def _start(terminal: Terminal, params: FollowRequest) -> int:
 
 
 @contextmanager
-def _held(person: Person, terminal: Terminal, *, hold: bool) -> Iterator[None]:
+def _is_held(user: UserConnection, terminal: Terminal, *, hold: bool) -> Iterator[None]:
     try:
         yield
     finally:
         if hold:
-            person.let_go(terminal)
+            user.resume_reader(terminal)
 
 
-def _tell(
-    person: Person, terminal: Terminal, params: FollowRequest, position: int, end: int
+def _send(
+    user: UserConnection, terminal: Terminal, params: FollowRequest, position: int, end: int
 ) -> int:
     """Tell the next part of what there is from `position` to `end`: where to go on."""
     at = None
@@ -94,13 +94,13 @@ def _tell(
             found = timeline.slice_at(first)
             end = min(end, found.end)
             at = round(1000 * (terminal.started + found.time))
-    part = terminal.ring.read(position, min(STEP, end - position))
+    part = terminal.ring.read(position, min(CHUNK_BYTES, end - position))
     # All of it may be gone, and what is read then came later.
     begin = min(part.position, end)
     data = part.data[: end - begin] if part.position < end else b""
     behind = begin + len(data)
     encoded = base64.b64encode(data).decode()
-    person.sender.notify(
+    user.sender.notify(
         "_acpterm/terminal/followed",
         FollowedNotification(params.token, encoded, behind, begin - position, at),
     )

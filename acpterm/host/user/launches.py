@@ -6,42 +6,44 @@ from contextlib import contextmanager
 from acpterm.acp.user_api import (
     InspectResponse,
     LaunchInfo,
-    NamedRequest,
-    PersonCreateRequest,
     TerminalInfo,
+    UserCreateRequest,
+    UserTerminalRequest,
     WindowInfo,
 )
 from acpterm.host.launch.command import summary
-from acpterm.host.launch.exec_context import Asker, from_record, to_record
-from acpterm.host.launch.request import Order
-from acpterm.host.registry import Entry, Roster
+from acpterm.host.launch.exec_context import ExecContext, from_record, to_record
+from acpterm.host.launch.request import LaunchRequest
+from acpterm.host.registry import TerminalEntry, TerminalRegistry
 from acpterm.host.state.records import LaunchRecord, pack_text, unpack_text
-from acpterm.host.user.connection import Person
+from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 from acpterm.terminal.status import EndedBy
 
 
-def launch_of(params: PersonCreateRequest, asker: Asker, order: Order) -> LaunchRecord | None:
+def launch_of(
+    params: UserCreateRequest, context: ExecContext, request: LaunchRequest
+) -> LaunchRecord | None:
     """Return what a terminal is created with; None if it is too large to be stored."""
-    context = to_record(asker._replace(cwd=order.cwd))
-    if context is None:
+    record = to_record(context._replace(cwd=request.cwd))
+    if record is None:
         return None
     return LaunchRecord(
         command=pack_text(params.command),
         args=None if params.args is None else [pack_text(word) for word in params.args],
         env=[(pack_text(item.name), pack_text(item.value)) for item in params.env],
-        context=context,
+        context=record,
     )
 
 
-async def restart(person: Person, params: NamedRequest) -> TerminalInfo:
+async def restart(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
     """`_acpterm/terminal/restart`: end the program, and create the same terminal again.
 
     The new terminal has the name, size and launch of the old one, which is forgotten once the new
     one has started. It is removed at its end if the old one was to be.
     """
-    shared = person.shared
-    entry = person.entry(params.terminal_id)
+    host = user.host
+    entry = user.entry(params.terminal_id)
     launch = entry.launch
     if launch is None:
         raise RpcError(
@@ -54,43 +56,43 @@ async def restart(person: Person, params: NamedRequest) -> TerminalInfo:
             INVALID_PARAMS, f"terminal {entry.name or entry.id!r} is being restarted already"
         )
     command, args = _words(launch)
-    asker = from_record(launch.context)
-    order = Order(
-        person.settings,
-        asker,
+    context = from_record(launch.context)
+    request = LaunchRequest(
+        user.settings,
+        context,
         command=command,
         args=args,
         env=[(unpack_text(name), unpack_text(value)) for name, value in launch.env],
-        cwd=asker.cwd,
+        cwd=context.cwd,
         size=(entry.record.cols, entry.record.rows),
         attended=True,
     )
-    with _restarting(shared.roster, entry):
+    with _restarting(host.registry, entry):
         # While the old one still runs.
-        await person.folders.check(order.cwd)
-        shared.roster.kill(entry, EndedBy.USER)
-        with person.present():
+        await user.directories.check(request.cwd)
+        host.registry.kill(entry, EndedBy.USER)
+        with user.cancel_on_close():
             # What the program and its children have in use, such as a port, has to be free.
-            await entry.terminal.wait_gone()
-        if shared.roster.get(entry.id) is not entry:
+            await entry.terminal.wait_closed()
+        if host.registry.get(entry.id) is not entry:
             raise RpcError(
                 RESOURCE_NOT_FOUND,
                 f"terminal {entry.name or entry.id!r} was removed while it was being restarted",
             )
-        with shared.roster.naming(entry.name):
-            record = order.record(summary(command, args))
+        with host.registry.reserve_name(entry.name):
+            record = request.record(summary(command, args))
             record.name = entry.name
             record.is_removed_at_end = entry.record.is_removed_at_end
-            terminal = await order.start(shared.pool, record, shared.state)
-            created = Entry(terminal, record, shared.state, launch=launch)
-            shared.add(created, order.env)
-        if shared.roster.get(entry.id) is entry:
-            shared.roster.remove(entry)
-    return shared.describe(created)
+            terminal = await request.start(host.pool, record, host.state)
+            created = TerminalEntry(terminal, record, host.state, launch=launch)
+            host.add(created, request.env)
+        if host.registry.get(entry.id) is entry:
+            host.registry.remove(entry)
+    return host.terminal_info(created)
 
 
 @contextmanager
-def _restarting(roster: Roster, entry: Entry) -> Iterator[None]:
+def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
     """Let nobody else restart a terminal in the block, and do not remove it at its end."""
     entry.is_restarting = True
     try:
@@ -98,23 +100,23 @@ def _restarting(roster: Roster, entry: Entry) -> Iterator[None]:
     finally:
         entry.is_restarting = False
         has_ended = entry.terminal.exit is not None
-        if entry.record.is_removed_at_end and has_ended and roster.get(entry.id) is entry:
-            roster.remove(entry)
+        if entry.record.is_removed_at_end and has_ended and registry.get(entry.id) is entry:
+            registry.remove(entry)
 
 
-def inspect(person: Person, params: NamedRequest) -> InspectResponse:
+def inspect(user: UserConnection, params: UserTerminalRequest) -> InspectResponse:
     """`_acpterm/terminal/inspect`: all that is known of a terminal."""
-    entry = person.entry(params.terminal_id)
-    shared, terminal = person.shared, entry.terminal
+    entry = user.entry(params.terminal_id)
+    host, terminal = user.host, entry.terminal
     return InspectResponse(
-        terminal=shared.describe(entry),
+        terminal=host.terminal_info(entry),
         launch=None if entry.launch is None else _launch_info(entry.launch),
         windows=[
             WindowInfo(window.cols, window.rows, window.read_only)
-            for window in shared.windows.of(entry)
+            for window in host.windows.of(entry)
         ],
         oldest=terminal.ring.start,
-        retained_bytes=terminal.held,
+        retained_bytes=terminal.retained_bytes,
     )
 
 

@@ -6,18 +6,18 @@ A closed connection would not say why.
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from acpterm.acp.user_api import Nothing
-from acpterm.host.server.dispatch import Method, Methods
+from acpterm.acp.user_api import NoParams
+from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 
-def refusing(reason: str) -> Methods:
+def refusing(reason: str) -> MethodTable:
     """Return methods that all fail for `reason`."""
 
     def refuse(*_: object) -> NoReturn:
         raise RpcError(INVALID_REQUEST, f"this is the user's endpoint: {reason}")
 
-    return Methods(_All(Method(Nothing, refuse)), {})
+    return MethodTable(_All(Method(NoParams, refuse)), {})
 
 
 class _All(Mapping[str, Method]):

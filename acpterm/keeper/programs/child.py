@@ -41,7 +41,7 @@ CANNOT_RUN = 126
 _SHELL = "/bin/sh"
 
 
-def become(program: Program) -> NoReturn:
+def exec_program(program: Program) -> NoReturn:
     """Turn this process, whose 0, 1 and 2 are already the terminal, into `program`."""
     argv, env, cwd, umask, rlimits, otherwise = program
     try:
@@ -61,7 +61,7 @@ def become(program: Program) -> NoReturn:
         _fail(CANNOT_RUN, f"{argv[0]}: cannot be started: {error}")
 
 
-def take_terminal(slave: int) -> None:
+def login_tty(slave: int) -> None:
     """Lead a new session whose controlling terminal is `slave`, and put it at 0, 1 and 2."""
     os.setsid()
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
@@ -95,7 +95,7 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
 def _exec(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Become `argv`; return when there is no such file."""
     refused: OSError | None = None
-    paths = candidates(argv[0], env)
+    paths = search_path(argv[0], env)
     # An exec that fails costs ten times a look. What does not look right is tried in the end, too:
     # the errors tell why.
     for path in (*filter(_is_likely, paths), *paths):
@@ -120,12 +120,12 @@ def _replace(path: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
     os.execve(path, list(argv), env)  # noqa: S606  a program, and no shell, was asked for
 
 
-def candidates(name: str, env: Mapping[str, str]) -> list[str]:
+def search_path(name: str, env: Mapping[str, str]) -> list[str]:
     """Where `name` may be, in order: itself when it holds a slash, else along `env`'s PATH."""
     if "/" in name:
         return [name]
     path = env.get("PATH", os.defpath)
-    return [os.path.join(folder or ".", name) for folder in path.split(":")]
+    return [os.path.join(directory or ".", name) for directory in path.split(":")]
 
 
 def _no_interpreter(path: str) -> str:

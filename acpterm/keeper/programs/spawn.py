@@ -101,7 +101,7 @@ def _posix_spawn(program: Program, slave: int, cgroup: int | None) -> int | None
     mask = os.umask(umask)
     try:
         os.chdir(cwd)
-        executable = next(filter(_can_execute, child.candidates(argv[0], env)), None)
+        executable = next(filter(_can_execute, child.search_path(argv[0], env)), None)
         if executable is None:
             return None
         for limit, (soft, hard), _ in changes:
@@ -181,9 +181,9 @@ def _fork(program: Program, slave: int, cgroup: int | None) -> int:
 def _be_child(program: Program, slave: int, settling: int) -> NoReturn:
     try:
         child.reset_signals()
-        child.take_terminal(slave)
+        child.login_tty(slave)
         os.close(settling)
-        child.become(program)
+        child.exec_program(program)
     finally:
         os._exit(child.CANNOT_RUN)
 
@@ -194,7 +194,7 @@ def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, 
 
     def run_in_child() -> None:
         child.reset_signals()
-        child.become(program)
+        child.exec_program(program)
 
     # `become` never returns, so the program named here is never run; it only has to exist, since
     # ptyprocess looks for it first.

@@ -25,11 +25,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from acpterm.pty.input_wait import syscalls
-from acpterm.pty.input_wait.syscalls import Reading, UndecidedError, contents
+from acpterm.pty.input_wait.syscalls import BlockedRead, UndecidedError, contents
 
 # The most processes and threads that one look takes in, each at 15 to 30 µs.
-_MOST_PROCESSES: Final = 64
-_MOST_THREADS: Final = 128
+_PROCESSES_MAX: Final = 64
+_THREADS_MAX: Final = 128
 # Seconds of a timeout from which on a wait counts as one for input at once. What redraws itself
 # does so more often, unless told otherwise: top every 3 seconds, htop every 1.5. At a prompt, vim
 # has something to do 4 seconds after a key, node 8 seconds after its start, and `read -t 60` ends.
@@ -94,7 +94,7 @@ class _Terminal:
         """Whether lines are taken and not shown."""
         return bool(self._local & termios.ICANON) and not self._local & termios.ECHO
 
-    def waited_for(self, pid: int, reading: Reading) -> bool:
+    def waited_for(self, pid: int, reading: BlockedRead) -> bool:
         """Whether process `pid`, of the foreground group, waits with `reading` for this."""
         timeout = self._read_timeout() if reading.plain else reading.timeout
         return self._is_patient(timeout) and any(self._is_at(pid, fd) for fd in reading.fds)
@@ -139,7 +139,7 @@ def _look(processes: Iterator[_Process], group: int, terminal: _Terminal) -> boo
     found = unknown = False
     threads = 0
     for count, process in enumerate(processes):
-        if count >= _MOST_PROCESSES:
+        if count >= _PROCESSES_MAX:
             return None
         # One without a controlling terminal may read any, for job control is not for it: what
         # `su -c` runs does.
@@ -149,14 +149,14 @@ def _look(processes: Iterator[_Process], group: int, terminal: _Terminal) -> boo
         found |= is_foreground
         if process.state in b"ZX":
             continue
-        left = _MOST_THREADS - threads
+        left = _THREADS_MAX - threads
         for tid in _threads(process, left):
             waits = _waits(process, tid, terminal)
             if waits:
                 return True
             unknown |= waits is None and is_foreground
         threads += process.threads
-        if threads > _MOST_THREADS:
+        if threads > _THREADS_MAX:
             return None
     # Those of the group have nobody in the session for a parent, or may not be seen.
     return False if found and not unknown else None
@@ -211,7 +211,7 @@ def _descendants(group: int, session: int) -> Iterator[_Process]:
 
 def _children(process: _Process) -> list[int]:
     children: list[int] = []
-    for tid in _threads(process, _MOST_THREADS):
+    for tid in _threads(process, _THREADS_MAX):
         with contextlib.suppress(*_GONE):
             listed = contents(f"/proc/{process.pid}/task/{tid}/children", 4096)
             # The last may be cut in two, and is beyond what is looked at anyway.

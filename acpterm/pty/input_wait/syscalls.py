@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 
-class Reading(NamedTuple):
+class BlockedRead(NamedTuple):
     """What a thread is blocked in until there is input."""
 
     fds: tuple[int, ...]
@@ -30,13 +30,13 @@ class UndecidedError(Exception):
     """The thread is in something that may wait for input, and it cannot be seen whether."""
 
 
-_Decode = Callable[[int, list[int]], Reading]
+_Decode = Callable[[int, list[int]], BlockedRead]
 
 # Interests in input: POLLIN and POLLRDNORM (poll(2)), which epoll has the same numbers for.
 _READABLE: Final = 0x01 | 0x40
 # The most descriptors of one call that are looked at: an interactive program has a handful.
-_MOST_FDS: Final = 1024
-_MOST_FDINFO: Final = 65_536  # bytes: some thousand descriptors in an epoll
+_FDS_MAX: Final = 1024
+_FDINFO_BYTES_MAX: Final = 65_536  # bytes: some thousand descriptors in an epoll
 _TIMEVAL: Final = 1e-6
 _TIMESPEC: Final = 1e-9
 # A 64-bit program's stack is above this; below is that of a 32-bit one, with other numbers.
@@ -45,7 +45,7 @@ _32_BITS: Final = 1 << 32
 _ADDRESS: Final = (1 << 56) - 1
 
 
-def blocked_for(pid: int, tid: int) -> Reading | None:
+def blocked_for(pid: int, tid: int) -> BlockedRead | None:
     """Give what thread `tid` of process `pid` is blocked for; None when that is no input.
 
     Raises `PermissionError` when it may not be looked at, other `OSError` when it has gone or
@@ -105,51 +105,51 @@ def _milliseconds(register: int) -> float | None:
     return None if timeout < 0 else timeout / 1000
 
 
-def _read(_pid: int, arguments: list[int]) -> Reading:
-    return Reading((_int(arguments[0]),), plain=True)
+def _read(_pid: int, arguments: list[int]) -> BlockedRead:
+    return BlockedRead((_int(arguments[0]),), plain=True)
 
 
 def _select_in(unit: float) -> _Decode:
-    def decode(pid: int, arguments: list[int]) -> Reading:
-        count, readable = min(_int(arguments[0]), _MOST_FDS), arguments[1]
+    def decode(pid: int, arguments: list[int]) -> BlockedRead:
+        count, readable = min(_int(arguments[0]), _FDS_MAX), arguments[1]
         timeout = _time(pid, arguments[4], unit)
         if count <= 0 or readable == 0:
-            return Reading((), timeout)
+            return BlockedRead((), timeout)
         bits = int.from_bytes(_memory(pid, readable, (count + 63) // 64 * 8), "little")
-        return Reading(tuple(fd for fd in range(count) if bits >> fd & 1), timeout)
+        return BlockedRead(tuple(fd for fd in range(count) if bits >> fd & 1), timeout)
 
     return decode
 
 
-def _polled(pid: int, arguments: list[int]) -> tuple[int, ...]:
-    count = min(arguments[1], _MOST_FDS)
+def _fds_polled_for_input(pid: int, arguments: list[int]) -> tuple[int, ...]:
+    count = min(arguments[1], _FDS_MAX)
     if count == 0:  # a way to sleep; the address may be anything
         return ()
     entries = struct.iter_unpack("=ihh", _memory(pid, arguments[0], count * 8))
     return tuple(fd for fd, events, _ in entries if fd >= 0 and events & _READABLE)
 
 
-def _poll(pid: int, arguments: list[int]) -> Reading:
-    return Reading(_polled(pid, arguments), _milliseconds(arguments[2]))
+def _poll(pid: int, arguments: list[int]) -> BlockedRead:
+    return BlockedRead(_fds_polled_for_input(pid, arguments), _milliseconds(arguments[2]))
 
 
-def _ppoll(pid: int, arguments: list[int]) -> Reading:
-    return Reading(_polled(pid, arguments), _time(pid, arguments[2], _TIMESPEC))
+def _ppoll(pid: int, arguments: list[int]) -> BlockedRead:
+    return BlockedRead(_fds_polled_for_input(pid, arguments), _time(pid, arguments[2], _TIMESPEC))
 
 
 def _watched(pid: int, epoll: int) -> tuple[int, ...]:
     # `tfd:        5 events:       19 data: …`, one line a descriptor (proc_pid_fdinfo(5)).
-    lines = contents(f"/proc/{pid}/fdinfo/{epoll}", _MOST_FDINFO).splitlines()
+    lines = contents(f"/proc/{pid}/fdinfo/{epoll}", _FDINFO_BYTES_MAX).splitlines()
     words = [line.split() for line in lines if line.startswith(b"tfd:")]
     return tuple(int(word[1]) for word in words if len(word) > 3 and int(word[3], 16) & _READABLE)
 
 
-def _epoll(pid: int, arguments: list[int]) -> Reading:
-    return Reading(_watched(pid, _int(arguments[0])), _milliseconds(arguments[3]))
+def _epoll(pid: int, arguments: list[int]) -> BlockedRead:
+    return BlockedRead(_watched(pid, _int(arguments[0])), _milliseconds(arguments[3]))
 
 
-def _epoll2(pid: int, arguments: list[int]) -> Reading:
-    return Reading(_watched(pid, _int(arguments[0])), _time(pid, arguments[3], _TIMESPEC))
+def _epoll2(pid: int, arguments: list[int]) -> BlockedRead:
+    return BlockedRead(_watched(pid, _int(arguments[0])), _time(pid, arguments[3], _TIMESPEC))
 
 
 _IO_URING_ENTER: Final = 426

@@ -53,7 +53,7 @@ class Cgroups:
         What killed daemons have left is killed. `held`: names of terminals that outlived one; the
         directory that they are in is taken over instead.
         """
-        own = _own_folder()
+        own = _own_directory()
         if own is None or not _is_ours(own):
             return None
         for name in os.listdir(own):
@@ -116,33 +116,33 @@ class Cgroups:
 class CgroupTree:
     """One terminal's group. See `tree.Tree`."""
 
-    def __init__(self, folder: str, cgroup: int | None = None) -> None:
-        self._folder = folder
+    def __init__(self, directory: str, cgroup: int | None = None) -> None:
+        self._directory = directory
         self.cgroup = cgroup
 
     @classmethod
-    def make(cls, folder: str) -> "CgroupTree":
+    def make(cls, directory: str) -> "CgroupTree":
         """Make the group. Raises `OSError`."""
         try:
-            os.mkdir(folder, 0o755)
+            os.mkdir(directory, 0o755)
         except FileNotFoundError:
             # Another pool of this process has removed the directory above it, as its own.
-            os.makedirs(folder, 0o755)
+            os.makedirs(directory, 0o755)
         try:
-            return cls(folder, os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+            return cls(directory, os.open(directory, os.O_RDONLY | os.O_DIRECTORY))
         except OSError:
-            os.rmdir(folder)
+            os.rmdir(directory)
             raise
 
     @property
     def join(self) -> str | None:
         """Where a child made without clone3 joins."""
-        return os.path.join(self._folder, "cgroup.procs")
+        return os.path.join(self._directory, "cgroup.procs")
 
     def started(self, pid: int, started: float | None = None) -> None:
         """Close the directory: the child is in the group, and the kernel keeps the members."""
         del pid, started
-        self._close_folder()
+        self._close_directory()
 
     async def empty(self) -> bool:
         """Return whether the kernel counts no process in the group or below."""
@@ -176,15 +176,15 @@ class CgroupTree:
 
     async def close(self) -> None:
         """Remove the group and those that its programs made in it."""
-        self._close_folder()
+        self._close_directory()
         with contextlib.suppress(OSError):
-            os.rmdir(self._folder)
+            os.rmdir(self._directory)
             return
-        _remove_all(self._folder)
+        _remove_all(self._directory)
 
     def _populated(self) -> bool:
         try:
-            with open(f"{self._folder}/cgroup.events", "rb", buffering=0) as events:
+            with open(f"{self._directory}/cgroup.events", "rb", buffering=0) as events:
                 return b"populated 0" not in events.read()
         except OSError as error:
             if error.errno in _GONE:
@@ -194,13 +194,13 @@ class CgroupTree:
     def kill_at_once(self) -> bool:
         """Kill all by one write, which no fork escapes; return whether the kernel did it."""
         try:
-            with open(os.path.join(self._folder, "cgroup.kill"), "wb", buffering=0) as file:
+            with open(os.path.join(self._directory, "cgroup.kill"), "wb", buffering=0) as file:
                 file.write(b"1")
         except OSError:  # there is none, the group is gone, or no descriptor is left just now
             return False
         return True
 
-    def _close_folder(self) -> None:
+    def _close_directory(self) -> None:
         if self.cgroup is not None:
             os.close(self.cgroup)
             self.cgroup = None
@@ -208,9 +208,9 @@ class CgroupTree:
     def pids(self) -> list[int]:
         """Return the processes in the group and below. Raises `OSError`."""
         found: list[int] = []
-        for folder, _, _ in os.walk(self._folder, onerror=_raise_unless_gone):
+        for directory, _, _ in os.walk(self._directory, onerror=_raise_unless_gone):
             try:
-                with open(f"{folder}/cgroup.procs", "rb") as procs:
+                with open(f"{directory}/cgroup.procs", "rb") as procs:
                     found += map(int, procs.read().split())
             except OSError as error:
                 _raise_unless_gone(error)
@@ -247,13 +247,13 @@ def terminals_of(pid: int | str) -> set[tuple[str, str]]:
     return {pair for pair in itertools.pairwise(parts) if _BASE.fullmatch(pair[0])}
 
 
-def _own_folder() -> str | None:
+def _own_directory() -> str | None:
     """Find the directory of this process's group in the version 2 hierarchy."""
     path = _path_of("self")
-    return None if path is None else _folder_of(path)
+    return None if path is None else _directory_of(path)
 
 
-def _folder_of(path: str) -> str | None:
+def _directory_of(path: str) -> str | None:
     try:
         with open("/proc/self/mountinfo") as file:
             mounts = [line.split() for line in file if " - cgroup2 " in line]
@@ -266,20 +266,20 @@ def _folder_of(path: str) -> str | None:
     return None if inside.startswith("..") else os.path.normpath(os.path.join(mount, inside))
 
 
-def _is_ours(folder: str) -> bool:
-    if not os.access(folder, os.W_OK) or not os.access(f"{folder}/cgroup.procs", os.W_OK):
+def _is_ours(directory: str) -> bool:
+    if not os.access(directory, os.W_OK) or not os.access(f"{directory}/cgroup.procs", os.W_OK):
         return False
     if os.geteuid() != 0:
         return True
     # The root of the hierarchy, or of what a container sees of it, has no cgroup.events or is `/`.
     if _path_of("self") == "/":
         return True
-    return any(_marked(folder, name) for name in ("trusted.delegate", "user.delegate"))
+    return any(_marked(directory, name) for name in ("trusted.delegate", "user.delegate"))
 
 
-def _marked(folder: str, attribute: str) -> bool:
+def _marked(directory: str, attribute: str) -> bool:
     try:
-        return os.getxattr(folder, attribute) == b"1"
+        return os.getxattr(directory, attribute) == b"1"
     except OSError:
         return False
 
@@ -303,7 +303,7 @@ def stale_base_of(pid: int) -> str | None:
     """Return the directory of a daemon's groups that a process is in, if no daemon holds it."""
     parts = (_path_of(pid) or "").split("/")
     at = next((i for i, part in enumerate(parts) if _BASE.fullmatch(part)), None)
-    base = None if at is None else _folder_of("/".join(parts[: at + 1]))
+    base = None if at is None else _directory_of("/".join(parts[: at + 1]))
     if base is None:
         return None
     try:
@@ -343,6 +343,6 @@ def _lock_stale(base: str) -> int:
 
 def _remove_all(base: str) -> None:
     """Remove a group and those below it, but for those that still have processes."""
-    for folder, _, _ in os.walk(base, topdown=False):
+    for directory, _, _ in os.walk(base, topdown=False):
         with contextlib.suppress(OSError):
-            os.rmdir(folder)
+            os.rmdir(directory)

@@ -24,7 +24,7 @@ _RETRY_S = 0.05
 Rlimits = tuple[tuple[int, int, int], ...]
 
 
-class Tree(Protocol):
+class ProcessTree(Protocol):
     """The processes of one terminal, from before its first instruction until `close`.
 
     A child may be made ahead: then it has `started` some time before its program `begins`.
@@ -77,7 +77,7 @@ class Tree(Protocol):
         """Forget the tree, which is empty or given up."""
 
 
-async def end(tree: Tree, grace: float) -> None:
+async def end(tree: ProcessTree, grace: float) -> None:
     """End the whole tree: SIGTERM, up to `grace` seconds to tidy up, then SIGKILL.
 
     Stopped processes are continued, so that SIGTERM reaches them. Returns when no process is
@@ -93,7 +93,7 @@ async def end(tree: Tree, grace: float) -> None:
     await tree.kill()
 
 
-async def wait_empty(tree: Tree) -> None:
+async def wait_empty(tree: ProcessTree) -> None:
     """Wait until no process of the tree runs any more."""
     pause = _FIRST_POLL_S
     while not await retry_on_oserror(tree.empty):

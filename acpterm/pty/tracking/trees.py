@@ -21,7 +21,7 @@ from acpterm.pty.tracking.leftovers import end_leftovers
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.pty.tracking.origin import Origin, find_origin
 from acpterm.pty.tracking.subreaper import Subreaper
-from acpterm.pty.tracking.tree import Tree
+from acpterm.pty.tracking.tree import ProcessTree
 
 
 class TrackingError(Exception):
@@ -70,14 +70,16 @@ class Trees:
         self._subreaper: Final = Subreaper(parent, sole_parent=sole_parent, socket_path=socket_path)
         self._busy: list[Callable[[], bool]] = []
 
-    def new(self, name: str) -> Tree:
+    def new(self, name: str) -> ProcessTree:
         """Make the tree of the terminal, or other program, `name`. Raises `OSError`."""
         if self._cgroups is None:
             return self._subreaper.new(name)
         group = self._cgroups.new(name)
         return CombinedTree(group, self._subreaper.new(name))
 
-    def adopt(self, name: str, pid: int, started: float, *, reaped_at: float | None = None) -> Tree:
+    def adopt(
+        self, name: str, pid: int, started: float, *, reaped_at: float | None = None
+    ) -> ProcessTree:
         """Make the tree of a terminal that a predecessor made, from its first child's identity.
 
         `started` is `ProcStat.started`; `reaped_at`, once it was reaped, a time of

@@ -39,10 +39,10 @@ SLICE_MIN = 4 * SEQUENCE_MAX + 4
 _RESYNC_MAX = 4096
 
 #: The size of pieces that a processor's caches hold. Bytes.
-_PIECE = 64 * 1024
+_PIECE_BYTES = 64 * 1024
 #: Output that is hardly text would take up much memory while it waits: it is at most this many
 #: times as long as its text is at least, and a piece.
-_WAITING_RATIO = 4
+_DEFERRED_RATIO = 4
 #: What a text of whatever limit has to be fed at once to begin anew. Bytes.
 _MARGIN = 4096
 
@@ -53,7 +53,7 @@ _CSI_REST = re.compile(rb"(?:\[[0-?]*|[0-9;:<=>?]+)[ -/]*[@-~]|[mK]")
 _STRING_REST = re.compile(rb"[^\x1b\n]*(?:\a|\x1b\\)")
 
 
-class _Waiting(NamedTuple):
+class _Deferred(NamedTuple):
     """A piece of simple output, and how many bytes of text it is at least."""
 
     data: bytes
@@ -69,6 +69,9 @@ class TextView:
     __slots__ = (
         "_cached",
         "_controls",
+        "_deferred",
+        "_deferred_bytes",
+        "_deferred_text_min",
         "_enough",
         "_limit",
         "_line",
@@ -76,9 +79,6 @@ class TextView:
         "_truncated",
         "_utf8",
         "_version",
-        "_waiting",
-        "_waiting_bytes",
-        "_waiting_min",
     )
 
     def __init__(self, limit: int, *, truncated: bool = False) -> None:
@@ -95,9 +95,9 @@ class TextView:
         self._version = 0
         self._cached: str | None = ""
         # Simple output behind the text, its size, and how many bytes of text it is at least.
-        self._waiting: list[_Waiting] = []
-        self._waiting_bytes = 0
-        self._waiting_min = 0
+        self._deferred: list[_Deferred] = []
+        self._deferred_bytes = 0
+        self._deferred_text_min = 0
 
     @property
     def limit(self) -> int:
@@ -113,20 +113,20 @@ class TextView:
     def truncated(self) -> bool:
         """Whether anything a reader would have seen is gone; once true, it stays so."""
         if not self._truncated:
-            self._settle_all()
+            self._flush_all()
             shown = len(self._line.text().encode())
             self._truncated = self._tail.total + shown > self._limit
         return self._truncated
 
     @property
-    def held(self) -> int:
+    def retained_bytes(self) -> int:
         """The bytes that are held to make the text of, whether they wait or not."""
-        return self._tail.kept + self._waiting_bytes
+        return self._tail.retained + self._deferred_bytes
 
     @property
     def size(self) -> int:
         """The length of `text` in UTF-8 bytes, at little cost if none of it waits."""
-        self._settle_all()
+        self._flush_all()
         kept, line = self._parts()
         return kept + len(line)
 
@@ -135,7 +135,7 @@ class TextView:
         if self._cached is None:
             # Whoever reads the text has been told of what is not there.
             self._truncated = self.truncated
-            self._settle_all()
+            self._flush_all()
             self._cached = self._tail.last(*self._parts()).decode()
         return self._cached
 
@@ -160,7 +160,7 @@ class TextView:
         """
         if size is None:
             size = len(data)
-        self._settle_all()
+        self._flush_all()
         if size > self._enough:
             return self._feed_much(bytes(data) if isinstance(data, memoryview) else data, size)
         if size:
@@ -170,54 +170,54 @@ class TextView:
     def feed_simple(self, data: bytes) -> None:
         """Take simple output (`simple_output`), as `feed` does, for less."""
         least = simple_output.text_bytes_min(data)
-        is_clean = bool(self._waiting) or not (self._controls.inside or self._utf8.held)
-        if least is None or not is_clean or not self._may_wait(len(data), least):
+        is_clean = bool(self._deferred) or not (self._controls.inside or self._utf8.has_incomplete)
+        if least is None or not is_clean or not self._may_defer(len(data), least):
             self.feed(data)
             return
         self._version += 1
         self._cached = None
-        if self._waiting and len(self._waiting[-1].data) + len(data) <= _PIECE:
-            last = self._waiting.pop()
-            self._waiting.append(_Waiting(last.data + data, last.text_min + least))
+        if self._deferred and len(self._deferred[-1].data) + len(data) <= _PIECE_BYTES:
+            last = self._deferred.pop()
+            self._deferred.append(_Deferred(last.data + data, last.text_min + least))
         else:
-            self._waiting.append(_Waiting(data, least))
-        self._waiting_bytes += len(data)
-        self._waiting_min += least
-        while self._waiting_min - self._waiting[0].text_min > self._limit:
-            self._pop_waiting()
+            self._deferred.append(_Deferred(data, least))
+        self._deferred_bytes += len(data)
+        self._deferred_text_min += least
+        while self._deferred_text_min - self._deferred[0].text_min > self._limit:
+            self._pop_deferred()
             # All before it is out of reach too.
             self._truncated = True
             self._line = Line()
             self._tail = Tail(self._limit)
 
-    def _may_wait(self, size: int, least: int) -> bool:
+    def _may_defer(self, size: int, least: int) -> bool:
         """Return whether `size` bytes more, `least` of them text, are not too many to wait."""
-        held = self._waiting_bytes + size
-        return held <= _WAITING_RATIO * (self._waiting_min + least) + _PIECE
+        held = self._deferred_bytes + size
+        return held <= _DEFERRED_RATIO * (self._deferred_text_min + least) + _PIECE_BYTES
 
-    def _pop_waiting(self) -> bytes:
-        data, least = self._waiting.pop(0)
-        self._waiting_bytes -= len(data)
-        self._waiting_min -= least
+    def _pop_deferred(self) -> bytes:
+        data, least = self._deferred.pop(0)
+        self._deferred_bytes -= len(data)
+        self._deferred_text_min -= least
         return data
 
     @property
-    def waits(self) -> bool:
+    def has_deferred(self) -> bool:
         """Whether there is output that `settle` would make text of."""
-        return bool(self._waiting)
+        return bool(self._deferred)
 
-    def settle(self) -> bool:
+    def flush(self) -> bool:
         """Make text of a piece of the output that waits; return whether more does."""
-        if self._waiting:
-            data = self._pop_waiting()
+        if self._deferred:
+            data = self._pop_deferred()
             first, end = data.find(b"\n") + 1, data.rfind(b"\n") + 1
             self._take(data[:first])
             self._tail.add(simple_output.text_of(data[first:end]))
             self._take(data[end:])
-        return bool(self._waiting)
+        return bool(self._deferred)
 
-    def _settle_all(self) -> None:
-        while self.settle():
+    def _flush_all(self) -> None:
+        while self.flush():
             pass
 
     def _feed_much(self, data: bytes | bytearray | mmap.mmap, size: int) -> bool:
@@ -237,8 +237,8 @@ class TextView:
         return False
 
     def _feed_pieces(self, data: bytes | bytearray | mmap.mmap, begin: int, end: int) -> None:
-        for at in range(begin, end, _PIECE):
-            self._take(self._utf8.feed(bytes(data[at : min(end, at + _PIECE)])))
+        for at in range(begin, end, _PIECE_BYTES):
+            self._take(self._utf8.feed(bytes(data[at : min(end, at + _PIECE_BYTES)])))
 
     def finish(self) -> None:
         """Take the end of the stream: a character still incomplete becomes U+FFFD."""

@@ -24,20 +24,20 @@ _PIECE_MAX = 65536
 class Tail:
     """Keeps at least the last `limit` bytes added."""
 
-    __slots__ = ("_kept", "_limit", "_open", "_pieces", "total")
+    __slots__ = ("_limit", "_open", "_pieces", "_retained", "total")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pieces: list[bytes] = []
         self._open = bytearray()
-        self._kept = 0
+        self._retained = 0
         #: Bytes ever added.
         self.total = 0
 
     @property
-    def kept(self) -> int:
+    def retained(self) -> int:
         """The bytes kept."""
-        return self._kept
+        return self._retained
 
     def add(self, data: bytes) -> None:
         """Append `data` to the text."""
@@ -48,7 +48,7 @@ class Tail:
             added = self._limit
         if not added:
             return
-        self._kept += added
+        self._retained += added
         if added < _SMALL:
             self._open += data
             if len(self._open) >= _PIECE_MIN:
@@ -57,12 +57,12 @@ class Tail:
             self._close()
             piece = max(_PIECE_MIN, min(_PIECE_MAX, self._limit // 16))
             self._pieces += [data[at : at + piece] for at in range(0, added, piece)]
-        if self._kept > self._limit:
+        if self._retained > self._limit:
             self._drop()
 
     def last(self, length: int, suffix: bytes = b"") -> bytes:
         """Return the last `length` bytes of the text, or all that is kept, and `suffix`."""
-        first, skip = self._locate(max(0, self._kept - length))
+        first, skip = self._locate(max(0, self._retained - length))
         if first == len(self._pieces):
             return bytes(self._open[skip:]) + suffix
         with memoryview(self._pieces[first]) as head:
@@ -70,14 +70,14 @@ class Tail:
 
     def fit(self, length: int) -> int:
         """Return how many of the last `length` bytes are whole characters of UTF-8."""
-        skip = max(0, self._kept - length)
-        while skip < self._kept:
+        skip = max(0, self._retained - length)
+        while skip < self._retained:
             first, offset = self._locate(skip)
             piece = self._open if first == len(self._pieces) else self._pieces[first]
             if not is_continuation(piece[offset]):
                 break
             skip += 1
-        return self._kept - skip
+        return self._retained - skip
 
     def _locate(self, index: int) -> tuple[int, int]:
         """Return the number of the piece that has the byte at `index`, and where in it."""
@@ -93,8 +93,8 @@ class Tail:
             self._open = bytearray()
 
     def _drop(self) -> None:
-        excess = self._kept - self._limit
+        excess = self._retained - self._limit
         first, offset = self._locate(excess)
         if first:
             del self._pieces[:first]
-            self._kept = self._limit + offset
+            self._retained = self._limit + offset

@@ -18,35 +18,35 @@ REPLACEMENT = "\ufffd".encode()
 class Utf8:
     """Turns a stream of bytes into a stream of whole UTF-8 characters."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_incomplete",)
 
     def __init__(self) -> None:
-        self._held = b""
+        self._incomplete = b""
 
     @property
-    def held(self) -> int:
+    def has_incomplete(self) -> int:
         """How many bytes are held back."""
-        return len(self._held)
+        return len(self._incomplete)
 
     def feed(self, data: bytes) -> bytes:
         """Return the characters that `data` completes, as valid UTF-8."""
-        if self._held:
-            data = self._held + data
-            self._held = b""
+        if self._incomplete:
+            data = self._incomplete + data
+            self._incomplete = b""
         if data.isascii():
             return data
         try:
             _, consumed = utf_8_decode(data, "strict", False)
         except UnicodeDecodeError:
             text, consumed = utf_8_decode(data, "replace", False)
-            self._held = data[consumed:]
+            self._incomplete = data[consumed:]
             return text.encode()
-        self._held = data[consumed:]
+        self._incomplete = data[consumed:]
         return data[:consumed]
 
     def finish(self) -> bytes:
         """Return what is left when the stream has ended: nothing, or one U+FFFD."""
-        held, self._held = self._held, b""
+        held, self._incomplete = self._incomplete, b""
         return REPLACEMENT if held else b""
 
 

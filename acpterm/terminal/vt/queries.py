@@ -27,7 +27,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-HELD_MAX: Final = 4096
+INCOMPLETE_MAX: Final = 4096
 """Bytes of a sequence that are held; one that is not decided by then is dropped."""
 REPORTING_MODES: Final = frozenset({38, 2031, 2033, 2048, 5522})
 """Private modes: Tektronix (which asks in other ways), colour scheme, visibility, size, pasting."""
@@ -110,7 +110,7 @@ class QueryFilter:
             token = _TOKEN.match(data, start)
             if token is None:
                 # It is not complete yet.
-                if len(data) - start <= HELD_MAX:
+                if len(data) - start <= INCOMPLETE_MAX:
                     self._held = data[start:]
                 at = len(data)
                 break
@@ -147,13 +147,13 @@ class QueryFilter:
             end = None
         stop = len(data) if end is None else end.start()
         is_whole = end is not None and end[0] in (b"\a", b"\x1b\\", b"\xc2\x9c")
-        content = data[begin : min(stop, begin + HELD_MAX)].translate(None, _CONTROLS)
+        content = data[begin : min(stop, begin + INCOMPLETE_MAX)].translate(None, _CONTROLS)
         passes = self._decide(kind, content, is_whole=is_whole)
         if passes:
             # What is in it holds no query.
             parts.append(token[0].replace(_ENQUIRY, b""))
             return begin
-        if passes is None and end is None and len(data) - token.start() <= HELD_MAX:
+        if passes is None and end is None and len(data) - token.start() <= INCOMPLETE_MAX:
             self._held = data[token.start() :]
             return len(data)
         return self._drop(data, begin, ends)

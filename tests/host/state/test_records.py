@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.host.launch.exec_context import Asker, from_record, to_record
+from acpterm.host.launch.exec_context import ExecContext, from_record, to_record
 from acpterm.host.state.records import (
     ConnectionRecord,
     HostRecord,
@@ -40,7 +40,7 @@ def some(strategy):
 
 
 contexts = st.builds(
-    Asker,
+    ExecContext,
     env=st.dictionaries(system_text, system_text, max_size=5),
     cwd=system_text,
     umask=st.integers(0, 0o777),
@@ -98,7 +98,7 @@ def test_text_that_is_not_utf_8_survives(text):
 
 
 def test_environment_that_no_program_can_be_given_is_not_stored():
-    context = Asker({"A": "x" * 7_000_000}, "/", 0o22, ())
+    context = ExecContext({"A": "x" * 7_000_000}, "/", 0o22, ())
     assert to_record(context) is None
 
 

@@ -12,7 +12,7 @@ import trio
 
 from acpterm.config import Settings
 from acpterm.host.host import open_host
-from acpterm.host.launch.exec_context import own, to_record
+from acpterm.host.launch.exec_context import current, to_record
 from acpterm.host.state.records import (
     ConnectionRecord,
     HostRecord,
@@ -31,7 +31,7 @@ from tests.support.person import person_of
 from tests.support.workers import initialize
 
 SECRET = "5" * 64
-CONTEXT = to_record(own())
+CONTEXT = to_record(current())
 
 
 RING_SIZE = 64 * 1024
@@ -80,7 +80,7 @@ async def successor(started, **settings):
     worker = await started.worker()
     await worker.keeper.connect()
     snapshot = Snapshot.read(worker.keeper.entries)
-    async with open_host(Settings(**settings), own(), worker.keeper, snapshot) as host:
+    async with open_host(Settings(**settings), current(), worker.keeper, snapshot) as host:
         yield host
     worker.kill()
 
@@ -94,7 +94,7 @@ async def test_terminal_without_a_record_is_ended_and_forgotten(tmp_path):
         async with successor(started) as host:
             await poll(lambda: not alive(nobodys.pid))
             assert alive(whole.pid)
-            assert [entry.id for entry in host.shared.roster] == [whole.name]
+            assert [entry.id for entry in host.state.registry] == [whole.name]
         worker = await started.worker()
         await worker.keeper.connect()
         assert not [name for name in worker.keeper.entries if name.startswith(("t/", "s/", "c/"))]
@@ -183,7 +183,7 @@ async def test_terminal_that_a_cancelled_turn_was_to_lose_is_released_in_time(tm
         async with successor(started, kill_grace=0.2) as host, agent_of(host) as agent:
             assert (await initialize(agent, SECRET))["resumed"] is True
             assert (await agent.wait(stubborn.name))["_meta"]["acpterm"]["endedBy"] == "agent"
-            await poll(lambda: not len(host.shared.roster))
+            await poll(lambda: not len(host.state.registry))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ async def test_connection_that_its_client_lost_is_taken_over_and_the_old_one_clo
             assert (await user.about("get", terminal))["connection"] == name
             again = await new.create("echo more")
             assert (await user.about("get", again))["connection"] == name
-        await poll(lambda: not host.shared.agents)
+        await poll(lambda: not host.state.agents)
         assert await user.list(all=True) == []
 
 
@@ -46,7 +46,7 @@ async def test_secret_of_a_connection_that_has_ended_is_worth_nothing():
     async with host_here() as host:
         async with agent_of(host) as agent:
             secret = (await initialize(agent))["resume"]
-        await poll(lambda: not host.shared.agents)
+        await poll(lambda: not host.state.agents)
         async with agent_of(host) as agent:
             assert (await initialize(agent, secret))["resumed"] is False
 
@@ -98,7 +98,7 @@ async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_p
                 while not made:
                     await trio.sleep(0.01)
             await poll(ran.exists)
-            assert [entry.id for entry in host.shared.roster] == [made[0]["terminalId"]]
+            assert [entry.id for entry in host.state.registry] == [made[0]["terminalId"]]
             await trio.sleep(0.1)
             assert ran.read_text() == "ran\n"
 
@@ -126,7 +126,7 @@ async def _create_as(agent, id_, params):
 async def test_events_say_which_connection_came_and_went():
     async with host_here() as host, person_of(host) as user:
         _, token = await user.open("events")
-        await poll(lambda: host.shared.bus.heard)
+        await poll(lambda: host.state.events.has_subscribers)
         async with agent_of(host) as old:
             secret = (await initialize(old))["resume"]
             async with agent_of(host) as new:
@@ -182,7 +182,7 @@ class Spy:
 
 async def test_nothing_is_stored_of_what_is_gone(monkeypatch):
     async with host_here() as host:
-        spy = Spy(host.shared.keeper, monkeypatch)
+        spy = Spy(host.state.keeper, monkeypatch)
         async with agent_of(host) as agent:
             await initialize(agent)
             for number in range(5):
@@ -197,7 +197,7 @@ async def test_nothing_is_stored_of_what_is_gone(monkeypatch):
                 await agent.run("echo gone")
                 left = await agent.create("sleep 60")
             assert {key.partition("/")[0] for key in spy.keys} == {"host", "c", "s", "k", "t"}
-        await poll(lambda: not host.shared.agents)
+        await poll(lambda: not host.state.agents)
         async with person_of(host) as user:
             kept = {entry["terminalId"] for entry in await user.list(all=True)}
             await poll(lambda: spy.keys - {"host"} == {f"t/{id_}" for id_ in kept})

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acpterm.terminal.vt.emulator import Emulator
-from acpterm.terminal.vt.queries import HELD_MAX, QueryFilter
+from acpterm.terminal.vt.queries import INCOMPLETE_MAX, QueryFilter
 from tests.support.depth import examples
 from tests.terminal.vt.streams import ALL, COLOURS, MOVES, QUERIES, TEXT
 
@@ -133,7 +133,7 @@ def test_a_sequence_without_end_is_not_held_for_ever():
     assert queries.feed(b"\x1b]11;") == b""
     for _ in range(100):
         assert queries.feed(b"x" * 1000) == b""
-        assert len(queries._held) <= HELD_MAX
+        assert len(queries._held) <= INCOMPLETE_MAX
     assert queries.feed(b"?\aafter") == b"after"
     title = b"\x1b]2;" + b"t" * 100_000
     assert passed(title[:50_000], title[50_000:]) == title

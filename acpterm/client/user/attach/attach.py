@@ -33,31 +33,31 @@ from acpterm.acp.user_api import (
     AttachedNotification,
     AttachRequest,
     AttachResponse,
-    PersonWriteRequest,
     ScreenResponse,
     TerminalInfo,
+    UserWriteRequest,
     WindowRequest,
 )
-from acpterm.client.endpoint import Answer, LostError
-from acpterm.client.user.attach.detach_keys import Detaching
+from acpterm.client.endpoint import LostError, Response
+from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Printer, Tty
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 from acpterm.client.user.words import title
 from acpterm.jsonrpc import RpcError
 from acpterm.pty.tracking import marks
-from acpterm.runtime.shutdown_signals import minded
+from acpterm.runtime.shutdown_signals import shutdown_signals
 from acpterm.terminal.vt.paint import LEAVE
 
 # Seconds that the notice stays, unless a key is pressed before; and that the program has to have
 # printed nothing for, so that it does not stand in the way of what a short command prints.
 NOTICE: Final = 1.5
-_QUIET: Final = 0.2
+_QUIET_S: Final = 0.2
 # Bytes typed that may wait to be taken, and seconds that more of it waits for room. After that it
 # is dropped, with a bell, as long as the program takes none: the key that leaves has to be seen.
-_MOST: Final = 1024 * 1024
-_PATIENCE: Final = 2.0
+_UNREAD_BYTES_MAX: Final = 1024 * 1024
+_UNREAD_TIMEOUT_S: Final = 2.0
 # Bytes in one request: those of a paste wait for each other.
-_STEP: Final = 48 * 1024
+_CHUNK_BYTES: Final = 48 * 1024
 # Seconds that the window, and the daemon, have to take the last of it.
 _LAST: Final = 1.0
 _BELL: Final = b"\a"
@@ -74,10 +74,10 @@ _attached: Final = msgspec.json.Decoder(AttachedNotification)
 
 
 async def attach(
-    front: Front,
+    client: UserClient,
     terminal: Tty,
     info: TerminalInfo,
-    detaching: Detaching,
+    detaching: DetachFilter,
     *,
     read_only: bool = False,
 ) -> AttachResponse | None:
@@ -85,9 +85,9 @@ async def attach(
 
     Raises `RpcError`.
     """
-    notice = await _notice(front, info, detaching)
-    attached = _Attached(front, terminal, info, detaching, notice, read_only=read_only)
-    minds = *minded(), signal.SIGWINCH, signal.SIGCONT
+    notice = await _notice(client, info, detaching)
+    attached = _Attached(client, terminal, info, detaching, notice, read_only=read_only)
+    minds = *shutdown_signals(), signal.SIGWINCH, signal.SIGCONT
     with trio.open_signal_receiver(*minds) as signals, terminal.raw():
         answer = None
         try:
@@ -101,13 +101,13 @@ async def attach(
         return answer
 
 
-async def _notice(front: Front, info: TerminalInfo, detaching: Detaching) -> str:
+async def _notice(client: UserClient, info: TerminalInfo, detaching: DetachFilter) -> str:
     """Return what is shown at first: the key that leaves, and the terminal around this one."""
     outer = None
     if identifier := os.environ.get(marks.TERMINAL):
         # It may be another daemon's.
         with suppress(RpcError):
-            outer = title(await front.about("get", identifier, TerminalInfo))
+            outer = title(await client.terminal_request("get", identifier, TerminalInfo))
     if outer is None:
         return f"[{title(info)}: {detaching.keys} leaves it]"
     return (
@@ -125,22 +125,22 @@ def _tab_stops(cols: int) -> bytes:
 class _Attached:
     def __init__(
         self,
-        front: Front,
+        client: UserClient,
         terminal: Tty,
         info: TerminalInfo,
-        detaching: Detaching,
+        detaching: DetachFilter,
         notice: str,
         *,
         read_only: bool,
     ) -> None:
-        self._front = front
+        self._client = client
         self._terminal = terminal
         self._id = info.terminal_id
         self._detaching = detaching
         self._notice = notice
         self._read_only = read_only
         self._printer = Printer(terminal)
-        self._token = front.token()
+        self._token = client.token()
         self._shown = trio.Event()
         self.has_main = False
         """Whether the window's main screen shows the terminal's, or did."""
@@ -154,8 +154,8 @@ class _Attached:
 
     async def run(self, signals: AsyncIterator[int]) -> AttachResponse | None:
         """Be attached until the end."""
-        self._front.told = self._told
-        self._front.pace = self._printer.room
+        self._client.on_notification = self._told
+        self._client.throttle = self._printer.drain
         answers: list[AttachResponse] = []
         self._printer.put(_KEEP_TITLE)
         async with trio.open_nursery() as nursery:
@@ -168,20 +168,20 @@ class _Attached:
                 with trio.move_on_after(_LAST):
                     await self._paint_last()
             # However long this window takes for it: the last lines are what one waits for.
-            await self._printer.empty()
+            await self._printer.flush()
             nursery.cancel_scope.cancel()
         return answers[0] if answers else None
 
     async def _attach(self) -> AttachResponse:
         """Be attached until the program ends, also when the daemon's worker is replaced."""
         while True:
-            endpoint = self._front.endpoint
+            endpoint = self._client.endpoint
             cols, rows = self._terminal.size
             params = AttachRequest(self._id, self._token, cols, rows, self._read_only)
             try:
-                return await self._front.ask("terminal/attach", params, AttachResponse)
+                return await self._client.call("terminal/attach", params, AttachResponse)
             except LostError:
-                await self._front.reconnect(endpoint)
+                await self._client.reconnect(endpoint)
 
     def _told(self, method: str, params: Raw) -> None:
         if method != "_acpterm/terminal/attached":
@@ -221,8 +221,8 @@ class _Attached:
             if self._noticed:
                 self._repaint()
             if not self._read_only:
-                for at in range(0, len(passed), _STEP):
-                    await self._pass_on(passed[at : at + _STEP])
+                for at in range(0, len(passed), _CHUNK_BYTES):
+                    await self._pass_on(passed[at : at + _CHUNK_BYTES])
             if leaves:
                 # What was typed before is to be typed all the same.
                 with trio.move_on_after(_LAST):
@@ -232,24 +232,24 @@ class _Attached:
         all_.cancel()
 
     async def _pass_on(self, data: bytes) -> None:
-        with trio.move_on_after(0 if self._stuck else _PATIENCE):
-            while self._untaken + len(data) > _MOST:
+        with trio.move_on_after(0 if self._stuck else _UNREAD_TIMEOUT_S):
+            while self._untaken + len(data) > _UNREAD_BYTES_MAX:
                 await self._taken.park()
-        if self._untaken + len(data) > _MOST:
+        if self._untaken + len(data) > _UNREAD_BYTES_MAX:
             self._stuck = True
             self._printer.put(_BELL)
             return
         self._untaken += len(data)
 
-        def taken(answer: Answer) -> None:
+        def taken(answer: Response) -> None:
             self._untaken -= len(data)
             self._stuck = False
             self._taken.unpark_all()
             if isinstance(answer, RpcError):
                 self._printer.put(_BELL)
 
-        params = PersonWriteRequest(self._id, base64.b64encode(data).decode(), "base64")
-        self._front.endpoint.ask("_acpterm/terminal/write", params, taken)
+        params = UserWriteRequest(self._id, base64.b64encode(data).decode(), "base64")
+        self._client.endpoint.call("_acpterm/terminal/write", params, taken)
 
     async def _mind(self, signals: AsyncIterator[int], all_: trio.CancelScope) -> None:
         async for number in signals:
@@ -263,8 +263,8 @@ class _Attached:
     async def _give_notice(self) -> None:
         """Say something in the window's last line for a while, once the program is quiet."""
         await self._shown.wait()
-        while trio.current_time() < self._said + _QUIET:  # noqa: ASYNC110  it moves on
-            await trio.sleep_until(self._said + _QUIET)
+        while trio.current_time() < self._said + _QUIET_S:  # noqa: ASYNC110  it moves on
+            await trio.sleep_until(self._said + _QUIET_S)
         cols, rows = self._terminal.size
         line = self._notice[:cols]
         self._printer.put(f"\x1b7\x1b[{rows};1H\x1b[0;7m{line}\x1b[m\x1b[K\x1b8".encode())
@@ -277,7 +277,7 @@ class _Attached:
         """Paint what there is at the end: nobody else does so any more."""
         cols, rows = self._terminal.size
         try:
-            screen = await self._front.about("screen", self._id, ScreenResponse)
+            screen = await self._client.terminal_request("screen", self._id, ScreenResponse)
         except RpcError:  # it was removed
             self._printer.put(f"\x1b[{rows}H\x1b[2K".encode())
             return
@@ -292,4 +292,4 @@ class _Attached:
         """Have the window painted anew, in the size that it has now."""
         params = WindowRequest(self._token, *self._terminal.size)
         # An error is that it is not attached yet, or no longer.
-        self._front.endpoint.ask("_acpterm/terminal/window", params, lambda _: None)
+        self._client.endpoint.call("_acpterm/terminal/window", params, lambda _: None)

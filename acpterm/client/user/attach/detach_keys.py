@@ -18,7 +18,7 @@ import re
 from enum import Enum, auto
 from typing import Final
 
-from acpterm.client.user.attach.key_events import is_begun, named, report_in
+from acpterm.client.user.attach.key_events import find_key_event, is_begun, key_event_of
 from acpterm.keys import key_bytes, sequence
 
 # What begins other keys, and is a key: Escape, Alt with [ and with O.
@@ -40,7 +40,7 @@ class _What(Enum):
     OTHER = auto()
 
 
-class Detaching:
+class DetachFilter:
     """Looks for the keys named by `keys`, with spaces between. Raises `ValueError` for bad ones."""
 
     def __init__(self, keys: str) -> None:
@@ -115,7 +115,7 @@ class _Step:
         self._bytes: Final = key_bytes(name)
         # A cursor key's depend on what the program has set.
         self._ways: Final = {self._bytes, key_bytes(name, application=True)}
-        self._key: Final = named(name)
+        self._key: Final = key_event_of(name)
         self._first: Final = re.compile(b"[\x1b%s]" % re.escape(self._bytes[:1]))
 
     def may_begin(self, typed: bytes) -> int:
@@ -127,7 +127,7 @@ class _Step:
         """Say what `typed` begins with, and how many bytes that takes."""
         if typed.startswith(_PASTE):
             return _What.PASTE, len(_PASTE)
-        if report := report_in(typed):
+        if report := find_key_event(typed):
             pressed = _What.KEY if self._key in report.keys else _What.OTHER
             return _What.MINOR if report.minor else pressed, report.size
         if is_begun(typed):

@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 from acpterm.keys import CTRL, CURSOR, LETTERS, NUMBERS, SHIFT, SIMPLE, parts
 
 # What a report may be as long as, in bytes between CSI and its end: text may be in it.
-_MOST: Final = 128
-_REPORT: Final = re.compile(rb"\x1b\[([0-9:;]{0,%d})([A-DFHPQSu~])" % _MOST)
-_BEGUN: Final = re.compile(rb"\x1b\[[0-9:;]{1,%d}" % _MOST)
+_REPORT_BYTES_MAX: Final = 128
+_REPORT: Final = re.compile(rb"\x1b\[([0-9:;]{0,%d})([A-DFHPQSu~])" % _REPORT_BYTES_MAX)
+_BEGUN: Final = re.compile(rb"\x1b\[[0-9:;]{1,%d}" % _REPORT_BYTES_MAX)
 _CODES: Final = {said[0]: name for name, said in SIMPLE.items() if len(said) == 1}
 # F3 is a number here: the end of its letter's report is that of a cursor's position.
 _LETTERS: Final = {letter: name for name, letter in (CURSOR | LETTERS).items() if letter != "R"}
@@ -39,33 +39,33 @@ _PRESSED: Final = 1
 _MODIFIER_KEYS: Final = range(57441, 57455)
 
 
-class Key(NamedTuple):
+class KeyEvent(NamedTuple):
     """A key: a character, in lower case if it is a letter, or a name; and its modifiers."""
 
     name: str
     modifiers: int
 
 
-class Report(NamedTuple):
+class KeyEvents(NamedTuple):
     """What is reported of a key."""
 
     size: int
     """How many bytes that takes."""
-    keys: frozenset[Key]
+    keys: frozenset[KeyEvent]
     """The keys that it may be called by; none if it is one that has no name here."""
     minor: bool
     """Whether it is a release, a repetition, or a modifier by itself: no key is pressed anew."""
 
 
-def named(name: str) -> Key:
+def key_event_of(name: str) -> KeyEvent:
     """Give the key of a name, as in `acpterm.keys`. Raises `ValueError`."""
     modifiers, plain = parts(name)
     if plain == "btab":
-        return Key("tab", modifiers | SHIFT)
+        return KeyEvent("tab", modifiers | SHIFT)
     return _key(plain, modifiers)
 
 
-def report_in(typed: bytes) -> Report | None:
+def find_key_event(typed: bytes) -> KeyEvents | None:
     """Give the report that `typed` begins with, if it does."""
     found = _REPORT.match(typed)
     if found is None:
@@ -78,17 +78,17 @@ def report_in(typed: bytes) -> Report | None:
     modifiers, event = _at(fields, 1, 0, 1), _at(fields, 1, 1, _PRESSED)
     modifiers = max(0, modifiers - 1) & _MODIFIERS
     code = _at(fields, 0, 0, 0)
-    keys: set[Key] = set()
+    keys: set[KeyEvent] = set()
     if last == "u":
         keys = _said_by_kitty(fields, modifiers)
     elif last != "~":
-        keys = {Key(_LETTERS[last], modifiers)}
+        keys = {KeyEvent(_LETTERS[last], modifiers)}
     elif code == _OTHER:
         keys = _said_by_xterm(_at(fields, 2, 0, 0), modifiers)
     elif code in _NUMBERS:
-        keys = {Key(_NUMBERS[code], modifiers)}
+        keys = {KeyEvent(_NUMBERS[code], modifiers)}
     minor = event != _PRESSED or (last == "u" and code in _MODIFIER_KEYS)
-    return Report(found.end(), frozenset(keys), minor)
+    return KeyEvents(found.end(), frozenset(keys), minor)
 
 
 def is_begun(typed: bytes) -> bool:
@@ -96,7 +96,7 @@ def is_begun(typed: bytes) -> bool:
     return _BEGUN.fullmatch(typed) is not None
 
 
-def _said_by_kitty(fields: list[list[int]], modifiers: int) -> set[Key]:
+def _said_by_kitty(fields: list[list[int]], modifiers: int) -> set[KeyEvent]:
     code, shifted, base = (_at(fields, 0, part, 0) for part in range(3))
     keys = _keys(code, modifiers)
     if code > 0x7F:
@@ -108,22 +108,22 @@ def _said_by_kitty(fields: list[list[int]], modifiers: int) -> set[Key]:
     return keys
 
 
-def _said_by_xterm(code: int, modifiers: int) -> set[Key]:
+def _said_by_xterm(code: int, modifiers: int) -> set[KeyEvent]:
     # The code is that of the character, for which Shift may have been needed.
     return _keys(code, modifiers) | (set() if _is_letter(code) else _keys(code, modifiers & ~SHIFT))
 
 
-def _keys(code: int, modifiers: int) -> set[Key]:
+def _keys(code: int, modifiers: int) -> set[KeyEvent]:
     """Give the key with the code of a character; none for what is no such code."""
     if not 0 < code < 0x110000:
         return set()
     return {_key(_CODES.get(code) or chr(code), modifiers)}
 
 
-def _key(name: str, modifiers: int) -> Key:
+def _key(name: str, modifiers: int) -> KeyEvent:
     if len(name) == 1 and _is_letter(ord(name)) and name != name.lower():
-        return Key(name.lower(), modifiers if modifiers & CTRL else modifiers | SHIFT)
-    return Key(name, modifiers)
+        return KeyEvent(name.lower(), modifiers if modifiers & CTRL else modifiers | SHIFT)
+    return KeyEvent(name, modifiers)
 
 
 def _is_letter(code: int) -> bool:

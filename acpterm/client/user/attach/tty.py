@@ -19,9 +19,9 @@ from acpterm.runtime import stdio
 _CHUNK: Final = 64 * 1024
 # Bytes that wait to be written before whoever brings more is held up. It is little: all of it is
 # still to be seen when a key ends a flood, in a window that may be slow.
-HIGH: Final = 32 * 1024
+HIGH_WATER_BYTES: Final = 32 * 1024
 # Bytes in one write: nobody else gets a word in meanwhile, and what is begun is not given up.
-PIECE: Final = 8 * 1024
+CHUNK_BYTES: Final = 8 * 1024
 
 
 class Tty:
@@ -89,22 +89,22 @@ class Printer:
         self._parts: list[bytes] = []
         self._size = 0
         self._printing = False
-        self._news = trio.Event()
+        self._has_parts = trio.Event()
         self._done = trio.lowlevel.ParkingLot()
 
     def put(self, data: bytes) -> None:
         """Have `data` printed after all that was put before."""
         self._parts.append(data)
         self._size += len(data)
-        self._news.set()
+        self._has_parts.set()
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until not too much is left to be printed."""
         await trio.lowlevel.checkpoint()
-        while self._size > HIGH:
+        while self._size > HIGH_WATER_BYTES:
             await self._done.park()
 
-    async def empty(self) -> None:
+    async def flush(self) -> None:
         """Wait until all is printed."""
         while self._size:
             await self._done.park()
@@ -112,12 +112,12 @@ class Printer:
     async def run(self) -> None:
         """Print, until cancelled. Raises `OSError` when the terminal is gone."""
         while True:
-            await self._news.wait()
-            self._news = trio.Event()
+            await self._has_parts.wait()
+            self._has_parts = trio.Event()
             parts, self._parts = self._parts, []
             data = memoryview(b"".join(parts))
-            for at in range(0, len(data), PIECE):
-                piece = bytes(data[at : at + PIECE])
+            for at in range(0, len(data), CHUNK_BYTES):
+                piece = bytes(data[at : at + CHUNK_BYTES])
                 await self._terminal.write(piece)
                 self._size -= len(piece)
                 self._done.unpark_all()

@@ -7,7 +7,7 @@ import msgspec
 State: TypeAlias = Literal["ok", "missing", "problem"]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """One thing that was looked at.
 
     `missing` is what terminals can do without, `problem` what somebody should see to; `advice` says
@@ -21,16 +21,16 @@ class Finding(msgspec.Struct, frozen=True):
     fatal: bool = False
 
 
-def ok(check: str, found: str) -> Finding:
+def ok(check: str, found: str) -> CheckResult:
     """Make the finding that something is as it should be."""
-    return Finding("ok", check, found)
+    return CheckResult("ok", check, found)
 
 
-def missing(check: str, found: str, advice: str) -> Finding:
+def missing(check: str, found: str, advice: str) -> CheckResult:
     """Make the finding that something is not there, which costs something."""
-    return Finding("missing", check, found, advice)
+    return CheckResult("missing", check, found, advice)
 
 
-def problem(check: str, found: str, advice: str, *, fatal: bool = False) -> Finding:
+def problem(check: str, found: str, advice: str, *, fatal: bool = False) -> CheckResult:
     """Make the finding that something is wrong."""
-    return Finding("problem", check, found, advice, fatal)
+    return CheckResult("problem", check, found, advice, fatal)

@@ -9,11 +9,11 @@ import trio
 
 from acpterm import __version__
 from acpterm.acp.user_api import StatusResponse
-from acpterm.client.daemon import LONGEST, DaemonError, PlaceError, log_file
-from acpterm.client.errors import leaf
-from acpterm.client.user.client import NotRunningError, open_front
-from acpterm.client.user.doctor.check import Finding, missing, ok, problem
-from acpterm.client.user.format import duration, line
+from acpterm.client.daemon import PATH_BYTES_MAX, DaemonError, PlaceError, log_file
+from acpterm.client.errors import root_error
+from acpterm.client.user.client import NotRunningError, open_user_client
+from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
+from acpterm.client.user.format import duration, summary_line
 from acpterm.config import (
     ConfigError,
     Settings,
@@ -32,7 +32,7 @@ _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
-def settings_file(config: str | None, socket: str | None) -> tuple[Settings, Finding]:
+def settings_file(config: str | None, socket: str | None) -> tuple[Settings, CheckResult]:
     """Read the settings; those that are the defaults if they are wrong."""
     path = config or os.environ.get("ACPTERM_CONFIG") or default_file()
     try:
@@ -40,59 +40,58 @@ def settings_file(config: str | None, socket: str | None) -> tuple[Settings, Fin
     except ConfigError as error:
         advice = "put it right: docs/settings.md says what there is"
         defaults = Settings(socket=socket)
-        return defaults, problem("settings", line(str(error)), advice, fatal=True)
+        return defaults, problem("settings", summary_line(str(error)), advice, fatal=True)
     if os.path.exists(path):
-        return chosen, ok("settings", f"{line(path)} is right")
-    return chosen, ok("settings", f"the defaults: there is no {line(path)}")
+        return chosen, ok("settings", f"{summary_line(path)} is right")
+    return chosen, ok("settings", f"the defaults: there is no {summary_line(path)}")
 
 
-def sockets(chosen: Settings) -> Finding:
+def sockets(chosen: Settings) -> CheckResult:
     """Whether the sockets have a folder that is this user's alone, and are so themselves."""
     name = "sockets"
     for path in (agent_socket(chosen), user_socket(chosen)):
-        folder = os.path.dirname(path)
-        if len(os.fsencode(path)) > LONGEST:
-            found = f"{line(path)}: a socket's path has {LONGEST} bytes at most"
+        directory = os.path.dirname(path)
+        if len(os.fsencode(path)) > PATH_BYTES_MAX:
+            found = f"{summary_line(path)}: a socket's path has {PATH_BYTES_MAX} bytes at most"
             return problem(name, found, "choose a shorter one with --socket", fatal=True)
-        if wrong := _wrong_folder(folder):
-            advice = (
-                f"mkdir -p {line(folder)}; chmod 700 {line(folder)}; or choose another --socket"
-            )
-            if os.path.isdir(folder) and os.stat(folder).st_mode & stat.S_ISVTX:
+        if wrong := _wrong_directory(directory):
+            shown = summary_line(directory)
+            advice = f"mkdir -p {shown}; chmod 700 {shown}; or choose another --socket"
+            if os.path.isdir(directory) and os.stat(directory).st_mode & stat.S_ISVTX:
                 # Others have their files there, as in /tmp.
                 advice = "choose a --socket in a directory of your own"
-            return problem(name, f"{line(folder)} {wrong}", advice, fatal=True)
+            return problem(name, f"{summary_line(directory)} {wrong}", advice, fatal=True)
         try:
             there = os.lstat(path)
         except FileNotFoundError:
             continue
         if not stat.S_ISSOCK(there.st_mode):
             advice = "remove it, or choose another --socket"
-            return problem(name, f"{line(path)} is no socket", advice, fatal=True)
+            return problem(name, f"{summary_line(path)} is no socket", advice, fatal=True)
         if there.st_mode & _OTHERS or there.st_uid != os.geteuid():
             mode = f"{stat.S_IMODE(there.st_mode):o}"
-            found = f"{line(path)} is not yours alone (mode {mode}, uid {there.st_uid})"
-            return problem(name, found, f"chmod 600 {line(path)}")
-    return ok(name, f"in {line(os.path.dirname(user_socket(chosen)))}, yours alone")
+            found = f"{summary_line(path)} is not yours alone (mode {mode}, uid {there.st_uid})"
+            return problem(name, found, f"chmod 600 {summary_line(path)}")
+    return ok(name, f"in {summary_line(os.path.dirname(user_socket(chosen)))}, yours alone")
 
 
-def _wrong_folder(folder: str) -> str | None:
+def _wrong_directory(directory: str) -> str | None:
     """Say what is wrong with the folder of a socket; one that is not there can be made."""
-    there = _nearest(folder)
-    if there != folder:
+    there = _nearest(directory)
+    if there != directory:
         why = _unwritable(there)
         return f"cannot be made: {why}" if why else None
-    if not os.path.isdir(folder):
+    if not os.path.isdir(directory):
         return "is no folder"
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not os.access(directory, os.W_OK | os.X_OK):
         return "cannot be written to"
-    mode = os.stat(folder).st_mode
+    mode = os.stat(directory).st_mode
     if mode & _WRITE:
         return f"can be written to by others (mode {stat.S_IMODE(mode):o})"
     return None
 
 
-def logs(chosen: Settings) -> Finding:
+def logs(chosen: Settings) -> CheckResult:
     """Where the daemon's logs are, and whether they can be read."""
     path = log_file(chosen)
     others = (
@@ -103,54 +102,60 @@ def logs(chosen: Settings) -> Finding:
         with open(path, errors="replace") as file:
             found = [text for text in file.read(_LOG_MAX).splitlines() if text]
     except FileNotFoundError:
-        return ok("logs", f"a daemon that a command starts logs to {line(path)}; {others}")
+        return ok("logs", f"a daemon that a command starts logs to {summary_line(path)}; {others}")
     except OSError as error:
-        found_at = f"{line(path)} cannot be read: {error.strerror}"
+        found_at = f"{summary_line(path)} cannot be read: {error.strerror}"
         return problem("logs", found_at, f"see to its permissions; {others}")
     # The first line is the daemon's pid, unless the daemon was not started by a command.
     if found and found[0].isdecimal():
         del found[0]
-    said = f", the last: {line(found[-1])}" if found else ""
+    said = f", the last: {summary_line(found[-1])}" if found else ""
     lines = "1 line" if len(found) == 1 else f"{len(found)} lines"
-    return ok("logs", f"{line(path)} has {lines}{said}; {others}")
+    return ok("logs", f"{summary_line(path)} has {lines}{said}; {others}")
 
 
-def recordings(chosen: Settings) -> Finding:
+def recordings(chosen: Settings) -> CheckResult:
     """Whether recordings have a folder; if there are to be any, one that is this user's alone."""
-    folder = chosen.record_dir or default_record_dir()
-    where = _nearest(folder)
+    directory = chosen.record_dir or default_record_dir()
+    where = _nearest(directory)
     if why := _unwritable(where):
-        what = "nothing can be written to it" if where == folder else "it cannot be made"
-        found = f"nothing can be recorded in {line(folder)}: {what}: {why}"
+        what = "nothing can be written to it" if where == directory else "it cannot be made"
+        found = f"nothing can be recorded in {summary_line(directory)}: {what}: {why}"
         return problem("state", found, "see to its permissions, or choose another record_dir")
-    if chosen.record and (loose := _loose_folder(folder)):
+    if chosen.record and (loose := _loose_directory(directory)):
         return loose
-    return ok("state", f"recordings are{'' if chosen.record else ' not'} kept in {line(folder)}")
+    return ok(
+        "state",
+        f"recordings are{'' if chosen.record else ' not'} kept in {summary_line(directory)}",
+    )
 
 
-def _nearest(folder: str) -> str:
+def _nearest(directory: str) -> str:
     """Give the folder, or the nearest above it that is there."""
-    while not os.path.lexists(folder) and folder != os.path.dirname(folder):
-        folder = os.path.dirname(folder)
-    return folder
+    while not os.path.lexists(directory) and directory != os.path.dirname(directory):
+        directory = os.path.dirname(directory)
+    return directory
 
 
-def _unwritable(folder: str) -> str | None:
+def _unwritable(directory: str) -> str | None:
     """Say why nothing can be made in a folder that is there: a folder is made on trial."""
     # Its mode does not say it all: root may write everywhere, but nobody makes a folder in /proc.
     try:
-        os.rmdir(tempfile.mkdtemp(prefix=".acpterm-doctor-", dir=folder))
+        os.rmdir(tempfile.mkdtemp(prefix=".acpterm-doctor-", dir=directory))
     except OSError as error:
         return error.strerror or str(error)
     return None
 
 
-def _loose_folder(folder: str) -> Finding | None:
+def _loose_directory(directory: str) -> CheckResult | None:
     """Find that the folder of recordings is others' as well; one that is not there will not be."""
-    if not os.path.isdir(folder):
+    if not os.path.isdir(directory):
         return None
-    there = os.stat(folder)
-    found, advice = f"{line(folder)}, where recordings are kept,", "choose another record_dir"
+    there = os.stat(directory)
+    found, advice = (
+        f"{summary_line(directory)}, where recordings are kept,",
+        "choose another record_dir",
+    )
     if there.st_uid != os.geteuid():
         found += f" is not yours (uid {there.st_uid}): nothing is recorded"
         return problem("state", found, advice)
@@ -161,21 +166,21 @@ def _loose_folder(folder: str) -> Finding | None:
         found += f" can be read by others ({mode})"
     else:
         return None
-    return problem("state", found, f"chmod 700 {line(folder)}, or {advice}")
+    return problem("state", found, f"chmod 700 {summary_line(directory)}, or {advice}")
 
 
-async def daemon(chosen: Settings, config: str | None) -> Finding:
+async def daemon(chosen: Settings, config: str | None) -> CheckResult:
     """Whether the daemon runs, and is of this version. None is started."""
     name = "daemon"
     try:
-        async with open_front(chosen, config, start=False) as front:
-            status = await front.ask_plain("status", StatusResponse)
+        async with open_user_client(chosen, config, start=False) as client:
+            status = await client.request_no_params("status", StatusResponse)
     except (NotRunningError, PlaceError):
         return ok(name, "not running; it is started when it is needed")
     except (DaemonError, RpcError, ExceptionGroup) as error:
         advice = "acpterm shutdown, or end it by its pid (acpterm.sock's .lock file has it)"
-        return problem(name, line(leaf(error)), advice)
-    found = f"acpterm {line(status.version)}, pid {status.pid}, "
+        return problem(name, summary_line(root_error(error)), advice)
+    found = f"acpterm {summary_line(status.version)}, pid {status.pid}, "
     found += f"runs for {duration(status.uptime_ms / 1000)}, processes known by {status.tracking}"
     if status.version != __version__:
         advice = "acpterm shutdown ends it, and its terminals; the new one is started when needed"
@@ -184,19 +189,21 @@ async def daemon(chosen: Settings, config: str | None) -> Finding:
     return ok(name, found)
 
 
-def runtime() -> Finding:
+def runtime() -> CheckResult:
     """Whether there is a folder for sockets that goes when the user logs out."""
-    folder = os.environ.get("XDG_RUNTIME_DIR", "")
-    if not folder:
+    directory = os.environ.get("XDG_RUNTIME_DIR", "")
+    if not directory:
         advice = "sockets go to /tmp then, unless /run/user has a folder; pam_systemd sets it"
         return missing("runtime folder", "XDG_RUNTIME_DIR is not set", advice)
     try:
-        found = os.stat(folder)
+        found = os.stat(directory)
     except OSError as error:
-        advice = f"unset it, or make that folder with mode 700: {line(folder)}"
-        return problem("runtime folder", f"{line(folder)}: {error.strerror}", advice)
+        advice = f"unset it, or make that directory with mode 700: {summary_line(directory)}"
+        return problem("runtime directory", f"{summary_line(directory)}: {error.strerror}", advice)
     if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
-        advice = f"chmod 700 {line(folder)}; after su or sudo, log in properly"
+        advice = f"chmod 700 {summary_line(directory)}; after su or sudo, log in properly"
         mode = f"mode {stat.S_IMODE(found.st_mode):o}, uid {found.st_uid}"
-        return problem("runtime folder", f"{line(folder)} is not yours alone ({mode})", advice)
-    return ok("runtime folder", line(folder))
+        return problem(
+            "runtime directory", f"{summary_line(directory)} is not yours alone ({mode})", advice
+        )
+    return ok("runtime folder", summary_line(directory))

@@ -10,11 +10,11 @@ from typing import Final
 
 import trio
 
-from acpterm.client.user.doctor.check import Finding, missing, ok, problem
-from acpterm.client.user.format import line
+from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
+from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
 from acpterm.host.launch import exec_context
-from acpterm.host.launch.request import Order
+from acpterm.host.launch.request import LaunchRequest
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.client import embedded_keeper
 from acpterm.pty import linux
@@ -31,7 +31,7 @@ from acpterm.terminal.vt.library import EmulatorMissingError
 # Seconds for a program to begin, on a busy machine; and for its prompt to be seen as one.
 _BEGINNING: Final = 10.0
 _PROMPT: Final = 1.0
-_LOOK: Final = 0.02
+_POLL_S: Final = 0.02
 # The setting's may be missing, which is looked at elsewhere.
 _SHELL: Final = "/bin/sh"
 _SAID: Final = "acpterm-doctor"
@@ -42,13 +42,13 @@ _DELEGATE: Final = (
 )
 
 
-async def terminal(settings: Settings) -> list[Finding]:
+async def terminal(settings: Settings) -> list[CheckResult]:
     """Make a terminal, and look whether it can be seen to wait for input."""
     try:
         async with _pool(settings) as (pool, trees):
-            order = Order(
+            order = LaunchRequest(
                 settings,
-                exec_context.own(),
+                exec_context.current(),
                 command=_SHELL,
                 args=["-c", f"printf {_SAID}; read x"],
                 env=[],
@@ -61,12 +61,14 @@ async def terminal(settings: Settings) -> list[Finding]:
             made.kill(EndedBy.USER)
             await made.wait_exited()
             pool.release(made, EndedBy.USER)
-            await made.wait_gone()
+            await made.wait_closed()
             found = f"can be made; its processes are known by {trees.tracking}"
     except TrackingError as error:
-        return [problem("a terminal", line(str(error)), "see the setting tracking", fatal=True)]
+        return [
+            problem("a terminal", summary_line(str(error)), "see the setting tracking", fatal=True)
+        ]
     except (RpcError, OSError) as error:
-        what = line(str(error))
+        what = summary_line(str(error))
         advice = "see what is said of PTYs, processes and open files"
         return [problem("a terminal", what, advice, fatal=True)]
     if not said:
@@ -83,11 +85,11 @@ async def _see_prompt(made: Terminal) -> bool | None:
             await made.wait_changed()
     with trio.move_on_after(_PROMPT):
         while made.exit is None and (waits := made.waits_for_input()) is False:  # noqa: ASYNC110
-            await trio.sleep(_LOOK)
+            await trio.sleep(_POLL_S)
     return waits
 
 
-def _waiting(waits: bool | None) -> Finding:
+def _waiting(waits: bool | None) -> CheckResult:
     name = "input prompts"
     if waits:
         return ok(name, "what waits for input can be told from what is busy")
@@ -115,7 +117,7 @@ async def _pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
             nursery.cancel_scope.cancel()
 
 
-async def emulator() -> Finding:
+async def emulator() -> CheckResult:
     """Whether the terminal emulator can be loaded, and shows what a program prints.
 
     Not in a thread: the terminal on trial loads it as well, and two threads must not at once.
@@ -132,14 +134,14 @@ async def emulator() -> Finding:
             tried.close()
     except EmulatorMissingError as error:
         advice = "screens, pictures and attach to full-screen programs need it; all else works"
-        return missing(name, line(str(error)), advice)
+        return missing(name, summary_line(str(error)), advice)
     if shown != _SAID:
         advice = f"reinstall {library.PACKAGE}, in the version that acpterm requires"
-        return problem(name, f"shows {line(shown)!r} instead of {_SAID!r}", advice)
+        return problem(name, f"shows {summary_line(shown)!r} instead of {_SAID!r}", advice)
     return ok(name, "libghostty-vt shows what a program prints")
 
 
-def pidfd() -> Finding:
+def pidfd() -> CheckResult:
     """Whether a process can be held by a descriptor."""
     if linux.has_pidfd():
         return ok("pidfd", "children are waited for and signalled by descriptor")
@@ -147,7 +149,7 @@ def pidfd() -> Finding:
     return missing("pidfd", "there are none", advice)
 
 
-def subreaper() -> Finding:
+def subreaper() -> CheckResult:
     """Whether this process can adopt what its terminals' programs leave behind."""
     if linux.become_subreaper():
         return ok("subreaper", "orphans of a terminal's programs come to the daemon")
@@ -155,7 +157,7 @@ def subreaper() -> Finding:
     return missing("subreaper", "cannot be had", advice)
 
 
-async def control_groups() -> Finding:
+async def control_groups() -> CheckResult:
     """Whether each terminal can have a control group, and that be killed at once."""
     cgroups = Cgroups.find()
     if cgroups is None:

@@ -8,21 +8,21 @@ from typing import Final, NamedTuple
 
 import trio
 
-from acpterm.client.sanitize import in_a_line
-from acpterm.client.user.doctor.check import Finding, missing, ok, problem
-from acpterm.client.user.format import line
+from acpterm.client.sanitize import one_line
+from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
+from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
 
 # Seconds that a program has to answer.
-PATIENCE: Final = 2.0
+TIMEOUT_S: Final = 2.0
 _TIMED_OUT: Final = 124
 # What a shell is told to exit with.
 _NUMBER: Final = 7
 # Characters of what it says of itself.
-_MOST: Final = 80
+_LINE_MAX: Final = 80
 
 
-class Said(NamedTuple):
+class ProgramResult(NamedTuple):
     """What became of a program: its exit status, and what it printed, the first line of it."""
 
     status: int
@@ -30,9 +30,9 @@ class Said(NamedTuple):
     text: str
 
 
-async def run(*command: str, stderr: bool = True) -> Said:
+async def run(*command: str, stderr: bool = True) -> ProgramResult:
     """Run a program for a moment. Raises `OSError` if it cannot be started."""
-    with trio.move_on_after(PATIENCE):
+    with trio.move_on_after(TIMEOUT_S):
         done = await trio.run_process(
             command,
             capture_stdout=True,
@@ -44,27 +44,27 @@ async def run(*command: str, stderr: bool = True) -> Said:
         )
         text = done.stdout.decode(errors="replace")
         first = next((one for one in text.splitlines() if one.strip()), "")
-        return Said(done.returncode, in_a_line(first, _MOST), text)
-    return Said(_TIMED_OUT, f"no answer within {PATIENCE:g} s", "")
+        return ProgramResult(done.returncode, one_line(first, _LINE_MAX), text)
+    return ProgramResult(_TIMED_OUT, f"no answer within {TIMEOUT_S:g} s", "")
 
 
 async def _kill(process: trio.Process) -> None:
     process.kill()
 
 
-async def shell(settings: Settings) -> Finding:
+async def shell(settings: Settings) -> CheckResult:
     """Whether the shell that is given shell text can be run, and takes it."""
     path = settings.shell
     advice = "choose a POSIX shell that is there: the setting shell"
     try:
         said = await run(path, "-c", f"exit {_NUMBER}")
     except OSError as error:
-        found = f"no shell text can be run: {line(path)}: {error.strerror}"
+        found = f"no shell text can be run: {summary_line(path)}: {error.strerror}"
         return problem("shell", found, advice)
     if said.status != _NUMBER:
         how = said.line or f"status {said.status}"
-        return problem("shell", f"{line(path)} does not do exit {_NUMBER}: {how}", advice)
-    return ok("shell", line(path))
+        return problem("shell", f"{summary_line(path)} does not do exit {_NUMBER}: {how}", advice)
+    return ok("shell", summary_line(path))
 
 
 _UNITS: Final = (
@@ -73,7 +73,7 @@ _UNITS: Final = (
 )
 
 
-async def systemd() -> list[Finding]:
+async def systemd() -> list[CheckResult]:
     """Whether the user's systemd runs, and starts the daemon."""
     name, socket = "systemd", "acpterm.socket"
     start = "the daemon is started when it is needed, without systemd"
@@ -95,4 +95,4 @@ async def systemd() -> list[Finding]:
     if words.get("ActiveState") == "active":
         return [found, ok(socket, "is active")]
     advice = f"systemctl --user status {socket}; systemctl --user enable --now {socket}"
-    return [found, problem(socket, in_a_line(unit, _MOST), advice)]
+    return [found, problem(socket, one_line(unit, _LINE_MAX), advice)]

@@ -6,15 +6,15 @@ from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from acpterm.client.errors import leaf
+from acpterm.client.errors import root_error
 from acpterm.client.user.doctor import paths, probes, programs, system
-from acpterm.client.user.doctor.check import Finding, problem
-from acpterm.client.user.format import line
+from acpterm.client.user.doctor.check import CheckResult, problem
+from acpterm.client.user.format import summary_line
 
 # Seconds that one look may take: a program, and what it says at the end.
-_PATIENCE: Final = 3.0
+_TIMEOUT_S: Final = 3.0
 
-Found: TypeAlias = Finding | list[Finding]
+Found: TypeAlias = CheckResult | list[CheckResult]
 
 
 class Waits(NamedTuple):
@@ -23,13 +23,13 @@ class Waits(NamedTuple):
     look: Callable[[], Awaitable[Found]]
 
 
-Look: TypeAlias = Callable[[], Found] | Waits
+Check: TypeAlias = Callable[[], Found] | Waits
 
 
-async def examine(config: str | None, socket: str | None) -> list[Finding]:
+async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
     """Look at everything: what was found, in an order to be read in."""
     settings, read = paths.settings_file(config, socket)
-    looks: dict[str, Look] = {
+    looks: dict[str, Check] = {
         "Python": system.python,
         "system": system.system,
         "a terminal": Waits(partial(probes.terminal, settings)),
@@ -51,9 +51,9 @@ async def examine(config: str | None, socket: str | None) -> list[Finding]:
         "daemon": Waits(partial(paths.daemon, settings, config)),
         "systemd": Waits(programs.systemd),
     }
-    found: dict[str, list[Finding]] = {}
+    found: dict[str, list[CheckResult]] = {}
 
-    async def one(name: str, look: Look) -> None:
+    async def one(name: str, look: Check) -> None:
         found[name] = await _bounded(name, look)
 
     async with trio.open_nursery() as nursery:
@@ -62,18 +62,18 @@ async def examine(config: str | None, socket: str | None) -> list[Finding]:
     return [finding for name in looks for finding in found[name]]
 
 
-async def _bounded(name: str, look: Look) -> list[Finding]:
+async def _bounded(name: str, look: Check) -> list[CheckResult]:
     try:
-        with trio.fail_after(_PATIENCE):
+        with trio.fail_after(_TIMEOUT_S):
             if isinstance(look, Waits):
                 found = await look.look()
             else:
                 # A file on a server that is gone blocks whoever looks at it: in a thread, then.
                 found = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
     except trio.TooSlowError:
-        what = f"no answer within {_PATIENCE:g} s"
+        what = f"no answer within {_TIMEOUT_S:g} s"
         return [problem(name, what, "see whether the machine is overloaded, or something hangs")]
     except Exception as error:  # noqa: BLE001  whatever it is: it is one line of what was found
-        what = f"could not be looked at: {type(error).__name__}: {line(leaf(error))}"
+        what = f"could not be looked at: {type(error).__name__}: {summary_line(root_error(error))}"
         return [problem(name, what, "this is a mistake of acpterm's: please report it")]
     return found if isinstance(found, list) else [found]

@@ -8,8 +8,8 @@ import resource
 import sys
 from typing import Final
 
-from acpterm.client.user.doctor.check import Finding, missing, ok, problem
-from acpterm.client.user.format import line
+from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
+from acpterm.client.user.format import summary_line
 
 # Terminals that a person may well have at once, and what each of them takes.
 _MANY: Final = 64
@@ -18,13 +18,13 @@ _FILES_BESIDE: Final = 64
 _PTYS: Final = "/proc/sys/kernel/pty"
 
 
-def python() -> Finding:
+def python() -> CheckResult:
     """Which Python runs this, and where."""
     version = platform.python_version()
-    return ok("Python", f"{version} at {line(sys.executable)}")
+    return ok("Python", f"{version} at {summary_line(sys.executable)}")
 
 
-def system() -> Finding:
+def system() -> CheckResult:
     """Which system that is."""
     found = f"{platform.system()} {platform.release()} on {platform.machine()}"
     if platform.system() in ("Linux", "Darwin"):
@@ -32,7 +32,7 @@ def system() -> Finding:
     return problem("system", found, "acpterm is made for Linux and macOS; others are not tested")
 
 
-def ptys() -> Finding:
+def ptys() -> CheckResult:
     """Whether the system has terminals left."""
     try:
         master, slave = os.openpty()
@@ -55,7 +55,7 @@ def ptys() -> Finding:
     return ok("PTYs", found)
 
 
-def open_files() -> Finding:
+def open_files() -> CheckResult:
     """How many files may be open: the daemon takes as many as it may have (the hard limit)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{_limit(hard)} for the daemon, {_limit(soft)} for what is started here"
@@ -65,7 +65,7 @@ def open_files() -> Finding:
     return ok("open files", found)
 
 
-def processes() -> Finding:
+def processes() -> CheckResult:
     """How many processes this user may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     found = f"{_limit(soft)} for this user"
@@ -75,7 +75,7 @@ def processes() -> Finding:
     return ok("processes", found)
 
 
-def utf8() -> Finding:
+def utf8() -> CheckResult:
     """Whether the locale is of UTF-8, which programs write and this command prints."""
     try:
         encoding = codecs.lookup(locale.getencoding()).name
@@ -87,23 +87,25 @@ def utf8() -> Finding:
         (os.environ[one] for one in ("LC_ALL", "LC_CTYPE", "LANG") if one in os.environ), ""
     )
     return problem(
-        "locale", f"{line(name) or 'none'} ({line(encoding)})", "choose one of UTF-8: LANG=C.UTF-8"
+        "locale",
+        f"{summary_line(name) or 'none'} ({summary_line(encoding)})",
+        "choose one of UTF-8: LANG=C.UTF-8",
     )
 
 
-def term() -> Finding:
+def term() -> CheckResult:
     """Whether the system knows this terminal by the name it has."""
     name = os.environ.get("TERM", "")
     if name in ("", "dumb"):
         found = "dumb" if name else "not set"
         advice = "nothing to do unless this is a terminal: then TERM=xterm-256color"
         return missing("TERM", found, advice)
-    folders = [os.environ.get("TERMINFO"), os.path.expanduser("~/.terminfo"), *_TERMINFO]
-    places = [f"{one}/{sub}/{name}" for one in folders if one for sub in _subfolders(name)]
+    directories = [os.environ.get("TERMINFO"), os.path.expanduser("~/.terminfo"), *_TERMINFO]
+    places = [f"{one}/{sub}/{name}" for one in directories if one for sub in _subfolders(name)]
     if "/" in name or not any(os.path.exists(place) for place in places):
         advice = "install the terminfo entry (Debian: ncurses-term), or use TERM=xterm-256color"
-        return problem("TERM", f"{line(name)}: this system does not know it", advice)
-    return ok("TERM", line(name))
+        return problem("TERM", f"{summary_line(name)}: this system does not know it", advice)
+    return ok("TERM", summary_line(name))
 
 
 _TERMINFO: Final = (

@@ -14,13 +14,13 @@ from acpterm.acp import Empty
 from acpterm.acp.user_api import ExportedNotification, ExportRequest, TerminalInfo
 from acpterm.client import replay
 from acpterm.client.replay import Report
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 from acpterm.runtime.threads import run_blocking
 
 _told: Final = msgspec.json.Decoder(ExportedNotification)
 
 
-async def write_cast(front: Front, terminal: str, file: BinaryIO) -> Report:
+async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Report:
     """Write the more complete of the two to `file`. Raises `RpcError`, `OSError`.
 
     `file` is empty, and can be read. The one that shows more is the more complete; of those that
@@ -28,8 +28,8 @@ async def write_cast(front: Front, terminal: str, file: BinaryIO) -> Report:
     what was kept. It is written as it is; which of its lines cannot be read is returned. To be run
     where the daemon runs.
     """
-    info = await front.about("get", terminal, TerminalInfo)
-    await _export(front, info.terminal_id, file.write)
+    info = await client.terminal_request("get", terminal, TerminalInfo)
+    await _export(client, info.terminal_id, file.write)
     if info.recording is None:
         return Report()
     return await run_blocking(partial(_take_better, file, info.recording))
@@ -49,9 +49,9 @@ def _take_better(file: BinaryIO, path: str) -> Report:
     return Report()
 
 
-async def _export(front: Front, terminal: str, write: Callable[[bytes], object]) -> None:
+async def _export(client: UserClient, terminal: str, write: Callable[[bytes], object]) -> None:
     """Have the daemon tell what it has kept, and write that as it comes."""
-    token = front.token()
+    token = client.token()
     failed: list[OSError] = []
 
     def take(method: str, params: Raw) -> None:
@@ -63,8 +63,8 @@ async def _export(front: Front, terminal: str, write: Callable[[bytes], object])
                 except OSError as error:
                     failed.append(error)
 
-    front.told = take
-    await front.ask("terminal/export", ExportRequest(terminal, token), Empty)
+    client.on_notification = take
+    await client.call("terminal/export", ExportRequest(terminal, token), Empty)
     if failed:
         raise failed[0]
 

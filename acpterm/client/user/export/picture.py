@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from wcwidth import wcwidth
 
 from acpterm.acp.user_api import ScreenResponse
-from acpterm.client.sanitize import in_a_line
+from acpterm.client.sanitize import one_line
 from acpterm.terminal.vt.style import (
     BOLD,
     CONCEAL,
@@ -74,7 +74,7 @@ class Run(NamedTuple):
 
 def drawn(screen: ScreenResponse, command: str, *, as_page: bool = False) -> str:
     """Draw a screen in a window: as SVG, or as a page of HTML. Without a title it has `command`."""
-    title = in_a_line(screen.title or command)
+    title = one_line(screen.title or command)
     return page(screen.rows, title) if as_page else svg(screen.rows, screen.cols, title)
 
 

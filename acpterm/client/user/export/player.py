@@ -18,7 +18,7 @@ from acpterm.client.playback import Key, Playback
 from acpterm.client.replay import Cast
 from acpterm.client.user.output.stdout import note, put, while_read
 from acpterm.runtime import stdio
-from acpterm.runtime.shutdown_signals import minded
+from acpterm.runtime.shutdown_signals import shutdown_signals
 from acpterm.terminal.vt.paint import LEAVE
 
 _KEYS_MAX: Final = 64
@@ -45,7 +45,7 @@ async def play_here(playback: Playback, has_keyboard: Callable[[], bool]) -> int
             f"{size.columns} by {size.lines}: it will not look right"
         )
     ended: list[int] = []
-    with trio.open_signal_receiver(*minded()) as signals, _unseen():
+    with trio.open_signal_receiver(*shutdown_signals()) as signals, _unseen():
         try:
             async with while_read(), trio.open_nursery() as nursery:
 

@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from acpterm.acp.user_output import FollowedNotification, FollowRequest, FollowResponse
 from acpterm.client.endpoint import LostError
-from acpterm.client.user.client import Front
+from acpterm.client.user.client import UserClient
 
 # Parts that wait to be gone through before no more are read.
 _WAITING: Final = 4
@@ -35,10 +35,10 @@ class Part(NamedTuple):
     """How many bytes before them are gone; where none was asked for by position, none are."""
 
 
-class Following:
+class OutputStream:
     """The parts of one stream, to be gone through once."""
 
-    def __init__(self, front: Front, token: str) -> None:
+    def __init__(self, client: UserClient, token: str) -> None:
         self._token: Final = token
         self._put, self._parts = trio.open_memory_channel[tuple[Part, int | None]](math.inf)
         self._took = trio.Event()
@@ -48,10 +48,10 @@ class Following:
         """When the part that was given last came, in milliseconds since 1970, if asked for."""
         self.end: FollowResponse | None = None
         """How it ended, when all parts were given."""
-        front.told = self._take
-        front.pace = self._pace
+        client.on_notification = self._take
+        client.throttle = self._pace
 
-    def __aiter__(self) -> "Following":
+    def __aiter__(self) -> "OutputStream":
         return self
 
     async def __anext__(self) -> Part:
@@ -65,15 +65,15 @@ class Following:
             raise StopAsyncIteration from None
         return part
 
-    async def run(self, front: Front, params: FollowRequest) -> None:
+    async def run(self, client: UserClient, params: FollowRequest) -> None:
         """Ask for it, and wait for its end. Raises `RpcError`, `DaemonError`."""
         with self._put:
             while self.end is None:
-                endpoint = front.endpoint
+                endpoint = client.endpoint
                 try:
-                    self.end = await front.ask("terminal/follow", params, FollowResponse)
+                    self.end = await client.call("terminal/follow", params, FollowResponse)
                 except LostError:
-                    await front.reconnect(endpoint)
+                    await client.reconnect(endpoint)
                     if self._position is not None:
                         params.since, params.since_time = self._position, None
 
@@ -101,8 +101,8 @@ class Following:
 
 
 @asynccontextmanager
-async def following(
-    front: Front,
+async def follow_output(
+    client: UserClient,
     terminal: str,
     *,
     since: int | None = None,
@@ -110,7 +110,7 @@ async def following(
     times: bool = False,
     stay: bool = True,
     hold: bool = False,
-) -> AsyncIterator[Following]:
+) -> AsyncIterator[OutputStream]:
     """Follow a terminal for as long as the block lasts: from `since`, or from the oldest byte.
 
     `since_time`: from what came then or later, in milliseconds since 1970. With `times` parts say
@@ -119,13 +119,13 @@ async def following(
     Unless it is to `stay`, it ends with what there is now. With `hold` the program waits for who
     goes through it, and nothing is missing. Raises `RpcError`, in a group.
     """
-    token = front.token()
-    parts = Following(front, token)
+    token = client.token()
+    parts = OutputStream(client, token)
     params = FollowRequest(
         terminal, token, since, since_time=since_time, times=times, stay=stay, hold=hold
     )
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(parts.run, front, params)
+        nursery.start_soon(parts.run, client, params)
         try:
             yield parts
         finally:

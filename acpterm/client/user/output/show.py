@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.client.sanitize import visible_text
-from acpterm.client.user.client import Front
-from acpterm.client.user.output.follow import following
+from acpterm.client.sanitize import escape_invisible_text
+from acpterm.client.user.client import UserClient
+from acpterm.client.user.output.follow import follow_output
 from acpterm.client.user.output.lines import Lines, last_lines, window
 from acpterm.client.user.output.stdout import note, put, while_read
-from acpterm.client.user.output.text_follow import UNKNOWN, following_text
+from acpterm.client.user.output.text_follow import UNKNOWN, follow_text
 from acpterm.client.user.output.text_stream import TextStream
 from acpterm.terminal.text.stream import resync
 
@@ -26,7 +26,7 @@ class Since(NamedTuple):
 
 
 async def print_text(
-    front: Front, terminal: str, *, stay: bool, since: Since, tail: int | None
+    client: UserClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
     """Print the text, and if it is to `stay`, what comes, until the program has ended.
 
@@ -34,12 +34,12 @@ async def print_text(
     In a window, characters that reorder or hide text are printed as escapes. Raises `RpcError`, in
     a group.
     """
-    printed = visible_text if os.isatty(1) else str
-    info = await front.about("get", terminal, TerminalInfo)
+    printed = escape_invisible_text if os.isatty(1) else str
+    info = await client.terminal_request("get", terminal, TerminalInfo)
     lines = Lines(window())
     line = ""
-    follower = following_text(
-        front, info.terminal_id, since=since.position, since_time=since.time, stay=stay
+    follower = follow_text(
+        client, info.terminal_id, since=since.position, since_time=since.time, stay=stay
     )
     async with while_read(), follower as text:
         async for news in text:
@@ -62,15 +62,17 @@ async def print_text(
 
 
 async def print_raw(
-    front: Front, terminal: str, *, stay: bool, since: Since, tail: int | None
+    client: UserClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
     """Print the bytes as they came, likewise."""
-    info = await front.about("get", terminal, TerminalInfo)
+    info = await client.terminal_request("get", terminal, TerminalInfo)
     held: list[bytes] = []
     first = since.position
     if first is None and since.time is None:
         first = 0
-    follower = following(front, info.terminal_id, since=first, since_time=since.time, stay=stay)
+    follower = follow_output(
+        client, info.terminal_id, since=first, since_time=since.time, stay=stay
+    )
     async with while_read():
         async with follower as parts:
             async for data, position, lost in parts:
@@ -88,18 +90,18 @@ async def print_raw(
 
 
 async def print_stamped(
-    front: Front, terminal: str, *, stay: bool, since: Since, tail: int | None
+    client: UserClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
     """Print each line with the time at which it was over, likewise.
 
     Only of the bytes that are kept a time is known: text that outlived them is missing. Bytes of an
     unknown time are left out, which is said on stderr.
     """
-    printed = visible_text if os.isatty(1) else str
-    info = await front.about("get", terminal, TerminalInfo)
+    printed = escape_invisible_text if os.isatty(1) else str
+    info = await client.terminal_request("get", terminal, TerminalInfo)
     held: list[str] = []
     async with while_read():
-        async for position, over, gap in _stamped(front, info, since, stay=stay):
+        async for position, over, gap in _stamped(client, info, since, stay=stay):
             if gap and (tail is None or position > info.position):
                 await note(gap)
             lines = [printed(line) for line in over]
@@ -115,15 +117,15 @@ async def print_stamped(
 
 
 async def _stamped(
-    front: Front, info: TerminalInfo, since: Since, *, stay: bool
+    client: UserClient, info: TerminalInfo, since: Since, *, stay: bool
 ) -> AsyncIterator[tuple[int, list[str], str]]:
     """Yield positions, the lines that were over by then, and a note of what is missing before."""
     first = since.position
     if first is None and since.time is None:
         first = 0
     stream, at, lost, untimed = TextStream(), 0, 0, 0
-    async with following(
-        front,
+    async with follow_output(
+        client,
         info.terminal_id,
         since=first,
         since_time=since.time,

@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 from acpterm.acp.user_output import OutputResponse
-from acpterm.client.user.client import Front
-from acpterm.client.user.output.follow import Following, Part, following
+from acpterm.client.user.client import UserClient
+from acpterm.client.user.output.follow import OutputStream, Part, follow_output
 from acpterm.client.user.output.text_stream import TextStream, go_on
 from acpterm.terminal.text.stream import resync
 
 UNKNOWN: Final = -1
 
 
-class News(NamedTuple):
+class NewLines(NamedTuple):
     """What is new of a text."""
 
     over: str
@@ -31,7 +31,7 @@ class News(NamedTuple):
 class TextFollower:
     """The news of one text, to be gone through once. `output`: what there is at its beginning."""
 
-    def __init__(self, parts: Following, output: OutputResponse | None) -> None:
+    def __init__(self, parts: OutputStream, output: OutputResponse | None) -> None:
         self._parts = parts
         self._output = output
         self._stream = TextStream()
@@ -42,7 +42,7 @@ class TextFollower:
     def __aiter__(self) -> "TextFollower":
         return self
 
-    async def __anext__(self) -> News:
+    async def __anext__(self) -> NewLines:
         """Wait for news."""
         if self._ended:
             raise StopAsyncIteration
@@ -55,9 +55,9 @@ class TextFollower:
         async for part in self._parts:
             return self._news(part)
         self._ended = True
-        return News(self._stream.finish(), self._stream.line)
+        return NewLines(self._stream.finish(), self._stream.line)
 
-    async def _begin(self, output: OutputResponse) -> News:
+    async def _begin(self, output: OutputResponse) -> NewLines:
         """Collect the bytes up to the end of the text, and go on from there."""
         pieces: list[bytes] = []
         start = position = 0
@@ -80,26 +80,26 @@ class TextFollower:
             if len(over) + len(longer.line) > len(output.text):
                 self._stream = longer
                 over += longer.feed(known[max(until, skipped) :])
-                return News(over, longer.line, start + skipped)
+                return NewLines(over, longer.line, start + skipped)
         # Of one that has ended the text is whole: a character that is not will not be.
         seen = known[:until] if output.exit_status is None else b""
         over, self._stream = go_on(output.text, seen)
         over += self._stream.feed(known[until:])
-        return News(over, self._stream.line, UNKNOWN if output.truncated else 0)
+        return NewLines(over, self._stream.line, UNKNOWN if output.truncated else 0)
 
-    def _news(self, part: Part) -> News:
+    def _news(self, part: Part) -> NewLines:
         data, lost = part.data, part.lost
         if lost:
             self._stream = TextStream()
             skipped = resync(data)
             data, lost = data[skipped:], lost + skipped
         over = self._stream.feed(data)
-        return News(over, self._stream.line, lost)
+        return NewLines(over, self._stream.line, lost)
 
 
 @asynccontextmanager
-async def following_text(
-    front: Front,
+async def follow_text(
+    client: UserClient,
     terminal: str,
     *,
     since: int | None = None,
@@ -111,8 +111,10 @@ async def following_text(
     `since_time`: from what came then or later, in milliseconds since 1970. Unless it is to `stay`,
     it ends with what there is now. Raises `RpcError`, in a group.
     """
-    async with following(front, terminal, since=since, since_time=since_time, stay=stay) as parts:
+    async with follow_output(
+        client, terminal, since=since, since_time=since_time, stay=stay
+    ) as parts:
         output = None
         if since is None and since_time is None:
-            output = await front.about("output", terminal, OutputResponse)
+            output = await client.terminal_request("output", terminal, OutputResponse)
         yield TextFollower(parts, output)

@@ -20,17 +20,17 @@ import msgspec
 from msgspec import Raw
 
 from acpterm.host.agent import tool_calls
-from acpterm.host.agent.tool_calls import Call, ToolCalls
+from acpterm.host.agent.tool_calls import ToolCall, ToolCalls
 
 # Bytes of updates that wait, with something for each.
-MOST: Final = 256 * 1024
-_EACH: Final = 256
+BACKLOG_BYTES_MAX: Final = 256 * 1024
+_UPDATE_OVERHEAD_BYTES: Final = 256
 
 # The members of a tool call that are told.
-NAMES: Final = (*tool_calls.NAMES, "_meta")
+MEMBER_NAMES: Final = (*tool_calls.MEMBER_NAMES, "_meta")
 
 
-class Untold:
+class UpdateBacklog:
     """What has not been told."""
 
     def __init__(self, calls: ToolCalls) -> None:
@@ -44,10 +44,10 @@ class Untold:
 
     def add(self, call: str, fields: Mapping[str, Raw]) -> None:
         """Have the members of an update told."""
-        said = {name: fields[name] for name in NAMES if name in fields}
+        said = {name: fields[name] for name in MEMBER_NAMES if name in fields}
         if not self._behind:
             size = _size(said)
-            if self._size + size <= MOST:
+            if self._size + size <= BACKLOG_BYTES_MAX:
                 # Copies: they refer to the whole message otherwise, and keep it.
                 copies = {name: value.copy() for name, value in said.items()}
                 self._queue.append((call, copies))
@@ -61,7 +61,7 @@ class Untold:
 
     def add_all(self, call: str) -> None:
         """Have all told that is known of a call; to be used before anything is added."""
-        self._merge(call, dict.fromkeys(NAMES))
+        self._merge(call, dict.fromkeys(MEMBER_NAMES))
 
     def pop(self) -> tuple[str, dict[str, Raw]] | None:
         """Give what is to be told next: a call and its members, which may be none."""
@@ -73,10 +73,10 @@ class Untold:
             call = next(iter(self._behind))
             names = self._behind.pop(call)
             if (known := self._calls.get(call)) is not None:
-                return call, known_of(known, names)
+                return call, snapshot(known, names)
         return None
 
-    def take(self, call: str) -> None:
+    def discard(self, call: str) -> None:
         """Leave out what waits of a call: all that is known of it is about to be told."""
         self._queue = deque(item for item in self._queue if item[0] != call)
         self._size = sum(_size(fields) for _, fields in self._queue)
@@ -84,18 +84,18 @@ class Untold:
 
     def _merge(self, call: str, fields: Mapping[str, object]) -> None:
         self._behind.setdefault(call, set()).update(fields)
-        if len(self._behind) > 2 * tool_calls.MOST:
+        if len(self._behind) > 2 * tool_calls.CALLS_MAX:
             self._behind = {c: names for c, names in self._behind.items() if self._calls.get(c)}
 
 
-def known_of(call: Call, names: set[str] | None = None) -> dict[str, Raw]:
+def snapshot(call: ToolCall, names: set[str] | None = None) -> dict[str, Raw]:
     """Give members of a call as they are remembered: those of `names`, or all.
 
     Of content that was too long to be remembered the terminals are left.
     """
     known: dict[str, Raw] = {
         name: call.fields[name]
-        for name in NAMES
+        for name in MEMBER_NAMES
         if name in call.fields and (names is None or name in names)
     }
     if "content" not in known and (call.terminals if names is None else "content" in names):
@@ -108,4 +108,4 @@ def known_of(call: Call, names: set[str] | None = None) -> dict[str, Raw]:
 
 
 def _size(fields: Mapping[str, Raw]) -> int:
-    return _EACH + sum(len(bytes(value)) for value in fields.values())
+    return _UPDATE_OVERHEAD_BYTES + sum(len(bytes(value)) for value in fields.values())

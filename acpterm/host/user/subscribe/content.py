@@ -30,7 +30,7 @@ from acpterm.acp import (
     Wire,
     decode,
 )
-from acpterm.host.user.subscribe.git_patch import patch
+from acpterm.host.user.subscribe.git_patch import git_patch
 from acpterm.jsonrpc import RpcError
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*", re.ASCII)
@@ -99,16 +99,16 @@ class _Holder(Wire):
     content: Block
 
 
-def clean(call: str, fields: dict[str, Raw]) -> ToolCallUpdate:
+def sanitize(call: str, fields: dict[str, Raw]) -> ToolCallUpdate:
     """Give the members of a tool call, with all that is bad left out (ACP v1, "Tool Calls")."""
     said = {**fields, "sessionUpdate": "tool_call_update", "toolCallId": call}
     update = decode(msgspec.json.encode(said), ToolCallUpdate)
     if update.content:
-        update.content = [item for item in map(_clean_item, update.content) if item is not None]
+        update.content = [item for item in map(_sanitize_item, update.content) if item is not None]
     return update
 
 
-def _clean_item(item: ToolCallContent) -> ToolCallContent | None:
+def _sanitize_item(item: ToolCallContent) -> ToolCallContent | None:
     if not isinstance(item, Content):
         return item
     block = _read_block(item.content)
@@ -147,7 +147,7 @@ def _item_in_v2(item: ToolCallContent, cwd: str | None) -> Any:
             return _diff_in_v2(item, cwd)
         case Content():
             block = _read_block(item.content)
-            if block is None or not _fit_v2(block):
+            if block is None or not _conform_to_v2(block):
                 return None
             return Content(content=Raw(msgspec.json.encode(block)), meta=item.meta)
 
@@ -161,7 +161,7 @@ def _diff_in_v2(diff: Diff, cwd: str | None) -> dict[str, Any] | None:
         "type": "diff",
         "changes": [{"operation": operation, "path": path, "fileType": "text"}],
     }
-    if text := patch(path, diff.old_text, diff.new_text):
+    if text := git_patch(path, diff.old_text, diff.new_text):
         new["patch"] = {"format": "git_patch", "text": text}
     return new if diff.meta is None else {**new, "_meta": diff.meta}
 
@@ -183,7 +183,7 @@ def _absolute(path: str, cwd: str | None) -> str | None:
     return os.path.normpath(os.path.join(cwd, path)) if cwd and path else None
 
 
-def _fit_v2(block: Block) -> bool:
+def _conform_to_v2(block: Block) -> bool:
     """Leave out of a block what v2 does not allow; whether it can be told at all."""
     if notes := block.annotations:
         if notes.priority is not None and not 0 <= notes.priority <= 1:

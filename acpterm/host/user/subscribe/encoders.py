@@ -22,8 +22,8 @@ from typing import Any, Final, Protocol, TypeAlias
 from msgspec import Raw, UnsetType
 
 from acpterm.acp import ToolCallUpdate
-from acpterm.acp.terminal_updates import META_KEYS, End, Info
-from acpterm.host.user.subscribe.content import clean, content_in_v2, locations_in_v2
+from acpterm.acp.terminal_updates import META_KEYS, ExitInfo, Info
+from acpterm.host.user.subscribe.content import content_in_v2, locations_in_v2, sanitize
 
 Update: TypeAlias = dict[str, Any]
 
@@ -45,7 +45,7 @@ _TITLE: Final = "tool call"
 _REST: Final = 3
 
 
-class Form(Protocol):
+class UpdateEncoder(Protocol):
     """How a subscriber is told."""
 
     @property
@@ -65,14 +65,14 @@ class Form(Protocol):
         `call` is the one in which the terminal was told of.
         """
 
-    def ended(self, call: str, terminal: str, end: End | None) -> list[Update]:
+    def ended(self, call: str, terminal: str, end: ExitInfo | None) -> list[Update]:
         """Tell how a terminal's program ended; None: that it has not."""
 
     def forget(self, terminal: str) -> None:
         """Learn that nothing more will be told of a terminal."""
 
 
-class MetaForm:
+class V1MetaEncoder:
     """Messages of ACP v1."""
 
     needs_whole_call: Final = True
@@ -84,7 +84,7 @@ class MetaForm:
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
         """See `Form`."""
-        said = _members_of(clean(call, fields))
+        said = _members_of(sanitize(call, fields))
         if meta := said.pop("_meta", None):
             meta = {name: value for name, value in meta.items() if name not in META_KEYS}
         if not first and not infos:
@@ -118,16 +118,16 @@ class MetaForm:
             text += f"\r\n[{lost} bytes are missing]\r\n"
             data = _from_character(data)
         text += self._decoder(terminal).decode(data)
-        return [_note(call, "terminal_output", terminal, data=text)] if text else []
+        return [_terminal_update(call, "terminal_output", terminal, data=text)] if text else []
 
-    def ended(self, call: str, terminal: str, end: End | None) -> list[Update]:
+    def ended(self, call: str, terminal: str, end: ExitInfo | None) -> list[Update]:
         """See `Form`."""
         if end is None:
             return []
         rest = self._rest(terminal)
-        told = [_note(call, "terminal_output", terminal, data=rest)] if rest else []
+        told = [_terminal_update(call, "terminal_output", terminal, data=rest)] if rest else []
         how = {"exit_code": end.code, "signal": end.signal}
-        return [*told, _note(call, "terminal_exit", terminal, **how)]
+        return [*told, _terminal_update(call, "terminal_exit", terminal, **how)]
 
     def forget(self, terminal: str) -> None:
         """See `Form`."""
@@ -144,7 +144,7 @@ class MetaForm:
         return decoder.decode(b"", final=True) if decoder else ""
 
 
-class V2Form:
+class V2Encoder:
     """Messages of ACP v2. `cwd`: the session's, if it is known."""
 
     needs_whole_call: Final = False
@@ -157,7 +157,7 @@ class V2Form:
     ) -> list[Update]:
         """See `Form`."""
         updates = [_terminal(info) for info in infos]
-        clean_fields = clean(call, fields)
+        clean_fields = sanitize(call, fields)
         said = _members_of(clean_fields)
         if clean_fields.content:
             said["content"] = content_in_v2(clean_fields.content, self.cwd)
@@ -187,7 +187,7 @@ class V2Form:
         kind = "terminal_output_chunk"
         return [{"sessionUpdate": kind, "terminalId": terminal, "data": encoded}]
 
-    def ended(self, call: str, terminal: str, end: End | None) -> list[Update]:
+    def ended(self, call: str, terminal: str, end: ExitInfo | None) -> list[Update]:
         """See `Form`."""
         del call
         status = None
@@ -223,7 +223,7 @@ def _update(call: str, said: Mapping[str, Any], more: Mapping[str, Any]) -> Upda
     return {"sessionUpdate": "tool_call_update", "toolCallId": call, **said, **more}
 
 
-def _note(call: str, what: str, terminal: str, **more: Any) -> Update:
+def _terminal_update(call: str, what: str, terminal: str, **more: Any) -> Update:
     return _update(call, {}, {"_meta": {what: {"terminal_id": terminal, **more}}})
 
 

@@ -12,7 +12,7 @@ _CONTEXT: Final = 3
 _NO_NEWLINE: Final = "\\ No newline at end of file\n"
 
 
-def patch(path: str, old: str | None, new: str) -> str | None:
+def git_patch(path: str, old: str | None, new: str) -> str | None:
     """Give the patch that makes `new` of `old`, or, of None, a new file.
 
     None where there is no change in text to be shown, or `path` would have to be quoted.

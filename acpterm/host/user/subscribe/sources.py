@@ -2,11 +2,11 @@
 
 from typing import Final, Protocol
 
-from acpterm.acp.terminal_updates import End, Info
-from acpterm.host.agent.agent_terminals import Displayed
+from acpterm.acp.terminal_updates import ExitInfo, Info
+from acpterm.host.agent.agent_terminals import AgentTerminal
 from acpterm.host.agent.session import Session
-from acpterm.host.registry import Entry, Roster
-from acpterm.jsonrpc import can_be_said
+from acpterm.host.registry import TerminalEntry, TerminalRegistry
+from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.terminal.ring import Slice
 
 
@@ -18,7 +18,7 @@ class Source(Protocol):
         """What it is."""
 
     @property
-    def anew(self) -> int:
+    def generation(self) -> int:
         """How often all of its output was replaced."""
 
     @property
@@ -26,7 +26,7 @@ class Source(Protocol):
         """The position at which its output ends, so far."""
 
     @property
-    def end(self) -> End | None:
+    def end(self) -> ExitInfo | None:
         """How its program ended, if it has."""
 
     @property
@@ -34,25 +34,25 @@ class Source(Protocol):
         """Whether nothing more will come."""
 
     @property
-    def outlives(self) -> bool:
+    def survives_session(self) -> bool:
         """Whether it goes on when its session's connection has closed, or nobody knows."""
 
     @property
-    def is_kept(self) -> bool:
+    def is_retained(self) -> bool:
         """Whether it is in memory for others than who holds this."""
 
     def read(self, since: int, most: int) -> Slice:
         """Give what is kept from a position on, at most so many bytes; and how much is lost."""
 
 
-class Ours:
+class LocalSource:
     """A terminal that runs here."""
 
-    anew: Final = 0
+    generation: Final = 0
 
-    def __init__(self, entry: Entry, roster: Roster) -> None:
+    def __init__(self, entry: TerminalEntry, registry: TerminalRegistry) -> None:
         self.entry: Final = entry
-        self._roster = roster
+        self._registry = registry
 
     @property
     def info(self) -> Info:
@@ -60,8 +60,8 @@ class Ours:
         command, cwd = self.entry.command, self.entry.cwd
         return Info(
             self.entry.id,
-            cwd if can_be_said(cwd) else None,
-            command if can_be_said(command) else None,
+            cwd if is_utf8_encodable(cwd) else None,
+            command if is_utf8_encodable(command) else None,
         )
 
     @property
@@ -70,38 +70,38 @@ class Ours:
         return self.entry.terminal.ring.end
 
     @property
-    def end(self) -> End | None:
+    def end(self) -> ExitInfo | None:
         """See `Source`."""
         status = self.entry.terminal.exit
-        return None if status is None else End(status.code, status.signal)
+        return None if status is None else ExitInfo(status.code, status.signal)
 
     @property
     def is_over(self) -> bool:
         """See `Source`. What its program has left behind may write on when that has ended."""
-        return self.entry.terminal.gone
+        return self.entry.terminal.is_closed
 
     @property
-    def outlives(self) -> bool:
+    def survives_session(self) -> bool:
         """See `Source`."""
         return self.entry.is_users
 
     @property
-    def is_kept(self) -> bool:
+    def is_retained(self) -> bool:
         """See `Source`."""
-        return self._roster.get(self.entry.id) is self.entry
+        return self._registry.get(self.entry.id) is self.entry
 
     def read(self, since: int, most: int) -> Slice:
         """See `Source`."""
         return self.entry.terminal.ring.read(since, most)
 
 
-class Theirs:
+class AgentSource:
     """A terminal of the agent's own, as far as it has told of it."""
 
     is_over: Final = False
-    outlives: Final = True
+    survives_session: Final = True
 
-    def __init__(self, terminal: Displayed) -> None:
+    def __init__(self, terminal: AgentTerminal) -> None:
         self.terminal: Final = terminal
 
     @property
@@ -110,9 +110,9 @@ class Theirs:
         return Info(self.terminal.id, self.terminal.cwd, self.terminal.command)
 
     @property
-    def anew(self) -> int:
+    def generation(self) -> int:
         """See `Source`."""
-        return self.terminal.anew
+        return self.terminal.generation
 
     @property
     def length(self) -> int:
@@ -120,12 +120,12 @@ class Theirs:
         return self.terminal.ring.end
 
     @property
-    def end(self) -> End | None:
+    def end(self) -> ExitInfo | None:
         """See `Source`."""
         return self.terminal.end
 
     @property
-    def is_kept(self) -> bool:
+    def is_retained(self) -> bool:
         """See `Source`."""
         return not self.terminal.forgotten
 
@@ -134,16 +134,16 @@ class Theirs:
         return self.terminal.ring.read(since, most)
 
 
-class Remains:
+class Tombstone:
     """What is left of a terminal that nobody keeps: how much it printed, and how it ended."""
 
     is_over: Final = True
-    outlives: Final = True
-    is_kept: Final = True
+    survives_session: Final = True
+    is_retained: Final = True
 
     def __init__(self, source: Source) -> None:
         self.info: Final = source.info
-        self.anew: Final = source.anew
+        self.generation: Final = source.generation
         self.length: Final = source.length
         self.end: Final = source.end
 
@@ -153,10 +153,10 @@ class Remains:
         return Slice(b"", self.length, self.length - since)
 
 
-def source_of(terminal: str, session: Session, roster: Roster) -> Source | None:
+def source_of(terminal: str, session: Session, registry: TerminalRegistry) -> Source | None:
     """Give the terminal that an id means in a session: one of another session it does not mean."""
-    entry = roster.get(terminal)
+    entry = registry.get(terminal)
     if entry is not None:
-        return Ours(entry, roster) if entry.session is session else None
-    displayed = session.displayed.get(terminal)
-    return None if displayed is None else Theirs(displayed)
+        return LocalSource(entry, registry) if entry.session is session else None
+    displayed = session.agent_terminals.get(terminal)
+    return None if displayed is None else AgentSource(displayed)
