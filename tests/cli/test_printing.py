@@ -41,11 +41,11 @@ def test_it_is_json_of_the_same_value(value):
     assert not set(STEERING) & set(raw)
 
 
-@pytest.mark.parametrize("way", ["say('x' * 300000)", "say_once('x' * 300000)"])
+@pytest.mark.parametrize("way", ["echo('x' * 300000)", "echo_once('x' * 300000)"])
 def test_all_is_printed_to_a_pipe_that_somebody_has_made_non_blocking(way):
     reads, writes = os.pipe()
     os.set_blocking(writes, False)
-    code = f"from acpterm.cli._output import say, say_once; {way}"
+    code = f"from acpterm.cli._output import echo, echo_once; {way}"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=writes, stderr=subprocess.PIPE, env=environment()
     ) as process:

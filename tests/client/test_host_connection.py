@@ -39,7 +39,7 @@ class Asked:
     def __init__(self, endpoint, method, params=None):
         self._come = trio.Event()
         self._answer = None
-        self.id = endpoint.ask(method, params or {"sessionId": "s"}, self._take)
+        self.id = endpoint.call(method, params or {"sessionId": "s"}, self._take)
 
     def _take(self, answer):
         self._answer = answer

@@ -82,7 +82,7 @@ def test_a_traceback_has_no_local_variables(form):
     # No request is known to make a handler fail, so what would be logged is made here.
     code = f"""
 import structlog
-from acpterm.host import logs
+from acpterm.runtime import logs
 logs.configure("info", {form!r})
 def handle(argument):
     raise ArithmeticError

@@ -51,7 +51,7 @@ class Recording:
     async def ended(self, terminal):
         """End it, and wait for its recording."""
         self.pool.release(terminal, EndedBy.AGENT)
-        await terminal.wait_gone()
+        await terminal.wait_closed()
         await poll(lambda: not self.nursery.child_tasks)
 
 
@@ -197,7 +197,7 @@ async def test_it_is_whole_when_nothing_more_can_come_though_the_terminal_is_sti
             await terminal.wait_exited()
         await poll(lambda: not running.nursery.child_tasks)
         for terminal in held:
-            assert not terminal.gone
+            assert not terminal.is_closed
         await running.create("echo last")
         await poll(lambda: len(list(folder.glob("*"))) == 2)
 

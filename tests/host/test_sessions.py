@@ -173,7 +173,7 @@ async def kept(host, agent, *updates, command="printf precious") -> str | None:
     for update in updates:
         await agent.notify("session/update", update(terminal))
     await agent.release(terminal)
-    found = host.shared.roster.get(terminal)
+    found = host.state.registry.get(terminal)
     return None if found is None else found.terminal.text.text()
 
 

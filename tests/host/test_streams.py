@@ -175,7 +175,7 @@ async def leave_abruptly(host, data: bytes) -> None:
     ours, theirs = socket.socketpair()
     async with trio.open_nursery() as nursery:
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
-        nursery.start_soon(host.serve, stream, host.asker)
+        nursery.start_soon(host.serve, stream, host.context)
         await trio.testing.wait_all_tasks_blocked(0.01)
         ours.sendall(data)
         await trio.testing.wait_all_tasks_blocked(0.01)

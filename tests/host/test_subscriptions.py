@@ -66,7 +66,7 @@ def status_of(person, token, form="meta", call="call-1"):
 
 
 def printed(host, terminal) -> bytes:
-    return host.shared.roster.get(terminal).terminal.ring.read(0).data
+    return host.state.registry.get(terminal).terminal.ring.read(0).data
 
 
 # Live
@@ -277,8 +277,8 @@ async def test_a_completed_call_is_told_to_a_late_one_with_its_output_first(form
 class Reader:
     """A `Person` as far as a subscriber needs one: reads when it is let."""
 
-    class shared:  # noqa: N801
-        class roster:  # noqa: N801
+    class host:  # noqa: N801
+        class registry:  # noqa: N801
             @staticmethod
             def get(_):
                 return None
@@ -297,7 +297,7 @@ class Reader:
     def go(self):
         self.open.set()
 
-    async def room(self):
+    async def drain(self):
         await trio.lowlevel.checkpoint()
         while not self.open.is_set():
             await self.open.wait()
@@ -377,11 +377,11 @@ def say(session, step):
             shows = fields.get("terminals")
             others = {name: value for name, value in fields.items() if name != "terminals"}
             update = said(call, terminals=shows, **others)["update"]
-            session.tell(call, members(Raw(json.dumps(update).encode())), shows)
+            session.record_update(call, members(Raw(json.dumps(update).encode())), shows)
         case ("replace", name, text):
             data = base64.b64encode(text.encode()).decode()
             update = {"terminalId": name, "output": {"data": data}}
-            session.show(from_v2("terminal_update", members(Raw(json.dumps(update).encode()))))
+            session.record_terminal_updates(from_v2("terminal_update", members(Raw(json.dumps(update).encode()))))
 
 
 async def same_for_all(form, steps):
@@ -421,7 +421,7 @@ def check(session, readers):
     for reader in readers:
         assert final(reader) == final(readers[0])
     for name, terminal in readers[0].front.terminals.items():
-        assert terminal.output == session.displayed.get(name).ring.read(0).data
+        assert terminal.output == session.agent_terminals.get(name).ring.read(0).data
 
 
 def final(reader):

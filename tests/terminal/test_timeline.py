@@ -71,7 +71,7 @@ def test_of_many_sizes_the_last_are_kept_and_what_was_before_them_is_the_first()
 def written(line, times):
     """Note ten bytes at each time: the true time by position."""
     for number, now in enumerate(times):
-        line.note(10, now)
+        line.record(10, now)
         yield number * 10, now
 
 

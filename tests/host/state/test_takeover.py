@@ -347,15 +347,15 @@ import sys
 if "serve" in sys.orig_argv:
     import os
     import trio
-    from acpterm.host.input_monitor import Attention
+    from acpterm.host.input_monitor import InputMonitor
 
-    async def run(self, heard):
+    async def run(self, is_needed):
         while not os.path.exists({path!r}):
             await trio.sleep(0.01)
         os.unlink({path!r})
         raise RuntimeError("a bug")
 
-    Attention.run = run
+    InputMonitor.run = run
 """
 
 
