@@ -22,9 +22,7 @@ OWN: Final = "acpterm"
 """The member of ``_meta`` that is ours."""
 
 Format: TypeAlias = Literal["text", "raw", "screen"]
-EndedBy: TypeAlias = Literal[
-    "exited", "agent", "user", "timeout", "idle", "limit", "lost", "disconnect"
-]
+EndedBy: TypeAlias = Literal["exited", "agent", "user", "timeout", "lost", "disconnect"]
 
 Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]

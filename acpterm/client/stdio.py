@@ -40,7 +40,7 @@ async def relay_stdio(reads: int, writes: int, settings: Settings, config: str |
     context = askers.current()
     restore_signal_defaults()
     path = agent_socket(settings)
-    async with shutdown_event(logs.shorten) as told, trio.open_nursery() as nursery:
+    async with shutdown_event(logs.log_shutdown) as told, trio.open_nursery() as nursery:
         starting = trio.CancelScope()
         nursery.start_soon(_cancel_when, told, starting)
         relay: Relay | None = None

@@ -19,8 +19,8 @@ import trio
 from msgspec import Raw, UnsetType
 
 from acpterm.jsonrpc import LineSplitter
-from acpterm.runtime.file_stream import FileStream
 from acpterm.runtime.send_queue import SendQueue
+from acpterm.runtime.stdio import FileStream
 from acpterm.runtime.threads import run_blocking
 
 _CLOSE_TIMEOUT_S: Final = 5.0

@@ -29,7 +29,7 @@ from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.keeper.client import KeeperClient
 from acpterm.pty import linux
-from acpterm.runtime import log_limits, logs
+from acpterm.runtime import logs
 from acpterm.runtime.descriptors import reserve
 from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_event
 
@@ -178,7 +178,7 @@ async def _rotate_log(path: str, pid: int) -> None:
     """Keep the log of a daemon that a command has started from growing for ever."""
     while True:
         with contextlib.suppress(OSError):
-            log_limits.rotate(path, pid)
+            logs.rotate(path, pid)
         await trio.sleep(_LOG_CHECK_S)
 
 
@@ -207,7 +207,7 @@ async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
     freeze()
     linux.forbid_inspection()
     async with (
-        shutdown_event(logs.shorten) as told,
+        shutdown_event(logs.log_shutdown) as told,
         open_host(settings, context) as host,
         trio.open_nursery() as nursery,
     ):

@@ -10,6 +10,7 @@ answer would hit a request of the other side which happens to have the same id.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -48,6 +49,10 @@ _ids: Final = msgspec.json.Decoder(int | float | str | None)
 _versions: Final = msgspec.json.Decoder(Literal["2.0"])
 _strings: Final = msgspec.json.Decoder(str)
 _errors: Final = msgspec.json.Decoder(ErrorObject)
+# A backslash that is escaped itself; a whole pair; a half.
+_ESCAPE: Final = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
 
 
 def decode(line: bytes) -> Message:
@@ -196,3 +201,10 @@ def _decoded(decoder: msgspec.json.Decoder[Any], raw: Raw) -> object:
         return decoder.decode(raw)
     except msgspec.DecodeError:
         return UNSET
+
+
+def replace_lone_surrogates(line: bytes) -> bytes:
+    """Give a line with each half of a surrogate pair replaced; the same if there is none."""
+    if b"\\ud" not in line and b"\\uD" not in line:
+        return line
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], line)

@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acpterm.jsonrpc.decoder import decode, id_of
+from acpterm.jsonrpc.decoder import decode, id_of, replace_lone_surrogates
 from acpterm.jsonrpc.encoder import (
     encode_error,
     encode_notification,
@@ -52,7 +52,6 @@ from acpterm.jsonrpc.messages import (
     Request,
     Response,
 )
-from acpterm.jsonrpc.surrogates import replace_lone_surrogates
 
 CANCEL_REQUEST: Final = "$/cancel_request"
 

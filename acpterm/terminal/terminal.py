@@ -31,8 +31,8 @@ import trio
 
 from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
 from acpterm.pty import processes
-from acpterm.pty.exit_status import decode_status
 from acpterm.pty.master import Master
+from acpterm.pty.signals import decode_status
 from acpterm.pty.tracking.tree import ProcessTree, end
 from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard

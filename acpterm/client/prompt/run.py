@@ -47,9 +47,9 @@ from acpterm.host.launch.command import one_line
 from acpterm.host.launch.exec_context import ExecContext
 from acpterm.jsonrpc import Event, NotificationReceived, RpcError
 from acpterm.pty.tracking.trees import open_trees
-from acpterm.runtime.file_stream import FileStream
 from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_signals
+from acpterm.runtime.stdio import FileStream
 
 # Seconds that what is printed has to be read.
 _SEND_TIMEOUT_S: Final = 2.0

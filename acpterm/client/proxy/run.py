@@ -79,7 +79,7 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
     restore_signal_defaults()
     status = 0
     has_gone = stream.has_hung_up if isinstance(stream, stdio.StdioStream) else lambda: False
-    async with shutdown_event(logs.shorten) as told, stream, open_log(options.log) as log:
+    async with shutdown_event(logs.log_shutdown) as told, stream, open_log(options.log) as log:
         lines = Lines(stream, "the editor", settings.max_message_bytes)
         editor = SendQueue(stream, HIGH_WATER_BYTES)
         async with trio.open_nursery() as nursery:
