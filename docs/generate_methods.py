@@ -8,15 +8,13 @@ import msgspec
 from msgspec import inspect as types
 
 from acpterm.acp import Empty
-from acpterm.acp.user_api import (
+from acpterm.acp.user_api import ExitInfo, SessionInfo, TerminalInfo
+from acpterm.acp.user_streams import (
     AttachedNotification,
     EventNotification,
-    ExitInfo,
     ExportedNotification,
-    SessionInfo,
-    TerminalInfo,
+    FollowedNotification,
 )
-from acpterm.acp.user_output import FollowedNotification
 from acpterm.host.server.dispatch import Method
 from acpterm.host.user.methods import USER_METHODS
 

@@ -1,4 +1,4 @@
-"""The wire types of ACP v1, and acpterm's own ``_acpterm/…`` ones."""
+"""The wire types of ACP v1, and of acpterm's own ``_acpterm/…`` methods."""
 
 from acpterm.acp.agent import (
     AgentCapabilities,

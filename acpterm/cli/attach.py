@@ -5,7 +5,8 @@ import os
 
 import click
 
-from acpterm.acp.user_api import AttachResponse, ListRequest, ListResponse, TerminalInfo
+from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
+from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._terminal_name import terminal_argument

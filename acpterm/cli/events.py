@@ -5,7 +5,7 @@ from functools import partial
 import click
 from msgspec import Raw
 
-from acpterm.acp.user_api import EventNotification
+from acpterm.acp.user_streams import EventNotification
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text, window

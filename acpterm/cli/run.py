@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from acpterm.acp import Empty, EnvVariable
-from acpterm.acp.user_api import AttachResponse, TerminalInfo, UserCreateRequest
+from acpterm.acp.user_api import TerminalInfo, UserCreateRequest
+from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo, window

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from acpterm.acp.user_api import AttachRequest
+from acpterm.acp.user_streams import AttachRequest
 from acpterm.host.events import QUEUE_MAX, UPDATE_BYTES_MAX
 from acpterm.host.input_monitor import InputMonitor
 from acpterm.host.user.attach import attach

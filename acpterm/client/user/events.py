@@ -16,7 +16,7 @@ from msgspec import Raw, ValidationError
 from msgspec.json import decode, encode
 
 from acpterm.acp import Empty
-from acpterm.acp.user_api import EventNotification, EventsRequest
+from acpterm.acp.user_streams import EventNotification, EventsRequest
 from acpterm.client.endpoint import LostError
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.event_format import RECONNECTED

@@ -4,14 +4,8 @@ import os
 
 from acpterm import __version__
 from acpterm.acp import Empty, InitializeAnswer, InitializeRequest, host_answer
-from acpterm.acp.user_api import (
-    EventNotification,
-    EventsRequest,
-    NoParams,
-    SessionInfo,
-    SessionsResponse,
-    StatusResponse,
-)
+from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, StatusResponse
+from acpterm.acp.user_streams import EventNotification, EventsRequest
 from acpterm.host.agent.session_methods import requested_context
 from acpterm.host.events import Event, Subscription
 from acpterm.host.user.connection import UserConnection

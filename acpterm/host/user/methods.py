@@ -2,23 +2,25 @@
 
 from acpterm.acp import Empty, InitializeRequest
 from acpterm.acp.user_api import (
-    AttachRequest,
-    EventsRequest,
-    ExportRequest,
     GetRequest,
     ListRequest,
     NoParams,
     RenameRequest,
-    SubscribeRequest,
     UserCreateRequest,
     UserReadRequest,
     UserResizeRequest,
     UserSignalRequest,
     UserTerminalRequest,
     UserWriteRequest,
+)
+from acpterm.acp.user_streams import (
+    AttachRequest,
+    EventsRequest,
+    ExportRequest,
+    FollowRequest,
+    SubscribeRequest,
     WindowRequest,
 )
-from acpterm.acp.user_output import FollowRequest
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import daemon_methods, launches, terminal_methods
 from acpterm.host.user.subscribe import subscriptions

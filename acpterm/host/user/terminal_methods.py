@@ -9,13 +9,10 @@ import trio
 
 from acpterm.acp import Empty, ReadResponse, WriteResponse
 from acpterm.acp.user_api import (
-    AttachRequest,
-    AttachResponse,
-    ExportedNotification,
-    ExportRequest,
     GetRequest,
     ListRequest,
     ListResponse,
+    OutputResponse,
     RenameRequest,
     ScreenResponse,
     TerminalInfo,
@@ -25,9 +22,16 @@ from acpterm.acp.user_api import (
     UserSignalRequest,
     UserTerminalRequest,
     UserWriteRequest,
+)
+from acpterm.acp.user_streams import (
+    AttachRequest,
+    AttachResponse,
+    ExportedNotification,
+    ExportRequest,
+    FollowRequest,
+    FollowResponse,
     WindowRequest,
 )
-from acpterm.acp.user_output import FollowRequest, FollowResponse, OutputResponse
 from acpterm.host import terminal_ops
 from acpterm.host.agent.terminal_methods import answer_when_ended
 from acpterm.host.launch.command import summary

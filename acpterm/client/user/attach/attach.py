@@ -29,13 +29,11 @@ import msgspec
 import trio
 from msgspec import Raw
 
-from acpterm.acp.user_api import (
+from acpterm.acp.user_api import ScreenResponse, TerminalInfo, UserWriteRequest
+from acpterm.acp.user_streams import (
     AttachedNotification,
     AttachRequest,
     AttachResponse,
-    ScreenResponse,
-    TerminalInfo,
-    UserWriteRequest,
     WindowRequest,
 )
 from acpterm.client.endpoint import LostError, Response

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Raw
 
 from acpterm.acp import Empty
-from acpterm.acp.user_api import ExportedNotification, ExportRequest, TerminalInfo
+from acpterm.acp.user_api import TerminalInfo
+from acpterm.acp.user_streams import ExportedNotification, ExportRequest
 from acpterm.client import replay
 from acpterm.client.replay import Report
 from acpterm.client.user.client import UserClient

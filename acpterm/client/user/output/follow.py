@@ -15,7 +15,7 @@ import msgspec
 import trio
 from msgspec import Raw
 
-from acpterm.acp.user_output import FollowedNotification, FollowRequest, FollowResponse
+from acpterm.acp.user_streams import FollowedNotification, FollowRequest, FollowResponse
 from acpterm.client.endpoint import LostError
 from acpterm.client.user.client import UserClient
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
-from acpterm.acp.user_output import OutputResponse
+from acpterm.acp.user_api import OutputResponse
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.output.follow import OutputStream, Part, follow_output
 from acpterm.client.user.output.text_stream import TextStream, go_on

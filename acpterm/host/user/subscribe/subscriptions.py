@@ -3,7 +3,7 @@
 from typing import Final
 
 from acpterm.acp import Empty
-from acpterm.acp.user_api import SubscribeRequest
+from acpterm.acp.user_streams import SubscribeRequest
 from acpterm.host.agent.session import Session
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
