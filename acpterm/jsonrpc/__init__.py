@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0, sans-IO: bytes in, messages out; correlation; cancellation."""
+"""JSON-RPC 2.0 without I/O: framing, messages, matching of responses, cancellation."""
 
 from acpterm.jsonrpc.decoder import decode, replace_lone_surrogates
 from acpterm.jsonrpc.encoder import (
