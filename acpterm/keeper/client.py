@@ -131,7 +131,7 @@ async def _wait_ended(process: subprocess.Popen[bytes]) -> None:
 
 def worker_pair() -> tuple[socket.socket, socket.socket]:
     """Make the two ends of a connection between a worker and its keeper."""
-    ours, theirs = protocol.pair()
+    ours, theirs = protocol.socket_pair()
     return socket.socket(fileno=ours.detach()), socket.socket(fileno=theirs.detach())
 
 

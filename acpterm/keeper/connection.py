@@ -31,7 +31,7 @@ class Connection:
         self._sock: Final = sock
         self._queue: Final[deque[tuple[bytes, list[int]]]] = deque()
         self._changed = trio.Event()
-        self._refused = False
+        self._is_refused = False
         self.lost: str | None = None
         """Why there is no keeper any more."""
 
@@ -67,7 +67,7 @@ class Connection:
                 else:
                     # Where the socket is writable and refuses all the same, not at once again.
                     await trio.lowlevel.wait_writable(self._sock)
-                    await trio.sleep(_RETRY_S if self._refused else 0)
+                    await trio.sleep(_RETRY_S if self._is_refused else 0)
             self._change()
             await self._changed.wait()
 
@@ -104,7 +104,7 @@ class Connection:
 
     def _try(self, data: bytes, fds: Sequence[int]) -> bool:
         """Return whether the message is dealt with; if not, `_refused` says in which way."""
-        self._refused = False
+        self._is_refused = False
         try:
             protocol.send(self._sock, data, fds)
         except BlockingIOError:
@@ -114,7 +114,7 @@ class Connection:
         except OSError as error:
             if error.errno not in _RETRIED:
                 raise
-            self._refused = True
+            self._is_refused = True
             return False
         return True
 

@@ -59,9 +59,9 @@ class KeeperClient:
         self._restarting: dict[int, trio.lowlevel.Task] = {}
         self._watched: dict[str, TerminalEvents] = {}
         # Reports about terminals that were found and are not watched yet.
-        self._early: dict[str, list[Callable[[TerminalEvents], None]]] = {}
+        self._pending_reports: dict[str, list[Callable[[TerminalEvents], None]]] = {}
         self._state_complete = False
-        self._went = False
+        self._go_received = False
         self._terminated = False
         self._on_terminate: Callable[[], None] | None = None
         self._handlers: Final[dict[str, Callable[[Message], None]]] = {
@@ -89,7 +89,7 @@ class KeeperClient:
         Raises `KeeperLostError`.
         """
         self._connection.send("ready")
-        await self._connection.receive_until(lambda: self._went, self._dispatch)
+        await self._connection.receive_until(lambda: self._go_received, self._dispatch)
 
     async def run(self, *, on_terminate: Callable[[], None]) -> None:
         """Receive until cancelled. Raises `KeeperLostError` when the keeper is gone.
@@ -157,13 +157,13 @@ class KeeperClient:
     def watch(self, name: str, events: TerminalEvents) -> None:
         """Report about a terminal that was found, from now on and what came since."""
         self._watched[name] = events
-        for report in self._early.pop(name, ()):
+        for report in self._pending_reports.pop(name, ()):
             report(events)
 
     def unwatch(self, name: str) -> None:
         """Report about a terminal no longer. Can be repeated."""
         self._watched.pop(name, None)
-        self._early.pop(name, None)
+        self._pending_reports.pop(name, None)
         self._wake_ups.disarm(name)
 
     def arm(self, name: str, header: memoryview) -> None:
@@ -273,7 +273,7 @@ class KeeperClient:
         ring, master = _ring_and_master(message)
         ended = None if report is None else exit_report(*report)
         self.terminals.append(Found(name, pid, started, master, ring, ended, closed_end))
-        self._early[name] = []
+        self._pending_reports[name] = []
 
     def _entry(self, message: Message) -> None:
         key, value = message.fields[:2]
@@ -283,7 +283,7 @@ class KeeperClient:
         self._state_complete = True
 
     def _go(self, _message: Message) -> None:
-        self._went = True
+        self._go_received = True
 
     def _spawned(self, message: Message) -> None:
         request, name, pid, started, way = message.fields[:5]
@@ -312,17 +312,17 @@ class KeeperClient:
 
     def _exited(self, message: Message) -> None:
         report = exit_report(*message.fields[1:6])
-        self._tell(message.fields[0], lambda events: events.exited(report))
+        self._deliver(message.fields[0], lambda events: events.exited(report))
 
     def _closed(self, message: Message) -> None:
         name, end = message.fields[:2]
-        self._tell(name, lambda events: events.closed(end))
+        self._deliver(name, lambda events: events.closed(end))
 
-    def _tell(self, name: str, report: Callable[[TerminalEvents], None]) -> None:
+    def _deliver(self, name: str, report: Callable[[TerminalEvents], None]) -> None:
         if name in self._watched:
             report(self._watched[name])
-        elif name in self._early:
-            self._early[name].append(report)
+        elif name in self._pending_reports:
+            self._pending_reports[name].append(report)
 
     def _terminate(self, _message: Message) -> None:
         if not self._terminated:

@@ -114,7 +114,7 @@ class Message:
             os.close(fd)
 
 
-def pair() -> tuple[_socket.socket, _socket.socket]:
+def socket_pair() -> tuple[_socket.socket, _socket.socket]:
     """Make the two ends of a connection, neither of them blocking."""
     try:
         kind = _socket.SOCK_DGRAM if _SEQPACKET is None else _SEQPACKET

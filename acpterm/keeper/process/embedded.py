@@ -8,7 +8,7 @@ import os
 from acpterm.keeper.process.keeper import Keeper
 from acpterm.keeper.process.link import Link
 from acpterm.keeper.programs import system
-from acpterm.keeper.programs.ending import end_programs
+from acpterm.keeper.programs.shutdown import end_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -51,12 +51,12 @@ class Keeper:
         self.store = Store()
         self._links: list[Link] = []
         """The connections to workers that were sent the state, and so get reports since."""
-        self.not_to_reap: set[int] = set()
+        self.worker_pids: set[int] = set()
         """Children that are no programs: workers."""
         self._is_reaping = False
         self._wake_worker = _event_channel()
         self._wake_keeper = _event_channel()
-        loop.add_reader(self._wake_keeper[0], self._kicked)
+        loop.add_reader(self._wake_keeper[0], self._on_kick)
         loop.on_signal(_SIGCHLD, self._child_signal)
         self._handlers: dict[str, Callable[[Message], None]] = {
             "spawn": self._spawn,
@@ -104,14 +104,14 @@ class Keeper:
     def before_wait(self) -> float | None:
         """Wake the worker if it waits for what was written; return how long the loop may wait."""
         terminals = self.terminals
-        if terminals.must_wake():
+        if terminals.disarm_waiting():
             self.wake()
-        terminals.look_for_room()
-        return _RECHECK_S if terminals.may_miss_a_wait else None
+        terminals.resume_stalled()
+        return _RECHECK_S if terminals.needs_recheck else None
 
-    def _kicked(self) -> None:
+    def _on_kick(self) -> None:
         _clear(self._wake_keeper[0])
-        self.terminals.look_for_room()
+        self.terminals.resume_stalled()
 
     def _send(self, kind: str, *fields: object, fds: Descriptors | None = None) -> None:
         for link in self._links:
@@ -150,7 +150,7 @@ class Keeper:
         started = system.started_at(pid)
         mapped.header[ring.PID] = pid
         mapped.header[ring.STARTED] = int(started * 1e6)
-        self.store.put(_entry_of(name), record, [])
+        self.store.put(_record_key(name), record, [])
         child = Child(pid, started, system.open_pidfd(pid) if self._pidfds else None)
         self._notifier.store(RING_PREFIX + name, ring_fd)
         self._notifier.store(MASTER_PREFIX + name, master)
@@ -187,7 +187,7 @@ class Keeper:
                 # Not reaped: the pid, and the group of this number, are its own.
                 _kill_group(terminal.child.pid)
             terminal.forget()
-        self.store.delete(_entry_of(name))
+        self.store.delete(_record_key(name))
 
     def _exited(self, terminal: Terminal, report: Exit) -> None:
         self._send("exited", terminal.name, *report)
@@ -198,7 +198,7 @@ class Keeper:
 
     def _child_signal(self) -> None:
         for terminal in tuple(self.terminals.by_pid.values()):
-            terminal.look_at_child()
+            terminal.check_child()
         if not self._is_reaping:
             self._is_reaping = True
             self._loop.call_later(_REAP_ORPHANS_S, self._reap_orphans)
@@ -206,7 +206,7 @@ class Keeper:
     def _reap_orphans(self) -> None:
         """Reap children that are neither programs of terminals nor workers."""
         self._is_reaping = False
-        mine = self.terminals.by_pid.keys() | self.not_to_reap
+        mine = self.terminals.by_pid.keys() | self.worker_pids
         for pid in system.children_of_this_process():
             if pid not in mine:
                 try:
@@ -215,7 +215,7 @@ class Keeper:
                     continue
 
 
-def _entry_of(name: str) -> str:
+def _record_key(name: str) -> str:
     return f"t/{name}"
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def main(args: Sequence[str]) -> NoReturn:
     """Run a keeper and exit with its status."""
     sock = _socket.socket(fileno=int(args[1]))
-    open_files = settle()
+    open_files = prepare_process()
     loop = Loop()
     if args[0] == "embedded":
         from acpterm.keeper.process.embedded import Embedded  # noqa: PLC0415  only one of the two is needed
@@ -43,12 +43,12 @@ def main(args: Sequence[str]) -> NoReturn:
     sys.exit(supervisor.run())
 
 
-def settle() -> tuple[int, int]:
+def prepare_process() -> tuple[int, int]:
     """Prepare this process: no signal ends it by surprise, and it may open all it can.
 
     Return the limit of open files as it was before.
     """
-    _open_missing()
+    _open_standard_fds()
     for number in (_signal.SIGPIPE, _signal.SIGTTOU, _signal.SIGTTIN, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
@@ -64,7 +64,7 @@ def settle() -> tuple[int, int]:
     return soft, hard
 
 
-def _open_missing() -> None:
+def _open_standard_fds() -> None:
     """Open 0, 1 and 2 where they are closed, or a PTY would get such a number."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue

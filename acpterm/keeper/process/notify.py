@@ -45,7 +45,7 @@ class Notifier:
         if path:
             self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
             self._socket.setblocking(False)
-        self._room = _number(environ.get("FDSTORE")) if path else 0
+        self._store_capacity = _number(environ.get("FDSTORE")) if path else 0
         self._stored: set[str] = set()
         self._is_stopping = False
         watched = path and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
@@ -54,7 +54,7 @@ class Notifier:
     @property
     def stores(self) -> bool:
         """Whether the manager stores descriptors."""
-        return self._room > 0
+        return self._store_capacity > 0
 
     @property
     def watchdog_s(self) -> float | None:
@@ -95,7 +95,7 @@ class Notifier:
 
     def store(self, name: str, fd: int) -> None:
         """Have a descriptor stored under a name, if there is room."""
-        if len(self._stored) < self._room:
+        if len(self._stored) < self._store_capacity:
             self._stored.add(name)
             # By default a PTY that no process has open at the moment would be dropped.
             self._send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", fd)

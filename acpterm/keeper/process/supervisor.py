@@ -26,21 +26,21 @@ import _signal  # type: ignore[import-not-found]  # typeshed has none
 import os
 import time
 
-from acpterm.keeper.process import handed
+from acpterm.keeper.process import inherited_fds
 from acpterm.keeper.process.backoff import DEATHS_MAX, Backoff
-from acpterm.keeper.process.keeper import Keeper
-from acpterm.keeper.process.notify import Notifier
-from acpterm.keeper.process.report import (
+from acpterm.keeper.process.diagnostics import (
+    describe_wait_status,
     has_crashed,
-    how_ended,
     log,
+    log_location,
     shell_status,
     was_killed,
-    where_log_is,
-    write_lock,
+    write_lock_file,
 )
+from acpterm.keeper.process.keeper import Keeper
+from acpterm.keeper.process.notify import Notifier
 from acpterm.keeper.process.worker import Worker, start_worker
-from acpterm.keeper.programs.ending import end_programs
+from acpterm.keeper.programs.shutdown import end_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ class Supervisor:
         self._nohup = _signal.getsignal(_signal.SIGHUP) == _signal.SIG_IGN
         self._notifier = Notifier(loop, os.environ)
         self._keeper = Keeper(loop, embedded=False, notifier=self._notifier)
-        handed.take(os.environ, self._keeper.terminals, self._keeper.store, self._notifier)
+        inherited_fds.adopt_all(
+            os.environ, self._keeper.terminals, self._keeper.store, self._notifier
+        )
         self._takeovers = 0
         self._backoff = Backoff()
         self._has_served = False
@@ -118,7 +120,7 @@ class Supervisor:
     # -- workers
 
     def _watch(self, pid: int, sock: _socket.socket) -> Worker:
-        self._keeper.not_to_reap.add(pid)
+        self._keeper.worker_pids.add(pid)
         worker = Worker(self._loop, pid, sock, receive=self._receive, gone=self._gone)
         self._workers.add(worker)
         return worker
@@ -139,7 +141,7 @@ class Supervisor:
             handler(message)
 
     def _hello(self, worker: Worker) -> None:
-        worker.said_hello = True
+        worker.hello_received = True
         if worker is self._serving:
             self._keeper.send_state(worker.link, takeovers=self._takeovers)
         elif self._serving is not None:
@@ -154,15 +156,17 @@ class Supervisor:
             self._given_up = False
             worker.link.send("go")
             self._notifier.ready()
-            write_lock(self._keeper.store, "")
+            write_lock_file(self._keeper.store, "")
 
     def _gone(self, worker: Worker, status: int) -> None:
         """Act on the death of a worker: after its last messages, which may have said `end`."""
         self._workers.discard(worker)
-        self._keeper.not_to_reap.discard(worker.pid)
+        self._keeper.worker_pids.discard(worker.pid)
         self._keeper.remove_link(worker.link)
         if worker is self._candidate:
-            ended = f"the new worker {how_ended(status)} before it was ready: see its log"
+            ended = (
+                f"the new worker {describe_wait_status(status)} before it was ready: see its log"
+            )
             self._roll_back(f"the new worker {worker.refusal}" if worker.refusal else ended)
             return
         if worker is not self._serving:
@@ -179,10 +183,10 @@ class Supervisor:
         elif self._serving is not None:
             self._takeovers += 1
             self._limit_restoring(self._serving)
-            if self._serving.said_hello and not self._keeper.has_state(self._serving.link):
+            if self._serving.hello_received and not self._keeper.has_state(self._serving.link):
                 self._keeper.send_state(self._serving.link, takeovers=self._takeovers)
         else:
-            self._died(f"the worker {worker.refusal or how_ended(status)}")
+            self._died(f"the worker {worker.refusal or describe_wait_status(status)}")
 
     # -- restarting
 
@@ -217,10 +221,10 @@ class Supervisor:
         self._given_up = True
         message = (
             f"{what}, {DEATHS_MAX} times within a minute: given up. Programs run on and wait once"
-            f" their buffers are full. Look into the log ({where_log_is()}), then run"
+            f" their buffers are full. Look into the log ({log_location()}), then run"
             " `acpterm restart`"
         )
-        write_lock(self._keeper.store, message)
+        write_lock_file(self._keeper.store, message)
         log(message)
         self._notifier.status(message)
         self._be_alive()
@@ -331,4 +335,4 @@ class Supervisor:
 
     def _child_signal(self) -> None:
         for worker in tuple(self._workers):
-            worker.look()
+            worker.check()

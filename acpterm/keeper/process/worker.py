@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KEEPER_FD_VARIABLE = "ACPTERM_KEEPER_FD"
 # What means something to the keeper alone.
-_NOT_PASSED_ON = (
+_KEEPER_ONLY_VARIABLES = (
     "FDSTORE",
     "LISTEN_FDNAMES",
     "LISTEN_FDS",
@@ -54,7 +54,7 @@ class Worker:
         self._loop = loop
         self._gone = gone
         self.pid = pid
-        self.said_hello = False
+        self.hello_received = False
         self.is_ready = False
         self.refusal: str | None = None
         """What it does instead of taking over, if it has said so: `refuses: …`."""
@@ -62,9 +62,9 @@ class Worker:
         self.link = Link(loop, sock, lambda message: receive(self, message), self._lost)
         self._pidfd = system.open_pidfd(pid)
         if self._pidfd is not None:
-            loop.add_reader(self._pidfd, self.look)
+            loop.add_reader(self._pidfd, self.check)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Reap the process if it has ended. To be called at SIGCHLD; can be repeated."""
         if self.ended:
             return
@@ -76,7 +76,7 @@ class Worker:
             # Not over, or held by a debugger although its pidfd is readable.
             if self._pidfd is not None:
                 self._close_pidfd()
-                self._loop.call_later(_RETRY_S, self._look_again)
+                self._loop.call_later(_RETRY_S, self._check_again)
             return
         self.ended = True
         self._close_pidfd()
@@ -95,10 +95,10 @@ class Worker:
         options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         return self.ended or os.waitid(os.P_PID, self.pid, options) is not None
 
-    def _look_again(self) -> None:
-        self.look()
+    def _check_again(self) -> None:
+        self.check()
         if not self.ended:
-            self._loop.call_later(_RETRY_S, self._look_again)
+            self._loop.call_later(_RETRY_S, self._check_again)
 
     def _close_pidfd(self) -> None:
         if self._pidfd is not None:
@@ -117,9 +117,11 @@ def start_worker(
 
     `open_files` is the worker's limit; `nohup`: whether it ignores SIGHUP.
     """
-    ours, theirs = protocol.pair()
+    ours, theirs = protocol.socket_pair()
     try:
-        env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+        env = {
+            name: value for name, value in os.environ.items() if name not in _KEEPER_ONLY_VARIABLES
+        }
         env[KEEPER_FD_VARIABLE] = str(theirs.fileno())
         defaults = set(_signal.valid_signals())
         if nohup:

@@ -22,7 +22,7 @@ def log(message: str) -> None:
         os.write(2, f"acpterm keeper[{os.getpid()}]: {message}\n".encode())
 
 
-def where_log_is() -> str:
+def log_location() -> str:
     """Return where a person finds the log."""
     if "JOURNAL_STREAM" in os.environ:
         return "journalctl --user -u acpterm"
@@ -32,7 +32,7 @@ def where_log_is() -> str:
     return path if path.startswith("/") and path != os.devnull else "its standard error"
 
 
-def write_lock(store: Store, message: str) -> None:
+def write_lock_file(store: Store, message: str) -> None:
     """Write the lock file, which commands read: the keeper's pid, and what is wrong, if anything.
 
     Two lines; the second is empty while all is well.
@@ -47,7 +47,7 @@ def write_lock(store: Store, message: str) -> None:
             log(f"the lock file cannot be written: {error}")
 
 
-def how_ended(status: int) -> str:
+def describe_wait_status(status: int) -> str:
     """Describe a wait status."""
     code = os.waitstatus_to_exitcode(status)
     return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"

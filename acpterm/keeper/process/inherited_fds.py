@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 _FIRST = 3
 
 
-def take(
+def adopt_all(
     environ: Mapping[str, str], terminals: Terminals, store: Store, notifier: Notifier
 ) -> None:
     """Take everything that was handed over."""
     masters: dict[str, int] = {}
     rings: dict[str, int] = {}
     others = 0
-    for name, fd in _handed(environ):
+    for name, fd in _listen_fds(environ):
         if name.startswith(MASTER_PREFIX):
             masters[name.removeprefix(MASTER_PREFIX)] = fd
         elif name.startswith(RING_PREFIX):
@@ -63,7 +63,7 @@ def take(
         notifier.remove(MASTER_PREFIX + name)
 
 
-def _handed(environ: Mapping[str, str]) -> list[tuple[str, int]]:
+def _listen_fds(environ: Mapping[str, str]) -> list[tuple[str, int]]:
     count = environ.get("LISTEN_FDS", "")
     if environ.get("LISTEN_PID") != str(os.getpid()) or not count.isdigit():
         return []
