@@ -65,11 +65,11 @@ def test_bytes_that_may_be_overwritten_just_now_are_not_returned(files):
 
 def test_room_is_what_is_consumed(files):
     written, read = files()
-    assert written.room() == written.capacity
+    assert written.free_bytes() == written.capacity
     write(written, bytes(1000))
-    assert written.room() == written.capacity - 1000
+    assert written.free_bytes() == written.capacity - 1000
     read.header[CONSUMED] = 400
-    assert written.room() == written.capacity - 600
+    assert written.free_bytes() == written.capacity - 600
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_REMOVE"), reason="the system cannot punch holes")

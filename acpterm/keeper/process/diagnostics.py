@@ -1,4 +1,4 @@
-"""What the keeper reports to people: its log, which is its standard error, and the lock file."""
+"""Diagnostics for the user: the keeper's log (its stderr), the lock file, and wait statuses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acpterm.keeper.process.store import Store
 
-_FAULTS = {_signal.SIGSEGV, _signal.SIGABRT, _signal.SIGBUS, _signal.SIGILL, _signal.SIGFPE}
-_FAULTS |= {_signal.SIGTRAP, _signal.SIGSYS}
+_CRASH_SIGNALS = {
+    _signal.SIGSEGV,
+    _signal.SIGABRT,
+    _signal.SIGBUS,
+    _signal.SIGILL,
+    _signal.SIGFPE,
+    _signal.SIGTRAP,
+    _signal.SIGSYS,
+}
 LOCK_KEY = "lock"
 """The entry whose first descriptor is the daemon's lock file."""
 
@@ -23,7 +30,7 @@ def log(message: str) -> None:
 
 
 def log_location() -> str:
-    """Return where a person finds the log."""
+    """Return where the user finds the log: a command, a path, or a description."""
     if "JOURNAL_STREAM" in os.environ:
         return "journalctl --user -u acpterm"
     path = ""
@@ -33,9 +40,9 @@ def log_location() -> str:
 
 
 def write_lock_file(store: Store, message: str) -> None:
-    """Write the lock file, which commands read: the keeper's pid, and what is wrong, if anything.
+    """Write the lock file: the keeper's pid and, on the second line, an error message.
 
-    Two lines; the second is empty while all is well.
+    Commands read this file. The message is empty while the daemon works.
     """
     entry = store.entries.get(LOCK_KEY)
     fds = None if entry is None else entry.descriptors()
@@ -48,18 +55,18 @@ def write_lock_file(store: Store, message: str) -> None:
 
 
 def describe_wait_status(status: int) -> str:
-    """Describe a wait status."""
+    """Describe a wait status, as in `was killed by signal 9`."""
     code = os.waitstatus_to_exitcode(status)
     return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
 
 
 def has_crashed(status: int) -> bool:
-    """Return whether a wait status is that of a process that ended by a fault of its own code."""
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) in _FAULTS
+    """Return whether a wait status is that of a process that crashed."""
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) in _CRASH_SIGNALS
 
 
 def was_killed(status: int) -> bool:
-    """Return whether a wait status is that of a process that was ended by SIGKILL."""
+    """Return whether a wait status is that of a process that was killed by SIGKILL."""
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == _signal.SIGKILL
 
 
