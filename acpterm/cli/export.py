@@ -94,13 +94,13 @@ async def _make(
     """Write it to `file`; return what it lacks, if anything. `is_shown`: in the user's window."""
     if form == "asciicast":
         report = await write_cast(client, terminal, file)
-        return report.said("of the recording cannot be read") if report.unread else None
+        return report.summary("of the recording cannot be read") if report.unread else None
     if form == "text":
         lost = await _text(client, terminal, file, escape_invisible_text if is_shown else str)
         return _beginning(lost) if lost else None
     screen = await client.terminal_request("screen", terminal, ScreenResponse)
     info = await client.terminal_request("get", terminal, TerminalInfo)
-    file.write(picture.drawn(screen, info.command, as_page=form == "html").encode())
+    file.write(picture.render(screen, info.command, as_page=form == "html").encode())
     return None
 
 

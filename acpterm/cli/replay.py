@@ -61,7 +61,7 @@ def command(
             made.seek(0)
         with file:
             try:
-                cast = replay.read(replay.lines_of(file))
+                cast = replay.read(replay.read_lines(file))
             except (replay.CastError, OSError) as error:
                 fail(f"{what}: {error}")
             if not os.isatty(1):
@@ -84,14 +84,14 @@ def command(
 
 def _reread(file: BinaryIO) -> replay.Cast:
     file.seek(0)
-    return replay.read(replay.lines_of(file))
+    return replay.read(replay.read_lines(file))
 
 
 def _tell(what: str, report: replay.Report) -> None:
     """Say which lines were left out; fail if nothing else was there."""
     if not report.unread:
         return
-    said = f"{what}: {report.said('left out')}"
+    said = f"{what}: {report.summary('left out')}"
     if not report.events:
         fail(said)
     click.echo(f"acpterm: {said}", err=True)

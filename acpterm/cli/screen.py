@@ -42,7 +42,7 @@ def command(
 
     screen, info = call(config, socket, look)
     if svg is not None:
-        drawn = picture.drawn(screen, info.command)
+        drawn = picture.render(screen, info.command)
         try:
             write_to(svg, io.BytesIO(drawn.encode()))
         except OSError as error:

@@ -89,7 +89,7 @@ class Playback:
             if key is not None:
                 await self._press(key)
             elif not self.paused:
-                await self._show()
+                await self._show_next()
 
     async def _wait(self, until: float, keys: trio.MemoryReceiveChannel[Key] | None) -> Key | None:
         """Wait for the next key; None if the time comes first."""
@@ -141,7 +141,7 @@ class Playback:
     def _move(self, time: float) -> None:
         self.time, self._clock = time, trio.current_time()
 
-    async def _show(self) -> None:
+    async def _show_next(self) -> None:
         """Show the next event, whose time has come."""
         assert self._next is not None  # noqa: S101  looked at by the caller, for the type checker
         time, event = self._next

@@ -15,7 +15,7 @@ from acpterm.terminal.text.stream import text_of
 OUTPUT: Final = "o"
 INPUT: Final = "i"
 # The longest line that is read, in bytes; what is longer is no event of ours.
-_LINE: Final = 16 * 1024 * 1024
+_LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 # What stands for a line that is longer: no line of a file is.
 _TOO_LONG: Final = b""
 
@@ -49,7 +49,7 @@ class Report:
         self.unread += 1
         self._first = self._first or f"line {line}, which {why}"
 
-    def said(self, what: str) -> str:
+    def summary(self, what: str) -> str:
         """Say how many lines `what`, as in `left out`, and what is wrong with the first.
 
         To be asked only if there are any.
@@ -74,13 +74,13 @@ class Cast(NamedTuple):
     """What became of the lines, as far as the events have been gone through."""
 
 
-def lines_of(file: BinaryIO) -> Iterator[bytes]:
+def read_lines(file: BinaryIO) -> Iterator[bytes]:
     """Give the lines of a file; an empty one for each that is too long to be any of a cast."""
-    while line := file.readline(_LINE):
-        if line.endswith(b"\n") or len(line) < _LINE:
+    while line := file.readline(_LINE_BYTES_MAX):
+        if line.endswith(b"\n") or len(line) < _LINE_BYTES_MAX:
             yield line
         else:
-            while (rest := file.readline(_LINE)) and not rest.endswith(b"\n"):
+            while (rest := file.readline(_LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
                 pass
             yield _TOO_LONG
 
@@ -154,7 +154,7 @@ class _BadLineError(Exception):
 def _event(line: bytes) -> Event:
     """Read an event, with its time as it stands there."""
     if line == _TOO_LONG:
-        raise _BadLineError(f"has {_LINE} bytes or more")
+        raise _BadLineError(f"has {_LINE_BYTES_MAX} bytes or more")
     try:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -109,12 +109,12 @@ class RingFile:
         except BufferError:
             return
 
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         """Return how many bytes can be written without overwriting what is not consumed."""
         header = self.header
         return header[CONSUMED] + self.capacity - header[HEAD]
 
-    def give_back_room(self) -> None:
+    def release_free_pages(self) -> None:
         """Give the memory behind the room back to the system, where that can be done (Linux).
 
         For the keeper, or for a worker once the keeper has written its last byte: what is written
@@ -122,7 +122,7 @@ class RingFile:
         """
         if not hasattr(mmap, "MADV_REMOVE"):
             return
-        room, at = self.room(), self.header[HEAD] % self.capacity
+        room, at = self.free_bytes(), self.header[HEAD] % self.capacity
         wrapped = max(0, at + room - self.capacity)
         for begin, end in ((at, at + room - wrapped), (0, wrapped)):
             first = -(-(DATA_OFFSET + begin) // _PAGE_BYTES) * _PAGE_BYTES
@@ -152,7 +152,7 @@ class RingFile:
             start = min(valid, end)
         return start, copy
 
-    def expect_read(self, head: int, end: int) -> None:
+    def mark_unread(self, head: int, end: int) -> None:
         """Fill what the next read is to overwrite, so that `recover` can tell how much it took.
 
         A PTY gives at most `UNREAD` bytes at a time.
@@ -190,7 +190,7 @@ class RingFile:
         return bytes(self._record_area[offset : offset + length])
 
 
-def capacity_of(ring_size: int) -> int:
+def capacity_for(ring_size: int) -> int:
     """Return the capacity of a ring that was asked to hold `ring_size` bytes."""
     return -(-max(ring_size, CAPACITY_MIN_BYTES) // _PAGE_BYTES) * _PAGE_BYTES
 
@@ -200,7 +200,7 @@ def create_ring(ring_size: int) -> tuple[int, RingFile]:
 
     Raises `OSError` when there is no descriptor or no memory for it.
     """
-    capacity = capacity_of(ring_size)
+    capacity = capacity_for(ring_size)
     fd = unlinked_file("acpterm-ring")
     try:
         os.ftruncate(fd, DATA_OFFSET + capacity)

@@ -1,8 +1,8 @@
 """Started by systemd: the descriptors that it hands over.
 
 Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process.
-The keeper takes them (`keeper.process.handed`), and has the sockets for every worker. Here they are
-only looked at, so that a wrong one is an error of `acpterm serve`.
+The keeper takes them (`keeper.process.inherited_fds`), and has the sockets for every worker. Here
+they are only looked at, so that a wrong one is an error of `acpterm serve`.
 """
 
 import os

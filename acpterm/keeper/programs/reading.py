@@ -28,15 +28,15 @@ GATHER = 1
 """As `PLAIN`, and longer, for speed, until anything else is ready. Once 1 KiB or more has come, a
 PTY found empty gets a little time to fill again: the processor is yielded, up to `_YIELDS_MAX`
 times, or until one yield has taken long. `EMPTY` means that nothing came in that time."""
-PRESENT = 2
+AVAILABLE = 2
 """What is there already. Never waits for the kernel's worker, which on a machine with more programs
 than processors may take milliseconds. `EMPTY` says little."""
 
 # What a read found behind the bytes that it took.
 EMPTY = 0
-BOUND = 1
+LIMIT_REACHED = 1
 """As much as was asked for was read, and there may be more."""
-NO_ROOM = 2
+RING_FULL = 2
 """The ring is full of what is not consumed."""
 HUNG_UP = 3
 """No process has the PTY's slave open. Final once the child is gone; while it runs, a process of
@@ -77,13 +77,13 @@ class Reader:
         limit = header[CONSUMED] + ring.capacity
         end = min(head + min(bound, ring.capacity), limit)
         if end <= head:
-            return NO_ROOM
+            return RING_FULL
         header[RESERVED] = end
         try:
             after = self._read(master, ring, end, how)
         finally:
             header[RESERVED] = header[HEAD]
-        return NO_ROOM if header[HEAD] == limit else after
+        return RING_FULL if header[HEAD] == limit else after
 
     def _read(self, master: int, ring: RingFile, end: int, how: int) -> int:
         header, data, capacity = ring.header, ring.data, ring.capacity
@@ -91,16 +91,20 @@ class Reader:
         deadline = _monotonic() + _GATHER_MAX_S if how == GATHER else 0.0
         while head < end:
             # The first read is of a PTY that is ready: with output, or because it has hung up.
-            if how == PRESENT and head != start and not self._waiting_bytes(master):
+            if how == AVAILABLE and head != start and not self._waiting_bytes(master):
                 return EMPTY
             at, stop = head % capacity, head % capacity + end - head
             wrapped = [data[: stop - capacity]] if stop > capacity else []
             if self._recoverable:
-                ring.expect_read(head, end)
+                ring.mark_unread(head, end)
             try:
                 got = os.readv(master, [data[at:stop], *wrapped])
             except BlockingIOError:
-                if how != GATHER or head - start < _FLOOD_BYTES or not self._more(master, deadline):
+                if (
+                    how != GATHER
+                    or head - start < _FLOOD_BYTES
+                    or not self._wait_for_more(master, deadline)
+                ):
                     return EMPTY
                 continue
             except OSError:  # EIO; nothing else is known to happen
@@ -112,8 +116,8 @@ class Reader:
             if how == GATHER:
                 self._steps += 1
                 if self._steps % _LOOK_AROUND_STEPS == 0 and self._loop.others_ready(master):
-                    return BOUND
-        return BOUND
+                    return LIMIT_REACHED
+        return LIMIT_REACHED
 
     def _waiting_bytes(self, master: int) -> int:
         try:
@@ -122,7 +126,7 @@ class Reader:
             return 1  # the read says what is wrong
         return self._waiting[0]
 
-    def _more(self, master: int, deadline: float) -> bool:
+    def _wait_for_more(self, master: int, deadline: float) -> bool:
         """Return whether more has come to a PTY that was empty, for which this waits a little.
 
         Everything else goes first: a quiet terminal shall not wait for a flood.

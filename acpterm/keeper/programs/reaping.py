@@ -57,7 +57,7 @@ class Child:
             loop.remove_reader(pidfd)
             os.close(pidfd)
 
-    def is_known_to_have_ended(self) -> bool:
+    def check_ended(self) -> bool:
         """Look, where there is no pidfd: to be called at SIGCHLD."""
         if self._pidfd is not None:
             return False

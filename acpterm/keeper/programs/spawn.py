@@ -163,7 +163,7 @@ def _fork(program: Program, slave: int, cgroup: int | None) -> int:
     try:
         pid = os.fork() if cgroup is None else system.clone_into(cgroup)
         if pid == 0:
-            _be_child(program, slave, settling)
+            _run_child(program, slave, settling)
         os.close(settling)
         settling = -1
         # Until the child has the terminal, or has ended: a signal or a Ctrl-C that comes right
@@ -178,7 +178,7 @@ def _fork(program: Program, slave: int, cgroup: int | None) -> int:
             os.close(settling)
 
 
-def _be_child(program: Program, slave: int, settling: int) -> NoReturn:
+def _run_child(program: Program, slave: int, settling: int) -> NoReturn:
     try:
         child.reset_signals()
         child.login_tty(slave)

@@ -46,11 +46,11 @@ class Terminal:
     """One terminal, which owns the descriptors. `ring` is None once it is unmapped."""
 
     __slots__ = (
-        "_all",
         "_drain_left",
         "_forgotten",
         "_polled",
         "_stalled",
+        "_terminals",
         "_trimmed_at",
         "child",
         "closed_end",
@@ -70,7 +70,7 @@ class Terminal:
         master: int | None,
         ring: tuple[int, RingFile],
     ) -> None:
-        self._all = terminals
+        self._terminals = terminals
         self.name = name
         self.child = child
         self.master = master
@@ -100,14 +100,14 @@ class Terminal:
             return None
         return [self.ring_fd] if self.master is None else [self.ring_fd, self.master]
 
-    def look_at_child(self) -> None:
+    def check_child(self) -> None:
         """Look whether the child has ended: at SIGCHLD, where there is no pidfd."""
-        if not self.ended and self.child.is_known_to_have_ended():
+        if not self.ended and self.child.check_ended():
             self.child_ended()
 
     def child_ended(self) -> None:
         """Drain the PTY, then reap the child: it can be waited for. Can be repeated."""
-        self.child.unwatch(self._all.loop)
+        self.child.unwatch(self._terminals.loop)
         if not self.ended:
             self.ended = True
             self._drain()
@@ -116,12 +116,12 @@ class Terminal:
         """Take over what the ring's header says of the end of the child."""
         self.ended = True
         self.exit = report
-        self._all.by_pid.pop(self.child.pid, None)
-        self._close_if_over()
+        self._terminals.by_pid.pop(self.child.pid, None)
+        self._close_if_finished()
 
     def resume(self, fraction: float) -> None:
         """Go on reading if more than that fraction of the ring is room again."""
-        if self.ring is not None and self.ring.room() > fraction * self.ring.capacity:
+        if self.ring is not None and self.ring.free_bytes() > fraction * self.ring.capacity:
             self._unstall()
             if self.ended and self.exit is None:
                 self._drain()
@@ -138,7 +138,7 @@ class Terminal:
             if self.ended and self.exit is None:
                 self._reap()
             else:
-                self._close_if_over()
+                self._close_if_finished()
 
     def forget(self) -> None:
         """Release everything but the duty to reap the child."""
@@ -147,23 +147,23 @@ class Terminal:
         self._unmap()
         os.close(self.ring_fd)
         self.ring_fd = -1
-        self._all.by_name.pop(self.name, None)
+        self._terminals.by_name.pop(self.name, None)
 
     def _poll(self) -> None:
         if self.master is not None and not self._polled and not self._stalled:
             self._polled = True
-            self._all.loop.add_reader(self.master, self._readable)
+            self._terminals.loop.add_reader(self.master, self._readable)
 
     def _stop_polling(self) -> None:
         if self.master is not None and self._polled:
             self._polled = False
-            self._all.loop.remove_reader(self.master)
+            self._terminals.loop.remove_reader(self.master)
 
     def _readable(self) -> None:
-        alone = self._all.loop.batch_size == 1
+        alone = self._terminals.loop.batch_size == 1
         after = self._read(
             _TURN_BYTES if alone else _SHARED_TURN_BYTES,
-            reading.GATHER if alone else reading.PRESENT,
+            reading.GATHER if alone else reading.AVAILABLE,
         )
         if after == reading.HUNG_UP:
             self._hung_up()
@@ -172,19 +172,19 @@ class Terminal:
         """Read; stall if there is no room, and return what came after."""
         assert self.master is not None and self.ring is not None  # noqa: S101, PT018  polled
         head = self.ring.header[HEAD]
-        after = self._all.reader.read(self.master, self.ring, bound, how)
+        after = self._terminals.reader.read(self.master, self.ring, bound, how)
         if self.ring.header[HEAD] != head:
-            self._all.written(self)
+            self._terminals.mark_written(self)
             if self.ring.header[HEAD] - self._trimmed_at > _TRIM_BYTES:
                 self._trimmed_at = self.ring.header[HEAD]
-                self._all.trim_when_calm(self)
-        if after == reading.NO_ROOM:
+                self._terminals.trim_when_idle(self)
+        if after == reading.RING_FULL:
             self._stall()
             # The worker that made room before it could see this does not say so.
-            if self.ring.room() > 0:
+            if self.ring.free_bytes() > 0:
                 self._unstall()
                 self._poll()
-                return reading.BOUND
+                return reading.LIMIT_REACHED
         return after
 
     def _stall(self) -> None:
@@ -192,12 +192,12 @@ class Terminal:
         self._stop_polling()
         self._stalled = True
         self.ring.header[STALLED] = 1
-        self._all.stall(self)
+        self._terminals.stall(self)
 
     def _unstall(self) -> None:
         if self._stalled:
             self._stalled = False
-            self._all.unstall(self)
+            self._terminals.unstall(self)
             if self.ring is not None:
                 self.ring.header[STALLED] = 0
 
@@ -208,18 +208,18 @@ class Terminal:
         # A hung-up PTY is ready all the time.
         self._stop_polling()
         if not self.ended:
-            self._all.loop.call_later(IDLE_RETRY_S, self._poll)
+            self._terminals.loop.call_later(IDLE_RETRY_S, self._poll)
 
     def _drain(self) -> None:
         """Read what the child wrote, then reap it; later, if there is no room for that."""
         self._stop_polling()
-        after = reading.BOUND
-        while after == reading.BOUND and self.master is not None and self._drain_left > 0:
+        after = reading.LIMIT_REACHED
+        while after == reading.LIMIT_REACHED and self.master is not None and self._drain_left > 0:
             assert self.ring is not None  # noqa: S101  it is unmapped after the master is closed
             head = self.ring.header[HEAD]
             after = self._read(self._drain_left, reading.PLAIN)
             self._drain_left -= self.ring.header[HEAD] - head
-        if after != reading.NO_ROOM:
+        if after != reading.RING_FULL:
             self._reap()
 
     def _reap(self) -> None:
@@ -229,18 +229,18 @@ class Terminal:
         end = 0 if self.ring is None else self.ring.header[HEAD]
         self.exit = self.child.reap(end)
         if self.exit is None:
-            self._all.loop.call_later(TRACED_RETRY_S, self._reap)
+            self._terminals.loop.call_later(TRACED_RETRY_S, self._reap)
         else:
-            self._all.by_pid.pop(self.child.pid, None)
+            self._terminals.by_pid.pop(self.child.pid, None)
             if self.ring is not None:
                 write_exit(self.ring.header, self.exit)
             if not self._forgotten:
-                self._all.exited(self, self.exit)
-            self._close_if_over()
+                self._terminals.exited(self, self.exit)
+            self._close_if_finished()
         # A PTY that has hung up says so when it is read.
         self._poll()
 
-    def _close_if_over(self) -> None:
+    def _close_if_finished(self) -> None:
         if self.exit is not None and self.master is None and self.closed_end is None:
             end = self.exit[4]
             if self.ring is not None:
@@ -248,7 +248,7 @@ class Terminal:
                 self.ring.header[CLOSED] = end + 1
             self.closed_end = end
             if not self._forgotten:
-                self._all.closed(self, end)
+                self._terminals.closed(self, end)
             self._unmap()
 
     def _unmap(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _RESUME_FRACTION = 0.25
 _STALLED_RETRY_S = 0.05
 # The memory of a ring's room is given back when nothing was written for so long.
-_CALM_S = 1.0
+_TRIM_IDLE_S = 1.0
 # A word of a ring's header.
 _WORD = struct.Struct("=Q")
 _KILLS_MAX = 3
@@ -54,11 +54,11 @@ class Terminals:
         self._to_trim: dict[Terminal, int] = {}
         self._trimming = False
 
-    def written(self, terminal: Terminal) -> None:
+    def mark_written(self, terminal: Terminal) -> None:
         """Wake the consumer of this terminal, if it waits, at the end of the turn."""
         self._written[terminal] = 0
 
-    def trim_when_calm(self, terminal: Terminal) -> None:
+    def trim_when_idle(self, terminal: Terminal) -> None:
         """Give the memory of this terminal's room back once its program writes no more."""
         self._to_trim.setdefault(terminal, -1)
         self._trim_later()
@@ -66,7 +66,7 @@ class Terminals:
     def _trim_later(self) -> None:
         if self._to_trim and not self._trimming:
             self._trimming = True
-            self.loop.call_later(_CALM_S, self._trim)
+            self.loop.call_later(_TRIM_IDLE_S, self._trim)
 
     def _trim(self) -> None:
         self._trimming = False
@@ -77,15 +77,15 @@ class Terminals:
                 continue
             del self._to_trim[terminal]
             if ring is not None:
-                ring.give_back_room()
+                ring.release_free_pages()
         self._trim_later()
 
     @property
-    def may_miss_a_wait(self) -> bool:
+    def needs_recheck(self) -> bool:
         """Whether a consumer may have begun to wait since it was last looked."""
         return bool(self._written)
 
-    def must_wake(self) -> bool:
+    def disarm_waiting(self) -> bool:
         """Disarm consumers that wait for what was written; return whether there was one.
 
         A consumer that arms in this very moment is seen by the next call.
@@ -126,7 +126,7 @@ class Terminals:
         """Undo `stall`. Can be repeated."""
         self._stalled.pop(terminal, None)
 
-    def look_for_room(self) -> None:
+    def resume_stalled(self) -> None:
         """Go on reading where there is a good deal of room again."""
         for terminal in tuple(self._stalled):
             terminal.resume(_RESUME_FRACTION)
@@ -134,9 +134,9 @@ class Terminals:
     def _retry_later(self) -> None:
         if self._stalled and not self._retrying:
             self._retrying = True
-            self.loop.call_later(_STALLED_RETRY_S, self._look_for_any_room)
+            self.loop.call_later(_STALLED_RETRY_S, self._retry_stalled)
 
-    def _look_for_any_room(self) -> None:
+    def _retry_stalled(self) -> None:
         self._retrying = False
         for terminal in tuple(self._stalled):
             terminal.resume(0)

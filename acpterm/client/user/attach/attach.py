@@ -48,7 +48,7 @@ from acpterm.terminal.vt.paint import LEAVE
 
 # Seconds that the notice stays, unless a key is pressed before; and that the program has to have
 # printed nothing for, so that it does not stand in the way of what a short command prints.
-NOTICE: Final = 1.5
+NOTICE_S: Final = 1.5
 _QUIET_S: Final = 0.2
 # Bytes typed that may wait to be taken, and seconds that more of it waits for room. After that it
 # is dropped, with a bell, as long as the program takes none: the key that leaves has to be seen.
@@ -57,7 +57,7 @@ _UNREAD_TIMEOUT_S: Final = 2.0
 # Bytes in one request: those of a paste wait for each other.
 _CHUNK_BYTES: Final = 48 * 1024
 # Seconds that the window, and the daemon, have to take the last of it.
-_LAST: Final = 1.0
+_FLUSH_TIMEOUT_S: Final = 1.0
 _BELL: Final = b"\a"
 # The title goes to where terminals keep titles, and comes back from there (XTWINOPS 22 and 23).
 _KEEP_TITLE: Final = b"\x1b[22;0t"
@@ -94,7 +94,7 @@ async def attach(
             undo = LEAVE + _tab_stops(terminal.size[0]) + _PREVIOUS_TITLE
             undo += _LEFT if attached.has_main and not answer else b""
             # The daemon may be gone, and so may the window: nothing may keep this from ending.
-            with trio.move_on_after(_LAST, shield=True), suppress(OSError):
+            with trio.move_on_after(_FLUSH_TIMEOUT_S, shield=True), suppress(OSError):
                 await terminal.write(undo)
         return answer
 
@@ -163,7 +163,7 @@ class _Attached:
             nursery.start_soon(self._give_notice)
             answers.append(await self._attach())
             if self._noticed and self.has_main:
-                with trio.move_on_after(_LAST):
+                with trio.move_on_after(_FLUSH_TIMEOUT_S):
                     await self._paint_last()
             # However long this window takes for it: the last lines are what one waits for.
             await self._printer.flush()
@@ -223,7 +223,7 @@ class _Attached:
                     await self._pass_on(passed[at : at + _CHUNK_BYTES])
             if leaves:
                 # What was typed before is to be typed all the same.
-                with trio.move_on_after(_LAST):
+                with trio.move_on_after(_FLUSH_TIMEOUT_S):
                     while self._untaken:
                         await self._taken.park()
                 break
@@ -267,7 +267,7 @@ class _Attached:
         line = self._notice[:cols]
         self._printer.put(f"\x1b7\x1b[{rows};1H\x1b[0;7m{line}\x1b[m\x1b[K\x1b8".encode())
         self._noticed = True
-        await trio.sleep(NOTICE)
+        await trio.sleep(NOTICE_S)
         if self._noticed:
             self._repaint()
 

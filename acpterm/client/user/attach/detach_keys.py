@@ -27,7 +27,7 @@ _PASTE: Final = b"\x1b[200~"
 _PASTED: Final = b"\x1b[201~"
 
 
-class _What(Enum):
+class _Match(Enum):
     """What something typed is."""
 
     KEY = auto()
@@ -67,16 +67,16 @@ class DetachFilter:
                 typed = typed[at:]
                 continue
             what, size = step.look(typed)
-            if what is _What.BEGUN:
+            if what is _Match.BEGUN:
                 self._rest = typed
                 break
-            if what is _What.KEY:
+            if what is _Match.KEY:
                 self._come += 1
                 if self._come == len(self._steps):
                     self._forget()
                     return b"".join(passed), True
                 self._held.append(typed[:size])
-            elif self._come and what is _What.MINOR:
+            elif self._come and what is _Match.MINOR:
                 self._held.append(typed[:size])
             elif self._come:
                 # Not meant; what comes now may be the first of them again.
@@ -84,7 +84,7 @@ class DetachFilter:
                 self._forget()
                 continue
             else:
-                self._pasting = what is _What.PASTE
+                self._pasting = what is _Match.PASTE
                 passed.append(typed[:size])
             typed = typed[size:]
         return b"".join(passed), False
@@ -123,19 +123,19 @@ class _Step:
         found = self._first.search(typed)
         return found.start() if found else len(typed)
 
-    def look(self, typed: bytes) -> tuple[_What, int]:
+    def look(self, typed: bytes) -> tuple[_Match, int]:
         """Say what `typed` begins with, and how many bytes that takes."""
         if typed.startswith(_PASTE):
-            return _What.PASTE, len(_PASTE)
+            return _Match.PASTE, len(_PASTE)
         if report := find_key_event(typed):
-            pressed = _What.KEY if self._key in report.keys else _What.OTHER
-            return _What.MINOR if report.minor else pressed, report.size
+            pressed = _Match.KEY if self._key in report.keys else _Match.OTHER
+            return _Match.MINOR if report.minor else pressed, report.size
         if is_begun(typed):
-            return _What.BEGUN, len(typed)
+            return _Match.BEGUN, len(typed)
         for way in self._ways:
             # One that begins others is it only where nothing follows.
             if typed == way or (way not in _KEYS and typed.startswith(way)):
-                return _What.KEY, len(way)
+                return _Match.KEY, len(way)
         if typed not in _KEYS and any(keys.startswith(typed) for keys in (*self._ways, _PASTE)):
-            return _What.BEGUN, len(typed)
-        return _What.OTHER, 1
+            return _Match.BEGUN, len(typed)
+        return _Match.OTHER, 1

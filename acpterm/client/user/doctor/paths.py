@@ -26,10 +26,10 @@ from acpterm.config import (
 from acpterm.jsonrpc import RpcError
 
 # Bytes of a log that are looked at.
-_LOG_MAX: Final = 1024 * 1024
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-_READ: Final = stat.S_IRGRP | stat.S_IROTH
+_LOG_BYTES_MAX: Final = 1024 * 1024
+_OTHERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS_READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
 def settings_file(config: str | None, socket: str | None) -> tuple[Settings, CheckResult]:
@@ -68,7 +68,7 @@ def sockets(chosen: Settings) -> CheckResult:
         if not stat.S_ISSOCK(there.st_mode):
             advice = "remove it, or choose another --socket"
             return problem(name, f"{summary_line(path)} is no socket", advice, fatal=True)
-        if there.st_mode & _OTHERS or there.st_uid != os.geteuid():
+        if there.st_mode & _OTHERS_MODE or there.st_uid != os.geteuid():
             mode = f"{stat.S_IMODE(there.st_mode):o}"
             found = f"{summary_line(path)} is not yours alone (mode {mode}, uid {there.st_uid})"
             return problem(name, found, f"chmod 600 {summary_line(path)}")
@@ -77,7 +77,7 @@ def sockets(chosen: Settings) -> CheckResult:
 
 def _wrong_directory(directory: str) -> str | None:
     """Say what is wrong with the folder of a socket; one that is not there can be made."""
-    there = _nearest(directory)
+    there = _nearest_existing(directory)
     if there != directory:
         why = _unwritable(there)
         return f"cannot be made: {why}" if why else None
@@ -86,7 +86,7 @@ def _wrong_directory(directory: str) -> str | None:
     if not os.access(directory, os.W_OK | os.X_OK):
         return "cannot be written to"
     mode = os.stat(directory).st_mode
-    if mode & _WRITE:
+    if mode & _OTHERS_WRITE:
         return f"can be written to by others (mode {stat.S_IMODE(mode):o})"
     return None
 
@@ -100,7 +100,7 @@ def logs(chosen: Settings) -> CheckResult:
     )
     try:
         with open(path, errors="replace") as file:
-            found = [text for text in file.read(_LOG_MAX).splitlines() if text]
+            found = [text for text in file.read(_LOG_BYTES_MAX).splitlines() if text]
     except FileNotFoundError:
         return ok("logs", f"a daemon that a command starts logs to {summary_line(path)}; {others}")
     except OSError as error:
@@ -117,12 +117,12 @@ def logs(chosen: Settings) -> CheckResult:
 def recordings(chosen: Settings) -> CheckResult:
     """Whether recordings have a folder; if there are to be any, one that is this user's alone."""
     directory = chosen.record_dir or default_record_dir()
-    where = _nearest(directory)
+    where = _nearest_existing(directory)
     if why := _unwritable(where):
         what = "nothing can be written to it" if where == directory else "it cannot be made"
         found = f"nothing can be recorded in {summary_line(directory)}: {what}: {why}"
         return problem("state", found, "see to its permissions, or choose another record_dir")
-    if chosen.record and (loose := _loose_directory(directory)):
+    if chosen.record and (loose := _check_permissions(directory)):
         return loose
     return ok(
         "state",
@@ -130,7 +130,7 @@ def recordings(chosen: Settings) -> CheckResult:
     )
 
 
-def _nearest(directory: str) -> str:
+def _nearest_existing(directory: str) -> str:
     """Give the folder, or the nearest above it that is there."""
     while not os.path.lexists(directory) and directory != os.path.dirname(directory):
         directory = os.path.dirname(directory)
@@ -147,7 +147,7 @@ def _unwritable(directory: str) -> str | None:
     return None
 
 
-def _loose_directory(directory: str) -> CheckResult | None:
+def _check_permissions(directory: str) -> CheckResult | None:
     """Find that the folder of recordings is others' as well; one that is not there will not be."""
     if not os.path.isdir(directory):
         return None
@@ -160,9 +160,9 @@ def _loose_directory(directory: str) -> CheckResult | None:
         found += f" is not yours (uid {there.st_uid}): nothing is recorded"
         return problem("state", found, advice)
     mode = f"mode {stat.S_IMODE(there.st_mode):o}"
-    if there.st_mode & _WRITE:
+    if there.st_mode & _OTHERS_WRITE:
         found += f" can be written to by others ({mode}): nothing is recorded"
-    elif there.st_mode & _READ:
+    elif there.st_mode & _OTHERS_READ:
         found += f" can be read by others ({mode})"
     else:
         return None
@@ -200,7 +200,7 @@ def runtime() -> CheckResult:
     except OSError as error:
         advice = f"unset it, or make that directory with mode 700: {summary_line(directory)}"
         return problem("runtime directory", f"{summary_line(directory)}: {error.strerror}", advice)
-    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_MODE:
         advice = f"chmod 700 {summary_line(directory)}; after su or sudo, log in properly"
         mode = f"mode {stat.S_IMODE(found.st_mode):o}, uid {found.st_uid}"
         return problem(

@@ -29,14 +29,14 @@ from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.library import EmulatorMissingError
 
 # Seconds for a program to begin, on a busy machine; and for its prompt to be seen as one.
-_BEGINNING: Final = 10.0
-_PROMPT: Final = 1.0
+_START_TIMEOUT_S: Final = 10.0
+_PROMPT_TIMEOUT_S: Final = 1.0
 _POLL_S: Final = 0.02
 # The setting's may be missing, which is looked at elsewhere.
 _SHELL: Final = "/bin/sh"
-_SAID: Final = "acpterm-doctor"
+_MARKER: Final = "acpterm-doctor"
 _CGROUPS: Final = "control groups"
-_DELEGATE: Final = (
+_DELEGATE_ADVICE: Final = (
     "processes are found by their descent instead, which works; for control groups run the daemon "
     "as systemd user service (Delegate=yes, see systemd/acpterm.service)"
 )
@@ -50,14 +50,14 @@ async def terminal(settings: Settings) -> list[CheckResult]:
                 settings,
                 exec_context.current(),
                 command=_SHELL,
-                args=["-c", f"printf {_SAID}; read x"],
+                args=["-c", f"printf {_MARKER}; read x"],
                 env=[],
                 cwd="/",
                 size=(80, 24),
             )
             made = await order.start(pool, order.record(_SHELL))
-            waits = await _see_prompt(made)
-            said = made.ring.end >= len(_SAID)
+            waits = await _detect_prompt(made)
+            said = made.ring.end >= len(_MARKER)
             made.kill(EndedBy.USER)
             await made.wait_exited()
             pool.release(made, EndedBy.USER)
@@ -74,22 +74,22 @@ async def terminal(settings: Settings) -> list[CheckResult]:
     if not said:
         advice = f"look at what the shell does: {_SHELL}"
         return [problem("a terminal", "what its program prints does not come", advice, fatal=True)]
-    return [ok("a terminal", found), _waiting(waits)]
+    return [ok("a terminal", found), _input_result(waits)]
 
 
-async def _see_prompt(made: Terminal) -> bool | None:
+async def _detect_prompt(made: Terminal) -> bool | None:
     waits: bool | None = False
     # It has begun when it prints.
-    with trio.move_on_after(_BEGINNING):
-        while made.exit is None and made.ring.end < len(_SAID):
+    with trio.move_on_after(_START_TIMEOUT_S):
+        while made.exit is None and made.ring.end < len(_MARKER):
             await made.wait_changed()
-    with trio.move_on_after(_PROMPT):
+    with trio.move_on_after(_PROMPT_TIMEOUT_S):
         while made.exit is None and (waits := made.waits_for_input()) is False:  # noqa: ASYNC110
             await trio.sleep(_POLL_S)
     return waits
 
 
-def _waiting(waits: bool | None) -> CheckResult:
+def _input_result(waits: bool | None) -> CheckResult:
     name = "input prompts"
     if waits:
         return ok(name, "what waits for input can be told from what is busy")
@@ -128,16 +128,16 @@ async def emulator() -> CheckResult:
         library.load()
         tried = Emulator(20, 2)
         try:
-            tried.feed(f"\x1b[1m{_SAID}".encode())
+            tried.feed(f"\x1b[1m{_MARKER}".encode())
             shown = tried.screen().text()
         finally:
             tried.close()
     except EmulatorMissingError as error:
         advice = "screens, pictures and attach to full-screen programs need it; all else works"
         return missing(name, summary_line(str(error)), advice)
-    if shown != _SAID:
+    if shown != _MARKER:
         advice = f"reinstall {library.PACKAGE}, in the version that acpterm requires"
-        return problem(name, f"shows {summary_line(shown)!r} instead of {_SAID!r}", advice)
+        return problem(name, f"shows {summary_line(shown)!r} instead of {_MARKER!r}", advice)
     return ok(name, "libghostty-vt shows what a program prints")
 
 
@@ -164,7 +164,7 @@ async def control_groups() -> CheckResult:
         found = "version 2 is not delegated to this shell's processes"
         if not _exists("/sys/fs/cgroup/cgroup.controllers"):
             found = "there is no hierarchy of version 2 at /sys/fs/cgroup"
-        return missing(_CGROUPS, found, _DELEGATE)
+        return missing(_CGROUPS, found, _DELEGATE_ADVICE)
     try:
         group = cgroups.new("doctor")
         try:
@@ -175,7 +175,7 @@ async def control_groups() -> CheckResult:
         finally:
             await group.close()
     except OSError as error:
-        return missing(_CGROUPS, f"none can be made: {error.strerror}", _DELEGATE)
+        return missing(_CGROUPS, f"none can be made: {error.strerror}", _DELEGATE_ADVICE)
     finally:
         cgroups.close()
 

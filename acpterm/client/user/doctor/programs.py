@@ -15,11 +15,11 @@ from acpterm.config import Settings
 
 # Seconds that a program has to answer.
 TIMEOUT_S: Final = 2.0
-_TIMED_OUT: Final = 124
+_TIMED_OUT_STATUS: Final = 124
 # What a shell is told to exit with.
-_NUMBER: Final = 7
+_EXIT_STATUS: Final = 7
 # Characters of what it says of itself.
-_LINE_MAX: Final = 80
+_LINE_CHARACTERS_MAX: Final = 80
 
 
 class ProgramResult(NamedTuple):
@@ -44,8 +44,8 @@ async def run(*command: str, stderr: bool = True) -> ProgramResult:
         )
         text = done.stdout.decode(errors="replace")
         first = next((one for one in text.splitlines() if one.strip()), "")
-        return ProgramResult(done.returncode, one_line(first, _LINE_MAX), text)
-    return ProgramResult(_TIMED_OUT, f"no answer within {TIMEOUT_S:g} s", "")
+        return ProgramResult(done.returncode, one_line(first, _LINE_CHARACTERS_MAX), text)
+    return ProgramResult(_TIMED_OUT_STATUS, f"no answer within {TIMEOUT_S:g} s", "")
 
 
 async def _kill(process: trio.Process) -> None:
@@ -57,13 +57,15 @@ async def shell(settings: Settings) -> CheckResult:
     path = settings.shell
     advice = "choose a POSIX shell that is there: the setting shell"
     try:
-        said = await run(path, "-c", f"exit {_NUMBER}")
+        said = await run(path, "-c", f"exit {_EXIT_STATUS}")
     except OSError as error:
         found = f"no shell text can be run: {summary_line(path)}: {error.strerror}"
         return problem("shell", found, advice)
-    if said.status != _NUMBER:
+    if said.status != _EXIT_STATUS:
         how = said.line or f"status {said.status}"
-        return problem("shell", f"{summary_line(path)} does not do exit {_NUMBER}: {how}", advice)
+        return problem(
+            "shell", f"{summary_line(path)} does not do exit {_EXIT_STATUS}: {how}", advice
+        )
     return ok("shell", summary_line(path))
 
 
@@ -95,4 +97,4 @@ async def systemd() -> list[CheckResult]:
     if words.get("ActiveState") == "active":
         return [found, ok(socket, "is active")]
     advice = f"systemctl --user status {socket}; systemctl --user enable --now {socket}"
-    return [found, problem(socket, one_line(unit, _LINE_MAX), advice)]
+    return [found, problem(socket, one_line(unit, _LINE_CHARACTERS_MAX), advice)]

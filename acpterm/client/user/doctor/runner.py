@@ -14,16 +14,16 @@ from acpterm.client.user.format import summary_line
 # Seconds that one look may take: a program, and what it says at the end.
 _TIMEOUT_S: Final = 3.0
 
-Found: TypeAlias = CheckResult | list[CheckResult]
+Outcome: TypeAlias = CheckResult | list[CheckResult]
 
 
-class Waits(NamedTuple):
+class AsyncCheck(NamedTuple):
     """A look that waits for something."""
 
-    look: Callable[[], Awaitable[Found]]
+    look: Callable[[], Awaitable[Outcome]]
 
 
-Check: TypeAlias = Callable[[], Found] | Waits
+Check: TypeAlias = Callable[[], Outcome] | AsyncCheck
 
 
 async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
@@ -32,11 +32,11 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
     looks: dict[str, Check] = {
         "Python": system.python,
         "system": system.system,
-        "a terminal": Waits(partial(probes.terminal, settings)),
-        "emulator": Waits(probes.emulator),
-        "shell": Waits(partial(programs.shell, settings)),
+        "a terminal": AsyncCheck(partial(probes.terminal, settings)),
+        "emulator": AsyncCheck(probes.emulator),
+        "shell": AsyncCheck(partial(programs.shell, settings)),
         "pidfd": probes.pidfd,
-        "control groups": Waits(probes.control_groups),
+        "control groups": AsyncCheck(probes.control_groups),
         "subreaper": probes.subreaper,
         "PTYs": system.ptys,
         "open files": system.open_files,
@@ -48,8 +48,8 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
         "sockets": partial(paths.sockets, settings),
         "state": partial(paths.recordings, settings),
         "logs": partial(paths.logs, settings),
-        "daemon": Waits(partial(paths.daemon, settings, config)),
-        "systemd": Waits(programs.systemd),
+        "daemon": AsyncCheck(partial(paths.daemon, settings, config)),
+        "systemd": AsyncCheck(programs.systemd),
     }
     found: dict[str, list[CheckResult]] = {}
 
@@ -65,7 +65,7 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
 async def _bounded(name: str, look: Check) -> list[CheckResult]:
     try:
         with trio.fail_after(_TIMEOUT_S):
-            if isinstance(look, Waits):
+            if isinstance(look, AsyncCheck):
                 found = await look.look()
             else:
                 # A file on a server that is gone blocks whoever looks at it: in a thread, then.

@@ -12,10 +12,10 @@ from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 
 # Terminals that a person may well have at once, and what each of them takes.
-_MANY: Final = 64
-_FILES_EACH: Final = 4
-_FILES_BESIDE: Final = 64
-_PTYS: Final = "/proc/sys/kernel/pty"
+_TERMINALS_EXPECTED: Final = 64
+_FILES_PER_TERMINAL: Final = 4
+_FILES_RESERVED: Final = 64
+_PTY_LIMITS: Final = "/proc/sys/kernel/pty"
 
 
 def python() -> CheckResult:
@@ -46,11 +46,11 @@ def ptys() -> CheckResult:
     os.close(master)
     os.close(slave)
     try:
-        most, used = _number(f"{_PTYS}/max"), _number(f"{_PTYS}/nr")
+        most, used = _number(f"{_PTY_LIMITS}/max"), _number(f"{_PTY_LIMITS}/nr")
     except (OSError, ValueError):
         return ok("PTYs", "can be opened")
     found = f"{used} of {most} in use"
-    if most - used < _MANY:
+    if most - used < _TERMINALS_EXPECTED:
         return problem("PTYs", found, f"raise the limit: sysctl kernel.pty.max={2 * most}")
     return ok("PTYs", found)
 
@@ -59,7 +59,10 @@ def open_files() -> CheckResult:
     """How many files may be open: the daemon takes as many as it may have (the hard limit)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{_limit(hard)} for the daemon, {_limit(soft)} for what is started here"
-    if hard != resource.RLIM_INFINITY and hard < _FILES_BESIDE + _MANY * _FILES_EACH:
+    if (
+        hard != resource.RLIM_INFINITY
+        and hard < _FILES_RESERVED + _TERMINALS_EXPECTED * _FILES_PER_TERMINAL
+    ):
         advice = "raise the hard limit: nofile in /etc/security/limits.conf, or LimitNOFILE="
         return problem("open files", found, f"{advice} in the systemd unit")
     return ok("open files", found)
@@ -69,7 +72,7 @@ def processes() -> CheckResult:
     """How many processes this user may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     found = f"{_limit(soft)} for this user"
-    if soft != resource.RLIM_INFINITY and soft < 4 * _MANY:
+    if soft != resource.RLIM_INFINITY and soft < 4 * _TERMINALS_EXPECTED:
         advice = "raise the limit: ulimit -u, nproc in /etc/security/limits.conf, or TasksMax="
         return problem("processes", found, advice)
     return ok("processes", found)
@@ -101,7 +104,12 @@ def term() -> CheckResult:
         advice = "nothing to do unless this is a terminal: then TERM=xterm-256color"
         return missing("TERM", found, advice)
     directories = [os.environ.get("TERMINFO"), os.path.expanduser("~/.terminfo"), *_TERMINFO]
-    places = [f"{one}/{sub}/{name}" for one in directories if one for sub in _subfolders(name)]
+    places = [
+        f"{one}/{sub}/{name}"
+        for one in directories
+        if one
+        for sub in _terminfo_subdirectories(name)
+    ]
     if "/" in name or not any(os.path.exists(place) for place in places):
         advice = "install the terminfo entry (Debian: ncurses-term), or use TERM=xterm-256color"
         return problem("TERM", f"{summary_line(name)}: this system does not know it", advice)
@@ -117,7 +125,7 @@ _TERMINFO: Final = (
 )
 
 
-def _subfolders(name: str) -> tuple[str, str]:
+def _terminfo_subdirectories(name: str) -> tuple[str, str]:
     return name[0], f"{ord(name[0]):x}"
 
 

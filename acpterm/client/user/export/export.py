@@ -85,7 +85,7 @@ def _content(file: BinaryIO) -> tuple[_Content, Report]:
     """Tell how much there is in a cast, and what cannot be read of it."""
     file.seek(0)
     try:
-        cast = replay.read(replay.lines_of(file))
+        cast = replay.read(replay.read_lines(file))
     except replay.CastError:
         return _Content(), Report()
     characters: Counter[str] = Counter()

@@ -72,7 +72,7 @@ class Run(NamedTuple):
     style: Style
 
 
-def drawn(screen: ScreenResponse, command: str, *, as_page: bool = False) -> str:
+def render(screen: ScreenResponse, command: str, *, as_page: bool = False) -> str:
     """Draw a screen in a window: as SVG, or as a page of HTML. Without a title it has `command`."""
     title = one_line(screen.title or command)
     return page(screen.rows, title) if as_page else svg(screen.rows, screen.cols, title)
@@ -122,7 +122,7 @@ def _parts(text: str) -> list[tuple[str, int]]:
 def svg(rows: Sequence[str], cols: int, title: str) -> str:
     """Draw a screen in a window with that title."""
     width, height = cols * WIDTH + 2 * _MARGIN, len(rows) * HEIGHT + 2 * _MARGIN + _BAR
-    shown = _escaped(title)
+    shown = _escape(title)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}" xml:space="preserve">\n<title>{shown}</title>\n'
@@ -135,7 +135,7 @@ def svg(rows: Sequence[str], cols: int, title: str) -> str:
             for number, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
         )
         + f'\n<text x="{width / 2:g}" y="{_BAR / 2 + 8:g}" text-anchor="middle" fill="#a0a0a0">'
-        f"{_escaped(_short(title, max(8, cols - 20)))}</text>\n"
+        f"{_escape(_shorten(title, max(8, cols - 20)))}</text>\n"
         f'<g transform="translate({_MARGIN} {_MARGIN + _BAR})">\n'
     ]
     for y, row in enumerate(rows):
@@ -164,7 +164,7 @@ def _glyphs(run: Run, y: int) -> str:
     looks = f'fill="{_colours(style)[0]}"'
     looks += "".join(f' {name}="{value}"' for name, value in _svg_looks(style))
     return "".join(
-        f'<text {_place(word)} y="{y * HEIGHT + _BASELINE}" {looks}>{_escaped(word.text)}</text>\n'
+        f'<text {_place(word)} y="{y * HEIGHT + _BASELINE}" {looks}>{_escape(word.text)}</text>\n'
         for word in _words(run)
     )
 
@@ -204,7 +204,7 @@ def page(rows: Sequence[str], title: str) -> str:
     body = "\n".join("".join(map(_span, runs(row))) for row in rows)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>{_escaped(title)}</title>\n<style>\n"
+        f"<title>{_escape(title)}</title>\n<style>\n"
         f"body {{ background: {_BACKGROUND}; color: {_FOREGROUND}; }}\n"
         f"pre {{ font: {_SIZE}px/{HEIGHT}px {_FONTS}; }}\n"
         "pre i { display: inline-block; width: 2ch; font-style: inherit; }\n"
@@ -214,7 +214,7 @@ def page(rows: Sequence[str], title: str) -> str:
 
 def _span(run: Run) -> str:
     style = run.style
-    text = _escaped(run.text)
+    text = _escape(run.text)
     if run.width == 2 and wcwidth(run.text[0]) == 2:
         text = f"<i>{text}</i>"
     ink, ground = _colours(style)
@@ -252,10 +252,10 @@ def _colour(number: int) -> str:
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Give text as it stands in XML and HTML, with U+FFFD for what cannot."""
     return html.escape(_NO_XML.sub("\ufffd", text))
 
 
-def _short(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"

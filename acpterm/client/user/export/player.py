@@ -45,7 +45,7 @@ async def play_here(playback: Playback, has_keyboard: Callable[[], bool]) -> int
             f"{size.columns} by {size.lines}: it will not look right"
         )
     ended: list[int] = []
-    with trio.open_signal_receiver(*shutdown_signals()) as signals, _unseen():
+    with trio.open_signal_receiver(*shutdown_signals()) as signals, _echo_disabled():
         try:
             async with while_read(), trio.open_nursery() as nursery:
 
@@ -104,7 +104,7 @@ async def print_all(cast: Cast) -> None:
 
 
 @contextlib.contextmanager
-def _unseen() -> Iterator[None]:
+def _echo_disabled() -> Iterator[None]:
     """Have nothing shown of what is typed, and drop it at the end; Ctrl-C is as ever."""
     try:
         before = termios.tcgetattr(0)
