@@ -14,18 +14,17 @@ from typing import Final, Protocol
 
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
-from acpterm.host.agent.session import Session
-from acpterm.host.agent.session_state import SessionState
+from acpterm.host.agent.session import Session, SessionState
+from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.exit_status import gives_signal_code
 from acpterm.host.host_state import HostState
-from acpterm.host.launch.exec_context import ExecContext, to_record
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.memory import ConnectionMemory
-from acpterm.host.registry import AgentInfo, TerminalEntry
 from acpterm.host.server.sender import Sender
 from acpterm.host.state.records import (
     ConnectionRecord,
+    ContextRecord,
     SessionRecord,
     TerminalRecord,
     ToolCallRecord,
@@ -33,6 +32,7 @@ from acpterm.host.state.records import (
 from acpterm.host.state.store import connection_key
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.pty import processes
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
@@ -126,7 +126,7 @@ class AgentConnection:
         return ConnectionRecord(
             secret=self.secret,
             agent=self.agent.name,
-            context=to_record(self.context),
+            context=ContextRecord.from_context(self.context),
             holders=self.holders,
         ).encode()
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from acpterm.host.registry import TerminalEntry
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import Id
 

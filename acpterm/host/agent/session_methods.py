@@ -23,16 +23,17 @@ from acpterm.acp import (
     own_meta,
     read_update,
 )
-from acpterm.acp.agent_api import OWN
+from acpterm.acp.agent_api import EXTENSIONS, OWN
 from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import V2_KINDS, from_v2
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import Event
-from acpterm.host.launch.exec_context import ExecContext, limits_by_name
+from acpterm.host.launch.environment import limits_by_name
 from acpterm.host.launch.validation import check_absolute, check_environment, check_size
-from acpterm.host.registry import TerminalEntry
 from acpterm.pty.processes import now as boot_time
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
 # Seconds that an agent has after a cancel to release its terminals itself.
@@ -41,20 +42,6 @@ RELEASE_AFTER_CANCEL_S: Final = 2.0
 ID_MAX: Final = 4096
 # Characters of an agent's name.
 _NAME: Final = 100
-
-# What this host can do besides ACP v1; documented in docs/protocol.md.
-EXTENSIONS: Final = {
-    "methods": [
-        "_acpterm/terminal/read",
-        "_acpterm/terminal/write",
-        "_acpterm/terminal/resize",
-        "_acpterm/terminal/signal",
-        "_acpterm/session/set",
-    ],
-    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format"],
-    "outputMeta": ["waitingForInput"],
-    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes"],
-}
 
 
 def initialize(connection: AgentConnection, params: InitializeRequest) -> InitializeAnswer:

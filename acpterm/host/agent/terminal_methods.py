@@ -25,11 +25,12 @@ from acpterm.acp import (
 from acpterm.acp.agent_api import OWN
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import is_repeatable_id
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.exit_status import exit_code, exit_meta, exit_status
+from acpterm.host.input_monitor import is_waiting
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import seconds
-from acpterm.host.registry import TerminalEntry
 from acpterm.host.screens import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.terminal import views
@@ -146,7 +147,7 @@ def _output(
     connection: AgentConnection, entry: TerminalEntry, text: str, *, truncated: bool
 ) -> TerminalOutputResponse:
     status = exit_status(entry.terminal.exit, signal_code=connection.signal_code)
-    waits = connection.host.input_monitor.check(entry) if entry.terminal.exit is None else None
+    waits = is_waiting(entry) if entry.terminal.exit is None else None
     meta = UNSET if waits is None else {OWN: OutputMeta(waiting_for_input=waits)}
     return TerminalOutputResponse(text, truncated, status, meta)
 

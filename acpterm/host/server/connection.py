@@ -38,10 +38,14 @@ from acpterm.jsonrpc import (
     RpcError,
     quote,
 )
-from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue, Store
+from acpterm.runtime.send_queue import (
+    CLOSE_TIMEOUT_S,
+    HIGH_WATER_BYTES,
+    SEND_TIMEOUT_S,
+    SendQueue,
+    Store,
+)
 
-CLOSE_TIMEOUT_S: Final = 3.0
-SEND_TIMEOUT_S: Final = 1.0
 PENDING_MAX: Final = 4096
 _CHUNK: Final = 64 * 1024
 

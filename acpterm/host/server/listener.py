@@ -22,16 +22,10 @@ import socket
 import stat
 from typing import Final, Self
 
-ALREADY_LISTENS: Final = "already listens"
-"""What the message of a `ListenError` says when somebody else does."""
-
+from acpterm.runtime.unix_socket import ALREADY_LISTENS, ListenError, make_private_dir
 
 BACKLOG: Final = 4096
 """Connections that wait to be accepted, as far as the system allows (`net.core.somaxconn`)."""
-
-
-class ListenError(Exception):
-    """The path cannot be listened on; the message says why, and what to do."""
 
 
 class UnixListener:
@@ -190,27 +184,3 @@ class UnixListener:
             sock.close()
             raise
         return sock
-
-
-def make_private_dir(directory: str) -> None:
-    """Make `directory` 0700 if it is missing; refuse one that others may write to."""
-    if not os.path.isdir(directory):
-        parent = os.path.dirname(directory)
-        if parent != directory:
-            os.makedirs(parent, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(directory, 0o700)
-    found = os.stat(directory)
-    if os.path.islink(directory) and os.lstat(directory).st_uid not in (os.geteuid(), 0):
-        raise OSError(errno.EPERM, f"{directory} is somebody else's link")
-    # Also with the sticky bit, as in /tmp: others could put a FIFO where the log is to be.
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        mode = stat.S_IMODE(found.st_mode)
-        advice = "" if mode & stat.S_ISVTX else f"run chmod 700 {directory}, or "
-        raise ListenError(
-            f"{directory} can be written to by others (mode {mode:o}), who could put files where "
-            f"the socket, its lock and its log are to be: {advice}choose a --socket in a directory of "
-            "your own"
-        )
-    if found.st_uid not in (os.geteuid(), 0):
-        raise OSError(errno.EPERM, f"{directory} belongs to uid {found.st_uid}")

@@ -14,11 +14,14 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from acpterm import __version__
+from acpterm.runtime.exec_context import ExecContext
 
 RequestId: TypeAlias = int | str
 """The JSON-RPC id of a request that can be recognised: any but null."""
 
 _EndedBy: TypeAlias = str
+# Bytes of an environment that is stored: execve(2) passes no more to any program.
+_ENV_BYTES_MAX: Final = 6 * 1024 * 1024
 _encoder: Final = msgspec.msgpack.Encoder()
 _versioned: Final = msgspec.msgpack.Decoder(tuple[Annotated[int, Meta(ge=1)], Raw])
 
@@ -61,12 +64,31 @@ class Record(Struct, kw_only=True, omit_defaults=True):
 
 
 class ContextRecord(Struct, kw_only=True, omit_defaults=True):
-    """The execution context of a connection: see `asker.Asker`. Text may be no UTF-8."""
+    """An execution context. Its text need not be UTF-8: see `pack_text`."""
 
     env: dict[bytes, bytes]
     cwd: bytes
     umask: int
     rlimits: list[tuple[int, int, int]]
+
+    @classmethod
+    def from_context(cls, context: ExecContext) -> Self | None:
+        """Return the record of a context; None if its environment is too large for any program."""
+        env = {pack_text(name): pack_text(value) for name, value in context.env.items()}
+        if sum(len(name) + len(value) for name, value in env.items()) > _ENV_BYTES_MAX:
+            return None
+        return cls(
+            env=env, cwd=pack_text(context.cwd), umask=context.umask, rlimits=list(context.rlimits)
+        )
+
+    def to_context(self) -> ExecContext:
+        """Return the context that was recorded."""
+        return ExecContext(
+            env={unpack_text(name): unpack_text(value) for name, value in self.env.items()},
+            cwd=unpack_text(self.cwd),
+            umask=self.umask,
+            rlimits=tuple(self.rlimits),
+        )
 
 
 class HostRecord(Record, kw_only=True, omit_defaults=True):

@@ -30,10 +30,10 @@ from acpterm.acp.user_api import (
 from acpterm.acp.user_output import FollowRequest, FollowResponse, OutputResponse
 from acpterm.host import terminal_ops
 from acpterm.host.agent.terminal_methods import answer_when_ended
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.recording import asciicast
-from acpterm.host.registry import TerminalEntry
 from acpterm.host.screens import current_screen
 from acpterm.host.terminal_info import exit_info
 from acpterm.host.user.attach import attach as attach_window
