@@ -21,6 +21,23 @@ from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
 OWN: Final = "acpterm"
 """The name of acpterm's member of ``_meta``."""
 
+EXTENSION_METHODS: Final = (
+    "_acpterm/terminal/read",
+    "_acpterm/terminal/write",
+    "_acpterm/terminal/resize",
+    "_acpterm/terminal/signal",
+    "_acpterm/session/set",
+)
+"""acpterm's own methods for agents."""
+
+EXTENSIONS: Final[dict[str, list[str]]] = {
+    "methods": list(EXTENSION_METHODS),
+    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format"],
+    "outputMeta": ["waitingForInput"],
+    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes"],
+}
+"""What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
+
 Format: TypeAlias = Literal["text", "raw", "screen"]
 EndedBy: TypeAlias = Literal["exited", "agent", "user", "timeout", "lost", "disconnect"]
 

@@ -4,7 +4,7 @@ The rule: an exit status always has both ``exitCode`` and ``signal``, even if nu
 read both. A ``terminal/output`` response has none until the command has exited.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -12,6 +12,15 @@ from acpterm.acp.base import DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS, MetaIn, MetaO
 
 SessionId = Annotated[str, Meta(description="the id of a session")]
 TerminalId = Annotated[str, Meta(description="an id that terminal/create returned")]
+
+TERMINAL_METHODS: Final = (
+    "terminal/create",
+    "terminal/output",
+    "terminal/wait_for_exit",
+    "terminal/kill",
+    "terminal/release",
+)
+"""The terminal methods of ACP v1."""
 
 
 class EnvVariable(Wire, omit_defaults=True):

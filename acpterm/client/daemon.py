@@ -21,12 +21,11 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
-from acpterm.host.server.listener import ALREADY_LISTENS, ListenError, make_private_dir
-from acpterm.host.server.peer import peer_of
 from acpterm.pty.processes import identity
 from acpterm.pty.tracking.marks import DETACHED
 from acpterm.runtime import stdio
 from acpterm.runtime.threads import run_blocking
+from acpterm.runtime.unix_socket import ALREADY_LISTENS, ListenError, make_private_dir, peer_of
 
 PATH_BYTES_MAX: Final = 107
 """Bytes that a socket's path may have (unix(7))."""

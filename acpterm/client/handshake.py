@@ -16,13 +16,12 @@ from typing import Any, Final, NamedTuple
 import trio
 from msgspec import Raw
 
-from acpterm import __version__
+from acpterm import __version__, acp
 from acpterm.acp import PROTOCOL_VERSION, Implementation, InitializeMeta
 from acpterm.acp.agent_api import OWN
 from acpterm.acp.raw_json import members, text
 from acpterm.client.daemon import DaemonError, open_socket, read_lock
 from acpterm.config import Settings, agent_socket, user_socket
-from acpterm.host.launch.exec_context import ExecContext, to_wire
 from acpterm.jsonrpc import (
     ErrorReceived,
     ErrorResponse,
@@ -32,6 +31,7 @@ from acpterm.jsonrpc import (
     UnexpectedResponse,
     is_utf8_encodable,
 )
+from acpterm.runtime.exec_context import RLIMITS, ExecContext
 
 _CHUNK: Final = 64 * 1024
 _RETRY_PAUSE_S: Final = 0.05
@@ -81,7 +81,7 @@ def initialize_params(
     """
     own: dict[str, Any] = {"relay": True} if relay else {}
     if context is not None:
-        own["context"] = InitializeMeta(context=to_wire(context)).context
+        own["context"] = InitializeMeta(context=_to_wire(context)).context
     if secret is not None:
         own["resume"] = secret
     params: dict[str, Any] = {"protocolVersion": PROTOCOL_VERSION, "_meta": {OWN: own}}
@@ -89,6 +89,19 @@ def initialize_params(
         said = name if is_utf8_encodable(name) else ascii(name)
         params["clientInfo"] = Implementation(name=said, version=__version__)
     return params
+
+
+def _to_wire(context: ExecContext) -> acp.ExecContext:
+    """Return an execution context as `initialize` sends it to a host in another process.
+
+    JSON cannot hold text that is not UTF-8: such variables are left out, and so is such a
+    directory, which the host finds out from the system.
+    """
+    names = {number: name for name, number in RLIMITS.items()}
+    limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
+    env = {name: value for name, value in context.env.items() if is_utf8_encodable(name + value)}
+    cwd = context.cwd if is_utf8_encodable(context.cwd) else None
+    return acp.ExecContext(env=env, cwd=cwd, umask=context.umask, rlimits=limits)
 
 
 def read_welcome(result: Raw) -> Welcome:

@@ -20,9 +20,9 @@ from acpterm.client.endpoint import Endpoint, LostError
 from acpterm.client.handshake import Welcome, initialize_params, read_welcome, reconnect
 from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket
-from acpterm.host.host import open_host
-from acpterm.host.launch.exec_context import ExecContext
+from acpterm.host.open_host import open_host
 from acpterm.jsonrpc import RpcError
+from acpterm.runtime.exec_context import ExecContext
 
 _INITIALIZE_TIMEOUT_S: Final = 10.0
 _NO_WORKER_TIMEOUT_S: Final = 3.0

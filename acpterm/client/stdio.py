@@ -15,10 +15,9 @@ from acpterm.client.daemon import DaemonError, connect, read_lock
 from acpterm.client.handshake import HandshakeError, Welcome, initialize_params, shake_hands
 from acpterm.client.stdio_relay import GONE_MESSAGE, Relay, blocking_socket
 from acpterm.config import Settings, agent_socket
-from acpterm.host.launch import exec_context as askers
-from acpterm.host.launch.exec_context import ExecContext
-from acpterm.host.server.connection import CLOSE_TIMEOUT_S, SEND_TIMEOUT_S
-from acpterm.runtime import logs
+from acpterm.runtime import exec_context, logs
+from acpterm.runtime.exec_context import ExecContext
+from acpterm.runtime.send_queue import CLOSE_TIMEOUT_S, SEND_TIMEOUT_S
 from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_event
 
 # Seconds that a daemon has to answer at the beginning.
@@ -37,7 +36,7 @@ async def relay_stdio(reads: int, writes: int, settings: Settings, config: str |
     if one was named. The descriptors stay open: a thread may still wait at them. Raises
     `DaemonError` when there is no daemon, or it goes before the agent does.
     """
-    context = askers.current()
+    context = exec_context.current()
     restore_signal_defaults()
     path = agent_socket(settings)
     async with shutdown_event(logs.log_shutdown) as told, trio.open_nursery() as nursery:

@@ -16,20 +16,19 @@ import trio
 from msgspec import Raw, UnsetType
 
 from acpterm.acp import TerminalRequest
-from acpterm.acp.agent_api import OWN
+from acpterm.acp.agent_api import EXTENSION_METHODS, EXTENSIONS, OWN
 from acpterm.acp.raw_json import items, members, text
+from acpterm.acp.terminal import TERMINAL_METHODS
 from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.handshake import initialize_params
 from acpterm.client.output_poller import OutputPoller
 from acpterm.client.update import SessionKey
-from acpterm.host.agent.methods import REQUESTS
-from acpterm.host.agent.session_methods import EXTENSIONS
-from acpterm.host.launch.command import one_line
 from acpterm.jsonrpc import Id, RpcError
+from acpterm.runtime.command_line import command_line
 
 # What the host answers an agent: all but `initialize`, which is for whoever connects.
-METHODS: Final = frozenset(REQUESTS) - {"initialize"}
+METHODS: Final = frozenset((*TERMINAL_METHODS, *EXTENSION_METHODS))
 EXTENDED: Final = {OWN: EXTENSIONS}
 """What an agent is told of that, in `_meta` of the client's capabilities."""
 # Seconds that what is shown may take to be complete: when its turn is over, and before what the
@@ -203,7 +202,7 @@ def _command(params: dict[str, Raw]) -> str:
     """Give a command in one line, as a person would type it."""
     command = text(params.get("command")) or ""
     args = [arg for item in items(params.get("args")) if (arg := text(item)) is not None]
-    return one_line(command, args)
+    return command_line(command, args)
 
 
 def _ignore(answer: Response) -> None:

@@ -9,12 +9,13 @@ terminal: the emulator answers that. The others are shown pictures.
 """
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final
 
 import trio
 
-from acpterm.host.registry import TerminalEntry
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.events import EventBus
 
 
 class Window:
@@ -45,17 +46,12 @@ class _Terminal:
 
 
 class Windows:
-    """The windows of all terminals of a host. `told` is called with what happens to one."""
+    """The windows of all terminals of a host. What happens to them is published on `bus`."""
 
-    def __init__(self, told: Callable[[str, TerminalEntry, str | None], None]) -> None:
-        self._on_event = told
+    def __init__(self, bus: EventBus) -> None:
+        self._bus: Final = bus
         self._shown: dict[str, _Terminal] = {}
         self._restored: list[TerminalEntry] = []
-
-    def count(self, entry: TerminalEntry) -> int:
-        """Give the number of windows that a terminal is shown in."""
-        shown = self._shown.get(entry.id)
-        return len(shown.windows) if shown else 0
 
     def of(self, entry: TerminalEntry) -> list[Window]:
         """Return the windows that a terminal is shown in."""
@@ -101,16 +97,18 @@ class Windows:
         terminal = entry.terminal
         shown = self._shown.setdefault(entry.id, _Terminal((terminal.cols, terminal.rows)))
         shown.windows.append(window)
-        self._on_event("attached", entry, None)
+        entry.window_count = len(shown.windows)
+        self._bus.publish_terminal("attached", entry)
         self._apply_size(entry, shown)
 
     def close(self, entry: TerminalEntry, window: Window) -> None:
         """Learn that a window is gone."""
         shown = self._shown[entry.id]
         shown.windows.remove(window)
+        entry.window_count = len(shown.windows)
         if not shown.windows:
             del self._shown[entry.id]
-        self._on_event("detached", entry, None)
+        self._bus.publish_terminal("detached", entry)
         self._apply_size(entry, shown)
 
     def change(self, entry: TerminalEntry, window: Window, cols: int, rows: int) -> None:
@@ -132,7 +130,7 @@ class Windows:
             if any(not window.read_only for window in shown.windows):
                 return
         entry.terminal.resize(cols, rows)
-        self._on_event("resized", entry, None)
+        self._bus.publish_terminal("resized", entry)
 
     def _apply_size(self, entry: TerminalEntry, shown: _Terminal) -> None:
         ruling = [window for window in shown.windows if not window.read_only]
@@ -144,5 +142,5 @@ class Windows:
         if (cols, rows) != (terminal.cols, terminal.rows):
             with contextlib.suppress(trio.ClosedResourceError, OSError):
                 terminal.resize(cols, rows)
-                self._on_event("resized", entry, None)
+                self._bus.publish_terminal("resized", entry)
         terminal.notify()

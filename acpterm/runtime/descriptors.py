@@ -8,8 +8,9 @@ it (`lent`).
 
 import errno
 import os
+import resource
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -71,3 +72,11 @@ class DescriptorReserve:
 
 
 reserve: Final = DescriptorReserve()
+
+
+def raise_open_files() -> None:
+    """Raise the limit of open files to its maximum: a terminal takes two or three descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

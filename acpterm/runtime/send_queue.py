@@ -16,6 +16,10 @@ from typing import Final, Protocol
 import trio
 
 HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
+CLOSE_TIMEOUT_S: Final = 3.0
+"""Seconds that pending responses may take when a host closes a connection."""
+SEND_TIMEOUT_S: Final = 1.0
+"""Seconds that sending what is queued may take after that."""
 
 
 class Store(Protocol):

@@ -52,7 +52,10 @@ _KILL_DEADLINE_S: Final = 5.0
 
 
 class Terminal:
-    """A terminal. Made by `Pool.create` or `Pool.adopt`, which also run it."""
+    """A terminal. Made by `Pool.create` or `Pool.adopt`, which also run it.
+
+    `on_exit` is called once, with the terminal, when `exit` has been set.
+    """
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Terminal:
         view: str,
         created_time: float | None = None,
         started_at: float | None = None,
+        on_exit: "Callable[[Terminal], None]",
     ) -> None:
         self.id: Final = name
         self.limit: Final = limit
@@ -122,8 +126,7 @@ class Terminal:
         self._changed = trio.lowlevel.ParkingLot()
         self._lifetime = trio.CancelScope()
         self._unlimited = False
-        self.when_exited: Callable[[], None] = _nothing
-        """Called once, when `exit` has been set."""
+        self._on_exit: Callable[[Terminal], None] = on_exit
 
     # What may be asked of it
 
@@ -340,8 +343,7 @@ class Terminal:
         )
         self._exited.set()
         self._changed.unpark_all()
-        when_exited, self.when_exited = self.when_exited, _nothing
-        when_exited()
+        self._on_exit(self)
 
 
 class _Replies:
@@ -356,10 +358,6 @@ class _Replies:
     def __call__(self, data: bytes) -> None:
         if self._ring.claim_reply():
             self._keyboard.reply(data)
-
-
-def _nothing() -> None:
-    pass
 
 
 def open_master(pid: int, fd: int | None) -> Master:

@@ -9,8 +9,8 @@ from acpterm.client.endpoint import LostError
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.output_poller import OutputPoller
 from acpterm.config import Settings
-from acpterm.host.launch import exec_context
 from acpterm.jsonrpc import RpcError
+from acpterm.runtime import exec_context
 from tests.support.editor import proxied, say, shown
 from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
 

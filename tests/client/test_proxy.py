@@ -13,7 +13,7 @@ from acpterm.client import daemon, host_connection
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.terminals import EXTENDED
 from acpterm.config import Settings
-from acpterm.host.server.peer import Peer
+from acpterm.runtime.unix_socket import Peer
 from tests.acp.validate import validate_sent
 from tests.support.editor import (
     AGENT,

@@ -15,8 +15,8 @@ import trio
 from acpterm.client import stdio
 from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
-from acpterm.host.launch.exec_context import current
 from acpterm.jsonrpc import RpcError
+from acpterm.runtime.exec_context import current
 from tests.support.hosts import agent_on_stdio, alive, environment, poll, process
 
 MIB = 1 << 20

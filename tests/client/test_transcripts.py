@@ -20,7 +20,7 @@ from acpterm.client.proxy.relay import Relay
 from acpterm.client.terminals import EXTENDED
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
-from acpterm.host.launch.exec_context import current
+from acpterm.runtime.exec_context import current
 from acpterm.runtime.send_queue import SendQueue
 from tests.acp.validate import validate_sent
 

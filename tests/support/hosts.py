@@ -13,8 +13,9 @@ from typing import Any
 import trio
 
 from acpterm.config import Settings
-from acpterm.host.host import Host, open_host
-from acpterm.host.launch.exec_context import current
+from acpterm.host.host import Host
+from acpterm.host.open_host import open_host
+from acpterm.runtime.exec_context import current
 from tests.support import starting
 from tests.support.agent import Agent, connected
 from tests.support.connector import connect_as_agent

@@ -145,7 +145,7 @@ def test_it_has_hardly_any_memory_while_nothing_comes():
 async def test_a_terminal_has_one():
     async with running_pool() as pool:
         program = Program(["/bin/sh", "-c", "echo one; read x; echo two"], {}, "/", 0o22)
-        terminal = await pool.create(lambda _: program, size=(80, 24))
+        terminal = await pool.create(program, size=(80, 24))
         await poll(lambda: terminal.timeline.end or None)
         before = terminal.timeline.end
         terminal.resize(80, 24)

@@ -41,12 +41,12 @@ from acpterm.client.terminals import Terminals
 from acpterm.client.update import SESSION_UPDATE, SessionKey
 from acpterm.client.wirelog import LoggedStream, WireLog, open_log
 from acpterm.config import Settings
-from acpterm.host.daemon import raise_open_files
-from acpterm.host.launch import exec_context as askers
-from acpterm.host.launch.command import one_line
-from acpterm.host.launch.exec_context import ExecContext
 from acpterm.jsonrpc import Event, NotificationReceived, RpcError
 from acpterm.pty.tracking.trees import open_trees
+from acpterm.runtime import exec_context
+from acpterm.runtime.command_line import command_line
+from acpterm.runtime.descriptors import raise_open_files
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_signals
 from acpterm.runtime.stdio import FileStream
@@ -84,7 +84,7 @@ class PromptOptions(NamedTuple):
 
 async def run_prompt(settings: Settings, options: PromptOptions) -> int:
     """Do it; give the exit status. Raises `TrackingError`, `LogError`."""
-    context = askers.current()
+    context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()
     out, complaints = SendQueue(FileStream(1)), SendQueue(FileStream(2))
@@ -148,7 +148,7 @@ class _Run:
             async with AsyncExitStack() as stack:
                 trees = await stack.enter_async_context(open_trees(settings.tracking))
                 opening = open_host_connection(
-                    daemon, settings, context, one_line(options.command[0], options.command[1:])
+                    daemon, settings, context, command_line(options.command[0], options.command[1:])
                 )
                 host = await stack.enter_async_context(opening)
                 grace = settings.kill_grace

@@ -33,13 +33,12 @@ from acpterm.client.proxy.lines import Lines
 from acpterm.client.proxy.relay import Relay
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
-from acpterm.host.daemon import raise_open_files
-from acpterm.host.launch import exec_context as askers
-from acpterm.host.launch.command import one_line
-from acpterm.host.launch.exec_context import ExecContext
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, encode_error
 from acpterm.pty.tracking.trees import open_trees
-from acpterm.runtime import logs, stdio
+from acpterm.runtime import exec_context, logs, stdio
+from acpterm.runtime.command_line import command_line
+from acpterm.runtime.descriptors import raise_open_files
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_event
 
@@ -74,7 +73,7 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
     That is the agent's when it ended by itself; 1 when there is none; else 0. Raises
     `TrackingError`, `LogError`.
     """
-    context = askers.current()
+    context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()
     status = 0
@@ -152,7 +151,7 @@ class _Session:
             link = None
             if ours:
                 opening = open_host_connection(
-                    daemon, settings, context, one_line(options.command[0], options.command[1:])
+                    daemon, settings, context, command_line(options.command[0], options.command[1:])
                 )
                 link = await stack.enter_async_context(opening)
             grace = settings.kill_grace

@@ -26,8 +26,8 @@ from acpterm.client.handshake import initialize_params, reconnect
 from acpterm.client.host_connection import initialize
 from acpterm.client.sanitize import one_line
 from acpterm.config import Settings, user_socket
-from acpterm.host.launch import exec_context
 from acpterm.jsonrpc import REQUEST_CANCELLED, NotificationReceived, RpcError
+from acpterm.runtime import exec_context
 
 W = TypeVar("W", bound=Wire)
 

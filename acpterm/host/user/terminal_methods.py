@@ -33,11 +33,11 @@ from acpterm.acp.user_streams import (
     WindowRequest,
 )
 from acpterm.host import terminal_ops
-from acpterm.host.agent.terminal_methods import answer_when_ended
+from acpterm.host.agent.terminal_methods import respond_after_exit
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.recording import asciicast
-from acpterm.host.registry import TerminalEntry
 from acpterm.host.screens import current_screen
 from acpterm.host.terminal_info import exit_info
 from acpterm.host.user.attach import attach as attach_window
@@ -182,7 +182,7 @@ def kill(user: UserConnection, params: UserTerminalRequest) -> Empty | Coroutine
     """`_acpterm/terminal/kill`: end the program and all that comes from it."""
     entry = user.entry(params.terminal_id)
     user.host.registry.kill(entry, EndedBy.USER)
-    return answer_when_ended(entry.terminal)
+    return respond_after_exit(entry.terminal)
 
 
 def release(
@@ -191,7 +191,7 @@ def release(
     """`_acpterm/terminal/release`: as kill, and nothing of it is kept."""
     entry = user.entry(params.terminal_id)
     user.host.registry.remove(entry)
-    return answer_when_ended(entry.terminal)
+    return respond_after_exit(entry.terminal)
 
 
 def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:

@@ -13,7 +13,6 @@ import trio
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
-from acpterm.host.launch import exec_context
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.client import embedded_keeper
@@ -21,6 +20,7 @@ from acpterm.pty import linux
 from acpterm.pty.input_wait import syscalls
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
+from acpterm.runtime import exec_context
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal

@@ -5,7 +5,8 @@ from typing import Final, Protocol
 from acpterm.acp.terminal_updates import ExitInfo, Info
 from acpterm.host.agent.agent_terminals import AgentTerminal
 from acpterm.host.agent.session import Session
-from acpterm.host.registry import TerminalEntry, TerminalRegistry
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.registry import TerminalRegistry
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.terminal.ring import Slice
 
