@@ -11,19 +11,20 @@ a host. Its folder is told by `_acpterm/session/set`, if at all.
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from sys import getsizeof
-from typing import Final, TypeAlias
+from typing import Final
 
 import trio
 from msgspec import Raw
 
 from acpterm.acp.terminal_updates import TerminalUpdate, from_meta
-from acpterm.host.agent.agent_terminals import AgentTerminals
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.session_state import SessionState
-from acpterm.host.agent.tool_calls import ToolCalls
 from acpterm.host.registry import AgentInfo, TerminalEntry
+from acpterm.host.sessions.agent_terminals import AgentTerminals
+from acpterm.host.sessions.observed import Observer  # noqa: TC001  the type of an attribute
+from acpterm.host.sessions.tool_calls import ToolCalls
 from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.terminal.terminal import Terminal
@@ -37,8 +38,6 @@ _STORED_CWD_BYTES_MAX: Final = 4096
 # Bytes that a session, and each released id, takes besides its text.
 _SESSION_BYTES: Final = 2048
 _RELEASED_BYTES: Final = 160
-
-Observer: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
 
 
 class Session:

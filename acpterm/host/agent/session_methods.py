@@ -29,8 +29,7 @@ from acpterm.acp.terminal_updates import V2_KINDS, from_v2
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
 from acpterm.host.events import Event
-from acpterm.host.launch.exec_context import ExecContext, limits_by_name
-from acpterm.host.launch.validation import check_absolute, check_environment, check_size
+from acpterm.host.launch.exec_context import requested_context
 from acpterm.host.registry import TerminalEntry
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
@@ -75,25 +74,6 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
     answer = host_answer(__version__, EXTENSIONS)
     answer.meta = {OWN: ResumeMeta(resume=connection.secret, resumed=resumed)}
     return answer
-
-
-def requested_context(context: ExecContext, params: InitializeRequest) -> ExecContext:
-    """Give the asker that `initialize` says; what it does not say is as before."""
-    options = own_meta(params.meta, InitializeMeta)
-    sent = options and (options.context or options.asker)
-    if not sent:
-        return context
-    if sent.cwd is not None:
-        check_absolute(sent.cwd)
-    if sent.env is not None:
-        check_environment(sent.env.items())
-        check_size(("/bin/sh",), sent.env, context.rlimits)
-    return context._replace(
-        env=context.env if sent.env is None else sent.env,
-        cwd=context.cwd if sent.cwd is None else sent.cwd,
-        umask=context.umask if sent.umask is None else sent.umask,
-        rlimits=context.rlimits if sent.rlimits is None else limits_by_name(sent.rlimits),
-    )
 
 
 def agent_name(info: Raw | UnsetType) -> str | None:

@@ -6,9 +6,8 @@ the connection runs in a task of its own. Cancelling one leaves the terminal as 
 
 import math
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any
 
-import trio
 from msgspec import UNSET
 
 from acpterm.acp import (
@@ -23,6 +22,7 @@ from acpterm.acp import (
     own_meta,
 )
 from acpterm.acp.agent_api import OWN
+from acpterm.host import terminal_ops
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import is_repeatable_id
 from acpterm.host.exit_status import exit_code, exit_meta, exit_status
@@ -34,10 +34,6 @@ from acpterm.host.screens import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.terminal import views
 from acpterm.terminal.status import EndedBy, ExitStatus
-from acpterm.terminal.terminal import Terminal
-
-# Seconds that kill and release wait for the end they cause, before they answer all the same.
-KILL_REPLY_TIMEOUT_S: Final = 0.3
 
 
 def create(
@@ -169,7 +165,7 @@ def kill(
     """`terminal/kill`: end the program and all that comes from it; the id stays valid."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "killed")
     connection.host.registry.kill(entry, EndedBy.AGENT)
-    return answer_when_ended(entry.terminal)
+    return terminal_ops.answer_when_ended(entry.terminal)
 
 
 def release(
@@ -178,20 +174,7 @@ def release(
     """`terminal/release`: as kill, and the id is valid no more. A second one succeeds too."""
     session = connection.session(params.session_id)
     terminal = connection.release(session, params.terminal_id, EndedBy.AGENT)
-    return Empty() if terminal is None else answer_when_ended(terminal)
-
-
-def answer_when_ended(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
-    """Answer when the program has ended, or `PATIENCE` is over and it will have to."""
-    if terminal.exit is not None:
-        return Empty()
-
-    async def wait() -> Empty:
-        with trio.move_on_after(KILL_REPLY_TIMEOUT_S):
-            await terminal.wait_exited()
-        return Empty()
-
-    return wait()
+    return Empty() if terminal is None else terminal_ops.answer_when_ended(terminal)
 
 
 def _waited(connection: AgentConnection, status: ExitStatus) -> WaitForTerminalExitResponse:

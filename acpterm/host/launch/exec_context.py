@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from acpterm import acp
+from acpterm.host.launch.validation import check_absolute, check_environment, check_size
 from acpterm.host.state.records import ContextRecord, pack_text, unpack_text
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt, is_utf8_encodable
 from acpterm.pty.tracking import marks
@@ -174,3 +175,25 @@ def _current_directory() -> str:
         return os.getcwd()
     except OSError:  # it was removed
         return "/"
+
+
+def requested_context(context: ExecContext, params: acp.InitializeRequest) -> ExecContext:
+    """Return `context` with what an `initialize` request replaces of it.
+
+    Raises `RpcError` (-32602) for a relative directory or an environment that no program can have.
+    """
+    options = acp.own_meta(params.meta, acp.InitializeMeta)
+    sent = options and (options.context or options.asker)
+    if not sent:
+        return context
+    if sent.cwd is not None:
+        check_absolute(sent.cwd)
+    if sent.env is not None:
+        check_environment(sent.env.items())
+        check_size(("/bin/sh",), sent.env, context.rlimits)
+    return context._replace(
+        env=context.env if sent.env is None else sent.env,
+        cwd=context.cwd if sent.cwd is None else sent.cwd,
+        umask=context.umask if sent.umask is None else sent.umask,
+        rlimits=context.rlimits if sent.rlimits is None else limits_by_name(sent.rlimits),
+    )

@@ -10,19 +10,19 @@ from typing import Final, TypeAlias
 
 import trio
 
-from acpterm.host.agent.session import Session
 from acpterm.host.exit_status import gives_signal_code
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.exec_context import ExecContext
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.registry import TerminalEntry
 from acpterm.host.server.sender import Sender
+from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quote
 from acpterm.pty.tracking import marks
 from acpterm.terminal.terminal import Terminal
 
-Sessions: TypeAlias = Callable[[], Iterable[Session]]
+Sessions: TypeAlias = Callable[[], Iterable[ObservedSession]]
 
 
 class UserConnection:

@@ -12,8 +12,8 @@ from acpterm.acp.user_api import (
     SessionsResponse,
     StatusResponse,
 )
-from acpterm.host.agent.session_methods import requested_context
 from acpterm.host.events import Event, Subscription
+from acpterm.host.launch.exec_context import requested_context
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.keeper.client import KeeperLostError, RestartError

@@ -29,7 +29,6 @@ from acpterm.acp.user_api import (
 )
 from acpterm.acp.user_output import FollowRequest, FollowResponse, OutputResponse
 from acpterm.host import terminal_ops
-from acpterm.host.agent.terminal_methods import answer_when_ended
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.recording import asciicast
@@ -178,7 +177,7 @@ def kill(user: UserConnection, params: UserTerminalRequest) -> Empty | Coroutine
     """`_acpterm/terminal/kill`: end the program and all that comes from it."""
     entry = user.entry(params.terminal_id)
     user.host.registry.kill(entry, EndedBy.USER)
-    return answer_when_ended(entry.terminal)
+    return terminal_ops.answer_when_ended(entry.terminal)
 
 
 def release(
@@ -187,7 +186,7 @@ def release(
     """`_acpterm/terminal/release`: as kill, and nothing of it is kept."""
     entry = user.entry(params.terminal_id)
     user.host.registry.remove(entry)
-    return answer_when_ended(entry.terminal)
+    return terminal_ops.answer_when_ended(entry.terminal)
 
 
 def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:

@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from acpterm.host.agent import tool_calls
-from acpterm.host.agent.tool_calls import ToolCall, ToolCalls
+from acpterm.host.sessions import tool_calls
+from acpterm.host.sessions.tool_calls import ToolCall, ToolCalls
 
 # Bytes of updates that wait, with something for each.
 BACKLOG_BYTES_MAX: Final = 256 * 1024

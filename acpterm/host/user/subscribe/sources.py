@@ -3,9 +3,9 @@
 from typing import Final, Protocol
 
 from acpterm.acp.terminal_updates import ExitInfo, Info
-from acpterm.host.agent.agent_terminals import AgentTerminal
-from acpterm.host.agent.session import Session
 from acpterm.host.registry import TerminalEntry, TerminalRegistry
+from acpterm.host.sessions.agent_terminals import AgentTerminal
+from acpterm.host.sessions.observed import ObservedSession
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.terminal.ring import Slice
 
@@ -153,7 +153,7 @@ class Tombstone:
         return Slice(b"", self.length, self.length - since)
 
 
-def source_of(terminal: str, session: Session, registry: TerminalRegistry) -> Source | None:
+def source_of(terminal: str, session: ObservedSession, registry: TerminalRegistry) -> Source | None:
     """Give the terminal that an id means in a session: one of another session it does not mean."""
     entry = registry.get(terminal)
     if entry is not None:

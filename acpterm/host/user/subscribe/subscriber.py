@@ -32,8 +32,8 @@ from msgspec import Raw
 
 from acpterm.acp.agent_api import OWN
 from acpterm.acp.raw_json import items, members, text
-from acpterm.host.agent.session import Session
-from acpterm.host.agent.tool_calls import CALLS_MAX
+from acpterm.host.sessions.observed import ObservedSession
+from acpterm.host.sessions.tool_calls import CALLS_MAX
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.backlog import UpdateBacklog, snapshot
 from acpterm.host.user.subscribe.encoders import Update, UpdateEncoder
@@ -55,7 +55,7 @@ class Subscriber:
     """Who is told of one session."""
 
     def __init__(
-        self, user: UserConnection, session: Session, form: UpdateEncoder, token: str
+        self, user: UserConnection, session: ObservedSession, form: UpdateEncoder, token: str
     ) -> None:
         self._connection = user
         self._session = session

@@ -4,7 +4,7 @@ from typing import Final
 
 from acpterm.acp import Empty
 from acpterm.acp.user_api import SubscribeRequest
-from acpterm.host.agent.session import Session
+from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.host.user.subscribe.subscriber import Subscriber
@@ -23,7 +23,7 @@ async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
     return Empty()
 
 
-def find(user: UserConnection, identifier: str, connection: str | None) -> Session:
+def find(user: UserConnection, identifier: str, connection: str | None) -> ObservedSession:
     """Give a session. Raises `RpcError`: -32002 if there is none, -32602 if there are several."""
     sessions = list(user.sessions())
     found = [
