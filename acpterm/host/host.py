@@ -33,8 +33,7 @@ from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import TREES_KEY
 from acpterm.host.user.admission import Admission
 from acpterm.host.user.connection import UserConnection
-from acpterm.host.user.methods import USER_METHODS
-from acpterm.host.user.refusing import refusing
+from acpterm.host.user.methods import USER_METHODS, refusing
 from acpterm.keeper.client import KeeperClient, KeeperLostError, embedded_keeper
 from acpterm.pty import linux
 from acpterm.pty.processes import now as boot_time
