@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeGuard
 
 import msgspec
 
-from acpterm.terminal.text.stream import text_of
+from acpterm.terminal.text.slices import text_of
 
 OUTPUT: Final = "o"
 INPUT: Final = "i"

@@ -20,8 +20,7 @@ from acpterm.host.server.dispatch import MethodTable
 from acpterm.host.server.peer import PeerProcess
 from acpterm.host.user.admission import Admission
 from acpterm.host.user.connection import UserConnection
-from acpterm.host.user.methods import USER_METHODS
-from acpterm.host.user.refusing import refusing
+from acpterm.host.user.methods import USER_METHODS, refusing
 from acpterm.keeper.client import KeeperLostError
 from acpterm.pty import linux
 from acpterm.pty.tracking.trees import Trees

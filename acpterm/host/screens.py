@@ -1,4 +1,4 @@
-"""What a terminal's screen shows, for requests: one that cannot be had is an error."""
+"""A terminal's screen, for requests: raises `RpcError` where there is none."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from acpterm.terminal.vt.screen import Screen
 
 
 class CurrentScreen(NamedTuple):
-    """A screen, and the position in the output up to which it shows it."""
+    """A screen, and the position in the output that it corresponds to."""
 
     screen: Screen
     position: int

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from acpterm.acp import ReadResponse, WriteResponse
+from acpterm.acp import Empty, ReadResponse, WriteResponse
 from acpterm.acp.agent_api import Format
 from acpterm.host.exit_status import exit_status
 from acpterm.host.launch.validation import seconds
@@ -23,6 +23,8 @@ from acpterm.terminal.terminal import Terminal
 
 # Bytes that one read returns by default, and at most.
 READ_BYTES_MAX: Final = 1024 * 1024
+# Kill and release are answered after this long, whether the program has ended or not.
+KILL_REPLY_TIMEOUT_S: Final = 0.3
 
 
 class ReadParams(Protocol):
@@ -150,3 +152,19 @@ def has_ended(terminal: Terminal) -> RpcError:
     return RpcError(
         INVALID_PARAMS, f"terminal {terminal.id!r} has ended: its output can still be read"
     )
+
+
+def respond_after_exit(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
+    """Return the response to a kill or release: once the program has ended.
+
+    After `KILL_REPLY_TIMEOUT_S` it is sent all the same; the escalation to SIGKILL goes on.
+    """
+    if terminal.exit is not None:
+        return Empty()
+
+    async def wait() -> Empty:
+        with trio.move_on_after(KILL_REPLY_TIMEOUT_S):
+            await terminal.wait_exited()
+        return Empty()
+
+    return wait()

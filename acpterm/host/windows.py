@@ -1,11 +1,11 @@
-"""The windows in which people look at terminals, and the size that terminals have by them.
+"""The windows attached to terminals, and the terminal sizes that follow from them.
 
-The smallest attached window rules: a terminal has the fewest columns and the fewest rows of all
-windows that may type. When the last of them leaves, the terminal has again the size that its
-creator gave it. A window that only looks rules nothing.
+A terminal has the fewest columns and the fewest rows of its windows that may type. Read-only
+windows do not count. When the last window that counts is closed, the terminal returns to its
+detached size, which its creator gave it or `resize` has set.
 
-Every window of the terminal's size gets the program's own output, without what a program asks its
-terminal: the emulator answers that. The others are shown pictures.
+A window of the terminal's size gets the program's own output, without the program's queries, which
+the emulator answers. Other windows get frames of the screen (`user.attach`).
 """
 
 import contextlib
@@ -22,14 +22,14 @@ class Window:
     """One attached window."""
 
     def __init__(
-        self, cols: int, rows: int, *, read_only: bool, inside: Collection[str] = ()
+        self, cols: int, rows: int, *, read_only: bool, nested_in: Collection[str] = ()
     ) -> None:
         self.cols, self.rows = cols, rows
         self.read_only: Final = read_only
-        self.is_nested: Final = inside
-        """The ids of terminals, of this host or another, whose programs opened the window."""
+        self.nested_in: Final = nested_in
+        """The ids of the terminals, of this host or another, that the window's client runs in."""
         self.needs_redraw = True
-        """Whether all of it is to be painted."""
+        """Whether the whole window must be painted."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -37,107 +37,109 @@ class Window:
         return self.cols, self.rows
 
 
-class _Terminal:
-    """A terminal with windows. `own` is the size that it has without."""
+class _AttachedTerminal:
+    """The windows of one terminal."""
 
-    def __init__(self, own: tuple[int, int]) -> None:
-        self.detached_size = own
+    def __init__(self, detached_size: tuple[int, int]) -> None:
+        self.detached_size = detached_size
         self.windows: Final[list[Window]] = []
 
 
 class Windows:
-    """The windows of all terminals of a host. What happens to them is published on `bus`."""
+    """The windows of all terminals of a host. Their events are published on `bus`."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus: Final = bus
-        self._shown: dict[str, _Terminal] = {}
+        self._attached: dict[str, _AttachedTerminal] = {}
         self._restored: list[TerminalEntry] = []
 
     def of(self, entry: TerminalEntry) -> list[Window]:
-        """Return the windows that a terminal is shown in."""
-        shown = self._shown.get(entry.id)
-        return list(shown.windows) if shown else []
+        """Return the windows of a terminal."""
+        attached = self._attached.get(entry.id)
+        return list(attached.windows) if attached else []
 
-    def is_shown_in(self, inside: Collection[str], entry: TerminalEntry) -> bool:
-        """Return whether `entry` is, or shows, one of `inside`, maybe through other terminals."""
+    def is_shown_in(self, terminals: Collection[str], entry: TerminalEntry) -> bool:
+        """Return whether `entry` is, or shows (maybe through others), one of `terminals`."""
         reached, pending = set[str](), [entry.id]
         while pending:
             identifier = pending.pop()
-            if identifier in inside:
+            if identifier in terminals:
                 return True
             if identifier not in reached:
                 reached.add(identifier)
                 pending += [
                     other
-                    for other, shown in self._shown.items()
-                    if any(identifier in window.is_nested for window in shown.windows)
+                    for other, attached in self._attached.items()
+                    if any(identifier in window.nested_in for window in attached.windows)
                 ]
         return False
 
-    def restore(self, entry: TerminalEntry, own: tuple[int, int]) -> None:
-        """Take over a terminal whose windows are to come back: it keeps their size until then.
+    def restore(self, entry: TerminalEntry, detached_size: tuple[int, int]) -> None:
+        """Restore a terminal after a takeover: it keeps its size until its windows reattach.
 
-        `own` is the size that it has without.
+        `settle` ends that.
         """
-        if own != (entry.terminal.cols, entry.terminal.rows):
-            self._shown[entry.id] = _Terminal(own)
+        if detached_size != (entry.terminal.cols, entry.terminal.rows):
+            self._attached[entry.id] = _AttachedTerminal(detached_size)
             self._restored.append(entry)
 
     def settle(self) -> None:
-        """Give restored terminals whose windows have not come back their own size."""
+        """Resize restored terminals whose windows have not reattached to their detached size."""
         restored, self._restored = self._restored, []
         for entry in restored:
-            shown = self._shown.get(entry.id)
-            if shown is not None and not shown.windows:
-                del self._shown[entry.id]
-                self._apply_size(entry, shown)
+            attached = self._attached.get(entry.id)
+            if attached is not None and not attached.windows:
+                del self._attached[entry.id]
+                self._apply_size(entry, attached)
 
     def open(self, entry: TerminalEntry, window: Window) -> None:
-        """Show a terminal in one more window."""
+        """Attach a window to a terminal."""
         terminal = entry.terminal
-        shown = self._shown.setdefault(entry.id, _Terminal((terminal.cols, terminal.rows)))
-        shown.windows.append(window)
-        entry.window_count = len(shown.windows)
+        attached = self._attached.setdefault(
+            entry.id, _AttachedTerminal((terminal.cols, terminal.rows))
+        )
+        attached.windows.append(window)
+        entry.window_count = len(attached.windows)
         self._bus.publish_terminal("attached", entry)
-        self._apply_size(entry, shown)
+        self._apply_size(entry, attached)
 
     def close(self, entry: TerminalEntry, window: Window) -> None:
-        """Learn that a window is gone."""
-        shown = self._shown[entry.id]
-        shown.windows.remove(window)
-        entry.window_count = len(shown.windows)
-        if not shown.windows:
-            del self._shown[entry.id]
+        """Detach a window."""
+        attached = self._attached[entry.id]
+        attached.windows.remove(window)
+        entry.window_count = len(attached.windows)
+        if not attached.windows:
+            del self._attached[entry.id]
         self._bus.publish_terminal("detached", entry)
-        self._apply_size(entry, shown)
+        self._apply_size(entry, attached)
 
     def change(self, entry: TerminalEntry, window: Window, cols: int, rows: int) -> None:
-        """Learn that a window has another size now; be it the same, it is painted anew."""
+        """Set the size of a window, and repaint it even if the size is the same."""
         window.cols, window.rows = cols, rows
         window.needs_redraw = True
-        self._apply_size(entry, self._shown[entry.id])
+        self._apply_size(entry, self._attached[entry.id])
         entry.terminal.notify()
 
     def resize(self, entry: TerminalEntry, cols: int, rows: int) -> None:
-        """Give a terminal its own size: now, or when the windows that rule it have gone.
+        """Set the detached size of a terminal, and apply it unless a window determines the size.
 
-        Raises `trio.ClosedResourceError` when it has ended, `OSError` when it cannot be done.
+        Raises `trio.ClosedResourceError` when the terminal has ended, or `OSError`.
         """
-        shown = self._shown.get(entry.id)
+        attached = self._attached.get(entry.id)
         entry.record_size(cols, rows)
-        if shown is not None:
-            shown.detached_size = cols, rows
-            if any(not window.read_only for window in shown.windows):
+        if attached is not None:
+            attached.detached_size = cols, rows
+            if any(not window.read_only for window in attached.windows):
                 return
         entry.terminal.resize(cols, rows)
         self._bus.publish_terminal("resized", entry)
 
-    def _apply_size(self, entry: TerminalEntry, shown: _Terminal) -> None:
-        ruling = [window for window in shown.windows if not window.read_only]
-        cols, rows = shown.detached_size
-        if ruling:
-            cols = min(window.cols for window in ruling)
-            rows = min(window.rows for window in ruling)
+    def _apply_size(self, entry: TerminalEntry, attached: _AttachedTerminal) -> None:
+        sizing = [window for window in attached.windows if not window.read_only]
+        cols, rows = attached.detached_size
+        if sizing:
+            cols = min(window.cols for window in sizing)
+            rows = min(window.rows for window in sizing)
         terminal = entry.terminal
         if (cols, rows) != (terminal.cols, terminal.rows):
             with contextlib.suppress(trio.ClosedResourceError, OSError):

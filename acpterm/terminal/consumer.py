@@ -1,21 +1,24 @@
-"""What takes a terminal's output from its ring: into the text, the emulator and the timeline.
+"""The consumer of a terminal's ring, which feeds the text, the emulator and the timeline.
 
-One consumer a terminal. It works in slices of at most `SLICE_BYTES` and about `SLICE_S`, and gives
-way after each. All consumers take turns by one lock, so that between two slices every request that
-has come is served, however many programs flood.
+There is one consumer per terminal. It consumes in slices of at most `SLICE_BYTES` and about
+`SLICE_S`, and yields after each. All consumers take turns by one lock, so pending requests are
+served between two slices, however many programs flood.
 
-The emulator answers what the program asks its terminal. An answer is sent once: how far the stream
-has been answered is in the ring's header before an answer is typed, so that a successor of this
-process, which consumes the retained output again, does not answer it again.
+A consumer is not one reader among others: it advances the ring, which makes output readable and
+frees room for the keeper. Other readers only keep a position.
 
-While the emulator is fed, the header says so. A successor that finds this mark knows which output
-ended the process, and has that terminal go on without an emulator.
+The emulator replies to the program's queries. Each reply is sent once: the header of the ring
+records up to where queries are answered before a reply is typed, so a successor of this process,
+which consumes the retained output again, does not reply again.
 
-States: *idle*, with the keeper asked for a wake-up (`SharedRing.arm`); *behind*, while there are
-bytes to consume. `catch_up` consumes what little there is at once, for a request that is not to
-miss what the program has already written.
+The header is marked while the emulator is fed. A successor that finds the mark knows which output
+crashed the process, and continues that terminal without an emulator.
 
-Changes of the window's size are applied where the stream was when they were made.
+States: *idle*, after asking the keeper for a wake-up (`SharedRing.arm`); *behind*, while there are
+bytes to consume. `catch_up` consumes a small backlog at once, for requests that must not miss what
+the program has already written.
+
+A new window size is applied at the position in the stream at which it was set.
 """
 
 import time
@@ -27,39 +30,40 @@ import trio
 
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.text import simple_output
-from acpterm.terminal.text.stream import TextView, resync
+from acpterm.terminal.text.slices import resync
+from acpterm.terminal.text.stream import TextView
 from acpterm.terminal.timeline import Timeline
 from acpterm.terminal.vt.broken import BrokenEmulator
 from acpterm.terminal.vt.emulator import Emulator
 
 SLICE_BYTES: Final = 64 * 1024
 SLICE_S: Final = 0.0007
-# Less output at once is not worth a look whether it is simple.
-_MUCH_BYTES: Final = 8 * 1024
-# When nothing has come for so long, text is made of the output that waits for it.
-_CALM_S: Final = 0.05
+# For less output at once it does not pay to find out whether it is simple.
+_SIMPLE_MIN_BYTES: Final = 8 * 1024
+# Deferred text is processed once no output has come for this long.
+_QUIET_S: Final = 0.05
 
 
 class Turns:
-    """The turns of all consumers of one process: one slice at a time."""
+    """The turns of all consumers in a process: one slice at a time."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()
 
     async def take(self, step: Callable[[], object]) -> None:
-        """Run `step` when it is its turn. Has a checkpoint."""
+        """Run `step` when its turn comes. Always a checkpoint."""
         async with self._lock:
             step()
 
     async def take_until_done(self, step: Callable[[], bool]) -> None:
-        """Run `step` until it returns False, with checkpoints between, but nobody else's turn."""
+        """Run `step` until it returns False, with checkpoints, but no other turns, in between."""
         async with self._lock:
             while step():
                 await trio.lowlevel.checkpoint()
 
 
 class Consumer:
-    """Consumes one ring. `on_change` is called after output was consumed or a size was applied."""
+    """Consumes one ring. `on_change` is called after each slice and each new size."""
 
     __slots__ = (
         "_emulator",
@@ -94,20 +98,20 @@ class Consumer:
         self._resync = ring.position > 0
 
     def close(self) -> None:
-        """Report nothing any more."""
+        """Stop calling `on_change`."""
         self._on_change = _nothing
 
     def wake(self) -> None:
-        """Look at the ring again."""
+        """Wake `run`: there may be more in the ring."""
         self._wake.set()
 
     def resize(self, cols: int, rows: int) -> None:
-        """Apply a new size once all that is written by now has been consumed."""
+        """Apply a new size once everything written before this call is consumed."""
         self._sizes.append((self._ring.head, cols, rows))
         self._apply_sizes()
 
     def catch_up(self) -> bool:
-        """Consume at most one slice now; return whether nothing is left."""
+        """Consume at most one slice now; return whether nothing is left to consume."""
         budget = SLICE_BYTES
         while self._ring.unread and budget > 0:
             before = self._ring.position
@@ -116,7 +120,7 @@ class Consumer:
         return not self._ring.unread and not self._text.flush()
 
     async def caught_up(self) -> None:
-        """Wait until all that was written before this call has been consumed, and is text."""
+        """Wait until everything written before this call is consumed, deferred text included."""
         await trio.lowlevel.checkpoint()
         target = self._ring.head
         while self._ring.position < target:
@@ -135,12 +139,12 @@ class Consumer:
             await self._turns.take(self._slice)
 
     async def _wait(self) -> None:
-        """Wait for more; make text of a piece that waits for it when nothing comes for a moment."""
+        """Wait for more output; process a piece of deferred text if none comes for a moment."""
         if not self._text.has_deferred:
-            # No cancel scope: it would be most of the memory of a terminal that is idle.
+            # Without a cancel scope, which would take most of the memory of an idle terminal.
             await self._wake.wait()
             return
-        with trio.move_on_after(_CALM_S):
+        with trio.move_on_after(_QUIET_S):
             await self._wake.wait()
             return
         await self._turns.take(self._text.flush)
@@ -154,7 +158,7 @@ class Consumer:
             max_bytes = min(max_bytes, max(0, self._sizes[0][0] - self._ring.position))
         data = self._ring.peek(max_bytes)
         if self._resync and data:
-            # What came before is gone: the first bytes may be the rest of a sequence.
+            # The output before is gone: the first bytes may be the rest of a sequence.
             skipped, self._resync = resync(data), False
             self._timeline.record(skipped, time.monotonic())
             self._ring.advance(skipped)
@@ -165,12 +169,12 @@ class Consumer:
         self._on_change()
 
     def _feed(self, data: bytes) -> int:
-        """Feed what of `data` can be fed in one slice; return how much it was.
+        """Feed as much of `data` as one slice allows; return how many bytes.
 
-        That is nothing while other output waits for other slices to become text.
+        0 if deferred text has to be processed first, and takes more than this slice.
         """
-        is_much = len(data) >= _MUCH_BYTES or self._text.has_deferred
-        simple = simple_output.find_end(data) if is_much else 0
+        is_worthwhile = len(data) >= _SIMPLE_MIN_BYTES or self._text.has_deferred
+        simple = simple_output.find_end(data) if is_worthwhile else 0
         if not simple and self._text.flush():
             return 0
         if simple:

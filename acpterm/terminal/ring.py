@@ -1,12 +1,12 @@
-"""The raw bytes a terminal printed: the last `capacity` of them, by absolute position.
+"""A ring of the last `capacity` bytes of a stream, by absolute position.
 
 States and rules:
 
 - The first byte of the stream has position 0. Positions only grow and are never reused.
-- `start <= position < end` is what is kept; `end - start` never exceeds the capacity.
-- A reader asks for "everything since N" and is told how much of that is gone.
-- Until the capacity is reached the buffer is as long as what was written; from then on
-  the byte at position p is at index p modulo capacity.
+- The bytes with `start <= position < end` are retained; `end - start` never exceeds the capacity.
+- A reader asks for "everything since N" and learns how many of those bytes are lost.
+- Until the capacity is reached the buffer is as long as the stream; from then on the byte at
+  position p is at index p modulo capacity.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import NamedTuple
 
 
 class Slice(NamedTuple):
-    """A run of the stream, and what was asked for before it but is gone."""
+    """A run of the stream, and how many bytes before it are lost."""
 
     data: bytes
     #: The absolute position of the first byte of `data`.
     position: int
-    #: How many of the bytes asked for, just before `position`, are no longer kept.
+    #: How many of the bytes asked for, just before `position`, are no longer retained.
     lost: int
 
 
 def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int, int]:
-    """Return where a read begins that asks for what is behind `since`, and how long it is.
+    """Return the position and the length of a read from `since` on.
 
-    `start` and `end` are of what can be read. Raises `ValueError` for a position that is not in the
-    stream so far, or a negative `max_bytes`.
+    The bytes from `start` to `end` can be read. Raises `ValueError` for a position that the stream
+    has not reached, or a negative `max_bytes`.
     """
     if not 0 <= since <= end:
         raise ValueError(f"no such position: {since}; the stream is at 0 to {end}")
@@ -40,7 +40,7 @@ def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int
 
 
 class Ring:
-    """The last `capacity` bytes of a stream; capacity 0 keeps nothing but counts."""
+    """The last `capacity` bytes of a stream. Capacity 0 retains nothing, and counts."""
 
     __slots__ = ("_buffer", "_end", "capacity")
 
@@ -53,7 +53,7 @@ class Ring:
 
     @property
     def start(self) -> int:
-        """The position of the oldest byte kept; equal to `end` when nothing is."""
+        """The position of the oldest byte retained; equal to `end` if there is none."""
         return max(0, self._end - self.capacity)
 
     @property
@@ -73,7 +73,7 @@ class Ring:
         if not capacity:
             return
         if len(buffer) < capacity:
-            # At once, and without a second copy of what may be much.
+            # Allocate it all at once: growing would copy a large buffer.
             self._buffer = bytearray(capacity)
             self._buffer[: len(buffer)] = buffer
             buffer = self._buffer
@@ -87,11 +87,9 @@ class Ring:
             target[: kept - first] = tail[first:]
 
     def read(self, since: int, max_bytes: int | None = None) -> Slice:
-        """Return what is kept of the stream from position `since` on.
+        """Return what is retained from position `since` on: at most `max_bytes`, or all.
 
-        At most `max_bytes` bytes, the oldest first; None is all of them. Raises ValueError
-        if `since` is not a position of the stream so far (0 to `end`), or if `max_bytes`
-        is negative.
+        Raises `ValueError` if `since` is not between 0 and `end`, or `max_bytes` is negative.
         """
         position, length = bounds(since, max_bytes, self.start, self._end)
         return Slice(self._copy(position, length), position, position - since)

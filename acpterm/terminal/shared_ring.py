@@ -7,14 +7,14 @@ Positions are absolute and only grow. Three of them divide the stream:
 
 - from `start` to `position`: consumed here and still readable;
 - from `position` to `head`: written by the keeper and not consumed yet;
-- before `start`: released. The keeper overwrites only what is released, so a read never races
-  with it. When nothing more is free, the keeper stops reading the PTY and the program waits.
+- before `start`: released. The keeper overwrites only released bytes, so a read never races with
+  it. When no room is left, the keeper stops reading the PTY, and the program blocks.
 
-A reader that must miss nothing holds a position: nothing from there on is released.
+A reader that must not miss anything holds a position: nothing from there on is released.
 
-After a take-over a new process maps the same file: it consumes again from the oldest byte that
-the old one had not released. What was written by then, up to `restored_end`, is readable at once:
-readers go on at the positions that they had.
+After a takeover a new process maps the same file, and consumes again from the oldest byte that the
+old one had not released. What was written by then, up to `restored_end`, is readable at once, so
+readers continue at the positions that they had.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from acpterm.terminal.ring import Slice, bounds
 WINDOW_BYTES: Final = 1024 * 1024
 
 # After less output than this there is no memory to give back.
-_WORTHWHILE_BYTES: Final = 64 * 1024
+_TRIM_MIN_BYTES: Final = 64 * 1024
 
 
 class EmulatorMark:
@@ -49,8 +49,8 @@ class SharedRing:
     """The consumer's side of one ring file.
 
     `retained`: how many consumed bytes stay readable. `arm` is called with the header to ask the
-    keeper for a wake-up, `on_room` when the keeper, which had run out of room, can go on.
-    `adopted`: the file was filled under an earlier process.
+    keeper for a wake-up, and `on_room` when the keeper had run out of room and can continue.
+    `adopted`: whether an earlier process has consumed from the file.
     """
 
     __slots__ = (
@@ -87,10 +87,10 @@ class SharedRing:
         self.retained = retained
         #: The position behind the last byte consumed.
         self.position = 0
-        #: Up to where everything had been written when this process took the file over.
+        #: The position behind the last byte written before this process took the file over.
         self.restored_end = 0
         self._peeked = 0
-        #: Queries before this position were answered by an earlier process.
+        #: Queries before this position have been answered by an earlier process.
         self.replied_until = int(self._header[layout.REPLIED])
         if adopted:
             self.position = int(self._header[layout.CONSUMED])
@@ -113,13 +113,13 @@ class SharedRing:
 
     @property
     def unread(self) -> int:
-        """How many bytes are written and not consumed."""
+        """How many bytes are written and not yet consumed."""
         return int(self._header[layout.HEAD]) - self.position
 
     def peek(self, max_bytes: int) -> bytes:
         """Return the next bytes to consume, at most `max_bytes`.
 
-        They do not cross the position up to which an earlier process has answered queries.
+        They end at the latest at the position up to which an earlier process has answered queries.
         """
         if self.position < self.replied_until:
             max_bytes = min(max_bytes, self.replied_until - self.position)
@@ -128,26 +128,26 @@ class SharedRing:
         return data
 
     def advance(self, count: int) -> None:
-        """Consume `count` bytes, which have been written; release the oldest beyond `retained`."""
+        """Consume `count` bytes, and release the oldest beyond `retained`."""
         self.position += count
         self._release()
 
     def give_back_room(self) -> None:
-        """Give the memory of what is not readable back: the keeper writes nothing more."""
-        if self.position > _WORTHWHILE_BYTES:
+        """Give back the memory of unreadable parts, once the keeper writes nothing more."""
+        if self.position > _TRIM_MIN_BYTES:
             self._file.release_free_pages()
 
     def arm(self) -> bool:
-        """Ask the keeper for a wake-up at its next write; return whether there is nothing to read.
+        """Ask the keeper for a wake-up at its next write; return whether to wait for it.
 
-        False means that bytes came meanwhile: consume them instead of waiting.
+        False means that bytes have come meanwhile: consume them instead of waiting.
         """
         self._arm(self._header)
         return int(self._header[layout.HEAD]) == self.position
 
     @property
     def emulator_mark(self) -> EmulatorMark:
-        """A reusable context manager: the header says that the emulator is at work in the block."""
+        """A reusable context manager that marks the header while the emulator is at work."""
         return EmulatorMark(self._header)
 
     @property
@@ -156,9 +156,9 @@ class SharedRing:
         return bool(self._header[layout.EMULATOR])
 
     def claim_reply(self) -> bool:
-        """Return whether an answer to a query in what was peeked last is still to be sent.
+        """Return whether to reply to a query in the bytes peeked last; record the reply as sent.
 
-        It is recorded as sent. False for a query that an earlier process has answered.
+        False if an earlier process has answered the query.
         """
         if self.position < self.replied_until:
             return False
@@ -166,12 +166,12 @@ class SharedRing:
         return True
 
     def hold(self, reader: object, position: int) -> None:
-        """Release nothing from `position` on until `reader` moves on or lets go."""
+        """Release nothing from `position` on until `reader` holds a later position or lets go."""
         self._holds[reader] = position
         self._release()
 
     def let_go(self, reader: object) -> None:
-        """Release what only `reader` held. Can be repeated."""
+        """Release what was held only for `reader`. Can be repeated."""
         if self._holds.pop(reader, None) is not None:
             self._release()
 
@@ -186,7 +186,7 @@ class SharedRing:
     def _release(self) -> None:
         released = max(0, self.position - self.retained, self.start)
         if self._holds:
-            # What is released stays so: the keeper may have overwritten it.
+            # Released bytes stay released: the keeper may have overwritten them.
             released = max(self.start, min(released, *self._holds.values()))
         self._header[layout.CONSUMED] = released
         if self._header[layout.STALLED]:

@@ -1,4 +1,4 @@
-"""How a terminal's program ended, and at whose hand."""
+"""How a terminal's program ended, and who ended it."""
 
 import enum
 from typing import NamedTuple
@@ -8,30 +8,30 @@ class EndedBy(enum.StrEnum):
     """Who ended a terminal's program."""
 
     EXITED = "exited"
-    """Itself, or a signal from somewhere else than here."""
+    """The program itself, or a signal that this daemon did not send."""
     AGENT = "agent"
-    """The agent, by killing or releasing it."""
+    """The agent, by kill or release."""
     USER = "user"
-    """The person."""
+    """The user."""
     TIMEOUT = "timeout"
-    """The time that its creator gave it was over."""
+    """The lifetime that its creator set."""
     LOST = "lost"
-    """The keeper was lost, and its status with it: it was ended, and nobody knows how."""
+    """The loss of the keeper, and of the exit status with it."""
     DISCONNECT = "disconnect"
-    """The connection that it belonged to went away, or the daemon was ended."""
+    """The end of the connection that it belonged to, or of the daemon."""
 
 
 class ExitStatus(NamedTuple):
     """The end of a program. Either `code` or `signal` is None, never both."""
 
     code: int | None
-    """0 to 255; None when a signal ended it."""
+    """0 to 255; None if a signal ended the program."""
     signal: str | None
-    """The signal's name, as `SIGTERM`; None when it exited."""
+    """The signal's name, such as `SIGTERM`; None if the program exited."""
     ended_by: EndedBy
     wall: float
-    """Seconds from its start to its end."""
+    """Seconds from start to end."""
     cpu: float
-    """Seconds of processor time, its own and that of the children it waited for."""
+    """Seconds of CPU time of the program and of the children that it waited for."""
     max_rss: int
-    """Bytes: the most memory that it, or one of those children, held at a time."""
+    """Peak resident memory of the program, or of one of those children, in bytes."""

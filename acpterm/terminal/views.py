@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.text import utf8
-from acpterm.terminal.text.stream import SLICE_MIN, resync, text_of
+from acpterm.terminal.text.slices import SLICE_MIN_BYTES, resync, text_of
 
 __all__ = ["Part", "last", "raw", "since"]
 
@@ -64,8 +64,8 @@ def since(terminal: Terminal, position: int | None, most: int, *, as_text: bool)
         return Part(data, start + len(data), lost)
     skipped = resync(data) if lost or (position is None and start) else 0
     text, used = _text(terminal, data[skipped:], start + len(data))
-    while not used and not skipped and len(data) == most < SLICE_MIN:
-        most = min(2 * most, SLICE_MIN)
+    while not used and not skipped and len(data) == most < SLICE_MIN_BYTES:
+        most = min(2 * most, SLICE_MIN_BYTES)
         data = terminal.ring.read(start, most).data
         text, used = _text(terminal, data, start + len(data))
     return Part(text.encode(), start + skipped + used, lost + skipped)

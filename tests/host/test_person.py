@@ -57,7 +57,7 @@ async def test_one_that_is_held_waits_for_its_reader_until_that_is_gone():
             entry = host.state.registry.find(made["terminalId"])
             ring = entry.terminal.ring
             # The keeper writes no further than there is room for all that was not read.
-            await poll(lambda: ring._header[STALLED] and not ring.unread)
+            await poll(lambda: ring._header[STALLED] == 1 and not ring.unread)
             end = ring.end
             assert entry.terminal.exit is None
             await person.request("status")

@@ -10,7 +10,7 @@ from acpterm.acp import CancelNotification
 from acpterm.host.agent import connection as callers
 from acpterm.host.agent import session_methods
 from acpterm.host.agent.session import _RELEASED_MAX
-from acpterm.host.agent.tool_calls import CALLS_MAX, TERMINALS_MAX
+from acpterm.host.sessions.tool_calls import CALLS_MAX, TERMINALS_MAX
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here, poll
 from tests.support.keepers import SlowKeeper

@@ -8,12 +8,8 @@ from hypothesis import strategies as st
 
 from acpterm.terminal.text import line, simple_output, stream
 from acpterm.terminal.text.controls import Controls
-from acpterm.terminal.text.stream import (
-    SLICE_MIN,
-    TextView,
-    resync,
-    text_of,
-)
+from acpterm.terminal.text.slices import SLICE_MIN_BYTES, resync, text_of
+from acpterm.terminal.text.stream import TextView
 from tests.support.depth import examples
 from tests.terminal.models import TextModel, render
 
@@ -78,7 +74,7 @@ def check(data, cuts, limit, polls, width):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line, "WIDTH", width)
         # So that it begins anew where it can.
-        patch.setattr(stream, "_MARGIN", 0)
+        patch.setattr(stream, "_RESTART_MARGIN_BYTES", 0)
         view, model = TextView(limit), TextModel(limit, width=width)
         for number, chunk in enumerate(chunks(data, cuts)):
             version, before = view.version, view.text() if polls else ""
@@ -86,7 +82,7 @@ def check(data, cuts, limit, polls, width):
             model.feed(chunk)
             if polls >> number & 1:
                 assert (view.text(), view.truncated) == model.ask()
-                assert view.size == len(view.text().encode()) <= limit
+                assert len(view.text().encode()) <= limit
             if polls and view.version == version:
                 assert view.text() == before
             if polls:
@@ -192,7 +188,7 @@ def test_what_is_incomplete_is_not_counted(data, expected):
 
 @pytest.mark.parametrize("filler", [b"x", b"\0", "🙂".encode(), b"\xff"])
 def test_a_slice_of_the_least_length_always_counts_something(filler):
-    data = (b"\x1bP" + filler * SLICE_MIN)[:SLICE_MIN]
+    data = (b"\x1bP" + filler * SLICE_MIN_BYTES)[:SLICE_MIN_BYTES]
     assert text_of(data, final=False)[1] > 0
 
 

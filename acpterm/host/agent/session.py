@@ -16,16 +16,17 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from sys import getsizeof
-from typing import Final, TypeAlias
+from typing import Final
 
 import trio
 from msgspec import Raw
 
 from acpterm.acp.terminal_updates import TerminalUpdate, from_meta
-from acpterm.host.agent.agent_terminals import AgentTerminals
 from acpterm.host.agent.creates import Creates
-from acpterm.host.agent.tool_calls import ToolCalls
 from acpterm.host.entry import AgentInfo, TerminalEntry
+from acpterm.host.sessions.agent_terminals import AgentTerminals
+from acpterm.host.sessions.observed import Observer  # noqa: TC001  the type of an attribute
+from acpterm.host.sessions.tool_calls import ToolCalls
 from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
 from acpterm.host.state.store import session_key, tool_call_key
 from acpterm.host.state.writer import StateWriter
@@ -41,8 +42,6 @@ _STORED_CWD_BYTES_MAX: Final = 4096
 # Bytes of memory that a session, and each released id, takes in addition to its text.
 _SESSION_BYTES: Final = 2048
 _RELEASED_BYTES: Final = 160
-
-Observer: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
 
 
 class SessionState:

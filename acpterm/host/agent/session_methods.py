@@ -30,10 +30,8 @@ from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import Event
-from acpterm.host.launch.environment import limits_by_name
-from acpterm.host.launch.validation import check_absolute, check_environment, check_size
+from acpterm.host.launch.environment import requested_context
 from acpterm.pty.processes import now as boot_time
-from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
 # Seconds that an agent has after `session/cancel` to release its terminals itself.
@@ -62,25 +60,6 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
     answer = host_answer(__version__, EXTENSIONS)
     answer.meta = {OWN: ResumeMeta(resume=connection.secret, resumed=resumed)}
     return answer
-
-
-def requested_context(context: ExecContext, params: InitializeRequest) -> ExecContext:
-    """Return the execution context that `initialize` sets; absent parts stay unchanged."""
-    options = own_meta(params.meta, InitializeMeta)
-    requested = options and (options.context or options.asker)
-    if not requested:
-        return context
-    if requested.cwd is not None:
-        check_absolute(requested.cwd)
-    if requested.env is not None:
-        check_environment(requested.env.items())
-        check_size(("/bin/sh",), requested.env, context.rlimits)
-    return context._replace(
-        env=context.env if requested.env is None else requested.env,
-        cwd=context.cwd if requested.cwd is None else requested.cwd,
-        umask=context.umask if requested.umask is None else requested.umask,
-        rlimits=context.rlimits if requested.rlimits is None else limits_by_name(requested.rlimits),
-    )
 
 
 def agent_name(info: Raw | UnsetType) -> str | None:

@@ -6,9 +6,8 @@ task of its own. Cancelling a request leaves its terminal unchanged.
 
 import math
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any
 
-import trio
 from msgspec import UNSET
 
 from acpterm.acp import (
@@ -23,6 +22,7 @@ from acpterm.acp import (
     own_meta,
 )
 from acpterm.acp.agent_api import OWN
+from acpterm.host import terminal_ops
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
 from acpterm.host.entry import TerminalEntry
@@ -35,10 +35,6 @@ from acpterm.host.screens import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.terminal import views
 from acpterm.terminal.status import EndedBy, ExitStatus
-from acpterm.terminal.terminal import Terminal
-
-# Seconds that kill and release wait for the exit before they respond regardless.
-KILL_REPLY_TIMEOUT_S: Final = 0.3
 
 
 def create(
@@ -170,7 +166,7 @@ def kill(
     """`terminal/kill`: end the program and all its descendants; the id stays valid."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "killed")
     connection.host.registry.kill(entry, EndedBy.AGENT)
-    return respond_after_exit(entry.terminal)
+    return terminal_ops.respond_after_exit(entry.terminal)
 
 
 def release(
@@ -179,20 +175,7 @@ def release(
     """`terminal/release`: kill, and make the id invalid. A second release succeeds too."""
     session = connection.session(params.session_id)
     terminal = connection.release(session, params.terminal_id, EndedBy.AGENT)
-    return Empty() if terminal is None else respond_after_exit(terminal)
-
-
-def respond_after_exit(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
-    """Respond when the program has exited, or after `KILL_REPLY_TIMEOUT_S` while it is ending."""
-    if terminal.exit is not None:
-        return Empty()
-
-    async def wait() -> Empty:
-        with trio.move_on_after(KILL_REPLY_TIMEOUT_S):
-            await terminal.wait_exited()
-        return Empty()
-
-    return wait()
+    return Empty() if terminal is None else terminal_ops.respond_after_exit(terminal)
 
 
 def _exit_response(connection: AgentConnection, status: ExitStatus) -> WaitForTerminalExitResponse:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from acpterm.acp import InitializeMeta, InitializeRequest, own_meta
+from acpterm.host.launch.validation import check_absolute, check_environment, check_size
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
 from acpterm.pty.tracking import marks
 from acpterm.runtime.exec_context import RLIMITS, ExecContext
@@ -79,3 +81,25 @@ def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, i
                 "must not be above the hard one (-1 is none, which is above all)",
             )
     return tuple((RLIMITS[name], *both) for name, both in rlimits.items() if name in RLIMITS)
+
+
+def requested_context(context: ExecContext, params: InitializeRequest) -> ExecContext:
+    """Return `context` with what an `initialize` request replaces of it.
+
+    Raises `RpcError` (-32602) for a relative directory or an environment that no program can have.
+    """
+    options = own_meta(params.meta, InitializeMeta)
+    requested = options and (options.context or options.asker)
+    if not requested:
+        return context
+    if requested.cwd is not None:
+        check_absolute(requested.cwd)
+    if requested.env is not None:
+        check_environment(requested.env.items())
+        check_size(("/bin/sh",), requested.env, context.rlimits)
+    return context._replace(
+        env=context.env if requested.env is None else requested.env,
+        cwd=context.cwd if requested.cwd is None else requested.cwd,
+        umask=context.umask if requested.umask is None else requested.umask,
+        rlimits=context.rlimits if requested.rlimits is None else limits_by_name(requested.rlimits),
+    )

@@ -17,7 +17,7 @@ import msgspec
 
 from acpterm.terminal.status import ExitStatus
 from acpterm.terminal.terminal import Terminal
-from acpterm.terminal.text.stream import resync
+from acpterm.terminal.text.slices import resync
 from acpterm.terminal.text.utf8 import Utf8
 
 OUTPUT: Final = "o"

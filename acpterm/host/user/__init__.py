@@ -1,1 +1,1 @@
-"""What the host is to the person: every terminal, windows on it, and what happens."""
+"""The user's side of the host: methods, attached windows, followed output, subscriptions."""

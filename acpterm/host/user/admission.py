@@ -1,10 +1,13 @@
 """Which connections to the user's socket are the user's, and which are an agent's.
 
-The socket admits every process of its uid but these: what runs in a terminal that an agent made,
-even if the user has taken it over; what descends from a process that holds an agent's connection;
-what comes from a terminal of another daemon, or cannot be attributed. In doubt it refuses.
+The socket admits every process of its uid except:
 
-This keeps agents from using the user's commands by mistake. It is no wall: docs/security.md.
+- processes in a terminal that an agent created, even if the user has taken it over;
+- descendants of a process that holds an agent's connection;
+- processes from a terminal of another daemon, and processes that cannot be attributed.
+
+In doubt it refuses. This keeps agents from using the user's commands by mistake. It is not a
+security boundary: docs/security.md.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -23,7 +26,7 @@ Identity: TypeAlias = tuple[int, float]
 
 
 class Verdict(NamedTuple):
-    """What is known of a process that connected."""
+    """The decision about a process that connected."""
 
     pid: int
     """0 if the process cannot be seen."""
@@ -37,7 +40,7 @@ _OUTSIDE: Final = "run the command outside of acpterm's terminals, in a window o
 
 
 class Admission:
-    """Judges the processes that connect to the user's socket.
+    """Decides about the processes that connect to the user's socket.
 
     `find` returns a terminal by its id. `holders` returns the processes that hold a connection of
     an agent.
@@ -63,12 +66,12 @@ class Admission:
                     "namespace), so it may be an agent's: connect from where the daemon runs",
                 )
 
-            async def look() -> Origin | None:
+            async def read_origin() -> Origin | None:
                 await trio.lowlevel.checkpoint()
                 return self._trees.origin(peer.pid)
 
-            origin = await retry_on_oserror(look)
-            # The look was at the process that connected only if that runs still.
+            origin = await retry_on_oserror(read_origin)
+            # The origin is that of the process that connected only if that process still runs.
             if peer.has_ended():
                 return Verdict(
                     peer.pid,

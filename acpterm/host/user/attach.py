@@ -1,27 +1,28 @@
-"""An attached window: what a user is shown of a terminal, and how it keeps up.
+"""Attached windows: what one shows of its terminal, and how it keeps up with the output.
 
-States, of which each begins with all of the window painted again:
+States; a change of state repaints the whole window:
 
-    direct ◀──the sizes──▶ painted
+    passthrough ◀──sizes equal or not──▶ painted
 
-- *direct*, if it has the terminal's size: the window gets the program's own output, from the
-  position that the picture at its beginning stands for; nothing twice and nothing missing, but for
-  what the program asks its terminal (`vt.queries`). One that falls behind by more than `BEHIND`
-  bytes, or by more than the ring keeps, gets a new picture and not the backlog.
-- *painted*: the window gets pictures of the screen, of which each says what has changed since the
-  one before, at most one each `FRAME` seconds.
+- *passthrough*, if the window has the terminal's size: the window gets a snapshot of the screen,
+  then the program's own output from the position of the snapshot on. Nothing is sent twice or
+  missing, except the program's queries to its terminal (`vt.queries`). A window that falls behind
+  by more than `BEHIND_BYTES`, or by more than the ring retains, gets a new snapshot instead of the
+  backlog.
+- *painted*: the window gets frames of the screen, each with the changes since the one before, at
+  most one every `FRAME_INTERVAL_S` seconds.
 
-The main screen of the window stays as it is for as long as nothing is to be seen on the terminal's
-own: while a full-screen program is attached to, what is painted is the alternate screen alone, and
-a terminal whose main screen is blank gets `_BLANK_MAX_S` seconds for its program to become one. So
-the window of such a program is afterwards as it was before.
+The window's main screen is left alone as long as the terminal's main screen shows nothing: while a
+full-screen program runs only the alternate screen is painted, and a terminal whose main screen is
+blank gets `_BLANK_MAX_S` seconds for its program to switch to the alternate one. So after such a
+program the window looks as it did before.
 
-Where no emulator is installed every window is direct, and begins with the last output instead of a
-picture; a full-screen program cannot be shown like that.
+Without an emulator every window is in passthrough, and begins with the last output instead of a
+snapshot; a full-screen program cannot be attached to then.
 
-Nothing is made before the front end has read what was sent before (`room`): a window that does not
-read costs nothing and slows nobody. The task is that of the request; it ends with the program's
-end, with the terminal's release, or when it is cancelled.
+Nothing is encoded before the send queue has drained: a client that stops reading costs no memory
+and delays no one else. The task is that of the request; it ends when the program ends, when the
+terminal is released, or when it is cancelled.
 """
 
 import base64
@@ -48,10 +49,10 @@ BEHIND_BYTES: Final = 512 * 1024
 CHUNK_BYTES: Final = 64 * 1024
 FRAME_INTERVAL_S: Final = 0.04
 _BLANK_MAX_S: Final = 0.5
-# Seconds between two looks at a flood: more is not seen, and costs the terminal's own reader.
+# Between two reads of a flood: nobody sees more, and each read takes time from the consumer.
 POLL_INTERVAL_S: Final = 0.01
-# What leaves the alternate screen, in output whose sequences are whole.
-_LEAVES_ALTERNATE: Final = re.compile(
+# A sequence that leaves the alternate screen, in output without incomplete sequences.
+_LEAVE_ALTERNATE: Final = re.compile(
     rb"(?:\x1b\[|\xc2\x9b)\?(?:[0-9]*;)*(?:47|1047|1049)(?:;[0-9]*)*l|\x1bc"
 )
 
@@ -60,23 +61,23 @@ async def attach(
     user: UserConnection, entry: TerminalEntry, params: AttachRequest
 ) -> AttachResponse:
     """Show a terminal in a window until it ends. Raises `RpcError` when that cannot be done."""
-    inside = user.terminals
-    if user.host.windows.is_shown_in(inside, entry):
-        raise RpcError(INVALID_PARAMS, _loop(entry, inside))
-    window = Window(params.cols, params.rows, read_only=params.read_only, inside=inside)
+    nested_in = user.terminals
+    if user.host.windows.is_shown_in(nested_in, entry):
+        raise RpcError(INVALID_PARAMS, _loop_message(entry, nested_in))
+    window = Window(params.cols, params.rows, read_only=params.read_only, nested_in=nested_in)
     with user.ongoing_request(params.token, (entry, window)):
         user.host.windows.open(entry, window)
         try:
-            await _Attached(user, entry, window, params.token).run()
+            await _Attachment(user, entry, window, params.token).run()
         finally:
             user.host.windows.close(entry, window)
     status = entry.terminal.exit
     return AttachResponse("released" if status is None else "exited", exit_info(status))
 
 
-def _loop(entry: TerminalEntry, inside: frozenset[str]) -> str:
+def _loop_message(entry: TerminalEntry, nested_in: frozenset[str]) -> str:
     name = quote(entry.name or entry.id)
-    if entry.id in inside:
+    if entry.id in nested_in:
         return f"terminal {name} is the one you are in: a terminal cannot be attached to itself"
     return (
         f"terminal {name} shows the one you are in: attached to it, the two would show each other "
@@ -84,33 +85,34 @@ def _loop(entry: TerminalEntry, inside: frozenset[str]) -> str:
     )
 
 
-class _Attached:
-    """What one window is shown."""
+class _Attachment:
+    """Keeps one window up to date."""
 
     def __init__(
         self, user: UserConnection, entry: TerminalEntry, window: Window, token: str
     ) -> None:
-        self._person = user
+        self._user = user
         self._entry = entry
         self._terminal: Final = entry.terminal
         self._window = window
         self._token = token
-        # Up to where the window has the output; None while it is painted.
+        # The position behind the output that the window has; None while it is painted.
         self._position: int | None = None
         self._size = 0, 0
         self._frames: Frames | None = None
         self._queries = QueryFilter()
-        # Whether the window's main screen shows the terminal's; if not, until when that may be
-        # blank without being painted, and whether the alternate one was painted.
+        # Whether the terminal's main screen has been painted on the window's.
         self._has_main = False
+        # Until then a blank main screen is not painted.
         self._blank_until = trio.current_time() + _BLANK_MAX_S
+        # Whether the window shows the alternate screen.
         self._is_alternate = False
 
     async def run(self) -> None:
-        """Show it until the end."""
+        """Send updates until the program has ended or the terminal is released."""
         terminal = self._terminal
         while True:
-            await self._person.sender.drain()
+            await self._user.sender.drain()
             ended = self._ended()
             seen = terminal.ring.end
             try:
@@ -121,13 +123,13 @@ class _Attached:
             except RpcError:
                 if not self._size[0]:
                     raise
-                # It was made larger than can be shown: what was shown last stays until it is not.
+                # The terminal is too large for a screen: the window stays as it is until it fits.
                 more = False
             if more:
                 continue
             if ended:
                 return
-            # All of it as it is now: to paint takes a while.
+            # Check again, since painting takes a while.
             if terminal.ring.end == seen and not self._needs_redraw() and not self._ended():
                 await terminal.wait_changed()
             if self._position is None:
@@ -137,22 +139,22 @@ class _Attached:
         return self._terminal.exit is not None or self._terminal.released
 
     def _is_passthrough(self) -> bool:
-        """Return whether the window gets the program's own output."""
+        """Return whether the window is to get the program's own output."""
         terminal = self._terminal
         is_same_size = self._window.size == (terminal.cols, terminal.rows)
         return is_same_size or not terminal.emulator.is_available
 
     def _needs_redraw(self) -> bool:
-        """Return whether the window has to be painted again, or its output is of the wrong kind."""
-        direct = self._is_passthrough()
+        """Return whether the window must be repainted, or change its state."""
+        passthrough = self._is_passthrough()
         return (
             self._window.needs_redraw
-            or direct != (self._position is not None)
-            or (direct and self._size != (self._terminal.cols, self._terminal.rows))
+            or passthrough != (self._position is not None)
+            or (passthrough and self._size != (self._terminal.cols, self._terminal.rows))
         )
 
     async def _pass_through(self) -> bool:
-        """Send what has come since; whether there is more."""
+        """Send the next chunk of output; return whether there is more to do at once."""
         terminal, position = self._terminal, self._position
         size = terminal.cols, terminal.rows
         behind = BEHIND_BYTES + 1 if position is None else terminal.ring.end - position
@@ -169,7 +171,7 @@ class _Attached:
             return True
         if part.data:
             passed = self._queries.feed(part.data)
-            left = _LEAVES_ALTERNATE.search(passed) if self._is_alternate else None
+            left = _LEAVE_ALTERNATE.search(passed) if self._is_alternate else None
             if passed := passed[: left.start()] if left else passed:
                 self._send("output", passed)
             if left:
@@ -183,27 +185,27 @@ class _Attached:
         return False
 
     async def _paint(self) -> bool:
-        """Send what has changed on the screen; never more at once."""
+        """Send a frame with what has changed on the screen; return False."""
         screen, _ = await current_screen(self._terminal)
         window, self._position = self._window, None
         first = self._frames is None or self._size != window.size or window.needs_redraw
         if first:
             window.needs_redraw = False
             self._frames, self._size = Frames(window.cols, window.rows), window.size
-        assert self._frames is not None  # noqa: S101  made above, for the type checker
+        assert self._frames is not None  # noqa: S101  set above; for the type checker
         if frame := self._frames.frame(screen):
             self._is_alternate = True
             self._send("screen" if first else "output", frame, alternate=first)
         return False
 
     async def _begin(self) -> bool:
-        """Send a picture that the program's own output can follow; whether there is one yet."""
+        """Send a snapshot that output can follow; return False while the screen may stay blank."""
         terminal = self._terminal
-        queries = QueryFilter(clipboard=self._person.settings.clipboard)
+        queries = QueryFilter(clipboard=self._user.settings.clipboard)
         alternate = False
         if terminal.emulator.is_available:
             screen, position = await current_screen(terminal)
-            if self._may_wait(screen):
+            if self._may_stay_blank(screen):
                 self._position = None
                 return False
             alternate = screen.is_alternate
@@ -224,8 +226,8 @@ class _Attached:
         self._send("screen", picture, alternate=alternate)
         return True
 
-    def _may_wait(self, screen: Screen) -> bool:
-        """Return whether nothing needs to be painted on the window's main screen yet."""
+    def _may_stay_blank(self, screen: Screen) -> bool:
+        """Return whether the main screen is blank and need not be painted yet."""
         return (
             not self._has_main
             and trio.current_time() < self._blank_until
@@ -237,7 +239,7 @@ class _Attached:
         self, kind: Literal["screen", "output"], data: bytes, *, alternate: bool = False
     ) -> None:
         encoded = base64.b64encode(data).decode()
-        self._person.sender.notify(
+        self._user.sender.notify(
             "_acpterm/terminal/attached",
             AttachedNotification(self._token, kind, encoded, alternate),
         )

@@ -1,7 +1,7 @@
-"""The person, at one connection of a front end: sees every terminal, and has the last word on each.
+"""A connection of a user's client. It may see every terminal and do anything to it.
 
-What a front end has open (attached windows, what it listens to) ends with its connection. Terminals
-do not: the person's are theirs wherever they look from.
+Attached windows, subscriptions and other ongoing requests end with the connection. The user's
+terminals do not: every connection of the user has access to them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -10,23 +10,23 @@ from typing import Final, TypeAlias
 
 import trio
 
-from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.exit_status import gives_signal_code
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.server.dispatch import Sender
+from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quote
 from acpterm.pty.tracking import marks
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.terminal import Terminal
 
-Sessions: TypeAlias = Callable[[], Iterable[Session]]
+Sessions: TypeAlias = Callable[[], Iterable[ObservedSession]]
 
 
 class UserConnection:
-    """One connection's person. See `connection.Served`."""
+    """The state of one connection. See `server.connection.ConnectionContext`."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class UserConnection:
         self._terminals: Final = frozenset(terminals)
         self.host: Final = host
         self.sessions: Final = sessions
-        """Gives the sessions of all agents that are connected."""
+        """Returns the sessions of all connected agents."""
         self.settings: Final = host.settings
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
@@ -50,24 +50,25 @@ class UserConnection:
 
     @property
     def signal_code(self) -> bool:
-        """Whether the user is sent an exit code on death by a signal."""
+        """Whether a death by a signal is reported with an exit code."""
         return gives_signal_code(self.settings)
 
     @property
     def terminals(self) -> frozenset[str]:
-        """The ids of terminals that the front end runs in, of this daemon or another.
+        """The ids of the terminals that the client runs in, of this daemon or another.
 
-        The environment adds those that the system does not know of here.
+        Includes the terminal that the client's environment names, since the process tree alone may
+        not show it.
         """
         named = self.context.env.get(marks.TERMINAL)
         return self._terminals | {named} if named else self._terminals
 
     def flush_state(self) -> None:
-        """Store what has changed: an answer that tells of it is about to be sent."""
+        """Store pending changes of state: a response that reports them is about to be sent."""
         self.host.state.flush()
 
     def close(self) -> None:
-        """End what goes on, and what only begins after this: nobody is told of it any more."""
+        """Cancel ongoing requests, and those that begin later. Can be repeated."""
         self._closed = True
         for scope in self._ongoing:
             scope.cancel()
@@ -75,9 +76,9 @@ class UserConnection:
             self.resume_reader(terminal)
 
     def pause_reader(self, terminal: Terminal, position: int) -> None:
-        """Have a terminal's program wait while what came from `position` on was not read here.
+        """Retain a terminal's output from `position` on for this connection.
 
-        Does nothing once the person has left.
+        The program blocks once the ring is full of unread output. Does nothing after `close`.
         """
         if self._closed:
             return
@@ -85,25 +86,26 @@ class UserConnection:
         terminal.ring.hold(self, position)
 
     def resume_reader(self, terminal: Terminal) -> None:
-        """Have it wait no longer. Can be repeated."""
+        """Retain no output for this connection any more. Can be repeated."""
         self._paused.discard(terminal)
         terminal.ring.let_go(self)
 
     def entry(self, name: str, *, own: bool = False) -> TerminalEntry:
-        """Return the terminal of that name; see `Roster.find`. Raises `RpcError`."""
+        """Return the terminal of that name; see `TerminalRegistry.find`. Raises `RpcError`."""
         return self.host.registry.find(name, own=own)
 
     @contextmanager
     def ongoing_request(
-        self, token: str, shown: tuple[TerminalEntry, Window] | None = None
+        self, token: str, attached: tuple[TerminalEntry, Window] | None = None
     ) -> Iterator[None]:
-        """Have a request go on in the block, under a token that no other has then.
+        """Register an ongoing request under its token for the length of the block.
 
-        It is cancelled when the person leaves. Raises `RpcError` (-32602) if the token is in use.
+        `attached`: the window that the request shows, for `window`. The block is cancelled when the
+        connection closes. Raises `RpcError` (-32602) if the token is in use.
         """
         if token in self._tokens:
             raise RpcError(INVALID_PARAMS, f"token {quote(token)} is in use: choose another")
-        self._tokens[token] = shown
+        self._tokens[token] = attached
         try:
             with self.cancel_on_close():
                 yield
@@ -112,9 +114,9 @@ class UserConnection:
 
     @contextmanager
     def cancel_on_close(self) -> Iterator[None]:
-        """Have the block cancelled when the person leaves: `RpcError` then."""
+        """Cancel the block when the connection closes, and raise `RpcError` then."""
         if self._closed:
-            # Asked in time, by a request whose task had no turn before.
+            # The request came in time, but its task had no turn before the connection closed.
             raise _closing()
         with trio.CancelScope() as scope:
             self._ongoing.add(scope)
@@ -126,11 +128,11 @@ class UserConnection:
             raise _closing()
 
     def window(self, token: str) -> tuple[TerminalEntry, Window]:
-        """Give the attached window of a token, and its terminal. Raises `RpcError` (-32602)."""
-        shown = self._tokens.get(token)
-        if shown is None:
+        """Return the terminal and window attached under a token. Raises `RpcError` (-32602)."""
+        attached = self._tokens.get(token)
+        if attached is None:
             raise RpcError(INVALID_PARAMS, f"no window is attached by the token {quote(token)}")
-        return shown
+        return attached
 
 
 def _closing() -> RpcError:

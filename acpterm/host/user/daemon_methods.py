@@ -1,32 +1,39 @@
-"""What a front end of the person's asks of the host as a whole: how it is, event happens."""
+"""The user's methods that concern the host as a whole: status, events, sessions, shutdown."""
 
 import os
+from typing import Final
 
 from acpterm import __version__
 from acpterm.acp import Empty, InitializeAnswer, InitializeRequest, host_answer
 from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, StatusResponse
-from acpterm.acp.user_streams import EventNotification, EventsRequest
-from acpterm.host.agent.session_methods import requested_context
+from acpterm.acp.user_streams import EventNotification, EventsRequest, SubscribeRequest
 from acpterm.host.events import Event, Subscription
+from acpterm.host.launch.environment import requested_context
+from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.user.connection import UserConnection
-from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
+from acpterm.host.user.subscribe.subscriber import Subscriber
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.keeper.client import KeeperLostError, RestartError
 from acpterm.pty import linux
 
+# Sessions that an error message names.
+_NAMED_MAX: Final = 10
+
 
 def initialize(user: UserConnection, params: InitializeRequest) -> InitializeAnswer:
-    """`initialize`: as an agent's; event is answered has the person's methods in it."""
+    """`initialize`: as for an agent; the response says that the user's methods are available."""
     user.context = requested_context(user.context, params)
     return host_answer(__version__, {"person": True})
 
 
 def status(user: UserConnection, params: NoParams) -> StatusResponse:
-    """`_acpterm/status`: the daemon."""
+    """`_acpterm/status`: return the state of the daemon."""
     del params
     host = user.host
     host.registry.expire()
     entries = list(host.registry)
-    place = host.daemon_info
+    daemon = host.daemon_info
     return StatusResponse(
         version=__version__,
         # The daemon's main process.
@@ -34,11 +41,11 @@ def status(user: UserConnection, params: NoParams) -> StatusResponse:
         keeper_pid=host.keeper.pid,
         worker_pid=os.getpid(),
         takeovers=host.keeper.takeovers,
-        agent_socket=place.agent_socket,
-        user_socket=place.user_socket,
+        agent_socket=daemon.agent_socket,
+        user_socket=daemon.user_socket,
         uptime_ms=round(1000 * host.uptime),
-        idle_exit_ms=None if place.idle_exit_s is None else round(1000 * place.idle_exit_s),
-        tracking=place.tracking,
+        idle_exit_ms=None if daemon.idle_exit_s is None else round(1000 * daemon.idle_exit_s),
+        tracking=daemon.tracking,
         running=sum(entry.terminal.exit is None for entry in entries),
         exited=sum(entry.terminal.exit is not None and not entry.released_at for entry in entries),
         retained=sum(entry.released_at is not None for entry in entries),
@@ -50,17 +57,17 @@ def status(user: UserConnection, params: NoParams) -> StatusResponse:
 
 
 def shutdown(user: UserConnection, params: NoParams) -> Empty:
-    """`_acpterm/shutdown`: end the daemon and its terminals, in order."""
+    """`_acpterm/shutdown`: end the terminals, then the daemon."""
     del params
     user.host.daemon_info.end()
     return Empty()
 
 
 async def restart(user: UserConnection, params: NoParams) -> Empty:
-    """`_acpterm/restart`: have the installed version take over from this worker.
+    """`_acpterm/restart`: replace this worker by the installed version.
 
-    Answered with an error when that fails, and this one goes on. When it succeeds this process, and
-    with it the connection, ends: the client finds out by connecting again.
+    On success this process ends, and the connection with it: the client finds out by connecting
+    again. Raises `RpcError` (-32603) if the new worker does not start; this one goes on then.
     """
     del params
     user.host.state.flush()
@@ -75,7 +82,7 @@ async def restart(user: UserConnection, params: NoParams) -> Empty:
 
 
 async def events(user: UserConnection, params: EventsRequest) -> Empty:
-    """`_acpterm/events`: tell everything that happens from now on, until it is cancelled."""
+    """`_acpterm/events`: send every event from now on, until the request is cancelled."""
     with user.ongoing_request(params.token):
         subscription = Subscription()
         user.host.events.subscriptions.add(subscription)
@@ -107,7 +114,7 @@ def _notification(token: str, event: Event, dropped: int) -> EventNotification:
 
 
 def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
-    """`_acpterm/session/list`: the sessions that have terminals or tool calls."""
+    """`_acpterm/session/list`: return the sessions that have terminals or tool calls."""
     del params
     return SessionsResponse(
         [
@@ -123,3 +130,36 @@ def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
             if session.entries or len(session.tool_calls)
         ]
     )
+
+
+async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
+    """`_acpterm/session/subscribe`: send a session's updates until it is over."""
+    session = _find_session(user, params.session_id, params.connection)
+    with user.ongoing_request(params.token):
+        encoder = V1MetaEncoder() if params.format == "meta" else V2Encoder(session.cwd)
+        await Subscriber(user, session, encoder, params.token).run()
+    return Empty()
+
+
+def _find_session(user: UserConnection, identifier: str, connection: str | None) -> ObservedSession:
+    """Return a session. Raises `RpcError`: -32002 if there is none, -32602 if there are several."""
+    sessions = list(user.sessions())
+    found = [
+        session
+        for session in sessions
+        if session.id == identifier and connection in (None, session.agent.connection_id)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(session.agent.connection_id for session in found[:_NAMED_MAX])
+        raise RpcError(
+            INVALID_PARAMS,
+            f"{len(found)} connections have a session {quote(identifier)}: "
+            f"say which with `connection`, one of {names}",
+        )
+    where = "" if connection is None else f" of connection {quote(connection)}"
+    names = ", ".join(f"{quote(s.id)} of {s.agent.connection_id}" for s in sessions[:_NAMED_MAX])
+    more = ", …" if len(sessions) > _NAMED_MAX else ""
+    there = f"there are {names}{more}" if sessions else "there is none yet"
+    raise RpcError(RESOURCE_NOT_FOUND, f"there is no session {quote(identifier)}{where}: {there}")

@@ -1,11 +1,11 @@
-"""A terminal's bytes as they come, for a front end that shows or searches them.
+"""Following a terminal: sending its bytes as they come.
 
-The rule: nothing twice, and what is missing is said. What the ring has dropped before it was told
-is counted; that is so when the front end does not read as fast as the program prints, which holds
-up nobody. The terminal is followed itself and not its entry: an agent that releases it right after
-its end takes nothing of it away.
+No byte is sent twice, and missing bytes are counted in the notification after them: the ring drops
+output that a client does not read as fast as the program prints. With `hold` the program waits
+instead. The terminal is followed, not its registry entry: output stays readable when an agent
+releases the terminal right after its end.
 
-The task is that of the request: it ends with the program's end, or when it is cancelled.
+The task is that of the request; it ends when the program has ended, or when it is cancelled.
 """
 
 import base64
@@ -22,18 +22,21 @@ from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.terminal.terminal import Terminal
 
 CHUNK_BYTES: Final = 256 * 1024
-# Seconds between two looks: what comes one byte at a time is told together, and in a flood more
-# looks would cost the terminal's own reader.
+# Between two reads: output that comes byte by byte is sent together, and in a flood each read takes
+# time from the consumer.
 POLL_INTERVAL_S: Final = 0.01
-# The same where more has come than is told at once: nobody reads so fast, and the program is not to
-# wait for it.
-CATCH_UP_S: Final = 0.05
+# The same where more than one chunk has come: nobody reads so fast, and sending it would slow the
+# program down.
+CATCH_UP_INTERVAL_S: Final = 0.05
 
 
 async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest) -> FollowResponse:
-    """Tell what comes after `since`, until the end. Raises `RpcError` (-32602) for a bad one."""
+    """Send the output after `since` until the program has ended.
+
+    Raises `RpcError` (-32602) for a position that the output has not reached.
+    """
     if params.since_time is not None:
-        # The times of output that waits to be consumed are not noted yet.
+        # Output that is not consumed yet has no time.
         await terminal.caught_up()
     begin = terminal.ring.end
     if params.since is not None and params.since > begin:
@@ -42,11 +45,11 @@ async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest
             f"since {params.since} is after the end of the output, {begin}: "
             "use the position that an earlier answer gave",
         )
-    position = _start(terminal, params)
-    with user.ongoing_request(params.token), _is_held(user, terminal, hold=params.hold):
+    position = _start_position(terminal, params)
+    with user.ongoing_request(params.token), _resume_at_end(user, terminal, hold=params.hold):
         while True:
             await user.sender.drain()
-            # In this order: what there is at the end is all that there will be.
+            # Read `exit` first: once it is set, the output up to `ring.end` is complete.
             ended = terminal.exit is not None
             end = terminal.ring.end if params.stay else begin
             if position < end:
@@ -54,14 +57,14 @@ async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest
                 if params.hold:
                     user.pause_reader(terminal, position)
                 elif position >= begin and not ended and (position == end or not params.times):
-                    await trio.sleep(POLL_INTERVAL_S if position == end else CATCH_UP_S)
+                    await trio.sleep(POLL_INTERVAL_S if position == end else CATCH_UP_INTERVAL_S)
             elif ended or not params.stay:
                 return FollowResponse(position, exit_info(terminal.exit))
             else:
                 await terminal.wait_changed()
 
 
-def _start(terminal: Terminal, params: FollowRequest) -> int:
+def _start_position(terminal: Terminal, params: FollowRequest) -> int:
     if params.since is not None:
         return params.since
     if params.since_time is not None:
@@ -71,7 +74,7 @@ def _start(terminal: Terminal, params: FollowRequest) -> int:
 
 
 @contextmanager
-def _is_held(user: UserConnection, terminal: Terminal, *, hold: bool) -> Iterator[None]:
+def _resume_at_end(user: UserConnection, terminal: Terminal, *, hold: bool) -> Iterator[None]:
     try:
         yield
     finally:
@@ -82,20 +85,20 @@ def _is_held(user: UserConnection, terminal: Terminal, *, hold: bool) -> Iterato
 def _send(
     user: UserConnection, terminal: Terminal, params: FollowRequest, position: int, end: int
 ) -> int:
-    """Tell the next part of what there is from `position` to `end`: where to go on."""
+    """Send the next chunk of the output from `position` to `end`; return the position behind it."""
     at = None
     timeline = terminal.timeline
     first = max(position, terminal.ring.start)
     if params.times and first < end:
         if first < timeline.known_from:
-            # These bytes may not be in the timeline yet, but later ones are: `SharedRing.end`.
+            # After a takeover these bytes may be readable before the timeline has them.
             end = min(end, timeline.known_from)
         else:
             found = timeline.slice_at(first)
             end = min(end, found.end)
             at = round(1000 * (terminal.started + found.time))
     part = terminal.ring.read(position, min(CHUNK_BYTES, end - position))
-    # All of it may be gone, and what is read then came later.
+    # If all of it is gone, the bytes read are later than `end`.
     begin = min(part.position, end)
     data = part.data[: end - begin] if part.position < end else b""
     behind = begin + len(data)

@@ -1,4 +1,4 @@
-"""What a terminal of the user's was created with: described, and used to create it again."""
+"""Launch records of the user's terminals: inspecting them, and restarting a terminal from one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ from acpterm.terminal.status import EndedBy
 def launch_of(
     params: UserCreateRequest, context: ExecContext, request: LaunchRequest
 ) -> LaunchRecord | None:
-    """Return what a terminal is created with; None if it is too large to be stored."""
+    """Return the launch record of a new terminal; None if it is too large to be stored."""
     record = ContextRecord.from_context(context._replace(cwd=request.cwd))
     if record is None:
         return None
@@ -69,11 +69,11 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         attended=True,
     )
     with _restarting(host.registry, entry):
-        # While the old one still runs.
+        # While the old program still runs: a missing directory must not cost it.
         await user.directories.check(request.cwd)
         host.registry.kill(entry, EndedBy.USER)
         with user.cancel_on_close():
-            # What the program and its children have in use, such as a port, has to be free.
+            # The program and its children must have released what they use, such as a port.
             await entry.terminal.wait_closed()
         if host.registry.get(entry.id) is not entry:
             raise RpcError(
@@ -94,7 +94,7 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
 
 @contextmanager
 def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
-    """Let nobody else restart a terminal in the block, and do not remove it at its end."""
+    """Mark a terminal as being restarted: no second restart, no removal when the program ends."""
     entry.is_restarting = True
     try:
         yield
@@ -106,7 +106,7 @@ def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[No
 
 
 def inspect(user: UserConnection, params: UserTerminalRequest) -> InspectResponse:
-    """`_acpterm/terminal/inspect`: all that is known of a terminal."""
+    """`_acpterm/terminal/inspect`: return everything known about a terminal."""
     entry = user.entry(params.terminal_id)
     host, terminal = user.host, entry.terminal
     return InspectResponse(
@@ -138,5 +138,5 @@ def _words(launch: LaunchRecord) -> tuple[str, list[str] | None]:
 
 
 def _text(text: str) -> str:
-    """Return text as JSON can have it, without lone surrogates."""
+    """Return text with `?` for lone surrogates, which JSON in UTF-8 cannot have."""
     return text.encode(errors="replace").decode()

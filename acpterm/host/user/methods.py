@@ -1,4 +1,10 @@
-"""The table of what a host answers the person: each method, its params, and its handler."""
+"""The methods of the user's socket: each with its params and its handler.
+
+A connection that was refused gets `refusing` instead: closing it would not say why.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NoReturn
 
 from acpterm.acp import Empty, InitializeRequest
 from acpterm.acp.user_api import (
@@ -23,7 +29,7 @@ from acpterm.acp.user_streams import (
 )
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import daemon_methods, launches, terminal_methods
-from acpterm.host.user.subscribe import subscriptions
+from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 USER_METHODS = MethodTable(
     {
@@ -55,7 +61,7 @@ USER_METHODS = MethodTable(
         "_acpterm/terminal/window": Method(WindowRequest, terminal_methods.window),
         "_acpterm/terminal/export": Method(ExportRequest, terminal_methods.export),
         "_acpterm/session/list": Method(NoParams, daemon_methods.sessions),
-        "_acpterm/session/subscribe": Method(SubscribeRequest, subscriptions.subscribe),
+        "_acpterm/session/subscribe": Method(SubscribeRequest, daemon_methods.subscribe),
         "_acpterm/events": Method(EventsRequest, daemon_methods.events),
         "_acpterm/status": Method(NoParams, daemon_methods.status),
         "_acpterm/restart": Method(NoParams, daemon_methods.restart),
@@ -63,3 +69,28 @@ USER_METHODS = MethodTable(
     },
     {},
 )
+
+
+def refusing(reason: str) -> MethodTable:
+    """Return a table in which every method fails with `reason`."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise RpcError(INVALID_REQUEST, f"this is the user's endpoint: {reason}")
+
+    return MethodTable(_EveryName(Method(NoParams, refuse)), {})
+
+
+class _EveryName(Mapping[str, Method]):
+    """A mapping of every name to the same method."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+
+    def __getitem__(self, name: str) -> Method:
+        return self._method
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0

@@ -1,4 +1,4 @@
-"""What the person asks of terminals: to see them, to type, to take over, to end and to remove."""
+"""The user's methods that concern one terminal, and those that create and list terminals."""
 
 import base64
 import binascii
@@ -33,7 +33,6 @@ from acpterm.acp.user_streams import (
     WindowRequest,
 )
 from acpterm.host import terminal_ops
-from acpterm.host.agent.terminal_methods import respond_after_exit
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
@@ -48,12 +47,12 @@ from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.vt.rows import rows
 
-# Characters of an asciicast in one notification.
-_LINES = 64 * 1024
+# Bytes of an asciicast in one notification.
+_EXPORT_CHUNK_BYTES = 64 * 1024
 
 
 async def list_all(user: UserConnection, params: ListRequest) -> ListResponse:
-    """`_acpterm/terminal/list`: those that somebody holds; `all`: those too that are kept."""
+    """`_acpterm/terminal/list`: return the terminals in use; with `all`, released ones too."""
     user.host.registry.expire()
     found = []
     for entry in user.host.registry:
@@ -64,14 +63,14 @@ async def list_all(user: UserConnection, params: ListRequest) -> ListResponse:
 
 
 def get(user: UserConnection, params: GetRequest) -> TerminalInfo:
-    """`_acpterm/terminal/get`: one terminal."""
+    """`_acpterm/terminal/get`: return one terminal."""
     return user.host.terminal_info(user.entry(params.terminal_id, own=params.own))
 
 
 async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInfo:
-    """`_acpterm/terminal/create`: a terminal of the person's own."""
+    """`_acpterm/terminal/create`: create a terminal that the user owns."""
     host, settings = user.host, user.settings
-    order = LaunchRequest(
+    request = LaunchRequest(
         settings,
         user.context,
         command=params.command,
@@ -83,20 +82,20 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         stdin=params.stdin,
     )
     with host.registry.reserve_name(params.name):
-        await user.directories.check(order.cwd)
-        record = order.record(summary(params.command, params.args))
+        await user.directories.check(request.cwd)
+        record = request.record(summary(params.command, params.args))
         record.name, record.is_removed_at_end = params.name, params.remove
-        terminal = await order.start(host.pool, record, host.state)
+        terminal = await request.start(host.pool, record, host.state)
         if params.hold:
             user.pause_reader(terminal, 0)
-        launch = launch_of(params, user.context, order)
+        launch = launch_of(params, user.context, request)
         entry = TerminalEntry(terminal, record, host.state, launch=launch)
-        host.add(entry, order.env)
+        host.add(entry, request.env)
     return host.terminal_info(entry)
 
 
 def read(user: UserConnection, params: UserReadRequest) -> Coroutine[Any, Any, ReadResponse]:
-    """`_acpterm/terminal/read`: as an agent's, of any terminal."""
+    """`_acpterm/terminal/read`: as for an agent, of any terminal."""
     reading = terminal_ops.read(user, user.entry(params.terminal_id).terminal, params)
 
     async def read() -> ReadResponse:
@@ -109,7 +108,7 @@ def read(user: UserConnection, params: UserReadRequest) -> Coroutine[Any, Any, R
 def output(
     user: UserConnection, params: UserTerminalRequest
 ) -> Coroutine[Any, Any, OutputResponse]:
-    """`_acpterm/terminal/output`: the text, and up to where in the stream it is that."""
+    """`_acpterm/terminal/output`: return the text, and its end position in the stream."""
     return _output(user, user.entry(params.terminal_id))
 
 
@@ -120,13 +119,13 @@ async def _output(user: UserConnection, entry: TerminalEntry) -> OutputResponse:
         await terminal.caught_up()
     text, truncated = view.text(), view.truncated
     if entry.released_at is not None:
-        # As when it was released: it is not to be held twice.
+        # A released terminal must not hold its text twice: as lines, and joined for this call.
         view.forget()
     return OutputResponse(text, truncated, terminal.ring.end, exit_info(terminal.exit))
 
 
 def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, FollowResponse]:
-    """`_acpterm/terminal/follow`: the bytes after a position, as they come."""
+    """`_acpterm/terminal/follow`: send the bytes after a position as they come."""
     entry = user.entry(params.terminal_id)
     if params.hold and not entry.is_users:
         raise RpcError(
@@ -136,7 +135,7 @@ def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, F
 
 
 def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
-    """`_acpterm/terminal/write`: type text, or any bytes; `@last` is the user's own."""
+    """`_acpterm/terminal/write`: type text or base64; `@last` is among the user's terminals."""
     if params.encoding is None:
         data = params.data.encode()
     else:
@@ -148,7 +147,7 @@ def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any,
 
 
 def resize(user: UserConnection, params: UserResizeRequest) -> Empty:
-    """`_acpterm/terminal/resize`: set the size that a terminal has while nobody is attached."""
+    """`_acpterm/terminal/resize`: set the size that a terminal has while no window is attached."""
     entry = user.entry(params.terminal_id)
     try:
         user.host.windows.resize(entry, params.cols, params.rows)
@@ -165,13 +164,13 @@ def rename(user: UserConnection, params: RenameRequest) -> TerminalInfo:
 
 
 def signal(user: UserConnection, params: UserSignalRequest) -> Empty:
-    """`_acpterm/terminal/signal`: signal the foreground process group, as a key would."""
+    """`_acpterm/terminal/signal`: signal the foreground process group."""
     terminal_ops.signal(user.entry(params.terminal_id).terminal, params.signal)
     return Empty()
 
 
 async def wait(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
-    """`_acpterm/terminal/wait`: answered when the program has ended."""
+    """`_acpterm/terminal/wait`: respond when the program has ended."""
     entry = user.entry(params.terminal_id)
     with user.cancel_on_close():
         await entry.terminal.wait_exited()
@@ -179,59 +178,62 @@ async def wait(user: UserConnection, params: UserTerminalRequest) -> TerminalInf
 
 
 def kill(user: UserConnection, params: UserTerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
-    """`_acpterm/terminal/kill`: end the program and all that comes from it."""
+    """`_acpterm/terminal/kill`: end the program and its whole process tree."""
     entry = user.entry(params.terminal_id)
     user.host.registry.kill(entry, EndedBy.USER)
-    return respond_after_exit(entry.terminal)
+    return terminal_ops.respond_after_exit(entry.terminal)
 
 
 def release(
     user: UserConnection, params: UserTerminalRequest
 ) -> Empty | Coroutine[Any, Any, Empty]:
-    """`_acpterm/terminal/release`: as kill, and nothing of it is kept."""
+    """`_acpterm/terminal/release`: kill, and drop the output."""
     entry = user.entry(params.terminal_id)
     user.host.registry.remove(entry)
-    return respond_after_exit(entry.terminal)
+    return terminal_ops.respond_after_exit(entry.terminal)
 
 
 def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
-    """`_acpterm/terminal/promote`: take it over: it is the person's from now on."""
+    """`_acpterm/terminal/promote`: make the user the owner of a terminal."""
     entry = user.entry(params.terminal_id)
     user.host.registry.promote(entry)
     return user.host.terminal_info(entry)
 
 
 async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenResponse:
-    """`_acpterm/terminal/screen`: what a window on it shows now, with colours."""
+    """`_acpterm/terminal/screen`: return the screen as it is now, with colours."""
     entry = user.entry(params.terminal_id)
-    now, position = await current_screen(entry.terminal)
+    screen, position = await current_screen(entry.terminal)
     return ScreenResponse(
-        rows=rows(now),
-        cols=now.cols,
-        lines=now.rows,
-        cursor=now.cursor,
-        cursor_visible=now.cursor_visible,
-        application_cursor=now.application_cursor,
-        bracketed_paste=now.bracketed_paste,
-        title=now.title,
+        rows=rows(screen),
+        cols=screen.cols,
+        lines=screen.rows,
+        cursor=screen.cursor,
+        cursor_visible=screen.cursor_visible,
+        application_cursor=screen.application_cursor,
+        bracketed_paste=screen.bracketed_paste,
+        title=screen.title,
         position=position,
     )
 
 
 def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:
-    """`_acpterm/terminal/attach`: show a terminal in a window; `@last` is the user's own."""
+    """`_acpterm/terminal/attach`: show a terminal in a window.
+
+    `@last` is among the user's terminals.
+    """
     return attach_window(user, user.entry(params.terminal_id, own=True), params)
 
 
 def window(user: UserConnection, params: WindowRequest) -> Empty:
-    """`_acpterm/terminal/window`: an attached window has another size now."""
+    """`_acpterm/terminal/window`: set the size of an attached window."""
     entry, attached = user.window(params.token)
     user.host.windows.change(entry, attached, params.cols, params.rows)
     return Empty()
 
 
 async def export(user: UserConnection, params: ExportRequest) -> Empty:
-    """`_acpterm/terminal/export`: what is kept of a terminal, with its times, as an asciicast."""
+    """`_acpterm/terminal/export`: send the retained output, with its times, as an asciicast."""
     entry, token = user.entry(params.terminal_id), params.token
     with user.ongoing_request(token):
         await entry.terminal.caught_up()
@@ -241,14 +243,14 @@ async def export(user: UserConnection, params: ExportRequest) -> Empty:
             part.append(line)
             size += len(line)
             await trio.lowlevel.checkpoint()
-            if size >= _LINES:
-                await _tell_part(user, token, part)
+            if size >= _EXPORT_CHUNK_BYTES:
+                await _send_part(user, token, part)
                 part, size = [], 0
-        await _tell_part(user, token, part)
+        await _send_part(user, token, part)
     return Empty()
 
 
-async def _tell_part(user: UserConnection, token: str, part: list[bytes]) -> None:
+async def _send_part(user: UserConnection, token: str, part: list[bytes]) -> None:
     await user.sender.drain()
     lines = b"".join(part).decode()
     user.sender.notify("_acpterm/terminal/exported", ExportedNotification(token, lines))

@@ -1,26 +1,25 @@
-"""What a program prints, without its escape sequences: valid UTF-8 in, a line program out.
+"""Removal of escape sequences: valid UTF-8 in, a line program out.
 
-The line program is UTF-8 text in which the only controls are TAB, LF, CR, BS and one
-character for each erasure in the line (`ERASE_RIGHT` and so on, see `line`).
+The line program is UTF-8 text in which the only controls are TAB, LF, CR, BS and one character for
+each erasure in the line (`ERASE_RIGHT` and so on, see `line`).
 
-States and rules:
+Rules:
 
-- Characters that say nothing anywhere are dropped first and seen by no rule below: NUL and
-  the other C0 without a meaning here, DEL, and C1 (U+0080 to U+009F; in UTF-8 a terminal
-  gets its controls as ESC sequences). VT and FF are LF.
-- ESC begins a sequence, also inside another, which is then over. CAN and SUB end one too.
-  ST is nothing but the sequence of ESC and a backslash.
+- Characters without a meaning are dropped before all other rules: NUL and the other C0 characters
+  not named below, DEL, and C1 (U+0080 to U+009F; with UTF-8, programs send these controls as ESC
+  sequences). VT and FF become LF.
+- ESC begins a sequence, also inside another, which ends there. CAN and SUB end a sequence too.
+  ST is simply the sequence of ESC and a backslash.
 - ESC, intermediates (0x20-0x2f), a final (0x30-0x7e): a sequence of two or more characters.
-- CSI: parameters and intermediates (0x20-0x3f) up to a final (0x40-0x7e). Two leave something
-  behind: EL, `CSI Ps K` with its first parameter 0 to 2, and CHA to the first column, `CSI Ps G`
-  with its first parameter 0 or 1, which is a CR.
-- In these two, TAB, LF, CR and BS are done at once and the sequence goes on, as on a VT; a
-  character beyond ASCII is no part of any sequence: it ends the sequence and is text.
-- OSC, APC, PM and SOS are strings; what they hold is never seen. OSC ends with BEL as well.
-  LF ends them, and is seen: a title whose end was forgotten costs a line. Only DCS (sixel)
-  may hold LF.
-- A sequence has at most SEQUENCE_MAX characters; what comes after those is text. Nothing
-  of a sequence is kept but the state, the count and one number.
+- CSI: parameters and intermediates (0x20-0x3f) up to a final (0x40-0x7e). Two CSI sequences are
+  translated: EL, `CSI Ps K` with a first parameter of 0 to 2, and CHA to the first column,
+  `CSI Ps G` with a first parameter of 0 or 1, which becomes a CR.
+- Within an ESC or CSI sequence TAB, LF, CR and BS take effect at once and the sequence continues,
+  as on a VT. A character beyond ASCII is not part of any sequence: it ends the sequence, as text.
+- OSC, APC, PM and SOS are strings, whose content is dropped. BEL ends an OSC as well. LF ends them
+  and is kept, so an unterminated title costs one line. Only DCS (sixel) may contain LF.
+- A sequence has at most SEQUENCE_MAX characters; what follows those is text. Of a sequence nothing
+  is kept but the state, the count and one number.
 - BEL, CAN and SUB outside a sequence are dropped.
 """
 
@@ -31,7 +30,7 @@ from enum import Enum, auto
 
 from acpterm.terminal.text.line import ERASE_LEFT, ERASE_LINE, ERASE_RIGHT
 
-#: The most characters of a sequence, counting its ESC.
+#: The maximum length of a sequence in characters, with its ESC.
 SEQUENCE_MAX = 8192
 
 _C0 = bytes(range(0x20))
@@ -41,9 +40,9 @@ _AS_LF = bytes.maketrans(b"\v\f", b"\n\n")
 _PRINTING = b"\t" + bytes(c for c in range(0x20, 0x100) if c != 0x7F)
 _C1 = re.compile(rb"\xc2[\x80-\x9f]")
 
-# An ESC begins a sequence whatever came before it, so each can be matched by itself, and a
-# sequence that another cuts short ends where the next ESC is. What these leave unmatched
-# (controls inside CSI, long strings, an unfinished end) goes through `_State`.
+# An ESC begins a sequence whatever came before it, so each sequence can be matched by itself, and
+# one that is cut short ends at the next ESC. What this pattern does not match (controls inside CSI,
+# long strings, an incomplete end) goes through `_State`.
 _FINISHED = (
     rb"\x1b(?:"
     rb"\[[ -?]{0,256}(?:[@-~]|[\x18\x1a]%(cut)s)|"
@@ -55,11 +54,11 @@ _FINISHED = (
 )
 #: A sequence with its end.
 _WHOLE = re.compile(_FINISHED % {b"cut": b""})
-#: The same, where the end of the data is the place of an ESC.
+#: The same, with an ESC assumed at the end of the data.
 _CUT = re.compile(_FINISHED % {b"cut": rb"|(?=\x1b)|\Z"})
 
-# The CAN that an EL becomes ends a string that the ESC of the EL would have ended. Most
-# programs write it in one of these two ways; `replace` is much the faster.
+# EL is replaced by CAN and a mark: CAN ends a string, as the ESC of the EL would have. Most
+# programs write EL in one of these two ways, for which `replace` is much faster.
 _EL_RIGHT, _EL_LINE = b"\x1b[K", b"\x1b[2K"
 _AS_RIGHT, _AS_LEFT, _AS_LINE = (
     b"\x18" + mark.encode() for mark in (ERASE_RIGHT, ERASE_LEFT, ERASE_LINE)
@@ -69,12 +68,11 @@ _EL_FORMS = tuple(
     (re.compile(rb"\x1b\[0{0,256}%b(?:;[0-9;]{0,256})?K" % first), mark)
     for first, mark in ((b"", _AS_RIGHT), (b"1", _AS_LEFT), (b"2", _AS_LINE))
 )
-# CHA to the first column is a CR: many programs, those on Node among them, draw their progress so.
+# CHA to the first column is a CR: many programs, such as those on Node, draw their progress so.
 _CHA_HOME = re.compile(rb"\x1b\[0{0,256}1?(?:;[0-9;]{0,256})?G")
 
-# SGR leaves nothing behind, and in coloured output it is nearly all there is. As the CAN that each
-# becomes, it still ends a sequence that its ESC would have ended. (`split` and `join` are faster
-# than `sub`.)
+# SGR has no effect on text, and nearly all sequences in coloured output are SGR. Each is replaced
+# by CAN, which ends a sequence as its ESC would have. (`split` and `join` are faster than `sub`.)
 _SGR = re.compile(rb"\x1b\[[0-9;:]{0,256}m")
 
 _BEYOND_ASCII = bytes(range(0x80, 0x100))
@@ -105,7 +103,7 @@ _STRING_END = {
     _State.STRING: re.compile("[\x18\x1a\n]"),
 }
 _ERASURE = (ERASE_RIGHT, ERASE_LEFT, ERASE_LINE)
-#: No parameter that EL could have.
+#: The value of `_parameter` that no EL has.
 _NOT_EL = -1
 
 
@@ -116,7 +114,7 @@ class Controls:
 
     def __init__(self) -> None:
         self._state = _State.GROUND
-        #: Characters of the current sequence so far.
+        #: The length of the current sequence so far.
         self._length = 0
         #: The first parameter of the current CSI, up to 9999.
         self._parameter = 0
@@ -155,7 +153,7 @@ class Controls:
         )
 
     def _begin(self, data: bytes) -> bytes:
-        """Return what is left of `data`, which begins with its only ESC."""
+        """Return what remains of `data`, which begins with its only ESC."""
         data = _mark_erasures(data)
         if data[0] != 0x1B:
             self._state = _State.GROUND
@@ -168,7 +166,7 @@ class Controls:
         return self._consume(data[1:])
 
     def _consume(self, data: bytes) -> bytes:
-        """Return what is left of `data`, which has no ESC, when the sequence is over."""
+        """Return what of `data`, which has no ESC, follows the current sequence."""
         text = data.decode()
         done: list[str] = []
         at = 0
@@ -192,7 +190,7 @@ class Controls:
         return at + skipped
 
     def _step(self, text: str, at: int, done: list[str]) -> int:
-        """Take the character at `at` into a sequence that is no string."""
+        """Process the character at `at` in a sequence that is not a string."""
         char = text[at]
         if char > "~":
             self._state = _State.GROUND
@@ -231,10 +229,10 @@ class Controls:
 
 
 def is_ground(data: bytes | bytearray) -> bool:
-    """Whether no sequence goes on behind `data`, whatever came before it; False if that is unsure.
+    """Return whether `data` is sure to end outside of a sequence, whatever came before it.
 
-    Sure it is behind the last ESC's sequence, and behind `SEQUENCE_MAX` characters without any, of
-    which those of ASCII are counted.
+    That is sure if the sequence of the last ESC is complete, or if `data` has no ESC and at least
+    `SEQUENCE_MAX` ASCII characters.
     """
     last = data.rfind(b"\x1b")
     if last >= 0:
@@ -244,13 +242,13 @@ def is_ground(data: bytes | bytearray) -> bool:
 
 
 def _strip_cut(data: bytes) -> bytes:
-    """Strip sequences from `data`, which an ESC precedes and follows, or from nothing."""
+    """Strip sequences from `data`, which is empty, or begins with an ESC and is followed by one."""
     data = _mark_erasures(data)
     stripped = _CUT.sub(b"", data)
     if b"\x1b" not in stripped:
         return stripped
     head, *rest = data.split(b"\x1b")
-    # `head` is what an EL at the very beginning left.
+    # `head` is the mark of an EL at the very beginning.
     return head + b"".join(map(_strip_one, rest))
 
 
@@ -270,10 +268,10 @@ def _mark_erasures(data: bytes) -> bytes:
 
 
 def _unix(data: bytes) -> bytes:
-    """Make CRLF LF: a CR before LF moves the cursor on a line that ends.
+    """Replace CRLF by LF: a CR before an LF moves the cursor on a line that ends anyway.
 
-    Fast where each run of CR and LF has as many of the one as of the other; which is so
-    exactly when, without its CRs, `data` has LFs where it has CRs without its LFs.
+    There is a fast path if each run of CR and LF has as many of the one as of the other. That is so
+    exactly if `data` without its CRs has LFs where `data` without its LFs has CRs.
     """
     begin = data.startswith(b"\n")
     end = len(data) - data.endswith(b"\r")

@@ -1,15 +1,16 @@
-"""The line that is being printed: cells, and a cursor that the program can move in it.
+"""The current line: cells, and a cursor that the program can move within the line.
 
 States and rules:
 
 - A cell is a character (a code point), not a column. Writing at the cursor overwrites.
-- CR moves to cell 0, BS one cell left but not below 0. Nothing else moves the cursor: what
-  a program paints by moving about is for `screen`.
-- Erased cells, and cells that were jumped over, show as blanks if something comes after
-  them on the line and as nothing if not. The cells never end with an erased one.
+- CR moves to cell 0, BS one cell left but not below 0. Nothing else moves the cursor: programs that
+  paint with other cursor movements are for the screen view.
+- Erased cells, and cells that were jumped over, are blanks if other cells follow on the line, and
+  nothing otherwise. The cells never end with an erased one.
 - A line has at most WIDTH cells. A character that would be written after the last one ends
   the line without a newline and is the first of a fresh line, so CR and BS do not cross
-  back. It depends on the characters, not on how they arrived.
+  back. This does not depend on how the characters were divided into
+  calls.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import re
 #: The most cells of a line, in code points.
 WIDTH = 16384
 
-# The three forms of EL (ECMA-48 8.3.41) as single characters. They are C0 characters that
-# mean nothing to a terminal, and `controls` drops those from what it is given.
+# The three forms of EL (ECMA-48 8.3.41) as single characters: C0 characters without a meaning to a
+# terminal, which `controls` drops from its input.
 ERASE_RIGHT, ERASE_LEFT, ERASE_LINE = "\x11", "\x12", "\x13"
 
 #: An erased cell. NUL is never written to a line: `controls` drops that too.
@@ -39,15 +40,15 @@ class Line:
 
     @property
     def appending(self) -> bool:
-        """Whether the cursor is right behind the last cell, so that writing is appending."""
+        """Whether the cursor is right behind the last cell, so that writing appends."""
         return self._column == len(self._cells)
 
     def text(self) -> str:
-        """Return what the line shows."""
+        """Return the text of the line."""
         return self._cells.replace(_ERASED, " ")
 
     def end(self) -> str:
-        """Return what the line shows and begin a fresh one."""
+        """Return the text of the line, and begin a fresh one."""
         text = self.text()
         self._cells = ""
         self._column = 0
@@ -73,7 +74,7 @@ class Line:
         return "".join(ended)
 
     def run(self, program: str) -> str:
-        """Do as `program` says: characters, LF, CR, BS and the three erasures.
+        """Run `program`: characters, LF, CR, BS and the three erasures.
 
         Returns the text of the lines that ended, with their newlines.
         """
@@ -81,7 +82,7 @@ class Line:
         only_returns = not any(char in program for char in "\b\x11\x12\x13")
         ended = []
         for line in lines:
-            # A whole line, as nearly all are, does without cells and a cursor.
+            # Nearly all lines come whole: they need no cells and no cursor.
             if only_returns and not self._column and not self._cells and len(line) <= WIDTH:
                 ended.append(_flat(line.split("\r")) if "\r" in line else line)
             else:
@@ -109,7 +110,7 @@ class Line:
             case "\x11":
                 self._cells = self._cells[: self._column].rstrip(_ERASED)
             case "\x12":
-                # Up to and with the cell under the cursor.
+                # EL 1 includes the cell under the cursor.
                 right = self._cells[self._column + 1 :]
                 self._cells = _ERASED * (self._column + 1) + right if right else ""
             case "\x13":
@@ -119,7 +120,7 @@ class Line:
         return ""
 
     def _put(self, run: str) -> None:
-        """Write `run`, which fits."""
+        """Write `run`, which fits into the line."""
         cells, column = self._cells, self._column
         end = column + len(run)
         if column == len(cells):
@@ -132,12 +133,12 @@ class Line:
 
 
 def _flat(runs: list[str]) -> str:
-    """Return what shows when each of `runs`, which fit, was written from the first cell on.
+    """Return the text after each of `runs`, which fit, was written from the first cell on.
 
-    Only what later ones did not cover shows, so the last is looked at first.
+    A run is visible only where later ones do not cover it, so go from the last to the first.
     """
-    shown = runs[-1]
+    visible = runs[-1]
     for run in reversed(runs):
-        if len(run) > len(shown):
-            shown += run[len(shown) :]
-    return shown
+        if len(run) > len(visible):
+            visible += run[len(visible) :]
+    return visible

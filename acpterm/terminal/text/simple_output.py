@@ -1,8 +1,8 @@
 r"""Simple output: printing ASCII, TAB, LF, CR and whole SGR sequences.
 
-Most of what floods a terminal is of this kind, and it is cheap to recognise. It changes nothing
-but cells, the cursor and the attributes of what is written next, so that what has scrolled out of
-reach need not be looked at: see `vt.scrolled_off` for the screen, and `text` for the text.
+Most floods consist of simple output, and it is cheap to recognise. It changes nothing but cells,
+the cursor and the attributes of later cells. So output that has scrolled out of reach need not be
+processed: see `vt.scrolled_off` for the screen, and `stream` for the text.
 """
 
 import re
@@ -14,15 +14,15 @@ SGR: Final = re.compile(rb"\x1b\[[0-9;:]{0,64}m")
 _SIMPLE: Final = bytes(range(0x20, 0x7F)) + b"\t\r\n\x1b"
 _NO_SGR: Final = re.compile(rb"\x1b(?!\[[0-9;:]{0,64}m)")
 _CUT_SGR: Final = re.compile(rb"\x1b(?:\[[0-9;:]{0,64})?\Z")
-# All that an SGR sequence may consist of, and CR.
+# All bytes that an SGR sequence may consist of, and CR.
 _MAY_BE_SGR: Final = b"\x1b[0123456789;:m\r"
 
 
 def find_end(data: bytes) -> int:
-    """Return where the simple output in `data` ends: behind all of it, or 0.
+    """Return the length of `data` if all of it is simple output, else 0.
 
-    A CR or an SGR sequence at the very end that is cut, or may be, is left out. It is assumed that
-    `data` does not begin within a sequence.
+    The length excludes a CR, or an incomplete SGR sequence, at the very end: what follows decides
+    what it is. `data` must not begin within a sequence.
     """
     end = len(data)
     if cut := _CUT_SGR.search(data, max(0, data.rfind(b"\x1b"))):
@@ -36,9 +36,9 @@ def find_end(data: bytes) -> int:
 
 
 def text_bytes_min(data: bytes) -> int | None:
-    """Return how many bytes of text the whole lines of simple output have at least.
+    """Return the least number of bytes of text that the whole lines of simple output make.
 
-    Return None if a CR is not followed by LF: then there may be no text at all.
+    Returns None if a CR is not followed by LF: then there may be no text at all.
     """
     returns = data.count(b"\r")
     if data.count(LINE_END) != returns:

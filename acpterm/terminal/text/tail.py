@@ -2,23 +2,22 @@
 
 States and rules:
 
-- What is kept is a list of pieces and one open piece that small additions go into, so that
-  a byte added alone costs about a byte.
-- Pieces are dropped whole, from the left: between `limit` and about a sixteenth more is
-  kept (with a small limit, some KiB more). `last` cuts to the byte; `fit` says where a
-  character begins.
-- `total` counts all that was ever added: the text is over the limit when `total` is.
+- The text is a list of closed pieces and one open piece. Small additions go into the open piece, so
+  that a single byte costs about a byte of memory.
+- Pieces are dropped whole, oldest first: between `limit` and about a sixteenth more is retained
+  (with a small limit, some KiB more). `last` cuts to the byte; `fit` finds a character boundary.
+- `total` counts all bytes ever added: the text exceeds the limit if `total` does.
 """
 
 from __future__ import annotations
 
 from acpterm.terminal.text.utf8 import is_continuation
 
-#: Less than this is copied into the open piece. Bytes.
-_SMALL = 2048
-#: The open piece is closed at this length, and no limit makes pieces shorter. Bytes.
-_PIECE_MIN = 4096
-_PIECE_MAX = 65536
+#: Shorter additions are copied into the open piece.
+_SMALL_BYTES = 2048
+#: The open piece is closed at this length; pieces are never shorter, whatever the limit.
+_PIECE_MIN_BYTES = 4096
+_PIECE_MAX_BYTES = 65536
 
 
 class Tail:
@@ -36,7 +35,7 @@ class Tail:
 
     @property
     def retained(self) -> int:
-        """The bytes kept."""
+        """Bytes retained."""
         return self._retained
 
     def add(self, data: bytes) -> None:
@@ -49,19 +48,19 @@ class Tail:
         if not added:
             return
         self._retained += added
-        if added < _SMALL:
+        if added < _SMALL_BYTES:
             self._open += data
-            if len(self._open) >= _PIECE_MIN:
+            if len(self._open) >= _PIECE_MIN_BYTES:
                 self._close()
         else:
             self._close()
-            piece = max(_PIECE_MIN, min(_PIECE_MAX, self._limit // 16))
+            piece = max(_PIECE_MIN_BYTES, min(_PIECE_MAX_BYTES, self._limit // 16))
             self._pieces += [data[at : at + piece] for at in range(0, added, piece)]
         if self._retained > self._limit:
             self._drop()
 
     def last(self, length: int, suffix: bytes = b"") -> bytes:
-        """Return the last `length` bytes of the text, or all that is kept, and `suffix`."""
+        """Return the last `length` bytes of the text, or all that is retained, and `suffix`."""
         first, skip = self._locate(max(0, self._retained - length))
         if first == len(self._pieces):
             return bytes(self._open[skip:]) + suffix
@@ -69,7 +68,7 @@ class Tail:
             return b"".join((head[skip:], *self._pieces[first + 1 :], self._open, suffix))
 
     def fit(self, length: int) -> int:
-        """Return how many of the last `length` bytes are whole characters of UTF-8."""
+        """Return how many of the last `length` bytes belong to whole UTF-8 characters."""
         skip = max(0, self._retained - length)
         while skip < self._retained:
             first, offset = self._locate(skip)
@@ -80,7 +79,7 @@ class Tail:
         return self._retained - skip
 
     def _locate(self, index: int) -> tuple[int, int]:
-        """Return the number of the piece that has the byte at `index`, and where in it."""
+        """Return the piece that has the byte at `index`, and the index within that piece."""
         number = 0
         while number < len(self._pieces) and index >= len(self._pieces[number]):
             index -= len(self._pieces[number])

@@ -1,11 +1,11 @@
-"""UTF-8, a piece at a time: any bytes in, valid UTF-8 out.
+"""Incremental UTF-8: any bytes in, valid UTF-8 out.
 
 States and rules:
 
-- At most three bytes are held back: the beginning of a character whose rest may come.
-- What can never become a character is U+FFFD, grouped as Python's "replace" groups it
+- At most three bytes are held back: the beginning of a character whose other bytes may come.
+- Bytes that can never become a character are replaced by U+FFFD, grouped as Python's "replace" does
   (Unicode 3.9, "substitution of maximal subparts"): three bytes for one.
-- When the stream ends, a character held back is one U+FFFD.
+- When the stream ends, an incomplete character becomes one U+FFFD.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Utf8:
 
     @property
     def has_incomplete(self) -> int:
-        """How many bytes are held back."""
+        """The number of bytes held back."""
         return len(self._incomplete)
 
     def feed(self, data: bytes) -> bytes:
@@ -45,13 +45,13 @@ class Utf8:
         return data[:consumed]
 
     def finish(self) -> bytes:
-        """Return what is left when the stream has ended: nothing, or one U+FFFD."""
+        """Return U+FFFD if the stream ends within a character, else nothing."""
         held, self._incomplete = self._incomplete, b""
         return REPLACEMENT if held else b""
 
 
 def is_continuation(byte: int) -> bool:
-    """Whether `byte` is one that a character of UTF-8 cannot begin with, but go on with."""
+    """Return whether `byte` is a continuation byte of UTF-8."""
     return byte & 0xC0 == 0x80
 
 

@@ -14,7 +14,7 @@ from acpterm.client.user.output.lines import Lines, last_lines, window
 from acpterm.client.user.output.stdout import note, put, while_read
 from acpterm.client.user.output.text_follow import UNKNOWN, follow_text
 from acpterm.client.user.output.text_stream import TextStream
-from acpterm.terminal.text.stream import resync
+from acpterm.terminal.text.slices import resync
 
 
 class Since(NamedTuple):

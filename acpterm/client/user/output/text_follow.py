@@ -12,7 +12,7 @@ from acpterm.acp.user_api import OutputResponse
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.output.follow import OutputStream, Part, follow_output
 from acpterm.client.user.output.text_stream import TextStream, go_on
-from acpterm.terminal.text.stream import resync
+from acpterm.terminal.text.slices import resync
 
 UNKNOWN: Final = -1
 

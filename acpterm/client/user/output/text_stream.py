@@ -5,7 +5,7 @@ It is the same text that the daemon keeps, for whoever follows the bytes.
 
 from acpterm.terminal.text.controls import Controls
 from acpterm.terminal.text.line import Line
-from acpterm.terminal.text.stream import SLICE_MIN, text_of
+from acpterm.terminal.text.slices import SLICE_MIN_BYTES, text_of
 from acpterm.terminal.text.utf8 import Utf8
 
 
@@ -51,5 +51,5 @@ def go_on(text: str, stream: bytes) -> tuple[str, TextStream]:
     made = TextStream()
     end = text.rfind("\n") + 1
     over = made.feed(text[end:].encode())
-    tail = stream[-SLICE_MIN:]
+    tail = stream[-SLICE_MIN_BYTES:]
     return text[:end] + over + made.feed(tail[text_of(tail, final=False)[1] :]), made

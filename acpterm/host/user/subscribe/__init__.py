@@ -1,1 +1,1 @@
-"""What a user's client is sent about one session: updates, and its terminals' output."""
+"""Subscriptions to a session: its tool calls and the output of their terminals."""

@@ -1,15 +1,15 @@
-"""What one who is told of tool calls has not been told yet: as it came, or merged if that is much.
+"""Updates of tool calls not yet sent to one subscriber, merged per call if there are many.
 
 States:
 
-    following ──more than `MOST` bytes wait──▶ behind ──all is told──▶ following
+    following ──more than `BACKLOG_BYTES_MAX` queued──▶ behind ──all is sent──▶ following
 
-- *following*: each update waits as it came, in order.
-- *behind*: of each call waits which of its members have changed, in the order in which the calls
-  first did; their values are those that the session remembers when it is told. What waits is
-  bounded then by what the session remembers.
+- *following*: each update is queued as it came, in order.
+- *behind*: for each call the names of the members that have changed are queued, in the order in
+  which the calls first changed. The values are read from the session when the call is sent, so the
+  queue is bounded by what the session remembers.
 
-One who comes late begins behind, by all there is.
+A subscription to a session that has calls already begins behind, with all of them.
 """
 
 from collections import deque
@@ -19,19 +19,19 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from acpterm.host.agent import tool_calls
-from acpterm.host.agent.tool_calls import ToolCall, ToolCalls
+from acpterm.host.sessions import tool_calls
+from acpterm.host.sessions.tool_calls import ToolCall, ToolCalls
 
-# Bytes of updates that wait, with something for each.
+# Bytes of queued updates, each with an overhead.
 BACKLOG_BYTES_MAX: Final = 256 * 1024
 _UPDATE_OVERHEAD_BYTES: Final = 256
 
-# The members of a tool call that are told.
+# The members of a tool call that subscribers get.
 MEMBER_NAMES: Final = (*tool_calls.MEMBER_NAMES, "_meta")
 
 
 class UpdateBacklog:
-    """What has not been told."""
+    """The backlog of one subscriber."""
 
     def __init__(self, calls: ToolCalls) -> None:
         self._calls = calls
@@ -43,13 +43,13 @@ class UpdateBacklog:
         return bool(self._queue or self._behind)
 
     def add(self, call: str, fields: Mapping[str, Raw]) -> None:
-        """Have the members of an update told."""
-        said = {name: fields[name] for name in MEMBER_NAMES if name in fields}
+        """Queue the members of an update."""
+        changed = {name: fields[name] for name in MEMBER_NAMES if name in fields}
         if not self._behind:
-            size = _size(said)
+            size = _size(changed)
             if self._size + size <= BACKLOG_BYTES_MAX:
-                # Copies: they refer to the whole message otherwise, and keep it.
-                copies = {name: value.copy() for name, value in said.items()}
+                # Copies, since a `Raw` keeps the whole message that it is a part of in memory.
+                copies = {name: value.copy() for name, value in changed.items()}
                 self._queue.append((call, copies))
                 self._size += size
                 return
@@ -57,14 +57,14 @@ class UpdateBacklog:
                 self._merge(earlier, others)
             self._queue.clear()
             self._size = 0
-        self._merge(call, said)
+        self._merge(call, changed)
 
     def add_all(self, call: str) -> None:
-        """Have all told that is known of a call; to be used before anything is added."""
+        """Queue everything known of a call. Call this before the first `add`."""
         self._merge(call, dict.fromkeys(MEMBER_NAMES))
 
     def pop(self) -> tuple[str, dict[str, Raw]] | None:
-        """Give what is to be told next: a call and its members, which may be none."""
+        """Remove and return the next call and its members, which may be none; None if empty."""
         if self._queue:
             call, fields = self._queue.popleft()
             self._size -= _size(fields)
@@ -77,7 +77,7 @@ class UpdateBacklog:
         return None
 
     def discard(self, call: str) -> None:
-        """Leave out what waits of a call: all that is known of it is about to be told."""
+        """Remove what is queued of a call: everything known of it is about to be sent."""
         self._queue = deque(item for item in self._queue if item[0] != call)
         self._size = sum(_size(fields) for _, fields in self._queue)
         self._behind.pop(call, None)
@@ -89,9 +89,9 @@ class UpdateBacklog:
 
 
 def snapshot(call: ToolCall, names: set[str] | None = None) -> dict[str, Raw]:
-    """Give members of a call as they are remembered: those of `names`, or all.
+    """Return members of a call as the session remembers them: those in `names`, or all.
 
-    Of content that was too long to be remembered the terminals are left.
+    Content that was too long to be remembered is replaced by the terminals in it.
     """
     known: dict[str, Raw] = {
         name: call.fields[name]

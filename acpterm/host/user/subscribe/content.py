@@ -1,10 +1,10 @@
-"""What a tool call contains, so far as ACP's schemas allow it: v1's, and the same put into v2's.
+"""Conversion of a tool call's content to what ACP's schemas allow: v1, and the same in v2.
 
-The rule: whatever comes out is valid, whatever an agent has sent. What is bad is left out, at the
-smallest place where the schema can do without it. Of what is not in the schema only `_meta` is
-passed on.
+Everything returned is valid, whatever an agent has sent. Invalid values are dropped at the smallest
+place that the schema can do without. Members that are not in the schema are dropped, but for
+`_meta`.
 
-v2 is stricter in what a string may be (URIs, absolute paths, times), and has other diffs.
+v2 restricts strings further (URIs, absolute paths, times), and has another format of diffs.
 """
 
 import os
@@ -79,7 +79,7 @@ class _Link(_Block, tag_field="type", tag="resource_link", omit_defaults=True, k
 
 
 class _Resource(Wire, omit_defaults=True):
-    """Text, or else a blob."""
+    """An embedded resource: text, or else a blob."""
 
     uri: str
     text: str | UnsetType = UNSET
@@ -100,9 +100,9 @@ class _Holder(Wire):
 
 
 def sanitize(call: str, fields: dict[str, Raw]) -> ToolCallUpdate:
-    """Give the members of a tool call, with all that is bad left out (ACP v1, "Tool Calls")."""
-    said = {**fields, "sessionUpdate": "tool_call_update", "toolCallId": call}
-    update = decode(msgspec.json.encode(said), ToolCallUpdate)
+    """Return an update of a tool call without its invalid members (ACP v1, "Tool Calls")."""
+    members = {**fields, "sessionUpdate": "tool_call_update", "toolCallId": call}
+    update = decode(msgspec.json.encode(members), ToolCallUpdate)
     if update.content:
         update.content = [item for item in map(_sanitize_item, update.content) if item is not None]
     return update
@@ -132,9 +132,9 @@ def _read_block(raw: Raw) -> Block | None:
 
 
 def content_in_v2(items: Iterable[ToolCallContent], cwd: str | None) -> list[Any]:
-    """Give the items of a v1 tool call, which are clean, as those of one of v2.
+    """Return the content items of a sanitized v1 tool call as items of v2.
 
-    `cwd`: the folder that relative paths are relative to, if it is known.
+    `cwd`: the directory that relative paths are relative to, if known.
     """
     return [new for item in items if (new := _item_in_v2(item, cwd)) is not None]
 
@@ -169,7 +169,7 @@ def _diff_in_v2(diff: Diff, cwd: str | None) -> dict[str, Any] | None:
 def locations_in_v2(
     locations: Iterable[ToolCallLocation], cwd: str | None
 ) -> list[ToolCallLocation]:
-    """Give those locations of v1 that have absolute paths, or can be given one."""
+    """Return the locations with absolute paths; without `cwd`, relative ones are dropped."""
     return [
         ToolCallLocation(path=path, line=location.line, meta=location.meta)
         for location in locations
@@ -184,12 +184,12 @@ def _absolute(path: str, cwd: str | None) -> str | None:
 
 
 def _conform_to_v2(block: Block) -> bool:
-    """Leave out of a block what v2 does not allow; whether it can be told at all."""
-    if notes := block.annotations:
-        if notes.priority is not None and not 0 <= notes.priority <= 1:
-            notes.priority = None
-        if notes.last_modified is not None and not _is_time(notes.last_modified):
-            notes.last_modified = None
+    """Drop what v2 does not allow in a block; return whether the block can be sent at all."""
+    if annotations := block.annotations:
+        if annotations.priority is not None and not 0 <= annotations.priority <= 1:
+            annotations.priority = None
+        if annotations.last_modified is not None and not _is_time(annotations.last_modified):
+            annotations.last_modified = None
     match block:
         case _Image():
             if block.uri is not None and not _URI.fullmatch(block.uri):

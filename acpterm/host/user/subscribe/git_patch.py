@@ -1,21 +1,20 @@
-"""A change of one file as a patch such as git makes: one hunk, from the first change to the last.
+"""The change of one file as a patch in git's format: one hunk, from the first change to the last.
 
-Nothing is searched for that both have in between: that can take very long, and this is made while
-others wait.
+Lines that both versions have within the hunk are not searched for: that can take very long, and
+this runs on the event loop.
 """
 
 from itertools import chain
 from typing import Final
 
-# Lines around the change.
-_CONTEXT: Final = 3
+_CONTEXT_LINES: Final = 3
 _NO_NEWLINE: Final = "\\ No newline at end of file\n"
 
 
 def git_patch(path: str, old: str | None, new: str) -> str | None:
-    """Give the patch that makes `new` of `old`, or, of None, a new file.
+    """Return the patch that turns `old` into `new`; `old` is None for a new file.
 
-    None where there is no change in text to be shown, or `path` would have to be quoted.
+    Returns None if there is no change in text, or if git would have to quote `path`.
     """
     if not path.isprintable() or set(path) & set('"\\') or old == new:
         return None
@@ -29,8 +28,8 @@ def git_patch(path: str, old: str | None, new: str) -> str | None:
     head += [f"--- a/{name}\n" if old is not None else "--- /dev/null\n", f"+++ b/{name}\n"]
     start = _common(before, after)
     end = _common(before[start:][::-1], after[start:][::-1])
-    first = max(0, start - _CONTEXT)
-    tail = min(end, _CONTEXT)
+    first = max(0, start - _CONTEXT_LINES)
+    tail = min(end, _CONTEXT_LINES)
     removed, added = before[start : len(before) - end], after[start : len(after) - end]
     kept_after = before[len(before) - end :][:tail]
     counts = [start - first + len(lines) + tail for lines in (removed, added)]
@@ -51,7 +50,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _common(one: list[str], two: list[str]) -> int:
-    """Give how many lines both begin with."""
+    """Return how many lines both begin with."""
     for number, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return number

@@ -1,34 +1,34 @@
-"""Where a subscriber has output from: a terminal that runs here, or one of the agent's own."""
+"""Sources of output for a subscriber: a terminal that runs here, or one of the agent's own."""
 
 from typing import Final, Protocol
 
 from acpterm.acp.terminal_updates import ExitInfo, Info
-from acpterm.host.agent.agent_terminals import AgentTerminal
-from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.registry import TerminalRegistry
+from acpterm.host.sessions.agent_terminals import AgentTerminal
+from acpterm.host.sessions.observed import ObservedSession
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.terminal.ring import Slice
 
 
 class Source(Protocol):
-    """One terminal, to be read by position. `anew` counts how often its output was replaced."""
+    """One terminal, read by position."""
 
     @property
     def info(self) -> Info:
-        """What it is."""
+        """The terminal's id, directory and command."""
 
     @property
     def generation(self) -> int:
-        """How often all of its output was replaced."""
+        """How often all of its output was replaced; positions begin at 0 each time."""
 
     @property
     def length(self) -> int:
-        """The position at which its output ends, so far."""
+        """The position at which the output ends so far."""
 
     @property
     def end(self) -> ExitInfo | None:
-        """How its program ended, if it has."""
+        """How its program ended; None while it runs."""
 
     @property
     def is_over(self) -> bool:
@@ -36,14 +36,14 @@ class Source(Protocol):
 
     @property
     def survives_session(self) -> bool:
-        """Whether it goes on when its session's connection has closed, or nobody knows."""
+        """Whether it may go on after its session's connection has closed."""
 
     @property
     def is_retained(self) -> bool:
-        """Whether it is in memory for others than who holds this."""
+        """Whether it is kept in memory independently of this source."""
 
-    def read(self, since: int, most: int) -> Slice:
-        """Give what is kept from a position on, at most so many bytes; and how much is lost."""
+    def read(self, since: int, max_bytes: int) -> Slice:
+        """Return what is retained from `since` on, at most `max_bytes`; see `Ring.read`."""
 
 
 class LocalSource:
@@ -67,7 +67,7 @@ class LocalSource:
 
     @property
     def length(self) -> int:
-        """See `Source`. Has its terminal take in what it has put off: not for idle questions."""
+        """See `Source`."""
         return self.entry.terminal.ring.end
 
     @property
@@ -78,7 +78,7 @@ class LocalSource:
 
     @property
     def is_over(self) -> bool:
-        """See `Source`. What its program has left behind may write on when that has ended."""
+        """See `Source`. Background processes may write on after the program has ended."""
         return self.entry.terminal.is_closed
 
     @property
@@ -91,13 +91,13 @@ class LocalSource:
         """See `Source`."""
         return self._registry.get(self.entry.id) is self.entry
 
-    def read(self, since: int, most: int) -> Slice:
+    def read(self, since: int, max_bytes: int) -> Slice:
         """See `Source`."""
-        return self.entry.terminal.ring.read(since, most)
+        return self.entry.terminal.ring.read(since, max_bytes)
 
 
 class AgentSource:
-    """A terminal of the agent's own, as far as it has told of it."""
+    """A terminal that the agent runs itself, as its updates have described it."""
 
     is_over: Final = False
     survives_session: Final = True
@@ -130,13 +130,13 @@ class AgentSource:
         """See `Source`."""
         return not self.terminal.forgotten
 
-    def read(self, since: int, most: int) -> Slice:
+    def read(self, since: int, max_bytes: int) -> Slice:
         """See `Source`."""
-        return self.terminal.ring.read(since, most)
+        return self.terminal.ring.read(since, max_bytes)
 
 
 class Tombstone:
-    """What is left of a terminal that nobody keeps: how much it printed, and how it ended."""
+    """A terminal that is no longer retained: how much it printed, and how it ended."""
 
     is_over: Final = True
     survives_session: Final = True
@@ -148,14 +148,14 @@ class Tombstone:
         self.length: Final = source.length
         self.end: Final = source.end
 
-    def read(self, since: int, most: int) -> Slice:
-        """See `Source`: all of it is lost."""
-        del most
+    def read(self, since: int, max_bytes: int) -> Slice:
+        """See `Source`. All output is lost."""
+        del max_bytes
         return Slice(b"", self.length, self.length - since)
 
 
-def source_of(terminal: str, session: Session, registry: TerminalRegistry) -> Source | None:
-    """Give the terminal that an id means in a session: one of another session it does not mean."""
+def source_of(terminal: str, session: ObservedSession, registry: TerminalRegistry) -> Source | None:
+    """Return the source of a session's terminal; None if the session has none with this id."""
     entry = registry.get(terminal)
     if entry is not None:
         return LocalSource(entry, registry) if entry.session is session else None

@@ -1,26 +1,26 @@
-"""A front end's sight of a session: its tool calls, and the output of the terminals in them.
+"""One user's subscription to a session: its tool calls, and the output of the terminals in them.
 
-What is told is told by one task, in messages of `forms`, and only as far as the front end has read
-what was told before (`room`): one that does not read costs nothing and slows nobody. What waits
-meanwhile is bounded: of tool calls by `Untold`, of output by the terminals' own rings, which are
-read by position.
+A single task sends all updates, encoded by an `UpdateEncoder`. It waits for the send queue to drain
+first, so a client that stops reading costs no memory and delays no one else. What waits meanwhile
+is bounded: tool calls by `UpdateBacklog`, output by the rings of the terminals, which are read by
+position.
 
 States of a terminal, for one subscriber:
 
-    shown ──a call that shows it is told──▶ told ──all is told, nothing more comes──▶ finished
-                                             │ ▲
-                               news, 20 times a second at most
+    known ──a call that shows it is sent──▶ sent ──all is sent, nothing more comes──▶ finished
+                                            │  ▲
+                              output, at most 20 times a second
 
-- *shown*: a call that is not told yet shows it. It is held from now on: others may forget it.
-- *told*: there is something to tell (`due`) or not; a task of its own waits for its news.
-- *finished*: only its id is remembered, so that it is not told a second time.
+- *known*: a call that is still queued shows it. It is held from now on: others may forget it.
+- *sent*: it is *due* when it has output or an end to send. A task of its own waits for that.
+- *finished*: only its id is kept, so that it is not sent a second time.
 
-The order: what is told of one call keeps its order; a terminal is told of with, or in v2 before,
-the first call that shows it; its end after its output. An update that says that a call has come to
-its end waits for what its terminals have printed by then.
+Order: the updates of one call keep their order. A terminal is described with the first call that
+shows it (in v2, before it), and its end follows its output. An update that ends a call waits for
+what the call's terminals have printed by then.
 
-It ends when the session's connection has closed and all is told; a terminal that the person has
-taken over runs on, and is told up to there.
+The subscription ends when the session's connection has closed and everything is sent. A terminal
+that the user has taken over runs on; its output is sent up to that moment.
 """
 
 import math
@@ -32,34 +32,33 @@ from msgspec import Raw
 
 from acpterm.acp.agent_api import OWN
 from acpterm.acp.raw_json import items, members, text
-from acpterm.host.agent.session import Session
-from acpterm.host.agent.tool_calls import CALLS_MAX
+from acpterm.host.sessions.observed import ObservedSession
+from acpterm.host.sessions.tool_calls import CALLS_MAX
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.backlog import UpdateBacklog, snapshot
 from acpterm.host.user.subscribe.encoders import Update, UpdateEncoder
 from acpterm.host.user.subscribe.sources import LocalSource, Source, Tombstone, source_of
 from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCursor
 
-# Bytes of output of one terminal, in messages one after the other.
-READ_BYTES_MAX: Final = 512 * 1024
-# Seconds between two looks at one terminal.
+# Bytes of one terminal's output that are sent before another terminal or call has its turn.
+TURN_BYTES_MAX: Final = 512 * 1024
+# Between two turns of one terminal.
 POLL_INTERVAL_S: Final = 0.05
-# Of terminals that are held for one subscriber alone.
-_HELD: Final = 16
-# Of finished terminals that are remembered.
-_FINISHED: Final = 10_000
-_FINAL: Final = (b'"completed"', b'"failed"')
+# Terminals that are held for one subscriber alone.
+_HELD_MAX: Final = 16
+_FINISHED_MAX: Final = 10_000
+_FINAL_STATUSES: Final = (b'"completed"', b'"failed"')
 
 
 class Subscriber:
-    """Who is told of one session."""
+    """One subscription to one session. `token` identifies it in each notification."""
 
     def __init__(
-        self, user: UserConnection, session: Session, form: UpdateEncoder, token: str
+        self, user: UserConnection, session: ObservedSession, encoder: UpdateEncoder, token: str
     ) -> None:
         self._connection = user
         self._session = session
-        self._encoder = form
+        self._encoder = encoder
         self._token = token
         self._backlog = UpdateBacklog(session.tool_calls)
         self._sent: dict[str, None] = {}
@@ -69,42 +68,44 @@ class Subscriber:
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
-        """Tell of it until it is over."""
+        """Send updates until the session is over."""
         async with trio.open_nursery() as self._nursery:
             for call in self._session.tool_calls.in_order():
                 self._add_terminals(call)
                 self._backlog.add_all(call)
-            self._session.observers.add(self._read_session)
+            self._session.observers.add(self._record_update)
             try:
-                self._nursery.start_soon(self._wait_over)
+                self._nursery.start_soon(self._wake_when_closed)
                 await self._send_updates()
             finally:
-                self._session.observers.discard(self._read_session)
+                self._session.observers.discard(self._record_update)
             self._nursery.cancel_scope.cancel()
 
-    async def _wait_over(self) -> None:
+    async def _wake_when_closed(self) -> None:
         await self._session.closed.wait()
         self._has_news.set()
 
-    # What is learnt: in the agent's task, so nothing is made here.
+    # Recording. It runs in the agent's task, so it encodes and sends nothing.
 
-    def _read_session(self, call: str | None, fields: dict[str, Raw], theirs: list[str]) -> None:
+    def _record_update(
+        self, call: str | None, fields: dict[str, Raw], agent_terminals: list[str]
+    ) -> None:
         if call is not None:
             self._add_terminals(call)
             self._backlog.add(call, fields)
-        for terminal in theirs:
-            shown = self._cursors.get(terminal)
-            if shown is None:
+        for terminal in agent_terminals:
+            cursor = self._cursors.get(terminal)
+            if cursor is None:
                 for other in self._session.tool_calls.calls_showing(terminal):
                     self._add_terminals(other)
                     if other != call:
                         self._backlog.add(other, {})
             else:
-                self._renew(terminal, shown)
+                self._renew(terminal, cursor)
         self._has_news.set()
 
     def _add_terminals(self, call: str) -> None:
-        """Hold the terminals of a call that were not shown before."""
+        """Hold the terminals of a call that are not known yet."""
         known = self._session.tool_calls.get(call)
         for terminal in known.terminals if known else ():
             if terminal in self._cursors:
@@ -112,49 +113,50 @@ class Subscriber:
             source = source_of(terminal, self._session, self._connection.host.registry)
             if source is not None:
                 self._cursors[terminal] = TerminalCursor(source)
-                self._bound()
+                self._remove_surplus()
 
-    def _renew(self, terminal: str, shown: TerminalCursor) -> None:
-        """Learn that the agent has told of a terminal of its own."""
-        if shown.source is None or not shown.source.is_retained:
+    def _renew(self, terminal: str, cursor: TerminalCursor) -> None:
+        """Record that the agent has sent an update of a terminal of its own."""
+        if cursor.source is None or not cursor.source.is_retained:
             source = source_of(terminal, self._session, self._connection.host.registry)
             if source is not None:
-                # It was forgotten in between: what is told now takes the place of what was.
-                shown.replace(source)
-        if shown.call is not None:
-            self._due[shown] = None
+                # The session forgot the terminal in between, so its output begins again.
+                cursor.replace(source)
+        if cursor.call is not None:
+            self._due[cursor] = None
 
-    def _bound(self) -> None:
-        """Hold no more than a few terminals that nobody else keeps, and not all ids."""
-        if len(self._cursors) <= _HELD:
+    def _remove_surplus(self) -> None:
+        """Bound how many terminals are held for this subscriber alone, and how many ids."""
+        if len(self._cursors) <= _HELD_MAX:
             return
-        alone = [s for s in self._cursors.values() if s.source and not s.source.is_retained]
-        for shown in alone[:-_HELD]:
-            if shown.source and (shown.source.is_over or not isinstance(shown.source, LocalSource)):
-                shown.source = Tombstone(shown.source)
-        if len(self._cursors) > 2 * _FINISHED:
-            finished = [name for name, shown in self._cursors.items() if shown.source is None]
-            for name in finished[:-_FINISHED]:
+        alone = [c for c in self._cursors.values() if c.source and not c.source.is_retained]
+        for cursor in alone[:-_HELD_MAX]:
+            source = cursor.source
+            if source and (source.is_over or not isinstance(source, LocalSource)):
+                cursor.source = Tombstone(source)
+        if len(self._cursors) > 2 * _FINISHED_MAX:
+            finished = [name for name, cursor in self._cursors.items() if cursor.source is None]
+            for name in finished[:-_FINISHED_MAX]:
                 del self._cursors[name]
 
-    async def _watch(self, shown: TerminalCursor, source: LocalSource) -> None:
-        """Have a terminal told of when there is news, as soon as the news before are told."""
+    async def _watch(self, cursor: TerminalCursor, source: LocalSource) -> None:
+        """Make a terminal due whenever it has news, once the news before are delivered."""
         while not source.is_over:
-            if not shown.has_news(source):
+            if not cursor.has_news(source):
                 await source.entry.terminal.wait_changed()
-            shown.delivered = trio.Event()
-            self._due[shown] = None
+            cursor.delivered = trio.Event()
+            self._due[cursor] = None
             self._has_news.set()
-            await shown.delivered.wait()
-        # It may have ended after it was looked at last.
-        self._due[shown] = None
+            await cursor.delivered.wait()
+        # It may have ended after its last turn.
+        self._due[cursor] = None
         self._has_news.set()
 
-    # What is told.
+    # Sending
 
     async def _send_updates(self) -> None:
         while True:
-            # Before anything is looked at: what comes while something is told is news, too.
+            # Before anything is read: what comes while something is sent sets the new event.
             self._has_news = trio.Event()
             if self._is_over():
                 break
@@ -162,83 +164,84 @@ class Subscriber:
             item = self._backlog.pop()
             if item is not None:
                 await self._send_call(*item)
-            shown = self._next()
-            if shown is not None:
-                await self._poll_terminals(shown)
-            if item is None and shown is None:
-                with trio.move_on_at(min((shown.next for shown in self._due), default=math.inf)):
+            cursor = self._next_due()
+            if cursor is not None:
+                await self._send_turn(cursor)
+            if item is None and cursor is None:
+                with trio.move_on_at(min((due.next_turn for due in self._due), default=math.inf)):
                     await self._has_news.wait()
-        for shown in list(self._cursors.values()):
-            await self._send_until_now(shown)
+        for cursor in list(self._cursors.values()):
+            await self._send_present_output(cursor)
 
     async def _send_call(self, call: str, fields: Mapping[str, Raw]) -> None:
         known = self._session.tool_calls.get(call)
-        in_it = known.terminals if known else []
+        all_terminals = known.terminals if known else []
         content = fields.get("content")
-        new = self._new_in(in_it if content is None else _terminals_in(content))
+        new = self._unsent(all_terminals if content is None else _terminals_in(content))
         first = call not in self._sent
         if new and not first and known and self._encoder.needs_whole_call:
-            # As it is by now: what waits of it may show others.
-            fields, new = snapshot(known), self._new_in(in_it)
+            # The whole call as it is now; its queued updates, which may show others, are in it.
+            fields, new = snapshot(known), self._unsent(all_terminals)
             self._backlog.discard(call)
         self._record_sent(call)
-        for shown, source in new:
-            shown.begin(call, source)
-            self._due[shown] = None
+        for cursor, source in new:
+            cursor.begin(call, source)
+            self._due[cursor] = None
             if isinstance(source, LocalSource) and self._nursery:
-                self._nursery.start_soon(self._watch, shown, source)
+                self._nursery.start_soon(self._watch, cursor, source)
         status = fields.get("status")
-        waits = (
-            status is not None and bytes(status) in _FINAL and self._terminals_without_update(in_it)
-        )
-        if waits:
+        is_final = status is not None and bytes(status) in _FINAL_STATUSES
+        ends_later = is_final and self._with_news(all_terminals)
+        if ends_later:
             fields = {name: value for name, value in fields.items() if name != "status"}
         infos = [source.info for _, source in new]
         if fields or infos or first:
             self._notify(self._encoder.call(call, dict(fields), infos, first=first))
-        if waits and status is not None:
-            for shown in self._terminals_without_update(in_it):
-                await self._send_until_now(shown)
+        if ends_later and status is not None:
+            for cursor in self._with_news(all_terminals):
+                await self._send_present_output(cursor)
             await self._connection.sender.drain()
             self._notify(self._encoder.call(call, {"status": status}, (), first=False))
 
-    def _new_in(self, terminals: Iterable[str]) -> list[tuple[TerminalCursor, Source]]:
-        """Give those that no call that was told shows, with what they are read from."""
+    def _unsent(self, terminals: Iterable[str]) -> list[tuple[TerminalCursor, Source]]:
+        """Return those that no sent call shows, each with its source."""
         return [
-            (shown, shown.source)
+            (cursor, cursor.source)
             for terminal in dict.fromkeys(terminals)
-            if (shown := self._cursors.get(terminal)) and shown.call is None and shown.source
+            if (cursor := self._cursors.get(terminal)) and cursor.call is None and cursor.source
         ]
 
-    def _terminals_without_update(self, terminals: Iterable[str]) -> list[TerminalCursor]:
-        found = [shown for terminal in terminals if (shown := self._cursors.get(terminal))]
-        return [s for s in found if s.call is not None and s.source and s.has_news(s.source)]
+    def _with_news(self, terminals: Iterable[str]) -> list[TerminalCursor]:
+        """Return those that a sent call shows and that have something to send."""
+        found = [cursor for terminal in terminals if (cursor := self._cursors.get(terminal))]
+        return [c for c in found if c.call is not None and c.source and c.has_news(c.source)]
 
-    async def _poll_terminals(self, shown: TerminalCursor) -> None:
-        """Tell of what has come from a terminal, at most so much."""
-        self._due.pop(shown, None)
-        for _ in range(READ_BYTES_MAX // CHUNK_BYTES):
+    async def _send_turn(self, cursor: TerminalCursor) -> None:
+        """Send what a terminal has, at most `TURN_BYTES_MAX` of output."""
+        self._due.pop(cursor, None)
+        for _ in range(TURN_BYTES_MAX // CHUNK_BYTES):
             await self._connection.sender.drain()
-            if not self._step(shown):
+            if not self._send_step(cursor):
                 break
         else:
-            self._due[shown] = None
-        shown.next = trio.current_time() + POLL_INTERVAL_S
-        if shown not in self._due:
-            shown.delivered.set()
+            self._due[cursor] = None
+        cursor.next_turn = trio.current_time() + POLL_INTERVAL_S
+        if cursor not in self._due:
+            cursor.delivered.set()
 
-    async def _send_until_now(self, shown: TerminalCursor) -> None:
-        source = shown.source
+    async def _send_present_output(self, cursor: TerminalCursor) -> None:
+        """Send all that a terminal has printed by now."""
+        source = cursor.source
         if source is not None:
             target = source.length
-            while shown.source is source:
+            while cursor.source is source:
                 await self._connection.sender.drain()
-                if not self._step(shown) or shown.position >= target:
+                if not self._send_step(cursor) or cursor.position >= target:
                     break
 
-    def _step(self, shown: TerminalCursor) -> bool:
-        """Tell of some output of a terminal, or of its end; whether there is more."""
-        updates, more = shown.step(self._encoder)
+    def _send_step(self, cursor: TerminalCursor) -> bool:
+        """Send one chunk of a terminal's output, or its end; return whether there is more."""
+        updates, more = cursor.step(self._encoder)
         self._notify(updates)
         return more
 
@@ -259,17 +262,17 @@ class Subscriber:
             calls = self._session.tool_calls
             self._sent = {call: None for call in self._sent if calls.get(call)}
 
-    def _next(self) -> TerminalCursor | None:
-        """Give a terminal that is to be told of now."""
+    def _next_due(self) -> TerminalCursor | None:
+        """Return a terminal that has something to send and may do so now."""
         now = trio.current_time()
-        return next((shown for shown in self._due if shown.next <= now), None)
+        return next((cursor for cursor in self._due if cursor.next_turn <= now), None)
 
     def _is_over(self) -> bool:
-        """Whether the agent has gone and nothing is left to tell, but of what runs on."""
+        """Return whether the session has closed and nothing but surviving terminals is left."""
         if self._backlog or not self._session.closed.is_set():
             return False
-        told = (shown.source for shown in self._cursors.values() if shown.call is not None)
-        return all(source is None or source.survives_session for source in told)
+        sent = (cursor.source for cursor in self._cursors.values() if cursor.call is not None)
+        return all(source is None or source.survives_session for source in sent)
 
 
 def _terminals_in(content: Raw) -> list[str]:

@@ -1,4 +1,4 @@
-"""A terminal as one subscriber is told of it: up to where, and what comes next."""
+"""What one subscriber has received of one terminal, and what comes next."""
 
 import math
 from collections.abc import Iterable
@@ -15,53 +15,58 @@ CHUNK_BYTES: Final = 32 * 1024
 
 
 class TerminalCursor:
-    """One terminal. `source` is None when it is finished, `call` is the one that told of it."""
+    """The read position in one terminal."""
 
     def __init__(self, source: Source) -> None:
         self.source: Source | None = source
+        """None when the terminal is finished."""
         self.call: str | None = None
-        # What is told of it: up to where, of which output, and which end.
+        """The first call sent that shows the terminal; None before that."""
         self.position = 0
+        """The position in the output behind the last byte sent."""
         self._generation = 0
         self._end: ExitInfo | None = None
-        self.next = -math.inf
-        """When it may be told of again."""
+        self.next_turn = -math.inf
+        """When more of it may be sent, on trio's clock."""
         self.delivered = trio.Event()
-        """Set when its news were told."""
+        """Set when all that made it due is sent."""
 
     def begin(self, call: str, source: Source) -> None:
-        """Learn that a call is being told that shows it."""
+        """Record that `call`, which shows the terminal, is being sent."""
         self.call, self._generation = call, source.generation
 
     def replace(self, source: Source) -> None:
-        """Take another source, whose output takes the place of what was told."""
+        """Continue with another source, whose output replaces what was sent."""
         self.source, self._generation, self.position = source, -1, 0
 
     def has_news(self, source: Source) -> bool:
-        """Whether there is something to tell."""
-        told = self.position, self._generation, self._end
-        return told != (source.length, source.generation, source.end)
+        """Return whether there is something to send."""
+        sent = self.position, self._generation, self._end
+        return sent != (source.length, source.generation, source.end)
 
-    def step(self, form: UpdateEncoder) -> tuple[Iterable[Update], bool]:
-        """Give what tells of some output, or of the end after it; and whether there is more."""
+    def step(self, encoder: UpdateEncoder) -> tuple[Iterable[Update], bool]:
+        """Return updates with one chunk of output, or the end after it; and whether there is more.
+
+        Advances the cursor.
+        """
         source, call = self.source, self.call
         if source is None or call is None:
             return (), False
         terminal = source.info.terminal
-        anew = source.generation != self._generation
-        if anew:
+        replaced = source.generation != self._generation
+        if replaced:
             self._generation, self.position = source.generation, 0
         updates = []
         part = source.read(self.position, CHUNK_BYTES)
         self.position = part.position + len(part.data)
-        if part.data or part.lost or anew:
-            updates += form.output(call, terminal, part.data, lost=part.lost, anew=anew)
+        if part.data or part.lost or replaced:
+            updates += encoder.output(call, terminal, part.data, lost=part.lost, replace=replaced)
         if self.position < source.length:
             return updates, True
         if source.end != self._end:
             self._end = source.end
-            updates += form.ended(call, terminal, source.end)
+            updates += encoder.ended(call, terminal, source.end)
         if source.is_over:
             self.source = None
-            form.forget(terminal)
+            encoder.forget(terminal)
         return updates, False

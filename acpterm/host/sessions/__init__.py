@@ -1,0 +1,1 @@
+"""What users may see of the sessions of agents."""
