@@ -27,7 +27,7 @@ from acpterm.host.launch.exec_context import ExecContext, to_record
 from acpterm.host.restore import Restorer
 from acpterm.host.server.connection import Connection
 from acpterm.host.server.dispatch import MethodTable
-from acpterm.host.server.peer import PeerProcess, peer_of
+from acpterm.host.server.peer import PeerProcess
 from acpterm.host.state.records import HostRecord
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import TREES_KEY
@@ -39,6 +39,7 @@ from acpterm.keeper.client import KeeperClient, KeeperLostError, embedded_keeper
 from acpterm.pty import linux
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Handover, Trees
+from acpterm.runtime.unix_socket import peer_of
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import DISCONNECT_GRACE_S
 
@@ -232,7 +233,7 @@ class Host:
         serve: Callable[[trio.SocketStream, ExecContext], Awaitable[None]],
     ) -> None:
         try:
-            peer = peer_of(stream)
+            peer = peer_of(stream.socket)
             if peer.uid != os.geteuid():
                 _log.warning("connection refused: it is another user's", uid=peer.uid)
                 await stream.aclose()

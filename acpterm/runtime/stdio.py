@@ -17,6 +17,7 @@ import threading
 
 import trio
 
+from acpterm.runtime.blocking_io import write_fully
 from acpterm.runtime.threads import run_blocking
 
 
@@ -148,22 +149,3 @@ async def _write_in_thread(fd: int, data: bytes) -> None:
     finally:
         if begun.acquire(blocking=False):
             os.close(fd)
-
-
-def read_some(fd: int, max_bytes: int) -> bytes:
-    """Wait for something to read from `fd`, in a thread; nothing is the end. Raises `OSError`."""
-    while True:
-        try:
-            return os.read(fd, max_bytes)
-        except BlockingIOError:  # not our doing: whoever shares it has made it non-blocking
-            select.select((fd,), (), ())
-
-
-def write_fully(fd: int, data: bytes) -> None:
-    """Write all of `data` to `fd`, in a thread: it blocks. Raises `OSError`."""
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(fd, rest) :]
-        except BlockingIOError:  # as above
-            select.select((), (fd,), ())

@@ -11,12 +11,11 @@ import re
 import resource
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
-from acpterm import acp
 from acpterm.host.state.records import ContextRecord, pack_text, unpack_text
-from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt, is_utf8_encodable
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
 from acpterm.pty.tracking import marks
+from acpterm.runtime.exec_context import ExecContext as BaseExecContext
 
 # Bytes of an environment that is stored: programs can be given no more (execve(2)).
 _STORED_ENV_BYTES_MAX = 6 * 1024 * 1024
@@ -54,14 +53,8 @@ _LIMITS = {
 }
 
 
-class ExecContext(NamedTuple):
+class ExecContext(BaseExecContext):
     """What a terminal takes over from whoever asked for it."""
-
-    env: Mapping[str, str]
-    cwd: str
-    umask: int
-    rlimits: tuple[tuple[int, int, int], ...]
-    """Triples of resource, soft and hard limit, as for `resource.setrlimit`."""
 
     def environment(
         self,
@@ -129,19 +122,6 @@ def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, i
                 "must not be above the hard one (-1 is none, which is above all)",
             )
     return tuple((_LIMITS[name], *both) for name, both in rlimits.items() if name in _LIMITS)
-
-
-def to_wire(context: ExecContext) -> acp.ExecContext:
-    """Describe an asker for `_meta.acpterm` of `initialize`: to a host that is another process.
-
-    What is not UTF-8 cannot be said in JSON: such variables are left out, and such a folder too,
-    which the host finds out itself.
-    """
-    names = {number: name for name, number in _LIMITS.items()}
-    limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
-    env = {name: value for name, value in context.env.items() if is_utf8_encodable(name + value)}
-    cwd = context.cwd if is_utf8_encodable(context.cwd) else None
-    return acp.ExecContext(env=env, cwd=cwd, umask=context.umask, rlimits=limits)
 
 
 def to_record(context: ExecContext) -> ContextRecord | None:

@@ -9,46 +9,19 @@ import errno
 import os
 import select
 import socket
-import struct
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
 from acpterm.pty import processes
 from acpterm.runtime.descriptors import reserve
+from acpterm.runtime.unix_socket import peer_of
 
 if TYPE_CHECKING:
     from acpterm.pty.linux import ProcStat
 
 # Of the peer that connected, by descriptor (unix(7), Linux 6.5).
 _SO_PEERPIDFD: Final = 77
-# macOS: <sys/un.h>.
-_SOL_LOCAL: Final = 0
-_LOCAL_PEERCRED: Final = 1
-_LOCAL_PEERPID: Final = 2
-
-
-class Peer(NamedTuple):
-    """Who connected, as the system has recorded it."""
-
-    uid: int
-    pid: int | None
-    """None, or 0, if this process cannot see the other: it is in another pid namespace."""
-
-
-def peer_of(stream: trio.SocketStream) -> Peer:
-    """Return who connected (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
-    if hasattr(socket, "SO_PEERCRED"):
-        found = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        pid, uid, _ = struct.unpack("3i", found)
-        return Peer(uid, pid)
-    # struct xucred: version, uid, …
-    found = stream.socket.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
-    _, uid = struct.unpack_from("Ii", found)
-    try:
-        return Peer(uid, stream.socket.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID))
-    except OSError:
-        return Peer(uid, None)
 
 
 class PeerProcess:
@@ -59,7 +32,7 @@ class PeerProcess:
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
-        self.pid: Final = peer_of(stream).pid or 0
+        self.pid: Final = peer_of(stream.socket).pid or 0
         self._pidfd = -1
         self._is_gone = False
         self.identity: ProcStat | None = None

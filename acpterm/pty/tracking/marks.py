@@ -17,10 +17,13 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acpterm.pty import linux, processes
-from acpterm.pty.tracking.tree import Rlimits
+
+if TYPE_CHECKING:
+    # It imports trio, which the clients that need these marks do without.
+    from acpterm.pty.tracking.tree import Rlimits
 
 TERMINAL: Final = "ACPTERM_TERMINAL_ID"
 DAEMON: Final = "ACPTERM_DAEMON"
@@ -78,7 +81,7 @@ def tag(name: str) -> int:
     return _TAG_BASE + _number(name, _TAG_BYTES)
 
 
-def rlimits(name: str) -> Rlimits:
+def rlimits(name: str) -> "Rlimits":
     """Return the limits (resource, soft, hard) for the programs of `name`; none where unusable."""
     if not linux.AVAILABLE:
         return ()
@@ -90,7 +93,7 @@ def rlimits(name: str) -> Rlimits:
 
 
 @contextmanager
-def inherited(limits: Rlimits) -> Iterator[None]:
+def inherited(limits: "Rlimits") -> Iterator[None]:
     """Have children that are started in the block inherit `limits`; then restore our own."""
     before = [(number, *resource.getrlimit(number)) for number, _, _ in limits]
     for number, soft, hard in limits:
