@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 import click
 
-from acpterm.cli._daemon import call
+from acpterm.cli._async import call_async, run
 from acpterm.cli._keyboard import has_keyboard
-from acpterm.cli._options import at_daemon, fail, run
+from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._params import Finite
 from acpterm.cli._terminal_name import TerminalName
 from acpterm.client import replay
@@ -57,7 +57,7 @@ def command(
         if "/" in what or os.path.exists(what):
             file = _open(what)
         else:
-            call(config, socket, lambda client: write_cast(client, what, made))
+            call_async(config, socket, lambda client: write_cast(client, what, made))
             made.seek(0)
         with file:
             try:

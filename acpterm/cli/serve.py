@@ -9,7 +9,8 @@ from functools import partial
 
 import click
 
-from acpterm.cli._options import common, fail, run, settings
+from acpterm.cli._async import run
+from acpterm.cli._options import common, fail, settings
 from acpterm.config import agent_socket
 from acpterm.host.daemon import serve, start_keeper
 from acpterm.host.server.systemd import FIRST, ActivationError, check_handed

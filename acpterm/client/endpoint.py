@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import trio
 from msgspec import UNSET, Raw, UnsetType
 
+from acpterm.client.errors import LostError
 from acpterm.client.unanswered import Unanswered
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
@@ -47,13 +48,6 @@ HIGH_WATER_BYTES: Final = 256 * 1024
 
 Response: TypeAlias = Raw | RpcError
 OnResponse: TypeAlias = Callable[[Response], None]
-
-
-class LostError(RpcError):
-    """The connection has ended, and no answer comes; the message says why."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(INTERNAL_ERROR, message)
 
 
 class Recovery(Protocol):

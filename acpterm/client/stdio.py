@@ -11,8 +11,9 @@ from typing import Final
 import structlog
 import trio
 
-from acpterm.client.daemon import DaemonError, connect, read_lock
-from acpterm.client.handshake import HandshakeError, Welcome, initialize_params, shake_hands
+from acpterm.client.daemon import DaemonError, read_lock
+from acpterm.client.daemon_stream import connect, shake_hands
+from acpterm.client.handshake import HandshakeError, Welcome, initialize_params
 from acpterm.client.stdio_relay import GONE_MESSAGE, Relay, blocking_socket
 from acpterm.config import Settings, agent_socket
 from acpterm.runtime import exec_context, logs

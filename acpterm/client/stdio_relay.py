@@ -38,11 +38,12 @@ import structlog
 import trio
 
 from acpterm.client.daemon import DaemonError
-from acpterm.client.handshake import Reconnected, Welcome, initialize_params, reconnect
+from acpterm.client.daemon_stream import Reconnected, reconnect
+from acpterm.client.handshake import Welcome, initialize_params
 from acpterm.client.request_log import RequestLog
 from acpterm.config import Settings
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
-from acpterm.runtime import stdio
+from acpterm.runtime import blocking_io
 
 _CHUNK: Final = 64 * 1024
 # Bytes of requests without an answer above which nothing more is read from the agent.
@@ -157,7 +158,7 @@ class Relay:
                 why = "another one is there, which has none of them"
         errors = self._requests.fail(RpcError(INTERNAL_ERROR, f"the daemon {GONE_MESSAGE}: {why}"))
         with contextlib.suppress(OSError):  # the agent is gone
-            await _in_thread(stdio.write_fully, self._writes, errors)
+            await _in_thread(blocking_io.write_fully, self._writes, errors)
         return why
 
     @property
@@ -189,7 +190,7 @@ class Relay:
         """Pass on what the agent says: whether it has said its last."""
         while True:
             try:
-                data = stdio.read_some(self._reads, _CHUNK)
+                data = blocking_io.read_some(self._reads, _CHUNK)
             except OSError:  # as the hang-up of a terminal: nothing more comes
                 data = b""
             if not data:
@@ -242,7 +243,7 @@ class Relay:
             if not self._ending or (self._resumable and self._requests.unanswered):
                 return self._lose(sock, "it has closed the connection")
             with contextlib.suppress(OSError):
-                stdio.write_fully(self._writes, b"".join(self._begun))
+                blocking_io.write_fully(self._writes, b"".join(self._begun))
             return None
 
     def _pass_down(self, data: bytes) -> None:
@@ -254,7 +255,7 @@ class Relay:
         lines = b"".join((*self._begun, data[:end]))
         self._begun = [data[end:]]
         self._requests.received(lines)
-        stdio.write_fully(self._writes, lines)
+        blocking_io.write_fully(self._writes, lines)
         with self._changed:
             self._requests.settle()
             self._changed.notify_all()

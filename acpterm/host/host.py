@@ -175,7 +175,7 @@ class Host:
         serve: Callable[[trio.SocketStream, ExecContext], Awaitable[None]],
     ) -> None:
         try:
-            peer = peer_of(stream)
+            peer = peer_of(stream.socket)
             if peer.uid != os.geteuid():
                 _log.warning("connection refused: it is another user's", uid=peer.uid)
                 await stream.aclose()

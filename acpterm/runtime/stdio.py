@@ -19,6 +19,7 @@ import threading
 
 import trio
 
+from acpterm.runtime.blocking_io import write_fully
 from acpterm.runtime.threads import run_blocking
 
 
@@ -176,25 +177,3 @@ async def _write_in_thread(fd: int, data: bytes) -> None:
     finally:
         if closer.acquire(blocking=False):
             os.close(fd)
-
-
-def read_some(fd: int, max_bytes: int) -> bytes:
-    """Read from `fd`; block, in a thread, until there is data or the end. Raises `OSError`.
-
-    An empty result is the end of the input.
-    """
-    while True:
-        try:
-            return os.read(fd, max_bytes)
-        except BlockingIOError:  # a process that shares it has set it non-blocking
-            select.select((fd,), (), ())
-
-
-def write_fully(fd: int, data: bytes) -> None:
-    """Write all of `data` to `fd`. It blocks, so call it in a thread. Raises `OSError`."""
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(fd, rest) :]
-        except BlockingIOError:  # as above
-            select.select((), (fd,), ())

@@ -6,9 +6,7 @@ import os
 import socket
 import stat
 import struct
-from typing import Final, NamedTuple
-
-import trio
+from typing import Final, NamedTuple, Protocol
 
 # macOS: <sys/un.h>.
 _SOL_LOCAL: Final = 0
@@ -50,24 +48,31 @@ def make_private_dir(directory: str) -> None:
         raise OSError(errno.EPERM, f"{directory} belongs to uid {found.st_uid}")
 
 
+class _Socket(Protocol):
+    """A connected socket: one of the standard library's, or of trio's."""
+
+    def getsockopt(self, level: int, optname: int, buflen: int, /) -> bytes: ...
+
+
 class Peer(NamedTuple):
-    """The process that connected, as the kernel has recorded it."""
+    """The user and the process that connected, or that listens."""
 
     uid: int
     pid: int | None
-    """None or 0 if the process is in a pid namespace that this process cannot see."""
+    """None, or 0, if this process cannot see the other: it is in another pid namespace."""
 
 
-def peer_of(stream: trio.SocketStream) -> Peer:
+def peer_of(sock: _Socket) -> Peer:
     """Return the process at the other end (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
     if hasattr(socket, "SO_PEERCRED"):
-        found = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, uid, _ = struct.unpack("3i", found)
         return Peer(uid, pid)
     # struct xucred: version, uid, …
-    found = stream.socket.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
+    found = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
     _, uid = struct.unpack_from("Ii", found)
     try:
-        return Peer(uid, stream.socket.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID))
+        found = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID, struct.calcsize("i"))
     except OSError:
         return Peer(uid, None)
+    return Peer(uid, struct.unpack("i", found)[0])

@@ -5,9 +5,10 @@ import errno
 import pytest
 import trio
 
-from acpterm.client import handshake
+from acpterm.client import daemon_stream, handshake
 from acpterm.client.daemon import DaemonError
-from acpterm.client.handshake import ClosedError, HandshakeError, Reconnected, Welcome
+from acpterm.client.daemon_stream import Reconnected
+from acpterm.client.handshake import ClosedError, HandshakeError, Welcome
 from acpterm.config import Settings
 
 ABSENT = FileNotFoundError()
@@ -21,7 +22,7 @@ class Daemon:
     """What becomes of each attempt to connect; the last one of them of all that follow."""
 
     def __init__(self, monkeypatch, tmp_path, *attempts):
-        monkeypatch.setattr(handshake, "_connect", self._connect)
+        monkeypatch.setattr(daemon_stream, "_connect", self._connect)
         self.settings = Settings(socket=str(tmp_path / "agent.sock"))
         self.paths = []
         self._attempts = list(attempts)
@@ -39,7 +40,7 @@ class Daemon:
         return attempt
 
     async def reconnect(self, seconds=30.0, **more):
-        return await handshake.reconnect(self.settings, {}, seconds, **more)
+        return await daemon_stream.reconnect(self.settings, {}, seconds, **more)
 
 
 @pytest.mark.parametrize(

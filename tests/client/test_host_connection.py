@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from acpterm.client.endpoint import LostError
+from acpterm.client.errors import LostError
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.output_poller import OutputPoller
 from acpterm.config import Settings

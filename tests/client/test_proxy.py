@@ -9,7 +9,7 @@ import sys
 import pytest
 import trio
 
-from acpterm.client import daemon, host_connection
+from acpterm.client import daemon, handshake
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.terminals import EXTENDED
 from acpterm.config import Settings
@@ -839,7 +839,7 @@ async def test_a_daemon_of_another_user_is_told_nothing(tmp_path, monkeypatch):
 
 
 async def test_a_daemon_that_does_not_answer_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(host_connection, "_INITIALIZE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(handshake, "INITIALIZE_TIMEOUT_S", 0.2)
     path = tmp_path / "agent.sock"
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(path))

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from acpterm.client.daemon import DaemonError, connect
+from acpterm.client.daemon import DaemonError
+from acpterm.client.daemon_stream import connect
 from acpterm.config import Settings
 from acpterm.host.server.listener import UnixListener
 from acpterm.runtime.unix_socket import ListenError

@@ -17,12 +17,6 @@ from acpterm.jsonrpc import RpcError
 _PAUSE: Final = 0.1
 
 
-async def terminals(client: UserClient, *, everything: bool) -> list[TerminalInfo]:
-    """Give the terminals that somebody holds; `everything`: those too that are kept."""
-    found = await client.call("terminal/list", ListRequest(all=everything), ListResponse)
-    return found.terminals
-
-
 async def refresh(
     client: UserClient,
     show: Callable[[list[TerminalInfo]], Awaitable[object]],
@@ -37,6 +31,7 @@ async def refresh(
     the daemon ends.
     """
     happened = again()
+    request = ListRequest(all=everything)
 
     async def note(event: EventNotification, params: Raw) -> None:
         del event, params
@@ -47,10 +42,10 @@ async def refresh(
         nursery.start_soon(follow, client, note)
         while True:
             try:
-                found = await terminals(client, everything=everything)
+                answer = await client.call("terminal/list", request, ListResponse)
             except RpcError as error:
                 raise gone(client, error) from error
-            await show(found)
+            await show(answer.terminals)
             await trio.sleep(_PAUSE)
             with trio.move_on_after(every - _PAUSE):
                 await happened.wait()

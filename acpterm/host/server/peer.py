@@ -32,7 +32,7 @@ class PeerProcess:
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
-        self.pid: Final = peer_of(stream).pid or 0
+        self.pid: Final = peer_of(stream.socket).pid or 0
         self._pidfd = -1
         self._is_gone = False
         self.identity: ProcStat | None = None

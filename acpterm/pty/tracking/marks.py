@@ -17,10 +17,13 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acpterm.pty import linux, processes
-from acpterm.pty.tracking.tree import Rlimits
+
+if TYPE_CHECKING:
+    # It imports trio, which the clients that need these marks do without.
+    from acpterm.pty.tracking.tree import Rlimits
 
 TERMINAL: Final = "ACPTERM_TERMINAL_ID"
 DAEMON: Final = "ACPTERM_DAEMON"
@@ -81,7 +84,7 @@ def tag(name: str) -> int:
     return _TAG_BASE + _number(name, _TAG_BYTES)
 
 
-def rlimits(name: str) -> Rlimits:
+def rlimits(name: str) -> "Rlimits":
     """Return the limits (resource, soft, hard) for the programs of the terminal `name`.
 
     The tuple is empty if the limit cannot be used as a mark.
@@ -96,7 +99,7 @@ def rlimits(name: str) -> Rlimits:
 
 
 @contextmanager
-def inherited(limits: Rlimits) -> Iterator[None]:
+def inherited(limits: "Rlimits") -> Iterator[None]:
     """Set `limits` in the block, so that children that start there inherit them; then undo."""
     before = [(number, *resource.getrlimit(number)) for number, _, _ in limits]
     for number, soft, hard in limits:

@@ -36,7 +36,8 @@ from acpterm.acp.user_streams import (
     AttachResponse,
     WindowRequest,
 )
-from acpterm.client.endpoint import LostError, Response
+from acpterm.client.endpoint import Response
+from acpterm.client.errors import LostError
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Printer, Tty
 from acpterm.client.user.client import UserClient

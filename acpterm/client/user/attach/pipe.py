@@ -74,7 +74,7 @@ async def _print(
     client: UserClient, info: TerminalInfo, output: PipeOutput | None
 ) -> ExitInfo | None:
     """Print it to its end; return how it ended, if all that was read."""
-    async with while_read(), follow_output(client, info.terminal_id, since=0, hold=True) as parts:
+    async with while_read(), follow_output(client, info.terminal_id) as parts:
         async for data, _, lost in parts:
             if lost:
                 await note(missing(lost))

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from acpterm.client.user.output.named import named
+from acpterm.client.user.output.print import named
 from acpterm.runtime.stdio import StdioStream, write_all
 from acpterm.runtime.threads import run_blocking
 

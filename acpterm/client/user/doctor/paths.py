@@ -9,9 +9,9 @@ import trio
 
 from acpterm import __version__
 from acpterm.acp.user_api import StatusResponse
-from acpterm.client.daemon import PATH_BYTES_MAX, DaemonError, PlaceError, log_file
+from acpterm.client.daemon import PATH_BYTES_MAX, DaemonError, NotRunningError, PlaceError, log_file
 from acpterm.client.errors import root_error
-from acpterm.client.user.client import NotRunningError, open_user_client
+from acpterm.client.user.client import open_user_client
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import duration, summary_line
 from acpterm.config import (

@@ -7,8 +7,8 @@ import stat
 from contextlib import suppress
 from typing import BinaryIO, Final
 
-from acpterm.client.user.output.named import named
-from acpterm.runtime.stdio import write_fully
+from acpterm.client.user.output.print import named
+from acpterm.runtime.blocking_io import write_fully
 
 # Bytes that are written at once.
 _PIECE: Final = 64 * 1024
