@@ -7,6 +7,7 @@ for ever. Linux says both in `/proc`; psutil says them elsewhere.
 import errno
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -19,9 +20,10 @@ _HAS_PIDFD = linux.has_pidfd()
 
 def now() -> float:
     """Give the time on the clock that `ProcStat.started` is on, in seconds."""
-    if linux.AVAILABLE:
+    if sys.platform == "linux":
         return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.time()
+    else:  # noqa: RET505  mypy reports a plain return as unreachable
+        return time.time()
 
 
 def read_all() -> Iterator[ProcStat | None]:
@@ -75,7 +77,7 @@ def send(process: ProcStat, number: int) -> bool:
 
     Raises `OSError` when no descriptor is left to look at it.
     """
-    if not _HAS_PIDFD:
+    if sys.platform != "linux" or not _HAS_PIDFD:
         return _send_by_pid(process, number)
     pidfd = _open(process.pid)
     if pidfd is None:
@@ -93,7 +95,7 @@ def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable
     It is read once, when it is known who has these pids: one that has got a pid since is not hit.
     Raises `OSError` when that takes more descriptors than there are.
     """
-    if not _HAS_PIDFD:
+    if sys.platform != "linux" or not _HAS_PIDFD:
         for pid in pids:
             process = identity(pid)
             if process is not None and pid in members():
@@ -115,6 +117,8 @@ def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable
 
 
 def _open(pid: int) -> int | None:
+    if sys.platform != "linux":
+        return None
     try:
         return os.pidfd_open(pid)
     except OSError as error:

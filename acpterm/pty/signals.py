@@ -2,6 +2,7 @@
 
 import re
 import signal
+import sys
 
 _REALTIME = re.compile(r"SIGRTMIN\+(\d{1,4})", re.ASCII)
 # Those that have no name: 32 and 33 on Linux, which the C library keeps for itself.
@@ -10,9 +11,8 @@ _NUMBERED = re.compile(r"SIG(\d{1,4})", re.ASCII)
 
 def name_of(number: int) -> str:
     """Give the name of signal `number`; `SIG<number>` for one that this system has no name for."""
-    first = getattr(signal, "SIGRTMIN", None)
-    if first is not None and first < number <= signal.SIGRTMAX:
-        return f"SIGRTMIN+{number - first}"
+    if sys.platform != "darwin" and signal.SIGRTMIN < number <= signal.SIGRTMAX:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
     try:
         return signal.Signals(number).name
     except ValueError:

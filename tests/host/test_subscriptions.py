@@ -381,7 +381,9 @@ def say(session, step):
         case ("replace", name, text):
             data = base64.b64encode(text.encode()).decode()
             update = {"terminalId": name, "output": {"data": data}}
-            session.record_terminal_updates(from_v2("terminal_update", members(Raw(json.dumps(update).encode()))))
+            session.record_terminal_updates(
+                from_v2("terminal_update", members(Raw(json.dumps(update).encode())))
+            )
 
 
 async def same_for_all(form, steps):

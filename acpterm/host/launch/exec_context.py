@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import resource
+import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -104,8 +105,9 @@ def of_process(pid: int, ours: ExecContext) -> ExecContext:
             umask = int(found[1], 8)
     with contextlib.suppress(OSError):
         cwd = os.readlink(f"/proc/{pid}/cwd")
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        rlimits = tuple((limit, *resource.prlimit(pid, limit)) for limit in _limits())
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            rlimits = tuple((limit, *resource.prlimit(pid, limit)) for limit in _limits())
     return ours._replace(umask=umask, cwd=cwd, rlimits=rlimits)
 
 

@@ -209,8 +209,8 @@ def make_private_dir(directory: str) -> None:
         advice = "" if mode & stat.S_ISVTX else f"run chmod 700 {directory}, or "
         raise ListenError(
             f"{directory} can be written to by others (mode {mode:o}), who could put files where "
-            f"the socket, its lock and its log are to be: {advice}choose a --socket in a directory of "
-            "your own"
+            f"the socket, its lock and its log are to be: {advice}choose a --socket in a directory "
+            "of your own"
         )
     if found.st_uid not in (os.geteuid(), 0):
         raise OSError(errno.EPERM, f"{directory} belongs to uid {found.st_uid}")

@@ -229,7 +229,7 @@ def _kill_group(pid: int) -> None:
 
 def _event_channel() -> tuple[int, int]:
     """Make something to wake a process by: what it waits on, and what is written to."""
-    if hasattr(os, "eventfd"):
+    if sys.platform == "linux" and hasattr(os, "eventfd"):
         fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         return fd, fd
     read_end, write_end = os.pipe()

@@ -20,6 +20,7 @@ import os
 import re
 import secrets
 import signal
+import sys
 from collections.abc import Collection
 from functools import partial
 
@@ -278,6 +279,8 @@ def _is_ours(directory: str) -> bool:
 
 
 def _marked(directory: str, attribute: str) -> bool:
+    if sys.platform != "linux":
+        return False
     try:
         return os.getxattr(directory, attribute) == b"1"
     except OSError:
