@@ -70,6 +70,7 @@ import marshal
 import mmap
 import os
 import struct
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ def _decode(data: bytes, fds: list[int], *, cut: bool) -> Message:
 
 def unlinked_file(name: str) -> int:
     """Open an empty file that has no name, in memory where the system supports that."""
-    if hasattr(os, "memfd_create"):
+    if sys.platform == "linux" and hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)
     import tempfile  # noqa: PLC0415  only where there is no memfd
 

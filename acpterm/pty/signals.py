@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 
 _REALTIME = re.compile(r"SIGRTMIN\+(\d{1,4})", re.ASCII)
 # Signals without a name: 32 and 33 on Linux, which the C library reserves for itself.
@@ -11,9 +12,8 @@ _NUMBERED = re.compile(r"SIG(\d{1,4})", re.ASCII)
 
 def name_of(number: int) -> str:
     """Return the name of signal `number`; `SIG<number>` if the system has no name for it."""
-    first = getattr(signal, "SIGRTMIN", None)
-    if first is not None and first < number <= signal.SIGRTMAX:
-        return f"SIGRTMIN+{number - first}"
+    if sys.platform != "darwin" and signal.SIGRTMIN < number <= signal.SIGRTMAX:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
     try:
         return signal.Signals(number).name
     except ValueError:

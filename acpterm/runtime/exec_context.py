@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import resource
+import sys
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -51,8 +52,9 @@ def of_process(pid: int, default: ExecContext) -> ExecContext:
             umask = int(found[1], 8)
     with contextlib.suppress(OSError):
         cwd = os.readlink(f"/proc/{pid}/cwd")
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        rlimits = tuple((limit, *resource.prlimit(pid, limit)) for limit in _resources())
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            rlimits = tuple((limit, *resource.prlimit(pid, limit)) for limit in _resources())
     return default._replace(umask=umask, cwd=cwd, rlimits=rlimits)
 
 

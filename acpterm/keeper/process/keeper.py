@@ -233,7 +233,7 @@ def _kill_group(pid: int) -> None:
 
 def _event_channel() -> tuple[int, int]:
     """Create a channel to wake a process: the descriptor to wait on, and the one to write to."""
-    if hasattr(os, "eventfd"):
+    if sys.platform == "linux" and hasattr(os, "eventfd"):
         fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         return fd, fd
     read_end, write_end = os.pipe()

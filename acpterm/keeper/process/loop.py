@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[[], None]
 
+# Linux gives epoll's bits the same values.
+_READABLE = select.POLLIN
+_WRITABLE = select.POLLOUT
 _BATCH_MAX = 256
 _ERRORS_LOGGED_MAX = 100
 _ERROR_PAUSE_S = 0.01
@@ -36,9 +39,9 @@ class Poller:
     def add(self, fd: int, *, write: bool = False) -> None:
         """Poll `fd` for reading, or for writing instead."""
         if self._epoll is not None:
-            self._epoll.register(fd, select.EPOLLOUT if write else select.EPOLLIN)
+            self._epoll.register(fd, _WRITABLE if write else _READABLE)
         elif self._poll is not None:
-            self._poll.register(fd, select.POLLOUT if write else select.POLLIN)
+            self._poll.register(fd, _WRITABLE if write else _READABLE)
 
     def remove(self, fd: int) -> None:
         """Stop polling `fd`."""
@@ -50,7 +53,11 @@ class Poller:
     def wait(self, timeout_s: float | None, batch: int = _BATCH_MAX) -> list[tuple[int, int]]:
         """Return the descriptors that are ready, with epoll at most `batch` of them."""
         if self._epoll is not None:
-            return self._epoll.poll(-1 if timeout_s is None else timeout_s, batch)
+            # Typeshed has epoll for Linux alone: elsewhere its methods are of type Any.
+            ready: list[tuple[int, int]] = self._epoll.poll(
+                -1 if timeout_s is None else timeout_s, batch
+            )
+            return ready
         if self._poll is None:
             return []
         # poll(2) takes milliseconds: round up, so as not to spin before a timer.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # typeshed has none
 import os
 import resource
+import sys
 
 from acpterm.keeper import protocol
 from acpterm.keeper.process.link import Link
@@ -94,6 +95,8 @@ class Worker:
 
     def is_stopped(self) -> bool:
         """Return whether the process is stopped or has exited."""
+        if sys.platform == "darwin":
+            return self.ended  # Python has no waitid there before 3.13.
         options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         return self.ended or os.waitid(os.P_PID, self.pid, options) is not None
 

@@ -23,6 +23,7 @@ import os
 import resource
 import select
 import struct
+import sys
 import termios
 
 from acpterm.keeper.programs import cgroup_spawn, child, system
@@ -92,6 +93,9 @@ def _require_descriptors() -> None:
 
 def _posix_spawn(program: Program, slave: int, cgroup: int | None) -> int | None:
     """Spawn without a fork of this process; None when it has to be done the other way."""
+    if sys.platform != "linux":
+        # On other systems a session leader that opens a PTY does not get it as its terminal.
+        return None
     argv, env, cwd, umask, limits, _ = program
     changes = _changes_of_limits(limits)
     path = _path_of(slave)

@@ -66,7 +66,7 @@ def started_at(pid: int) -> float:
 
 def open_pidfd(pid: int) -> int | None:
     """Open a process; None where the system or this Python cannot, or no descriptor is left."""
-    if not hasattr(os, "pidfd_open"):
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return None
     try:
         return os.pidfd_open(pid)

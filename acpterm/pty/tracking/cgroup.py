@@ -22,6 +22,7 @@ import os
 import re
 import secrets
 import signal
+import sys
 from collections.abc import Collection
 from typing import Final
 
@@ -167,6 +168,8 @@ def _is_delegated(directory: str) -> bool:
 
 
 def _has_attribute(directory: str, attribute: str) -> bool:
+    if sys.platform != "linux":
+        return False
     try:
         return os.getxattr(directory, attribute) == b"1"
     except OSError:

@@ -79,7 +79,8 @@ async def systemd() -> list[CheckResult]:
     """Whether the user's systemd runs, and starts the daemon."""
     name, socket = "systemd", "acpterm.socket"
     start = "the daemon is started when it is needed, without systemd"
-    if sys.platform != "linux" or shutil.which("systemctl") is None:
+    systemctl = shutil.which("systemctl") if sys.platform == "linux" else None
+    if systemctl is None:
         return [missing(name, "there is no systemctl", f"nothing to do: {start}")]
     said = await run("systemctl", "--user", "is-system-running")
     state = said.line
