@@ -256,7 +256,7 @@ def test_demo_reports_the_reason_when_a_check_fails(tmp_path):
     )
     done = run("-c", wrong, DEMO.parent, TMPDIR=str(tmp_path))
     assert done.returncode == 1
-    assert "Not as it should be:\n   exit code 3; found {'exitCode': 4" in done.stdout
+    assert "Failed checks:\n   exit code 3; found {'exitCode': 4" in done.stdout
     assert os.listdir(tmp_path) == []
 
 
