@@ -1,12 +1,12 @@
-"""What went wrong, out of the groups that nurseries put exceptions in."""
+"""Error messages for the user, out of the exception groups that nurseries raise."""
 
 import os
 
 
 def root_error(error: BaseException) -> str:
-    """Give the message of the first exception in a group of them, or of the exception itself.
+    """Return the message of `error`, or of the first exception if it is a group.
 
-    That of an `OSError` of the system's has the file's name, if it has one, and no number.
+    The message of an `OSError` is its text and the file name, if it has one, without the number.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

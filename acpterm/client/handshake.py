@@ -1,12 +1,12 @@
-"""`initialize`, as clients of a daemon send it, and the way back to a daemon after a loss.
+"""`initialize` as clients of the daemon send it, and reconnecting after a connection is lost.
 
-The daemon answers with a secret (`_meta.acpterm.resume`). A client that has lost its connection
-connects again and presents it; `resumed` in the answer says whether the daemon still has the
-client's sessions. The newest secret counts.
+The daemon's response has a secret (`_meta.acpterm.resume`). A client that has lost its connection
+connects again and presents the secret; `resumed` in the response says whether the daemon still has
+the client's sessions. The newest secret is valid.
 
-A connection is lost when the daemon's worker dies. Its keeper goes on listening, so a new
-connection is made at once, and is answered when the next worker is ready. Where nobody listens the
-daemon itself has ended: only one that a service manager starts again comes back, and soon.
+A connection is lost when the daemon's worker dies. The keeper goes on listening, so connecting
+again succeeds at once, and the response comes when the next worker is ready. If no process listens,
+the daemon itself has exited; it only comes back, within seconds, if a service manager restarts it.
 """
 
 import math
@@ -35,35 +35,35 @@ from acpterm.jsonrpc import (
 
 _CHUNK: Final = 64 * 1024
 _RETRY_PAUSE_S: Final = 0.05
-# A daemon that ends removes its socket, one that is killed leaves it. A service manager may start
-# another one at once.
+# A daemon that exits removes its socket, one that is killed leaves it. Wait this long for a service
+# manager to start another one.
 _NO_SOCKET_TIMEOUT_S: Final = 0.5
 _NO_LISTENER_TIMEOUT_S: Final = 3.0
 
 
 class Welcome(NamedTuple):
-    """What the answer to `initialize` says about resuming."""
+    """What the response to `initialize` says about resuming."""
 
     secret: str | None = None
-    """What to present after a loss; None from a daemon that cannot be resumed."""
+    """Presented after a loss; None from a daemon that cannot resume connections."""
     resumed: bool = False
 
 
 class HandshakeError(Exception):
-    """The answer to `initialize` is none; the message says what came instead."""
+    """`initialize` has no valid response; the message says what happened instead."""
 
 
 class ClosedError(HandshakeError):
-    """The connection was closed before the answer."""
+    """The connection was closed before the response."""
 
 
 class Reconnected(NamedTuple):
-    """A new connection, initialized."""
+    """A new connection that is initialized."""
 
     stream: trio.SocketStream
     welcome: Welcome
     received: bytes
-    """What came behind the answer to `initialize`."""
+    """The bytes received after the response to `initialize`."""
 
 
 def initialize_params(
@@ -75,9 +75,9 @@ def initialize_params(
 ) -> dict[str, Any]:
     """Return the params of `initialize`.
 
-    `context` has the environment, directory, umask and limits for terminals. It is left out when a
-    connection is resumed with `secret`: the daemon has it, and an agent may have changed it.
-    `relay`: the agent is the parent of this process.
+    `context` has the environment, directory, umask and limits for terminals. Leave it out when
+    resuming with `secret`: the daemon has it, and the agent may have changed it since. `relay`: the
+    agent is the parent of this process.
     """
     own: dict[str, Any] = {"relay": True} if relay else {}
     if context is not None:
@@ -86,13 +86,13 @@ def initialize_params(
         own["resume"] = secret
     params: dict[str, Any] = {"protocolVersion": PROTOCOL_VERSION, "_meta": {OWN: own}}
     if name is not None:
-        said = name if is_utf8_encodable(name) else ascii(name)
-        params["clientInfo"] = Implementation(name=said, version=__version__)
+        encodable = name if is_utf8_encodable(name) else ascii(name)
+        params["clientInfo"] = Implementation(name=encodable, version=__version__)
     return params
 
 
 def read_welcome(result: Raw) -> Welcome:
-    """Return what a result of `initialize` says about resuming."""
+    """Parse what a result of `initialize` says about resuming."""
     own = members(members(members(result).get("_meta")).get(OWN))
     resumed = own.get("resumed")
     return Welcome(text(own.get("resume")), resumed is not None and bytes(resumed) == b"true")
@@ -101,7 +101,7 @@ def read_welcome(result: Raw) -> Welcome:
 async def shake_hands(
     stream: trio.SocketStream, params: dict[str, Any], seconds: float
 ) -> tuple[Welcome, bytes]:
-    """Send `initialize`; return what the answer says, and the bytes that came behind it.
+    """Send `initialize`; return the parsed response and the bytes received after it.
 
     Raises `HandshakeError`, after `seconds` at the latest.
     """
@@ -109,24 +109,24 @@ async def shake_hands(
     _, line = peer.request("initialize", params)
     received = b""
     with trio.move_on_after(seconds) as waiting:
-        with suppress(trio.BrokenResourceError):  # an answer may have come all the same
+        with suppress(trio.BrokenResourceError):  # a response may have arrived all the same
             await stream.send_all(line)
         with suppress(trio.BrokenResourceError):
             while b"\n" not in received and (data := await stream.receive_some(_CHUNK)):
                 received += data
-    answer, end, rest = received.partition(b"\n")
-    if end:
-        return _welcome(peer.receive_data(answer + end)), rest
+    response, newline, rest = received.partition(b"\n")
+    if newline:
+        return _welcome(peer.receive_data(response + newline)), rest
     if waiting.cancelled_caught:
         raise HandshakeError(f"it does not answer within {seconds:g} s")
     raise ClosedError("it closes the connection")
 
 
-def _welcome(answer: list[Event]) -> Welcome:
-    match answer:
+def _welcome(response: list[Event]) -> Welcome:
+    match response:
         case [ResponseReceived(result=result)]:
             return read_welcome(result)
-        # One that it could not read, since it is too long for it, has no id in its answer.
+        # The error for a request that is too long for the daemon to read has no id.
         case [ErrorReceived(error=error) | UnexpectedResponse(message=ErrorResponse(error=error))]:
             raise HandshakeError(
                 f"it may be of another version, as it refuses our initialize: {error.message}"
@@ -138,31 +138,31 @@ def _welcome(answer: list[Event]) -> Welcome:
 async def reconnect(
     settings: Settings, params: dict[str, Any], seconds: float, *, user: bool = False
 ) -> Reconnected:
-    """Connect to the daemon again, and wait until a worker answers `initialize`.
+    """Connect to the daemon again, and wait until a worker responds to `initialize`.
 
-    It is connected to as an agent, or by the `user`. Raises `DaemonError` when the daemon has ended
-    or refuses, or after `seconds`; the message follows "the daemon is gone: ".
+    Connect to the agents' socket, or with `user` to the user's. Raises `DaemonError` if the daemon
+    has exited or refuses, or after `seconds`; the message is to follow "the daemon is gone: ".
     """
     path = user_socket(settings) if user else agent_socket(settings)
     why = f"no worker answers within {seconds:g} s"
     with trio.move_on_after(seconds):
-        found, since = (math.inf, ""), trio.current_time()
+        failure, since = (math.inf, ""), trio.current_time()
         while True:
-            before = found
+            previous = failure
             try:
                 return await _connect(path, params)
             except FileNotFoundError:
-                found = _NO_SOCKET_TIMEOUT_S, "it has ended"
+                failure = _NO_SOCKET_TIMEOUT_S, "it has ended"
             except ConnectionRefusedError:
-                found = _NO_LISTENER_TIMEOUT_S, "it was killed"
+                failure = _NO_LISTENER_TIMEOUT_S, "it was killed"
             except (OSError, ClosedError):
-                # The queue of connections is full, or another worker has died.
-                found = math.inf, ""
+                # The listen queue is full, or another worker has died.
+                failure = math.inf, ""
             except HandshakeError as error:
                 raise DaemonError(str(error)) from error
-            if found != before:
+            if failure != previous:
                 since = trio.current_time()
-            limit, reason = found
+            limit, reason = failure
             if trio.current_time() - since >= limit:
                 why = reason
                 break

@@ -1,12 +1,13 @@
-"""The connection to the host that has an agent's terminals: the daemon, or one in this process.
+"""The connection to the host of an agent's terminals: the daemon, or a host in this process.
 
-Both are spoken to in the same way, over a socket, so that nothing else here knows which it is. The
-host is sent the environment, directory, umask and limits of this process, which terminals get.
+Both are reached over a socket with the same protocol, so the rest of the client does not depend on
+which it is. The host is sent the environment, directory, umask and limits of this process;
+terminals start with them.
 
-A connection to the daemon outlives the daemon's worker: when it is lost, another one is made and
-resumed, and what is unanswered is sent again (`unanswered`). The agent sees a slow answer. When the
-daemon has ended or does not know the connection, every request gets an error, then and later: the
-terminals that the agent knows are gone. A host in this process has no worker to be replaced.
+A connection to the daemon outlives the daemon's worker: when it is lost, another connection is made
+and resumed, and unanswered messages are sent again (`unanswered`). The agent only sees a slow
+response. If the daemon has exited or does not know the connection, every pending and later request
+gets an error: the agent's terminals are gone. A host in this process has no worker to replace.
 """
 
 from collections.abc import AsyncIterator
@@ -26,12 +27,12 @@ from acpterm.jsonrpc import RpcError
 
 _INITIALIZE_TIMEOUT_S: Final = 10.0
 _NO_WORKER_TIMEOUT_S: Final = 3.0
-# The host's own end of a connection takes at most three seconds.
+# The host closes a connection within at most three seconds.
 _CLOSE_TIMEOUT_S: Final = 4.0
 
 
 class NoAnswerError(DaemonError):
-    """The host has not answered `initialize` in time: a daemon may have no worker."""
+    """The host has not responded to `initialize` in time: a daemon may have no worker."""
 
 
 class DaemonRecovery:
@@ -40,27 +41,27 @@ class DaemonRecovery:
     def __init__(self, settings: Settings) -> None:
         self.unanswered: Final = Unanswered()
         self._settings = settings
-        self._whom = f"the daemon at {agent_socket(settings)}"
+        self._name = f"the daemon at {agent_socket(settings)}"
         self._secret: str | None = None
 
     def welcomed(self, welcome: Welcome) -> None:
-        """Keep the secret that the daemon has given."""
+        """Store the secret from the daemon's response."""
         self._secret = welcome.secret or self._secret
 
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
         """Connect again and resume. Raises `LostError` if the terminals are gone."""
         timeout = self._settings.resume_timeout
         if self._secret is None or not timeout:
-            raise LostError(f"{self._whom} is gone")
+            raise LostError(f"{self._name} is gone")
         try:
             params = initialize_params(secret=self._secret)
             stream, welcome, received = await reconnect(self._settings, params, timeout)
         except DaemonError as error:
-            raise LostError(f"{self._whom} is gone: {error}") from error
+            raise LostError(f"{self._name} is gone: {error}") from error
         if not welcome.resumed:
             await trio.aclose_forcefully(stream)
             raise LostError(
-                f"{self._whom} is gone: another one is there, which has none of its terminals"
+                f"{self._name} is gone: another one is there, which has none of its terminals"
             )
         self.welcomed(welcome)
         return stream, received
@@ -74,7 +75,7 @@ class DaemonConnection(NamedTuple):
 
 
 async def connect_daemon(settings: Settings, config: str | None) -> DaemonConnection:
-    """Connect to the daemon, which is started if it has to be. Raises `DaemonError`."""
+    """Connect to the daemon, and start it first if it is not running. Raises `DaemonError`."""
     stream = await connect(settings, config)
     recovery = DaemonRecovery(settings)
     endpoint = Endpoint(stream, f"the daemon at {agent_socket(settings)}", recovery=recovery)
@@ -85,10 +86,10 @@ async def connect_daemon(settings: Settings, config: str | None) -> DaemonConnec
 async def open_host_connection(
     daemon: DaemonConnection | None, settings: Settings, context: ExecContext, agent: str
 ) -> AsyncIterator[Endpoint]:
-    """Talk to `daemon`, or to a host in this process if that is None, while the block lasts.
+    """Yield an initialized endpoint to `daemon`, or to a host in this process if it is None.
 
-    `agent` is the name by which the user sees whose terminals they are. Raises `DaemonError` if the
-    host does not answer.
+    `agent` is the name that the user sees as the owner of the terminals. Raises `DaemonError` if
+    the host does not respond.
     """
     async with AsyncExitStack() as stack:
         if daemon is None:
@@ -119,10 +120,10 @@ async def initialize(
     settings: Settings,
     seconds: float | None = None,
 ) -> Welcome:
-    """Send `initialize`; return what the answer says about resuming.
+    """Send `initialize`; return what the response says about resuming.
 
     Raises `DaemonError`, with the reason, if the host cannot be used, and `NoAnswerError` after
-    `seconds`: by default ten, or three if the daemon's keeper says that there is no worker.
+    `seconds`: by default ten, or three if the daemon's lock file says that it has no worker.
     """
     if seconds is None:
         has_worker = read_lock(settings).message is None

@@ -53,7 +53,7 @@ class Asked:
         return bytes(self._answer)
 
 
-async def test_requests_and_notifications_are_sent_again_and_answered_once(tmp_path):
+async def test_lost_requests_and_notifications_are_repeated_and_answered_once(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         answered = Asked(endpoint, "terminal/output")
         create = Asked(endpoint, "terminal/create")
@@ -76,7 +76,7 @@ async def test_requests_and_notifications_are_sent_again_and_answered_once(tmp_p
         assert await wait.answer() == b'{"exitCode": 0}'
 
 
-async def test_what_was_typed_gets_an_error_and_what_is_typed_meanwhile_is_sent(tmp_path):
+async def test_lost_write_fails_and_a_write_made_meanwhile_is_sent(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         typed = Asked(endpoint, "_acpterm/terminal/write")
         await first.next()
@@ -93,7 +93,7 @@ async def test_what_was_typed_gets_an_error_and_what_is_typed_meanwhile_is_sent(
         assert await later.answer() == b'{"written": 1}'
 
 
-async def test_a_request_that_was_cancelled_is_cancelled_again(tmp_path):
+async def test_cancelled_request_is_cancelled_again(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         wait = Asked(endpoint, "terminal/wait_for_exit")
         endpoint.cancel(wait.id)
@@ -104,7 +104,7 @@ async def test_a_request_that_was_cancelled_is_cancelled_again(tmp_path):
         assert (await second.expect("$/cancel_request"))["params"] == {"requestId": wait.id}
 
 
-async def test_it_is_resumed_as_often_as_it_is_lost(tmp_path):
+async def test_connection_is_resumed_after_every_loss(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         wait = Asked(endpoint, "terminal/wait_for_exit")
         await first.next()
@@ -119,7 +119,7 @@ async def test_it_is_resumed_as_often_as_it_is_lost(tmp_path):
 
 
 @pytest.mark.parametrize("settings", [{"secret": None}, {"resume_timeout": 0.0}], ids=str)
-async def test_without_a_secret_or_a_timeout_every_request_fails_from_then_on(tmp_path, settings):
+async def test_requests_fail_after_a_loss_without_a_secret_or_timeout(tmp_path, settings):
     async with connected(tmp_path, **settings) as (endpoint, first, _):
         wait = Asked(endpoint, "terminal/wait_for_exit")
         await first.next()
@@ -129,7 +129,7 @@ async def test_without_a_secret_or_a_timeout_every_request_fails_from_then_on(tm
                 await asked.answer()
 
 
-async def test_a_daemon_that_does_not_know_the_connection_has_no_terminals(tmp_path):
+async def test_requests_fail_when_the_daemon_does_not_know_the_connection(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         wait = Asked(endpoint, "terminal/wait_for_exit")
         await first.next()
@@ -139,7 +139,7 @@ async def test_a_daemon_that_does_not_know_the_connection_has_no_terminals(tmp_p
             await wait.answer()
 
 
-async def test_a_daemon_without_a_worker_is_waited_for_no_longer_than_the_timeout(tmp_path):
+async def test_requests_fail_when_no_worker_comes_within_the_timeout(tmp_path):
     async with connected(tmp_path, resume_timeout=0.1) as (endpoint, first, host):
         host.lock("1\nno worker: run acpterm restart\n")
         wait = Asked(endpoint, "terminal/wait_for_exit")
@@ -149,7 +149,7 @@ async def test_a_daemon_without_a_worker_is_waited_for_no_longer_than_the_timeou
             await wait.answer()
 
 
-async def test_what_does_not_fit_is_waited_for_while_there_is_no_worker(tmp_path):
+async def test_drain_blocks_while_there_is_no_worker(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         await first.lose()
         second = await host.accept()
@@ -169,7 +169,7 @@ async def test_what_does_not_fit_is_waited_for_while_there_is_no_worker(tmp_path
             await endpoint.drain()
 
 
-async def test_a_terminal_is_followed_from_where_it_was(tmp_path):
+async def test_output_poller_goes_on_from_its_position_after_a_loss(tmp_path):
     taken, ends = [], []
 
     async def room():
@@ -198,7 +198,7 @@ async def test_a_terminal_is_followed_from_where_it_was(tmp_path):
     assert ends[0].code == 0
 
 
-async def test_an_agent_behind_the_proxy_sees_nothing_of_it(tmp_path):
+async def test_agent_behind_the_proxy_does_not_notice_a_loss(tmp_path):
     async with (
         fake_host(tmp_path) as host,
         proxied(settings={"socket": host.path}, embedded=False) as editor,

@@ -64,7 +64,7 @@ def nobody(monkeypatch):
         ("none", "execute", NO, "refused"),
     ],
 )
-async def test_a_rule_decides_for_the_one_time_and_says_so(rule, kind, chosen, verdict, nobody):
+async def test_rule_chooses_the_once_option_with_a_notice(rule, kind, chosen, verdict, nobody):
     said = []
     answer = await Permissions(rule, said.append).decide("do\x1b[2J it", kind, ALL)
     assert answer == selected(chosen)
@@ -82,18 +82,18 @@ async def test_a_rule_decides_for_the_one_time_and_says_so(rule, kind, chosen, v
         ("all", [], CANCELLED),
     ],
 )
-async def test_a_rule_makes_do_with_the_options_that_there_are(rule, options, answer):
+async def test_rule_uses_the_options_that_are_offered(rule, options, answer):
     assert await Permissions(rule, lambda _: None).decide("do it", "edit", options) == answer
 
 
-async def test_a_person_chooses_one_of_the_agents_own_options(monkeypatch):
+async def test_user_chooses_one_of_the_agents_options(monkeypatch):
     person, said = Person(monkeypatch, 1), []
     assert await Permissions("ask", said.append).decide("do it", "edit", ALL) == selected(ALWAYS)
     assert person.asked == [("May the agent do this? do it", ["Never", "Yes, always", "No", "Yes"])]
     assert said == []
 
 
-async def test_where_nobody_can_be_asked_the_answer_is_no_and_that_is_said(monkeypatch):
+async def test_request_is_refused_with_a_notice_when_there_is_no_terminal(monkeypatch):
     async def nobody(*_):
         raise NoTerminalError
 
@@ -105,14 +105,14 @@ async def test_where_nobody_can_be_asked_the_answer_is_no_and_that_is_said(monke
     ]
 
 
-async def test_a_person_who_chooses_nothing_refuses(monkeypatch):
+async def test_end_of_input_refuses(monkeypatch):
     Person(monkeypatch, None)
     said = []
     assert await Permissions("ask", said.append).decide("do it", "read", ALL) == selected(NO)
     assert said == ["refused: do it (nothing was chosen)"]
 
 
-async def test_one_question_is_asked_at_a_time(monkeypatch):
+async def test_questions_are_asked_one_at_a_time(monkeypatch):
     person = Person(monkeypatch, 2, 3)
     person.may_answer = trio.Event()
     permissions, answers = Permissions("ask", lambda _: None), {}
@@ -131,7 +131,7 @@ async def test_one_question_is_asked_at_a_time(monkeypatch):
     assert answers["b" if first == "a" else "a"] == selected(ONCE)
 
 
-async def test_a_cancel_answers_all_that_is_open_and_what_comes_after(monkeypatch):
+async def test_cancel_answers_pending_and_later_requests(monkeypatch):
     person, said = Person(monkeypatch), []
     person.may_answer = trio.Event()
     permissions, answers = Permissions("ask", said.append), []
@@ -149,13 +149,13 @@ async def test_a_cancel_answers_all_that_is_open_and_what_comes_after(monkeypatc
     assert (len(person.asked), said) == (1, [])
 
 
-async def test_a_cancel_is_stronger_than_a_rule():
+async def test_cancel_overrides_a_rule():
     permissions = Permissions("all", lambda _: None)
     permissions.cancel()
     assert await permissions.decide("do it", "edit", ALL) == CANCELLED
 
 
-async def test_a_question_without_answers_is_not_asked(monkeypatch):
+async def test_request_without_options_is_not_asked(monkeypatch):
     person = Person(monkeypatch, None)
     assert await Permissions("ask", lambda _: None).decide("do it", "edit", []) == CANCELLED
     assert person.asked == []

@@ -50,7 +50,7 @@ ENDS = [kill_worker, restart]
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_an_agent_on_stdio_has_its_waits_answered_and_all_output(tmp_path, end):
+async def test_agent_on_stdio_gets_its_waits_and_all_output_after_a_takeover(tmp_path, end):
     async with daemon(tmp_path) as (_, path):
         how = {"embedded": False, "below_shell": True, "env": environment()}
         stdio = agent_on_stdio(tmp_path, "--socket", path, **how)
@@ -70,7 +70,7 @@ async def test_an_agent_on_stdio_has_its_waits_answered_and_all_output(tmp_path,
             assert await relay.wait() == 0
 
 
-async def test_an_editor_behind_the_proxy_is_shown_all_of_it(tmp_path):
+async def test_editor_behind_the_proxy_gets_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         settings = {"socket": path}
         # The proxy is in this process, which is an agent to the daemon meanwhile.
@@ -95,7 +95,7 @@ async def test_an_editor_behind_the_proxy_is_shown_all_of_it(tmp_path):
         assert after["takeovers"] > before["takeovers"]
 
 
-async def test_a_prompt_shows_all_of_it(tmp_path):
+async def test_prompt_prints_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         steps = json.dumps([*shown(COUNT, title="count"), say("done")])
         async with running(tmp_path, path, "prompt", steps, "--", *AGENT) as prompt:
@@ -106,7 +106,7 @@ async def test_a_prompt_shows_all_of_it(tmp_path):
         assert prompt.out.endswith("done\n")
 
 
-async def test_logs_and_wait_go_on_and_print_nothing_twice(tmp_path):
+async def test_logs_and_wait_go_on_without_duplicates_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         command = ["run", "-d", "--name", "n", "sh", "-c"]
         assert (await run(path, *command, f"read go; {COUNT}")).status == 0
@@ -131,7 +131,7 @@ async def test_logs_and_wait_go_on_and_print_nothing_twice(tmp_path):
         assert [json.loads(line)["event"] for line in events.lines].count("reconnected") == 1
 
 
-async def test_run_in_a_pipe_prints_all_of_it(tmp_path):
+async def test_run_in_a_pipe_prints_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         async with running(tmp_path, path, "run", "sh", "-c", COUNT) as process:
             await process.until(lambda: "line 3" in process.out)
@@ -142,7 +142,7 @@ async def test_run_in_a_pipe_prints_all_of_it(tmp_path):
 
 
 @needs_tmux
-def test_an_attached_window_goes_on(tmp_path):
+def test_attach_goes_on_after_a_takeover(tmp_path):
     with daemon_in(tmp_path / "run") as daemon, tmux_server(tmp_path / "tmux") as tmux:
         desk = Desk(daemon, tmux)
         name = daemon.make("sh", "-c", "echo a picture; while read line; do echo got $line; done")
@@ -157,7 +157,7 @@ def test_an_attached_window_goes_on(tmp_path):
 
 
 @pytest.mark.long
-async def test_an_agent_on_stdio_has_every_program_once_while_workers_are_killed(tmp_path):
+async def test_creates_run_exactly_once_while_workers_are_killed(tmp_path):
     lines = "".join(f"line {n}\n" for n in range(1, 6))
     command = "for n in 1 2 3 4 5; do echo line $n; sleep 0.02; done; exit 7"
     async with daemon(tmp_path) as (_, path):

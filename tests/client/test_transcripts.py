@@ -15,9 +15,9 @@ import trio.testing
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.host_connection import open_host_connection
 from acpterm.client.proxy import capabilities
-from acpterm.client.proxy.lines import Lines
+from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.relay import Relay
-from acpterm.client.terminals import EXTENDED
+from acpterm.client.terminals import EXTENSIONS_META
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
 from acpterm.host.launch.exec_context import current
@@ -129,7 +129,7 @@ class Play:
             told = message["params"].setdefault("clientCapabilities", {})
             self.shows = bool(told.get("_meta", {}).get("terminal_output"))
             told["terminal"] = True
-            told.setdefault("_meta", {}).update({**EXTENDED, "terminal_output": True})
+            told.setdefault("_meta", {}).update({**EXTENSIONS_META, "terminal_output": True})
         passed = await self.agent.hear(lambda heard: heard == message, ordered=False)
         assert passed, f"did not pass: {message}"
         self.passed += 1
@@ -189,25 +189,27 @@ async def replay(entries, tmp_path):
     editor_end, proxy_editor = trio.testing.memory_stream_pair()
     agent_end, proxy_agent = trio.testing.memory_stream_pair()
     editor, agent = Side(editor_end), Side(agent_end)
-    capable = capabilities.of_editor(parse_envelope(json.dumps(entries[0]["msg"]).encode()).params)
-    asker = current()
+    parsed = capabilities.editor_capabilities(
+        parse_envelope(json.dumps(entries[0]["msg"]).encode()).params
+    )
+    context = current()
     async with (
-        open_host_connection(None, settings, asker, "an agent") as link,
+        open_host_connection(None, settings, context, "an agent") as host,
         trio.open_nursery() as nursery,
     ):
-        outboxes = SendQueue(proxy_editor), SendQueue(proxy_agent)
+        queues = SendQueue(proxy_editor), SendQueue(proxy_agent)
         proxy = Relay(
-            *outboxes,
-            capable=capable,
+            *queues,
+            editor_capabilities=parsed,
             settings=settings,
             log=WireLog(None),
-            host=link,
+            host=host,
             nursery=nursery,
         )
-        for outbox in outboxes:
-            nursery.start_soon(outbox.run)
-        nursery.start_soon(proxy.from_editor, Lines(proxy_editor, "the editor", 2**26))
-        nursery.start_soon(proxy.from_agent, Lines(proxy_agent, "the agent", 2**26))
+        for queue in queues:
+            nursery.start_soon(queue.run)
+        nursery.start_soon(proxy.from_editor, LineReader(proxy_editor, "the editor", 2**26))
+        nursery.start_soon(proxy.from_agent, LineReader(proxy_agent, "the agent", 2**26))
         nursery.start_soon(proxy.render)
         nursery.start_soon(editor.listen)
         nursery.start_soon(agent.listen)
@@ -267,7 +269,7 @@ def said_by_agent(entries):
 
 
 @pytest.mark.parametrize(("stem", "entries"), ALL, ids=IDS)
-async def test_a_recorded_conversation_passes_through_the_proxy(stem, entries, tmp_path):
+async def test_recorded_conversation_passes_through_the_proxy(stem, entries, tmp_path):
     play = await replay(entries, tmp_path)
     without = Reader().read(map(play.now, said_by_agent(entries)))
     reads_no_less(Reader().read(play.editor.all), without)
@@ -307,7 +309,7 @@ def as_own_terminals(entries, *, at_once):
 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("recorded", CODEX, ids=name_of)
-async def test_reader_sees_no_less_of_an_agents_own_terminal(recorded, at_once, tmp_path):
+async def test_output_of_an_agents_own_terminal_is_shown_completely(recorded, at_once, tmp_path):
     play = await replay(as_own_terminals(recorded, at_once=at_once), tmp_path)
     without = Reader().read(said_by_agent(recorded))
     with_proxy = Reader().read(play.editor.all)
@@ -320,7 +322,7 @@ async def test_reader_sees_no_less_of_an_agents_own_terminal(recorded, at_once, 
         assert with_proxy.shown(call).startswith("```console\n")
 
 
-def test_there_are_conversations_of_three_agents():
+def test_transcripts_of_three_agents_are_present():
     assert len(ALL) == 61
     assert {stem for stem, _ in ALL} == {file.stem for file in FILES}
     assert len(FILES) == 3
