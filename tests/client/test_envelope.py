@@ -1,4 +1,4 @@
-"""A line from outside: whatever it is, looking at it raises nothing."""
+"""Partial decoding of messages: any line can be parsed without an error."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Files of a session: what is read and written, and what is not."""
+"""`fs/read_text_file` and `fs/write_text_file`, and the paths that they refuse."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ def inside(tmp_path):
 
 @pytest.fixture
 def outside(tmp_path):
-    """A directory beside it, whose name begins with its, with a secret."""
+    """A sibling directory with a secret, whose name starts with the session directory's."""
     path = tmp_path / "inside-out"
     path.mkdir()
     (path / "secret").write_text("secret")
@@ -40,7 +40,7 @@ def write(root, path, content="new", *, read_only=False):
 
 
 def refused(what, *args, code=INVALID_PARAMS, **more):
-    """Have it refused: the message."""
+    """Assert that a call is refused; return the error message."""
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(RpcError) as info:
         what(*args, **more)
@@ -52,7 +52,7 @@ def refused(what, *args, code=INVALID_PARAMS, **more):
 BOTH = pytest.mark.parametrize("what", [read, write])
 
 
-# What is read
+# Reading
 
 
 def test_file_is_read_unchanged(inside):
@@ -80,7 +80,7 @@ def test_read_honours_line_and_limit(inside, part, text):
 
 
 def test_only_a_line_feed_ends_a_line(inside):
-    # Else an agent that was told a line by grep would be given another.
+    # Otherwise a line number from grep would name another line here.
     (inside / "a").write_text("1\x0c1\x0b1\u20281\x851\x1c1\n2\n")
     assert read(inside, inside / "a", line=2) == "2\n"
 
@@ -105,7 +105,7 @@ def test_missing_file_is_resource_not_found(inside):
     refused(read, inside, inside / "file/a", code=RESOURCE_NOT_FOUND)
 
 
-# What is written
+# Writing
 
 
 def test_write_creates_missing_directories(inside):
@@ -145,7 +145,7 @@ Files([{str(inside)!r}], read_only=False).write(
     assert "cannot be written: File too large" in done.stderr
 
 
-# What is outside
+# Paths outside
 
 
 @BOTH
@@ -253,7 +253,7 @@ def test_all_access_is_refused_without_roots(inside):
         Files([], read_only=False).read(ReadTextFileRequest("s", str(inside / "a")))
 
 
-# What is no file
+# Not regular files
 
 
 @BOTH
@@ -287,7 +287,7 @@ def test_directory_is_refused(what, inside):
 def test_pipe_is_refused_without_blocking(what, inside):
     os.mkfifo(inside / "pipe")
     refused(what, inside, inside / "pipe")
-    # With somebody at its other end too.
+    # Also with a process at the other end.
     other = os.open(inside / "pipe", os.O_RDWR)
     try:
         assert "is no regular file" in refused(what, inside, inside / "pipe")

@@ -1,4 +1,4 @@
-"""The way back to a daemon: how long it is tried, and when the daemon is gone."""
+"""Reconnecting to a daemon: how long it is tried, and when the daemon counts as gone."""
 
 import errno
 
@@ -18,7 +18,7 @@ DONE = Reconnected(None, Welcome("secret", resumed=True), b"")
 
 
 class Daemon:
-    """What becomes of each attempt to connect; the last one of them of all that follow."""
+    """The outcomes of successive attempts to connect; the last one is repeated."""
 
     def __init__(self, monkeypatch, tmp_path, *attempts):
         monkeypatch.setattr(handshake, "_connect", self._connect)
@@ -78,7 +78,7 @@ async def test_reconnect_waits_for_a_slow_worker(monkeypatch, tmp_path, autojump
 
 
 async def test_reconnect_finds_a_daemon_that_was_restarted(monkeypatch, tmp_path, autojump_clock):
-    # Killed, removed for a moment, then there with a worker that dies, and one that does not.
+    # Killed; socket removed; then up with a worker that dies, and with one that does not.
     attempts = [*[DEAF] * 30, *[ABSENT] * 5, DEAD, *[DEAF] * 30, DONE]
     daemon = Daemon(monkeypatch, tmp_path, *attempts)
     assert await daemon.reconnect() == DONE

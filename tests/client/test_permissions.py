@@ -1,4 +1,4 @@
-"""May a tool call go on: the rules, and what a turn that is cancelled answers."""
+"""Permission decisions: rules, questions and cancellation."""
 
 import pytest
 import trio
@@ -21,8 +21,8 @@ def selected(option):
     return {"outcome": {"outcome": "selected", "optionId": option.option_id}}
 
 
-class Person:
-    """Who is asked, instead of one at a terminal: `answers` has what is chosen, None for nobody."""
+class User:
+    """Replaces the user at the terminal: `answers` has the choices, None for end of input."""
 
     def __init__(self, monkeypatch, *answers):
         self.answers = list(answers)
@@ -46,7 +46,7 @@ class Person:
 
 @pytest.fixture
 def nobody(monkeypatch):
-    return Person(monkeypatch)
+    return User(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def nobody(monkeypatch):
     ],
 )
 async def test_rule_chooses_the_once_option_with_a_notice(rule, kind, chosen, verdict, nobody):
-    said = []
-    answer = await Permissions(rule, said.append).decide("do\x1b[2J it", kind, ALL)
+    notices = []
+    answer = await Permissions(rule, notices.append).decide("do\x1b[2J it", kind, ALL)
     assert answer == selected(chosen)
-    assert said == [f"{verdict}: do\\x1b[2J it (--allow {rule})"]
+    assert notices == [f"{verdict}: do\\x1b[2J it (--allow {rule})"]
     assert nobody.asked == []
 
 
@@ -87,10 +87,10 @@ async def test_rule_uses_the_options_that_are_offered(rule, options, answer):
 
 
 async def test_user_chooses_one_of_the_agents_options(monkeypatch):
-    person, said = Person(monkeypatch, 1), []
-    assert await Permissions("ask", said.append).decide("do it", "edit", ALL) == selected(ALWAYS)
-    assert person.asked == [("May the agent do this? do it", ["Never", "Yes, always", "No", "Yes"])]
-    assert said == []
+    user, notices = User(monkeypatch, 1), []
+    assert await Permissions("ask", notices.append).decide("do it", "edit", ALL) == selected(ALWAYS)
+    assert user.asked == [("May the agent do this? do it", ["Never", "Yes, always", "No", "Yes"])]
+    assert notices == []
 
 
 async def test_request_is_refused_with_a_notice_when_there_is_no_terminal(monkeypatch):
@@ -98,23 +98,23 @@ async def test_request_is_refused_with_a_notice_when_there_is_no_terminal(monkey
         raise NoTerminalError
 
     monkeypatch.setattr(module, "choose", nobody)
-    said = []
-    assert await Permissions("ask", said.append).decide("do it", "read", ALL) == selected(NO)
-    assert said == [
+    notices = []
+    assert await Permissions("ask", notices.append).decide("do it", "read", ALL) == selected(NO)
+    assert notices == [
         "refused: do it (there is no terminal to ask at; --allow says what else may be)"
     ]
 
 
 async def test_end_of_input_refuses(monkeypatch):
-    Person(monkeypatch, None)
-    said = []
-    assert await Permissions("ask", said.append).decide("do it", "read", ALL) == selected(NO)
-    assert said == ["refused: do it (nothing was chosen)"]
+    User(monkeypatch, None)
+    notices = []
+    assert await Permissions("ask", notices.append).decide("do it", "read", ALL) == selected(NO)
+    assert notices == ["refused: do it (nothing was chosen)"]
 
 
 async def test_questions_are_asked_one_at_a_time(monkeypatch):
-    person = Person(monkeypatch, 2, 3)
-    person.may_answer = trio.Event()
+    user = User(monkeypatch, 2, 3)
+    user.may_answer = trio.Event()
     permissions, answers = Permissions("ask", lambda _: None), {}
 
     async def decide(title):
@@ -124,17 +124,17 @@ async def test_questions_are_asked_one_at_a_time(monkeypatch):
         nursery.start_soon(decide, "a")
         nursery.start_soon(decide, "b")
         await trio.testing.wait_all_tasks_blocked()
-        assert len(person.asked) == 1
-        person.may_answer.set()
-    first = person.asked[0][0].removeprefix("May the agent do this? ")[0]
+        assert len(user.asked) == 1
+        user.may_answer.set()
+    first = user.asked[0][0].removeprefix("May the agent do this? ")[0]
     assert answers[first] == selected(NO)
     assert answers["b" if first == "a" else "a"] == selected(ONCE)
 
 
 async def test_cancel_answers_pending_and_later_requests(monkeypatch):
-    person, said = Person(monkeypatch), []
-    person.may_answer = trio.Event()
-    permissions, answers = Permissions("ask", said.append), []
+    user, notices = User(monkeypatch), []
+    user.may_answer = trio.Event()
+    permissions, answers = Permissions("ask", notices.append), []
 
     async def decide(title):
         answers.append(await permissions.decide(title, "edit", ALL))
@@ -146,7 +146,7 @@ async def test_cancel_answers_pending_and_later_requests(monkeypatch):
         permissions.cancel()
     assert answers == [CANCELLED, CANCELLED]
     assert await permissions.decide("c", "edit", ALL) == CANCELLED
-    assert (len(person.asked), said) == (1, [])
+    assert (len(user.asked), notices) == (1, [])
 
 
 async def test_cancel_overrides_a_rule():
@@ -156,6 +156,6 @@ async def test_cancel_overrides_a_rule():
 
 
 async def test_request_without_options_is_not_asked(monkeypatch):
-    person = Person(monkeypatch, None)
+    user = User(monkeypatch, None)
     assert await Permissions("ask", lambda _: None).decide("do it", "edit", []) == CANCELLED
-    assert person.asked == []
+    assert user.asked == []

@@ -1,4 +1,4 @@
-"""Whatever an agent says of its tool calls and terminals, showing it raises nothing."""
+"""Presenters handle any update of an agent without an error."""
 
 import json
 import math

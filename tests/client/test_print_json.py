@@ -1,4 +1,4 @@
-"""A turn as JSON: each line an object, and what it says."""
+"""The JSON printer: one object per line."""
 
 import json
 
@@ -13,7 +13,7 @@ from acpterm.client.prompt.tool_calls import ToolCallState
 
 
 class Paper:
-    """A printer, and what it has printed."""
+    """A printer that records its output."""
 
     def __init__(self):
         self._out = []

@@ -1,4 +1,4 @@
-"""What a person sees of a turn: on a terminal with colours, and in a pipe without."""
+"""The text printer: with colours for a terminal, and without for a pipe."""
 
 import re
 
@@ -16,7 +16,7 @@ HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b5n\b\u202e"
 
 
 class Paper:
-    """A printer, and what it has printed."""
+    """A printer that records its output."""
 
     def __init__(self, *, colours=False, quiet=True):
         self._out, self._err = [], []
@@ -237,7 +237,7 @@ def test_only_new_plan_entries_are_printed(paper):
     assert paper.out.splitlines() == ["▸ look", "☐ write", "☑ look", "☐ te\\x1b[2Jst"]
 
 
-# Notices and the end
+# Notices and end
 
 
 def test_notice_goes_to_stderr_after_the_current_line(paper):

@@ -1,4 +1,4 @@
-"""`acpterm prompt`, the whole program: what it prints, what it answers, what it is asked."""
+"""`acpterm prompt` as a process: its output, and its responses to the agent's requests."""
 
 import base64
 import json
@@ -48,7 +48,7 @@ async def test_terminal_of_a_tool_call_stays_readable_after_the_prompt(tmp_path)
         assert (logs.status, logs.out) == (0, "kept\n")
 
 
-# What it prints
+# Output
 
 
 async def test_message_is_printed_before_the_turn_ends(tmp_path):
@@ -163,7 +163,7 @@ async def test_plan_is_printed_and_thoughts_and_unknown_updates_are_not(tmp_path
 
 
 async def test_agents_own_terminals_are_printed(tmp_path):
-    """As agents tell of them to editors that have said `_meta.terminal_output`."""
+    """As agents send them to editors with the capability `_meta.terminal_output`."""
     out = {"terminal_id": "own", "data": "one\ntwo"}
     _, run = await prompted(
         tmp_path,
@@ -270,7 +270,7 @@ HOSTILE_STEPS = [
 
 
 def escapes(text):
-    """Give the control characters and sequences that are no colour, nor the terminal's own."""
+    """Return the control characters and sequences except colours and the terminal's own."""
     return re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f].?", re.sub(r"\x1b\[[0-9;]*m|\r\n", "", text))
 
 
@@ -281,7 +281,7 @@ async def test_terminal_gets_colours_and_no_other_control_sequences(tmp_path):
     assert status == 0
     assert "\x1b[31mred\x1b[0m" in shown_
     assert "\x1b[1m▸ title" in shown_
-    # The agent's own colours are not its business.
+    # The agent's own colours are removed.
     assert "\x1b[35m" not in shown_
     assert escapes(shown_) == []
 
@@ -355,9 +355,9 @@ async def test_allow_rule_answers_permissions(tmp_path, rule, kind, chosen, told
     [
         ("none", [permission()], 3),
         ("ask", [permission(), permission()], 3),
-        # Looking is not doing.
+        # Reading does not count.
         ("none", [tool_call("l", kind="read", status="completed"), permission()], 3),
-        # An agent may take a refused call for a completed one.
+        # An agent may report a refused call as completed.
         ("none", [permission(), tool_call("c", kind="delete", status="completed")], 3),
         ("none", [permission(), tool_call("d", kind="edit", status="completed")], 0),
         ("none", [permission(), ask("terminal/create", command="true")], 0),
@@ -605,7 +605,7 @@ async def test_additional_directories_are_an_error_when_not_supported(tmp_path):
     assert run.err == "acpterm: the agent knows no additional directories (--add-dir)\n"
 
 
-# What it does not know
+# Unknown and invalid messages
 
 
 async def test_unknown_method_is_an_error(tmp_path):
@@ -659,7 +659,7 @@ async def test_invalid_updates_are_skipped(tmp_path):
     assert (status, run.out) == (0, "on\n")
 
 
-# Sessions, and logging in
+# Sessions and authentication
 
 
 REPLAY = """
@@ -764,11 +764,11 @@ async def test_all_messages_sent_in_a_busy_turn_are_valid(tmp_path):
         await poll(lambda: run.log.answers("fs/write_text_file") or None)
         run.interrupt()
         assert await run.wait() == 130
-    # `sent` has looked at each.
+    # `sent` has validated each.
     assert len(run.log.sent()) == 11
 
 
-# How it is called
+# Command line
 
 
 @pytest.mark.parametrize(

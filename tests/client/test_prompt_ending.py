@@ -1,4 +1,4 @@
-"""How `acpterm prompt` ends: early or late, by whom, with which status, and what it leaves."""
+"""How `acpterm prompt` ends: causes, exit statuses and leftover processes."""
 
 import errno
 import json
@@ -27,11 +27,11 @@ from tests.support.prompts import (
     start,
 )
 
-# What survives a hangup and SIGTERM, and says its pid first.
+# Survives SIGHUP and SIGTERM, and prints its pid first.
 TOUGH = "trap '' HUP TERM; echo $$; while :; do sleep 0.1; done"
 
 
-# How a turn ends by itself
+# Normal end of a turn
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ async def test_invalid_response_to_the_prompt_is_an_error(tmp_path):
     assert "whim" in run.err
 
 
-# An agent that is not as it should be
+# Broken agents
 
 
 async def test_missing_agent_is_an_error(tmp_path):
@@ -246,7 +246,7 @@ async def test_other_signals_end_the_run_with_a_message(tmp_path, number, status
     assert run.err == f"acpterm: ended by {number.name}\n"
 
 
-# The time
+# Timeouts
 
 
 async def test_timeout_cancels_the_turn(tmp_path):
@@ -279,7 +279,7 @@ async def test_json_end_event_reports_the_timeout(tmp_path):
     ]
 
 
-# Nobody reads
+# Closed or slow readers
 
 
 @pytest.mark.parametrize("json_", [[], ["--json"]])
@@ -334,7 +334,7 @@ async def test_descriptors_closed_from_the_start_are_harmless(tmp_path, closed):
     assert (done.returncode, done.stdout) == (0, b"hi\n")
 
 
-# What it leaves: nothing
+# No leftover processes
 
 
 @pytest.mark.parametrize("agent", [[], ["--stay", "--deaf"]])
@@ -397,11 +397,11 @@ async def test_agent_and_terminals_end_when_the_prompt_is_killed(tmp_path):
         pid = int(run.out.split("│ ")[1].split()[0])
         run.process.kill()
         await run.wait()
-        # Its terminal is hung up.
+        # Its terminal hangs up.
         await poll(lambda: not alive(pid))
 
 
-# What is known stays known
+# The first cause decides
 
 
 async def test_slow_exit_of_the_agent_does_not_change_the_status(tmp_path):
@@ -436,7 +436,7 @@ async def test_output_lost_to_a_full_disk_is_an_error_after_the_turn(tmp_path):
 
 
 class FullDisk(trio.abc.SendStream):
-    """Where nothing can be written."""
+    """A stream on which every write fails."""
 
     async def send_all(self, _):
         raise trio.BrokenResourceError from OSError(errno.ENOSPC, "No space left on device")

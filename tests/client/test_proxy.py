@@ -1,4 +1,4 @@
-"""The proxy between an editor and the scripted agent: what passes, what is answered and shown."""
+"""The proxy between an editor and the scripted agent: messages, terminals and their display."""
 
 import json
 import os
@@ -36,7 +36,7 @@ PERMISSION = "session/request_permission"
 
 
 def valid(editor):
-    """Check what the proxy sent for updates against the schema."""
+    """Validate the updates that the proxy sent against the schema."""
     for message in editor.messages:
         if message.get("method") == UPDATE:
             validate_sent(message, {})
@@ -46,7 +46,7 @@ def echoes(editor):
     return [message for message in editor.messages if message.get("method") == "_echo"]
 
 
-# What passes
+# Messages that pass
 
 
 async def test_unknown_messages_pass_unchanged_in_both_directions():
@@ -78,7 +78,7 @@ async def test_response_has_the_id_of_the_request(id_):
         params = {"sessionId": "s1", "prompt": prompt}
         await editor.send({"id": id_, "method": "session/prompt", "params": params})
         await editor.until(lambda: editor.messages[2:])
-        # Terminals are asked of the proxy, whatever the id: the editor hears nothing of that.
+        # Terminal requests go to the proxy, whatever their id, and never reach the editor.
         assert [message.get("id", "none") for message in editor.messages] == [id_] * 3
 
 
@@ -129,7 +129,7 @@ async def test_editor_answers_the_agents_other_requests():
         assert json.loads(editor.said[0]) == {"content": "/x"}
 
 
-# What the agent is told
+# Capabilities
 
 
 async def test_agent_gets_terminals_and_the_editors_capabilities():
@@ -228,7 +228,7 @@ async def test_wait_cancelled_by_the_agent_is_answered_as_cancelled():
                 "params": {"terminalId": "$t"},
                 "as": "w",
             },
-            # The scripted agent's ids count its requests.
+            # The scripted agent numbers its requests.
             {"do": "line", "text": cancel_request(2)},
             {"do": "await", "as": "w", "report": True},
         )
@@ -379,7 +379,7 @@ async def test_host_terminals_are_presented_as_the_agents_when_supported():
 
 
 def data_of(editor):
-    """Join what an editor was told that a terminal has printed."""
+    """Return all terminal output that the editor received."""
     metas = [update.get("_meta", {}) for update in editor.calls()]
     return "".join(meta["terminal_output"]["data"] for meta in metas if "terminal_output" in meta)
 
@@ -532,7 +532,7 @@ async def test_terminals_are_not_announced_when_the_editor_has_none():
     async with proxied(terminals="editor") as editor:
         answer = await editor.open("/tmp")
         assert answer["_meta"]["told"].get("terminal") is None
-        # It may ask all the same.
+        # The agent may send the request all the same.
         asked = []
         editor.answer = lambda m: asked.append(m["method"]) or {"terminalId": "x"}
         await editor.prompt(create("ls"))
@@ -585,7 +585,7 @@ async def test_editor_that_stops_reading_blocks_the_agent_in_bounded_memory(tmp_
             return int(progress.read_text() or 0) if progress.exists() else 0
 
         await poll(progress.exists)
-        # It stands still once all that is between the two is full.
+        # The agent blocks once all buffers between the two are full.
         seen, same = -1, 0
         with trio.fail_after(30):
             while same < 20:
@@ -598,12 +598,12 @@ async def test_editor_that_stops_reading_blocks_the_agent_in_bounded_memory(tmp_
         stream = trio.SocketStream(ours)
         while data := await stream.receive_some(1 << 20):
             received += data.count(b"\n")
-        # The answer to initialize is an error: the agent is gone.
+        # The response to initialize is an error: the agent is gone.
         assert received == 101
         await stream.aclose()
 
 
-# Ends
+# Shutdown
 
 
 @pytest.mark.parametrize("options", [[], ["--stay"], ["--stay", "--deaf"]])
@@ -733,7 +733,7 @@ async def test_end_of_turn_kills_terminals_and_keeps_their_ids_for_a_turn(tmp_pa
         terminal = json.loads(editor.said[0])["terminalId"]
         pid = await poll(lambda: told_pid(file))
         await poll(lambda: not alive(pid))
-        # It can still be asked for in the next turn, and is released when that is over.
+        # Its id stays valid during the next turn, and is released at the end of that.
         params = {"terminalId": terminal}
         ask = {"do": "ask", "method": "terminal/output", "params": params, "report": True}
         await editor.prompt(ask)
@@ -883,7 +883,7 @@ async def test_unread_host_responses_do_not_accumulate():
         begun = memory()
         await editor.request("initialize", {"protocolVersion": 1})
         await editor.until(lambda: [m for m in editor.messages if m.get("method") == "_asked"])
-        # Of a hundred answers of a mebibyte there are a few, at the host and on their way.
+        # Only a few of the hundred responses of 1 MiB exist, at the host and in transit.
         most = begun
         with trio.move_on_after(1.5):
             while True:
@@ -928,7 +928,7 @@ async def test_unread_stderr_does_not_block_the_agent(tmp_path):
 async def test_end_of_turn_is_passed_on_when_the_agent_exits_at_once():
     async with proxied() as editor:
         await editor.open("/tmp")
-        # It ignores SIGTERM, so the end of the turn waits for it; the agent is gone by then.
+        # The program ignores SIGTERM, so the end of the turn waits; the agent is gone by then.
         command = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
         line = {"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "end_turn"}}
         id_ = await editor.begin(
@@ -964,7 +964,7 @@ async def test_lone_surrogate_in_a_command_or_call_is_replaced():
             of("wait_for_exit"),
             {"do": "line", "text": line.replace("TITLE", "a\\ud83d")},
         )
-        # The line names a terminal that nobody knows; it was looked into all the same.
+        # The line embeds an unknown terminal, and was parsed all the same.
         assert editor.calls()[0]["content"] == []
 
 

@@ -1,4 +1,4 @@
-"""Text made safe to print: what is left of control sequences, and what is left besides."""
+"""Sanitizing untrusted text: what is removed, escaped and kept."""
 
 import ast
 import re
@@ -48,7 +48,7 @@ SGR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def steers(text: str) -> list[str]:
-    """Give what may steer a terminal: control and half characters, but for lines and tabs."""
+    """Return control characters and lone surrogates, except line feeds and tabs."""
     return [c for c in text if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"]
 
 
@@ -68,7 +68,7 @@ def test_strip_controls_removes_direction_characters(text):
 def test_keep_sgr_keeps_only_colours(text):
     line = keep_sgr(text)
     assert not steers(SGR.sub("", line))
-    # Colours end with the line.
+    # Colours are reset at the end of the line.
     assert not SGR.search(line) or line.endswith("\x1b[0m")
 
 
@@ -156,7 +156,7 @@ def test_escape_invisible_escapes_every_invisible_character():
         ("rm\u200c\u200d -rf", "rm\\u200c\\u200d -rf"),
         ("so\u00adft", "so\\xadft"),
         ("x\U000e0041\U000e007f", "x\\U000e0041\\U000e007f"),
-        # What makes a picture of characters that are seen stays, once; a message in it does not.
+        # A single joiner or selector that changes an emoji is kept; repeated ones are not.
         (
             "❤\ufe0f\u200d🔥 🏳\ufe0f\u200d🌈 1\ufe0f\u20e3",
             "❤\ufe0f\u200d🔥 🏳\ufe0f\u200d🌈 1\ufe0f\u20e3",
@@ -175,7 +175,7 @@ def test_emoji_joiners_are_kept_only_between_emoji(text, shown):
     assert escape_invisible(text) == one_line(text) == shown
 
 
-# What hides in a text of lines, and what belongs to its language.
+# Hidden characters in multi-line text, and joiners that scripts need.
 SHOWN = [
     ("a\u202eb", r"a\u202eb"),
     ("a\u2066b\u2069", r"a\u2066b\u2069"),

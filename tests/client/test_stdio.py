@@ -1,4 +1,4 @@
-"""`acpterm stdio` with a daemon: what passes, how either end goes, and whose terminals they are."""
+"""`acpterm stdio` with a daemon: messages, shutdown of either side, and terminals."""
 
 import json
 import os
@@ -24,7 +24,7 @@ HELLO = b'{"jsonrpc":"2.0","id":0,"result":{}}\n'
 
 
 class Place:
-    """Where a test's own daemon is, if one is started."""
+    """The location of a test's own daemon."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "run" / "agent.sock"
@@ -36,13 +36,13 @@ class Place:
 
     @property
     def daemon(self) -> int:
-        """Its pid."""
+        """The daemon's pid."""
         return int(Path(f"{self.socket}.log").read_text().split()[0])
 
 
 @pytest.fixture
 def place(tmp_path):
-    """A place for a daemon, which has ended when the test is over."""
+    """The place of a daemon, which is ended after the test."""
     found = Place(tmp_path)
     yield found
     deadline = time.monotonic() + 10
@@ -53,7 +53,7 @@ def place(tmp_path):
 
 @asynccontextmanager
 async def agent_by(place, **more):
-    """An agent whose terminals are those of the daemon there."""
+    """Start an agent whose terminals are run by the daemon there."""
     arguments = {"embedded": False, "env": place.env, **more}
     async with agent_on_stdio(place.socket.parents[1], **arguments) as (running, agent):
         yield running, agent
@@ -61,7 +61,7 @@ async def agent_by(place, **more):
 
 @asynccontextmanager
 async def stood_in(place, answer=HELLO):
-    """`acpterm stdio` on pipes, before a test in the daemon's place: process, agent's end, ours."""
+    """Run `acpterm stdio` with the test as the daemon: process, agent's end, daemon's end."""
     place.socket.parent.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(place.socket))
@@ -96,13 +96,13 @@ async def until_end(stream, size=MIB) -> bytes:
 
 
 def memory(pid: int) -> int:
-    """The resident set of a process, in bytes."""
+    """Return the resident set size of a process in bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) * 1024
 
 
 async def write_until_full(fd: int, data: bytes, seconds: float = 0.5) -> int:
-    """Write `data` again and again until nothing goes for a while: how many bytes went."""
+    """Write `data` repeatedly until the pipe stays full for `seconds`; return the bytes written."""
     written = 0
     os.set_blocking(fd, False)
     while True:
@@ -126,7 +126,7 @@ async def test_daemon_starts_on_demand_and_exits_when_idle(place):
         daemon = place.daemon
         assert alive(daemon)
         assert daemon != running.pid
-        # It stays for as long as somebody is connected, though nothing is said.
+        # The daemon stays while a connection is open, even without messages.
         await trio.sleep(1.2)
         assert (await agent.run("echo still"))[0] == "still\n"
         await agent.stream.aclose()
@@ -145,7 +145,7 @@ async def test_two_agents_share_a_daemon_without_seeing_each_others_terminals(pl
                 with pytest.raises(RpcError, match="no terminal"):
                     await agent.request(f"terminal/{method}", agent.of(terminal))
         await two.stream.aclose()
-        # What goes with the one is not the other's.
+        # Ending one agent's terminals does not affect the other's.
         await one.type(ours, "x\n")
         assert (await one.wait(ours))["exitCode"] == 0
 
@@ -166,7 +166,7 @@ async def test_embedded_starts_no_daemon(place, tmp_path):
 
 
 async def test_daemon_inherits_no_descriptors_of_the_agent(place):
-    """Else an agent would wait for the end of a stdout that its relay has long left."""
+    """Otherwise an agent would wait for the end of a stdout that its relay has closed."""
     async with agent_by(place) as (running, agent):
         await agent.request("initialize", {"protocolVersion": 1})
         running.process.kill()
@@ -175,7 +175,7 @@ async def test_daemon_inherits_no_descriptors_of_the_agent(place):
         assert alive(place.daemon)
 
 
-# What passes
+# Messages that pass
 
 
 async def test_unusual_bytes_pass_unchanged_in_both_directions(place):
@@ -186,7 +186,7 @@ async def test_unusual_bytes_pass_unchanged_in_both_directions(place):
         while len(came) < len(odd):
             came += await daemon.receive_some()
         assert came == odd
-        # Nothing that was asked for. Its last line is passed on when it is whole.
+        # These are no responses. The last line is passed on once it is complete.
         await daemon.send_all(odd)
         await daemon.send_all(b"\n")
         came = b""
@@ -246,7 +246,7 @@ async def test_agent_that_stops_reading_blocks_the_daemon_in_bounded_memory(plac
         await agent.until_output(terminal, "x" * MIB)
         before = memory(running.pid)
         lines = [agent.message("terminal/output", agent.of(terminal)) for _ in range(60)]
-        # Written in one go: this process, which is the reader, does not get to run.
+        # Written in one call, so that this process, the reader, does not run meanwhile.
         os.write(agent.stream.send_stream.fileno(), b"".join(line for _, line in lines))
         highest = 0
         for _ in range(100):
@@ -273,7 +273,7 @@ async def test_daemon_that_stops_reading_blocks_the_agent_in_bounded_memory(plac
         assert came == (data + data * (written // len(data) + 1))[: len(data) + written]
 
 
-# How it ends
+# Shutdown
 
 
 async def test_pending_requests_are_answered_after_stdin_ends(place):
@@ -296,7 +296,7 @@ async def test_pending_requests_are_answered_after_stdin_ends(place):
 )
 async def test_signal_ends_the_terminals_and_answers_pending_requests(place, number):
     async with agent_by(place) as (running, agent):
-        # Deaf to it, so that the end takes the grace of two seconds: the same signal twice.
+        # The program ignores the signal, so the end takes the grace of 2 s: signal twice.
         command = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
         terminal = await agent.create(command)
         child = int(await agent.until_output(terminal, "\n"))
@@ -310,7 +310,7 @@ async def test_signal_ends_the_terminals_and_answers_pending_requests(place, num
         assert await running.wait() == 0
         assert time.monotonic() - began < 5
         assert not alive(child)
-        # The daemon is others' too.
+        # The daemon is shared, and stays.
         assert alive(place.daemon)
 
 
@@ -370,7 +370,7 @@ async def test_daemon_that_exits_with_unread_messages_is_an_error(place):
     async with stood_in(place) as (running, agent, daemon):
         await agent.send_all(b"x" * 1000)
         await agent.send_stream.aclose()
-        # It has come, and is not read.
+        # It has arrived and is not read.
         assert await daemon.socket.recv(1, socket.MSG_PEEK) == b"x"
         await trio.sleep(0.2)
         await daemon.aclose()
@@ -391,7 +391,7 @@ async def test_relay_exits_when_the_daemon_does_not_close_in_time(place, monkeyp
 
 @asynccontextmanager
 async def here(place, answer=HELLO):
-    """The relay in this process, before a test in the daemon's place."""
+    """Run the relay in this process, with the test as the daemon."""
     place.socket.parent.mkdir(mode=0o700)
     reads, to_it = os.pipe()
     from_it, writes = os.pipe()
@@ -418,7 +418,7 @@ async def here(place, answer=HELLO):
     os.close(writes)
 
 
-# A daemon that cannot be used
+# Unusable daemons
 
 
 async def test_error_says_what_to_do_when_the_daemon_cannot_start(place, tmp_path):
@@ -483,7 +483,7 @@ async def test_error_is_reported_when_the_daemon_does_not_respond(place, monkeyp
             await over.wait()
 
 
-# Whose terminals they are
+# The context of terminals
 
 
 async def test_programs_get_the_agents_context_whoever_started_the_daemon(place, tmp_path):

@@ -1,4 +1,4 @@
-"""`acpterm stdio` when the daemon's worker dies: what is sent again, and what the agent sees."""
+"""`acpterm stdio` when the daemon's worker dies: repeated messages, and what the agent sees."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
 
 
 class Agent:
-    """The agent before the relay, on two pipes."""
+    """The agent in front of the relay, on two pipes."""
 
     def __init__(self, writes, reads):
         self.writes = trio.lowlevel.FdStream(writes)
@@ -53,7 +53,7 @@ class Agent:
         return json.loads(await self.line())
 
     async def ended(self):
-        """Read to the end: what came."""
+        """Read to the end; return what was received."""
         with trio.fail_after(DEADLINE_S):
             while data := await self.reads.receive_some(1 << 16):
                 self._rest += data
@@ -62,7 +62,7 @@ class Agent:
 
 @asynccontextmanager
 async def relayed(tmp_path, *, secret=SECRET, **settings):
-    """The relay in this process: the agent, the first connection, the daemon, and its outcome."""
+    """Run the relay in this process; yield the agent, first connection, daemon and outcome."""
     reads, to_relay = os.pipe()
     from_relay, writes = os.pipe()
     agent = Agent(to_relay, from_relay)
@@ -116,7 +116,7 @@ async def test_unanswered_requests_are_repeated_in_order_with_their_ids(tmp_path
         await second.answer(asked[2], {"output": ""})
         await second.answer(asked[0], {"terminalId": "t"})
         assert [(await agent.next())["id"], (await agent.next())["id"]] == [3, 1]
-        # And it goes on as if nothing had happened.
+        # The connection goes on as before.
         later = await agent.ask(1)
         assert await second.next() == later
 
@@ -339,7 +339,7 @@ async def test_end_of_stdin_without_a_worker_reaches_the_next_worker(tmp_path):
 
 async def test_responses_are_read_while_requests_are_repeated(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        # More than a socket holds, both ways.
+        # More than the socket buffers hold, in both directions.
         asked = []
         for number in range(20):
             asked.append(await agent.ask(number, "terminal/create", args=["x" * 50_000]))

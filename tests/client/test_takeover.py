@@ -1,4 +1,4 @@
-"""Clients of a real daemon whose worker is killed or replaced: they see a slow answer alone."""
+"""Clients of a real daemon whose worker is killed or replaced only see a slow response."""
 
 import json
 import os
@@ -25,7 +25,7 @@ async def status(path):
 
 
 async def kill_worker(path):
-    """SIGKILL the worker, and wait until another one answers."""
+    """Kill the worker with SIGKILL, and wait until another one responds."""
     before = await status(path)
     os.kill(before["workerPid"], signal.SIGKILL)
     await poll(lambda: not alive(before["workerPid"]))
@@ -73,7 +73,7 @@ async def test_agent_on_stdio_gets_its_waits_and_all_output_after_a_takeover(tmp
 async def test_editor_behind_the_proxy_gets_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         settings = {"socket": path}
-        # The proxy is in this process, which is an agent to the daemon meanwhile.
+        # The proxy runs in this process, so the daemon takes this process for an agent.
         before = await status(path)
         async with proxied(settings=settings, embedded=False) as editor:
             await editor.open(str(tmp_path))
@@ -84,7 +84,7 @@ async def test_editor_behind_the_proxy_gets_all_output_after_a_takeover(tmp_path
             last = editor.texts()[-1]
             assert last.endswith("line 40\n[exit status 3]\n```")
             assert "line 1\nline 2\n" in last
-        # The daemon may see a moment later that the proxy is gone, and this process no agent.
+        # The daemon may notice a moment later that the proxy is gone.
         with trio.fail_after(10):
             after = None
             while after is None:
@@ -123,7 +123,7 @@ async def test_logs_and_wait_go_on_without_duplicates_after_a_takeover(tmp_path)
             assert await logs.wait() == 0
             assert await wait.wait() == 3
             assert await found.wait() == 0
-            # That it has exited may be among what is missing.
+            # The exit may be part of the missing output.
             await events.until(lambda: '"reconnected"' in events.out)
         assert logs.out.endswith(COUNTED)
         assert logs.out.count("line 3\n") == 1

@@ -1,4 +1,4 @@
-"""Ours as an agent's terminals: what the editor is told, and in which message."""
+"""Presenting the host's terminals as the agent's own, with `_meta` updates."""
 
 import json
 

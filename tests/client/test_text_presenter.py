@@ -1,4 +1,4 @@
-"""Terminals as text: how often, how much, what is forgotten. No clock, no program."""
+"""Presenting terminals as text: intervals, bounds and content, without a clock or programs."""
 
 import json
 import math
@@ -27,7 +27,7 @@ class Clock:
 
 
 class Shown:
-    """An `AsText`, what it follows, and what the editor was sent."""
+    """A `TextPresenter`, the terminals that it follows, and the lines that it sent."""
 
     def __init__(self, *, editor_has_terminals=False, lines=40, limit=8192):
         self.clock = Clock()
@@ -56,7 +56,7 @@ class Shown:
             **fields,
         )
 
-    def paint(self, session=None):
+    def render(self, session=None):
         sent = self.it.render(session)
         self.sent += sent
         return sent
@@ -72,7 +72,7 @@ def embed(terminal):
 
 
 def block(line):
-    """The texts in the content of the update in a line."""
+    """Return the texts in the content of an update."""
     content = json.loads(line)["params"]["update"]["content"]
     return [item["content"]["text"] for item in content if item["type"] == "content"]
 
@@ -93,13 +93,13 @@ def test_updates_are_a_quarter_of_a_second_apart_during_a_flood():
     shown = Shown()
     shown.it.on_created(T, "yes", None)
     shown.call(embed("t"))
-    painted = []
+    rendered = []
     for _ in range(1000):
         shown.clock.now += 0.01
-        shown.it.on_output(T, b"y %d\r\n" % len(painted), 0)
-        painted += shown.paint()
-    assert 38 <= len(painted) <= 40
-    for line in painted:
+        shown.it.on_output(T, b"y %d\r\n" % len(rendered), 0)
+        rendered += shown.render()
+    assert 38 <= len(rendered) <= 40
+    for line in rendered:
         validate_sent(json.loads(line), {})
 
 
@@ -108,12 +108,12 @@ def test_two_terminals_in_one_call_share_its_update_interval():
     for terminal in ("t", "u"):
         shown.it.on_created(("s", terminal), terminal, None)
     shown.call(embed("t"), embed("u"))
-    painted = []
+    rendered = []
     for number in range(100):
         shown.clock.now += 0.01
         shown.it.on_output(("s", "tu"[number % 2]), b"%d\r\n" % number, 0)
-        painted += shown.paint()
-    assert 3 <= len(painted) <= 4
+        rendered += shown.render()
+    assert 3 <= len(rendered) <= 4
 
 
 def test_render_sends_nothing_when_the_content_is_unchanged():
@@ -121,10 +121,10 @@ def test_render_sends_nothing_when_the_content_is_unchanged():
     shown.it.on_created(T, "clear", None)
     shown.call(embed("t"))
     shown.clock.now += 1
-    assert shown.paint() == []
-    # Printed, and wiped out again.
+    assert shown.render() == []
+    # Printed and erased again.
     shown.it.on_output(T, b"xxx\r\x1b[K", 0)
-    assert shown.paint() == []
+    assert shown.render() == []
     assert shown.it.next_render_at == math.inf
 
 
@@ -136,9 +136,9 @@ def test_next_render_at_is_when_render_has_lines():
     shown.it.on_output(T, b"x", 0)
     assert shown.it.next_render_at == 100.25
     shown.clock.now = 100.24
-    assert shown.paint() == []
+    assert shown.render() == []
     shown.clock.now = 100.25
-    assert len(shown.paint()) == 1
+    assert len(shown.render()) == 1
 
 
 def test_render_of_a_session_sends_all_its_pending_calls_and_no_others():
@@ -147,11 +147,11 @@ def test_render_of_a_session_sends_all_its_pending_calls_and_no_others():
         shown.it.on_created((session, "t"), "x", None)
         shown.call(embed("t"), session=session)
         shown.it.on_output((session, "t"), b"late\n", 0)
-    (line,) = shown.paint("s")
+    (line,) = shown.render("s")
     assert json.loads(line)["params"]["sessionId"] == "s"
     assert block(line) == ["```console\n$ x\nlate\n```"]
     shown.clock.now += 1
-    assert len(shown.paint()) == 1
+    assert len(shown.render()) == 1
 
 
 def test_content_without_a_terminal_passes_unchanged():
@@ -169,7 +169,7 @@ def test_removed_content_is_not_sent_again(content):
     shown.update(sessionUpdate="tool_call_update", toolCallId="c", content=content)
     shown.it.on_output(T, b"x", 0)
     shown.clock.now += 1
-    assert shown.paint() == []
+    assert shown.render() == []
 
 
 def test_update_without_content_keeps_the_shown_terminal():
@@ -179,7 +179,7 @@ def test_update_without_content_keeps_the_shown_terminal():
     shown.update(sessionUpdate="tool_call_update", toolCallId="c", status="completed")
     shown.it.on_output(T, b"x", 0)
     shown.clock.now += 1
-    assert len(shown.paint()) == 1
+    assert len(shown.render()) == 1
 
 
 def test_terminals_of_different_sessions_are_distinct():
@@ -190,7 +190,7 @@ def test_terminals_of_different_sessions_are_distinct():
     assert block(shown.sent[-1]) == []
     shown.it.on_output(T, b"x", 0)
     shown.clock.now += 1
-    assert shown.paint() == []
+    assert shown.render() == []
 
 
 def test_memory_for_displays_and_calls_is_bounded():
@@ -207,7 +207,7 @@ def test_memory_for_displays_and_calls_is_bounded():
     assert len(it._calls_by_terminal) == text_presenter.CALLS_MAX
     assert len(it._dirty) <= text_presenter.CALLS_MAX
     shown.clock.now += 1
-    assert all(json.loads(line) for line in shown.paint())
+    assert all(json.loads(line) for line in shown.render())
 
 
 def test_lost_bytes_end_the_current_line():
@@ -217,14 +217,14 @@ def test_lost_bytes_end_the_current_line():
     shown.it.on_output(T, b"begun", 0)
     shown.it.on_output(T, b"gone on\r\n", 1000)
     shown.clock.now += 1
-    assert block(shown.paint()[0]) == ["```console\n$ x\nbegun\ngone on\n```"]
+    assert block(shown.render()[0]) == ["```console\n$ x\nbegun\ngone on\n```"]
 
 
 # Terminals that the agent runs itself, and the raw output of their calls
 
 
 def own(shown, **output):
-    """Have an agent show a terminal of its own that ends at once; give the texts shown last."""
+    """Show an agent's own terminal that exits at once; return the texts shown last."""
     info = {"terminal_info": {"terminal_id": "t", "cwd": "/"}}
     shown.update(
         sessionUpdate="tool_call",
@@ -242,7 +242,7 @@ def own(shown, **output):
         sessionUpdate="tool_call_update", toolCallId="c", status="failed", _meta=meta, **more
     )
     shown.clock.now += 1
-    shown.paint()
+    shown.render()
     return (
         block(shown.sent[-1]) if "content" in json.loads(shown.sent[-1])["params"]["update"] else []
     )
@@ -283,7 +283,7 @@ def test_raw_output_is_shown_in_full():
     lines = "".join(f"line {number}\n" for number in range(500))
     (fence,) = own(Shown(lines=5, limit=200), raw={"aggregated_output": lines})
     assert lines in fence
-    # What was shown as it came has the same end: it is not shown twice.
+    # The streamed output has the same end, so it is not shown twice.
     cut = lines[:300] + "[cut]\n" + lines[-300:]
     (fence,) = own(Shown(lines=5), data=lines, raw={"formatted_output": cut})
     assert fence.split("\n")[1:3] == ["…", "line 495"]
@@ -295,7 +295,7 @@ def test_raw_output_of_a_call_with_a_host_terminal_is_not_shown():
     shown.call(embed("t"), rawOutput="what the agent makes of it")
     shown.it.on_output(T, b"out\n", 0)
     shown.clock.now += 1
-    assert block(shown.paint()[0]) == ["```console\n$ x\nout\n```"]
+    assert block(shown.render()[0]) == ["```console\n$ x\nout\n```"]
 
 
 def test_host_terminal_without_output_is_shown_only_if_it_failed():
@@ -306,10 +306,10 @@ def test_host_terminal_without_output_is_shown_only_if_it_failed():
         assert block(shown.sent[-1]) == []
         shown.it.on_exit(T, ExitInfo(code, None))
         shown.clock.now += 1
-        assert [text for line in shown.paint() for text in block(line)] == texts
+        assert [text for line in shown.render() for text in block(line)] == texts
 
 
-# One display
+# Display
 
 
 def display(data, *, lines=40, limit=8192, command="x", end=None):
@@ -357,7 +357,7 @@ def test_last_lines_are_shown_after_an_ellipsis():
 def test_line_without_its_beginning_is_dropped():
     fence = display(b"".join(b"%03d %s\n" % (n, b"x" * 30) for n in range(10)), limit=100)
     assert fence == "```console\n$ x\n…\n008 " + "x" * 30 + "\n009 " + "x" * 30 + "\n```"
-    # The only line there is stays, cut or not.
+    # The only line is kept, even if it lacks its beginning.
     assert display(b"x" * 200, limit=100) == "```console\n$ x\n…\n" + "x" * 100 + "\n```"
 
 

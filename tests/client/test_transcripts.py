@@ -1,8 +1,8 @@
-"""What real agents and their client said is said again, with the proxy between the two.
+"""Replays recorded conversations of real agents and their client with the proxy in between.
 
-The test is the editor and the agent; the terminals are real ones of a host in this process. Where
-the recorded client answered `terminal/*` the proxy's host does, so what it answers is checked
-against the schema; what must pass through has to be identical.
+The test acts as the editor and the agent; the terminals are real ones of a host in this process.
+The proxy's host answers the `terminal/*` requests that the recorded client answered, so those
+responses are validated against the schema; messages that must pass have to be identical.
 """
 
 import json
@@ -25,9 +25,9 @@ from acpterm.runtime.send_queue import SendQueue
 from tests.acp.validate import validate_sent
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))
-# Seconds for what has to come; for an answer that the recorded client may have made up.
-PATIENCE = 10
-SHORT = 1.0
+# Timeouts for messages that must come, and for responses that only the recording may have.
+MESSAGE_TIMEOUT_S = 10
+OPTIONAL_TIMEOUT_S = 1.0
 
 
 def conversations():
@@ -54,59 +54,59 @@ IDS = [f"{number}-{stem}-{name_of(entries)}" for number, (stem, entries) in enum
 
 
 class Side:
-    """The editor or the agent: says lines, and keeps what it hears."""
+    """The editor or the agent: sends lines and records what it receives."""
 
     def __init__(self, stream):
         self.stream = stream
-        self.heard = []
+        self.received = []
         self.all = []
-        self._news = trio.Event()
+        self._arrived = trio.Event()
 
     async def listen(self):
         rest = b""
         async for data in self.stream:
             *lines, rest = (rest + data).split(b"\n")
             messages = [json.loads(line) for line in lines]
-            self.heard += messages
+            self.received += messages
             self.all += messages
-            self._news.set()
+            self._arrived.set()
 
     async def say(self, message):
         await self.stream.send_all(json.dumps(message).encode() + b"\n")
 
-    async def hear(self, wanted, seconds=PATIENCE, *, ordered=True):
-        """Wait for a message, take it out, and give it with those before it; None if too late.
+    async def receive(self, wanted, seconds=MESSAGE_TIMEOUT_S, *, ordered=True):
+        """Wait for a message, remove it and return it with those before it; None on timeout.
 
-        Those before it are taken out as well, unless they are not `ordered`.
+        The messages before it are removed as well if they are `ordered`.
         """
         with trio.move_on_after(seconds):
             while True:
-                for place, message in enumerate(self.heard):
+                for place, message in enumerate(self.received):
                     if wanted(message):
-                        before, self.heard = self.heard[:place], self.heard[place + 1 :]
-                        self.heard = self.heard if ordered else before + self.heard
+                        before, self.received = self.received[:place], self.received[place + 1 :]
+                        self.received = self.received if ordered else before + self.received
                         return message, before
-                self._news = trio.Event()
-                await self._news.wait()
+                self._arrived = trio.Event()
+                await self._arrived.wait()
         return None
 
 
 class Play:
-    """One conversation, played again."""
+    """The replay of one conversation."""
 
-    def __init__(self, entries, folder, editor, agent):
+    def __init__(self, entries, directory, editor, agent):
         self.entries = entries
         self.editor = editor
         self.agent = agent
-        self.folder = folder
+        self.directory = directory
         self.terminals = {}
         self.methods = {}
         self.shows = False
         self.passed = self.translated = self.answered = 0
 
     def now(self, message):
-        """Give a recorded message as it is said now: our folder, our terminals' ids."""
-        text = json.dumps(message).replace("$WORK", str(self.folder))
+        """Return a recorded message with our directory and our terminals' ids."""
+        text = json.dumps(message).replace("$WORK", str(self.directory))
         for recorded, ours in self.terminals.items():
             text = text.replace(json.dumps(recorded), json.dumps(ours))
         return json.loads(text)
@@ -130,15 +130,15 @@ class Play:
             self.shows = bool(told.get("_meta", {}).get("terminal_output"))
             told["terminal"] = True
             told.setdefault("_meta", {}).update({**EXTENSIONS_META, "terminal_output": True})
-        passed = await self.agent.hear(lambda heard: heard == message, ordered=False)
+        passed = await self.agent.receive(lambda received: received == message, ordered=False)
         assert passed, f"did not pass: {message}"
         self.passed += 1
 
     async def of_host(self, message, recorded, method):
-        """Take the answer that the proxy's host has instead of the recorded client's."""
-        seconds = SHORT if method == "terminal/wait_for_exit" else PATIENCE
-        found = await self.agent.hear(
-            lambda heard: "method" not in heard and heard["id"] == message["id"],
+        """Receive the response of the proxy's host instead of the recorded client's."""
+        seconds = OPTIONAL_TIMEOUT_S if method == "terminal/wait_for_exit" else MESSAGE_TIMEOUT_S
+        found = await self.agent.receive(
+            lambda received: "method" not in received and received["id"] == message["id"],
             seconds,
             ordered=False,
         )
@@ -158,32 +158,34 @@ class Play:
                 return
         translated = not self.shows and '"type": "terminal"' in json.dumps(message)
 
-        def wanted(heard):
+        def wanted(received):
             if not translated:
-                return heard == message
-            return heard.get("method") == message["method"] and without(heard) == without(message)
+                return received == message
+            return received.get("method") == message["method"] and without(received) == without(
+                message
+            )
 
-        found = await self.editor.hear(wanted)
+        found = await self.editor.receive(wanted)
         assert found, f"did not come: {message}"
-        heard, before = found
+        received, before = found
         self.passed += not translated
         self.translated += translated
-        # What is there beside it is the proxy's own: how a terminal looks now.
-        for more in [*before, *([heard] if translated else [])]:
+        # Other messages are the proxy's own updates of a terminal's display.
+        for more in [*before, *([received] if translated else [])]:
             assert more["method"] == "session/update", more
             assert '"type": "terminal"' not in json.dumps(more)
             validate_sent(more, {})
 
 
 def without(message):
-    """Leave out what is translated: the content of a tool call."""
+    """Remove the content of a tool call, which the proxy translates."""
     message = json.loads(json.dumps(message))
     message["params"].get("update", message["params"].get("toolCall", {})).pop("content", None)
     return message
 
 
 async def replay(entries, tmp_path):
-    """Play a conversation with the proxy between its sides."""
+    """Replay a conversation with the proxy between its sides."""
     (tmp_path / "sub").mkdir()
     settings = Settings(kill_grace=0.1)
     editor_end, proxy_editor = trio.testing.memory_stream_pair()
@@ -220,7 +222,7 @@ async def replay(entries, tmp_path):
 
 
 class Reader:
-    """What an editor shows of tool calls: text, terminals that it can show, or else raw output."""
+    """What an editor shows of tool calls: text, terminals if it can, else the raw output."""
 
     def __init__(self):
         self.calls = {}
@@ -242,7 +244,7 @@ class Reader:
             self.terminals[output["terminal_id"]] = before + output["data"]
 
     def shown(self, call):
-        """Give the text of a call, as far as it is text."""
+        """Return the text of a tool call."""
         known = self.calls.get(call, {})
         texts = []
         for item in known.get("content") or []:
@@ -317,7 +319,7 @@ async def test_output_of_an_agents_own_terminal_is_shown_completely(recorded, at
     for call in without.calls:
         lines = without.shown(call).splitlines()
         assert lines
-        # Once, in a block of its own, which nothing was sent of before.
+        # Exactly once, in a block of its own.
         assert [line for line in with_proxy.shown(call).splitlines() if line in lines] == lines
         assert with_proxy.shown(call).startswith("```console\n")
 

@@ -1,4 +1,4 @@
-"""What is sent again after a loss, and what is not."""
+"""Which messages are sent again after a connection was lost."""
 
 from acpterm.client import unanswered
 from acpterm.client.unanswered import Unanswered
@@ -8,7 +8,7 @@ UPDATE = {"sessionId": "s", "update": {}}
 
 
 class Client:
-    """A client of which only the messages matter."""
+    """A client that only records its messages."""
 
     def __init__(self):
         self.unanswered = Unanswered()
@@ -74,7 +74,7 @@ def test_request_lost_with_several_workers_fails():
         client.unanswered.answered(3)
     later = client.ask(3)
     lost = client.unanswered.lost()
-    # What waits for a program was there by chance.
+    # Requests that wait for a program were pending by chance.
     assert lost.lines == [wait, later]
     assert [(id_, "died 4 times" in error.message) for id_, error in lost.errors] == [(1, True)]
     assert client.unanswered.size == len(wait + later)

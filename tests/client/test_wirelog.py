@@ -1,4 +1,4 @@
-"""The wire in a file: what is in it, and for whom."""
+"""The wire log: its contents, and the mode of its file."""
 
 import json
 import os
