@@ -1,4 +1,4 @@
-"""Errors that several clients raise, and the message of one that a nursery has put in a group."""
+"""Errors that several clients raise, and messages out of the exception groups of nurseries."""
 
 import os
 
@@ -13,9 +13,9 @@ class LostError(RpcError):
 
 
 def root_error(error: BaseException) -> str:
-    """Return the message of the first exception in a group of them, or of the exception itself.
+    """Return the message of `error`, or of the first exception if it is a group.
 
-    That of an `OSError` of the system's has the file's name, if it has one, and no number.
+    The message of an `OSError` is its text and the file name, if it has one, without the number.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
