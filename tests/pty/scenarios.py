@@ -1,4 +1,4 @@
-"""Scenarios of trees by descent, each for a process of its own: being a subreaper is for ever.
+"""Scenarios of descendant trees, each for a process of its own: a subreaper stays one for ever.
 
 `python -m tests.pty.scenarios NAME` runs one; what it asserts, it asserts there. Little is
 imported, for the start of these processes to be quick.
@@ -46,7 +46,7 @@ def alive(pid):
 
 
 def new(subreaper, name):
-    """Make a tree whose program begins now."""
+    """Create a tree whose program starts now."""
     tree = subreaper.new(name)
     tree.begins()
     return tree
@@ -86,8 +86,8 @@ def pids(process, count):
     return [int(process.stdout.readline()) for _ in range(count)]
 
 
-async def wiped(pid):
-    """Wait until a `env -i setsid sleep` has left its environment and session behind."""
+async def environment_cleared(pid):
+    """Wait until `env -i setsid sleep` has cleared its environment and left its session."""
 
     def is_sleep():
         with open(f"/proc/{pid}/cmdline", "rb") as line:
@@ -97,14 +97,14 @@ async def wiped(pid):
 
 
 async def reap(tree, process):
-    """Take the first child's status, and say so to the tree."""
+    """Reap the first child, and report that to the tree."""
     code = await poll(process.poll)
     tree.reaped()
     return code
 
 
 @scenario
-async def descendants():
+async def tree_kills_descendants():
     tree = new(Subreaper(), "one")
     process = start(tree, "sleep 60 & echo $!; setsid sleep 60 & echo $!; echo $$; wait")
     three = pids(process, 3)
@@ -115,7 +115,7 @@ async def descendants():
 
 
 @scenario
-async def orphans_that_left_the_session():
+async def end_kills_orphans_that_left_the_session():
     tree = new(Subreaper(), "one")
     process = start(tree, "(setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
@@ -127,7 +127,7 @@ async def orphans_that_left_the_session():
 
 
 @scenario
-async def orphans_that_wiped_their_environment():
+async def end_kills_orphans_that_cleared_their_environment():
     tree = new(Subreaper(), "one")
     process = start(tree, "(env -i setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
@@ -137,7 +137,7 @@ async def orphans_that_wiped_their_environment():
 
 
 @scenario
-async def orphans_of_two_trees_that_say_whose_they_are():
+async def kill_spares_orphans_with_the_mark_of_another_tree():
     subreaper = Subreaper()
     one, two = new(subreaper, "one"), new(subreaper, "two")
     first = start(one, "(setsid sleep 60 & echo $!); echo done")
@@ -153,12 +153,12 @@ async def orphans_of_two_trees_that_say_whose_they_are():
 
 
 @scenario
-async def an_orphan_that_two_trees_may_own_waits_for_the_last():
+async def ambiguous_orphan_is_killed_with_the_last_candidate_tree():
     subreaper = Subreaper()
     one, two = new(subreaper, "one"), new(subreaper, "two")
     process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
-    await wiped(orphan)
+    await environment_cleared(orphan)
     await reap(one, process)
     await one.kill()
     await one.close()
@@ -168,14 +168,14 @@ async def an_orphan_that_two_trees_may_own_waits_for_the_last():
 
 
 @scenario
-async def an_orphan_that_two_trees_may_own_ends_however_their_ends_interleave():
+async def ambiguous_orphan_is_killed_however_the_ends_of_its_candidates_interleave():
     subreaper = Subreaper()
     one, two = new(subreaper, "one"), new(subreaper, "two")
     process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
-    await wiped(orphan)
+    await environment_cleared(orphan)
     await reap(one, process)
-    # Each leaves it to the other, which is still open.
+    # Each tree spares the orphan, because the other tree is still open.
     await one.kill()
     await two.kill()
     assert alive(orphan)
@@ -186,16 +186,16 @@ async def an_orphan_that_two_trees_may_own_ends_however_their_ends_interleave():
 
 
 @scenario
-async def many_who_look_at_once_share_what_they_see_and_see_what_was_there_before():
-    looks = 0
+async def concurrent_scans_are_shared_and_contain_earlier_processes():
+    reads = 0
     real = processes.read_all
 
     def count():
-        nonlocal looks
-        looks += 1
+        nonlocal reads
+        reads += 1
         return real()
 
-    async def look():
+    async def scan():
         own = subprocess.Popen(["sleep", "60"])
         found = await subreaper.scan()
         assert own.pid in {process.pid for process in found}
@@ -206,17 +206,17 @@ async def many_who_look_at_once_share_what_they_see_and_see_what_was_there_befor
     subreaper = Subreaper()
     async with trio.open_nursery() as nursery:
         for _ in range(20):
-            nursery.start_soon(look)
-    assert looks < 10
+            nursery.start_soon(scan)
+    assert reads < 10
 
 
 @scenario
-async def one_seen_while_its_parent_lived_is_known_for_good():
+async def orphan_is_recognised_when_a_scan_saw_it_while_its_parent_lived():
     subreaper = Subreaper()
     one, _two = new(subreaper, "one"), new(subreaper, "two")
     process = start(one, "env -i setsid sleep 60 & echo $!; read x; exit 0")
     (orphan,) = pids(process, 1)
-    # As a signal does, while the parent lives.
+    # A signal reads the members as well, while the parent lives.
     assert orphan in {member.pid for member in await one.members()}
     process.stdin.close()
     assert await reap(one, process) == 0
@@ -225,7 +225,7 @@ async def one_seen_while_its_parent_lived_is_known_for_good():
 
 
 @scenario
-async def children_that_are_no_trees_are_left_alone():
+async def excluded_children_are_spared():
     subreaper = Subreaper()
     own = subprocess.Popen(["sleep", "60"])
     subreaper.exclude(lambda: [own.pid])
@@ -239,7 +239,7 @@ async def children_that_are_no_trees_are_left_alone():
 
 
 @scenario
-async def a_process_older_than_the_tree_is_left_alone():
+async def orphan_older_than_the_tree_is_spared():
     subreaper = Subreaper()
     line = "(env -i setsid sleep 60 & echo $!)"
     first = subprocess.Popen(["/bin/sh", "-c", line], stdout=subprocess.PIPE)
@@ -256,14 +256,14 @@ async def a_process_older_than_the_tree_is_left_alone():
 
 
 @scenario
-async def whoever_has_the_first_childs_pid_later_is_a_stranger():
+async def process_that_reuses_the_pid_of_the_reaped_first_child_is_spared():
     subreaper = Subreaper()
     tree = new(subreaper, "one")
     process = start(tree, "exit 0")
     await reap(tree, process)
     gone = tree._reaped_at
     await poll(lambda: processes.now() > gone + 0.1)
-    # A later session of the same id: as if the pid had come round.
+    # A later session with the same id, as if the pid had been reused.
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     tree._pid = stranger.pid
     subreaper.exclude(lambda: [stranger.pid])
@@ -275,7 +275,7 @@ async def whoever_has_the_first_childs_pid_later_is_a_stranger():
 
 
 @scenario
-async def orphans_that_end_are_reaped_and_nobody_else():
+async def run_reaps_orphans_and_no_first_children():
     subreaper = Subreaper()
     busy = True
     async with trio.open_nursery() as nursery:
@@ -287,7 +287,7 @@ async def orphans_that_end_are_reaped_and_nobody_else():
         await poll(lambda: linux.read_stat(orphan) is None or not alive(orphan))
         assert linux.read_stat(orphan) is not None, "reaped while a child may not be known"
         busy = False
-        # Any later death tells it to look.
+        # Any later death triggers a round.
         own = start(new(subreaper, "two"), "exit 0")
         await poll(lambda: linux.read_stat(orphan) is None)
         assert linux.read_stat(root.pid).zombie
@@ -297,7 +297,7 @@ async def orphans_that_end_are_reaped_and_nobody_else():
 
 
 @scenario
-async def a_tree_ends_and_orphans_are_reaped_though_there_are_no_descriptors_for_a_while():
+async def tree_ends_and_orphans_are_reaped_when_there_are_no_descriptors_for_a_while():
     subreaper = Subreaper()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(subreaper.run, lambda: False)
@@ -306,7 +306,7 @@ async def a_tree_ends_and_orphans_are_reaped_though_there_are_no_descriptors_for
         orphan, _ = pids(process, 2)
         with no_descriptors():
             nursery.start_soon(end, tree, 0)
-            # Tells it to look, in a second.
+            # Triggers a round in a second.
             os.kill(os.getpid(), signal.SIGCHLD)
             await trio.sleep(1.2)
             assert process.poll() is None
@@ -316,7 +316,7 @@ async def a_tree_ends_and_orphans_are_reaped_though_there_are_no_descriptors_for
 
 
 @scenario
-async def a_tree_that_keeps_forking_ends():
+async def tree_that_keeps_forking_ends():
     tree = new(Subreaper(), "one")
     line = "trap '' TERM; echo $$; while :; do (setsid sleep 0.05 &); done"
     process = start(tree, line)
@@ -327,7 +327,7 @@ async def a_tree_that_keeps_forking_ends():
     assert await tree.empty()
 
 
-# Forks and ends, again and again for two seconds: one process at a time.
+# Forks and ends repeatedly for two seconds: one process at a time.
 HOP = """
 import os, time
 end = time.monotonic() + 2
@@ -340,7 +340,7 @@ while time.monotonic() < end:
 
 
 @scenario
-async def a_process_that_forks_and_ends_all_the_time_is_never_overlooked():
+async def tree_is_not_empty_while_its_process_keeps_forking_and_ending():
     tree = new(Subreaper(), "one")
     process = start(tree, f"exec {sys.executable} -I -S -c '{HOP}'")
     await reap(tree, process)
@@ -354,12 +354,12 @@ async def a_process_that_forks_and_ends_all_the_time_is_never_overlooked():
     assert await tree.empty()
 
 
-# Leaves its session, its parent and its environment behind, and says so.
+# Leaves its session, its parent and its environment, and prints its pid.
 VANISH = "(env -i setsid sh -c 'echo $$; exec sleep 60' &)"
 
 
 @scenario
-async def one_that_left_all_behind_is_known_with_other_trees_open():
+async def detached_orphan_is_recognised_by_its_resource_limit_when_other_trees_are_open():
     subreaper = Subreaper()
     before, one, after = (subreaper.new(name) for name in ("before", "one", "after"))
     stranger = start_marked(before, VANISH)
@@ -384,7 +384,7 @@ def members_of(group):
 
 
 @scenario
-async def one_that_moved_to_another_control_group_is_killed_with_its_tree():
+async def process_that_moved_to_another_control_group_is_killed_with_its_tree():
     groups = Cgroups.find()
     if groups is None:
         return
@@ -414,7 +414,7 @@ async def one_that_moved_to_another_control_group_is_killed_with_its_tree():
 
 
 @scenario
-async def one_that_moved_is_signalled_once():
+async def signal_reaches_a_process_in_the_control_group_only_once():
     if (groups := Cgroups.find()) is None:
         return
     groups.close()
@@ -435,20 +435,20 @@ async def one_that_moved_is_signalled_once():
 
 
 @scenario
-async def what_a_closed_tree_left_is_killed_when_it_is_seen():
+async def stray_of_a_discarded_tree_is_killed_when_a_scan_finds_it():
     subreaper = Subreaper()
     one, two = subreaper.new("one"), subreaper.new("two")
     process = start_marked(one, VANISH)
     (stray,) = pids(process, 1)
     await reap(one, process)
-    subreaper.discard(one)  # as if it had not been there yet when the tree was closed
+    subreaper.discard(one)  # as if the process had appeared after the tree was closed
     assert alive(stray)
     await two.members()
     await poll(lambda: not alive(stray))
 
 
 @scenario
-async def a_worker_of_the_parents_is_no_orphan():
+async def worker_of_the_parent_is_not_an_orphan():
     subreaper = Subreaper()
     tree = new(subreaper, "one")
     worker = subprocess.Popen(["sleep", "60"], env={**os.environ, "ACPTERM_KEEPER_FD": "3"})
@@ -462,12 +462,12 @@ async def a_worker_of_the_parents_is_no_orphan():
 
 
 @scenario
-async def a_process_that_has_the_first_childs_pid_before_its_end_is_noted_is_a_stranger():
+async def process_that_reuses_the_pid_of_the_first_child_before_its_report_is_spared():
     subreaper = Subreaper()
     tree = new(subreaper, "one")
     process = start(tree, "exit 0")
     await poll(process.poll)
-    # The parent has reaped it, and has not said so; the pid has come round.
+    # The parent has reaped it, and has not reported that yet; the pid was reused.
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     tree._pid, tree._pid_started = stranger.pid, linux.read_stat(stranger.pid).started - 1
     subreaper.exclude(lambda: [stranger.pid])
@@ -479,8 +479,8 @@ async def a_process_that_has_the_first_childs_pid_before_its_end_is_noted_is_a_s
 
 
 @scenario
-async def a_successor_ends_a_tree_that_it_has_adopted():
-    # This process is the parent of programs, as the keeper is; the worker is a child of it.
+async def successor_ends_a_tree_that_it_adopted():
+    # This process is the parent of programs, like the keeper. The worker is its child.
     subreaper = Subreaper()
     gone, runs, other = (subreaper.new(name) for name in ("gone", "runs", "other"))
     first = start_marked(gone, VANISH)
@@ -512,7 +512,7 @@ async def _worker(pid, started, gone, gone_at):
 
 
 @scenario
-async def control_groups_are_handed_over_with_their_lock():
+async def handover_passes_the_control_groups_and_their_lock():
     if (groups := Cgroups.find()) is None:
         return
     groups.close()
@@ -522,8 +522,8 @@ async def control_groups_are_handed_over_with_their_lock():
     two = pids(process, 2)
     handover = trees.handover()
     kept = handover._replace(fds=tuple(os.dup(fd) for fd in handover.fds))
-    os.close(handover.fds[0])  # as the death of the first worker does
-    Cgroups.find().close()  # somebody else looks for stale groups
+    os.close(handover.fds[0])  # as when the first worker dies
+    Cgroups.find().close()  # another daemon looks for stale groups
     assert all(alive(pid) for pid in two)
     successor = Trees("cgroup", inherited=kept)
     adopted = successor.adopt("one", process.pid, linux.read_stat(process.pid).started)
@@ -539,7 +539,7 @@ async def control_groups_are_handed_over_with_their_lock():
 
 
 @scenario
-async def a_tree_that_uses_up_all_processes_is_known_and_ends():
+async def tree_that_uses_up_all_processes_is_tracked_and_ends():
     bounded.check(STORM)
     trees = Trees("subreaper")
     tree, other = trees.new("one"), trees.new("other")

@@ -11,7 +11,7 @@ from acpterm.acp.user_api import ScreenResponse, UserWriteRequest
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.output.named import named
 from acpterm.client.user.output.stdout import note
-from acpterm.keys import depends, key_bytes
+from acpterm.keys import depends_on_cursor_mode, key_bytes
 from acpterm.runtime import stdio
 
 # Bytes in one request, which is answered when the terminal has taken them.
@@ -47,7 +47,7 @@ async def type_steps(
     """
     pastes = paste and any(isinstance(step, Text) for step in steps)
     application = bracketed = False
-    if pastes or any(isinstance(step, Key) and depends(step.name) for step in steps):
+    if pastes or any(isinstance(step, Key) and depends_on_cursor_mode(step.name) for step in steps):
         screen = await client.terminal_request("screen", terminal, ScreenResponse)
         application, bracketed = screen.application_cursor, pastes and screen.bracketed_paste
     waiting = b""

@@ -16,7 +16,7 @@ Rules:
 import re
 from typing import Final, NamedTuple
 
-from acpterm.keys import CTRL, CURSOR, LETTERS, NUMBERS, SHIFT, SIMPLE, parts
+from acpterm.keys import CTRL, CURSOR, LETTERS, NUMBERS, SHIFT, SIMPLE, parse_key
 
 # What a report may be as long as, in bytes between CSI and its end: text may be in it.
 _REPORT_BYTES_MAX: Final = 128
@@ -59,7 +59,7 @@ class KeyEvents(NamedTuple):
 
 def key_event_of(name: str) -> KeyEvent:
     """Give the key of a name, as in `acpterm.keys`. Raises `ValueError`."""
-    modifiers, plain = parts(name)
+    modifiers, plain = parse_key(name)
     if plain == "btab":
         return KeyEvent("tab", modifiers | SHIFT)
     return _key(plain, modifiers)
