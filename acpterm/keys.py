@@ -76,12 +76,12 @@ def looks_like_key(word: str) -> bool:
     return True
 
 
-def depends(name: str) -> bool:
+def depends_on_cursor_mode(name: str) -> bool:
     """Return whether the bytes of a key depend on the mode of the cursor keys."""
     return _MODIFIED.sub(r"\2", name, count=1).lower() in CURSOR
 
 
-def parts(name: str) -> tuple[int, str]:
+def parse_key(name: str) -> tuple[int, str]:
     """Return the bits of a key's modifiers, and the key: its main name in lower case, as `escape`.
 
     A character stays as it is. Raises `ValueError`, with the known names, for an invalid name.
@@ -103,7 +103,7 @@ def key_bytes(name: str, *, application: bool = False) -> bytes:
 
     Raises `ValueError`, with the known names, for an unknown name.
     """
-    modifiers, plain = parts(name)
+    modifiers, plain = parse_key(name)
     if plain in CURSOR:
         return _lettered(CURSOR[plain], modifiers, ss3=application)
     if plain in LETTERS:

@@ -1,4 +1,4 @@
-"""Settings: their sources, which of them wins, and what is wrong with a bad one."""
+"""Settings: their sources, the precedence of these, and the errors for invalid values."""
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ def _no_file(monkeypatch, tmp_path):
 
 @pytest.fixture
 def file(tmp_path):
-    """Write the settings file at its default place."""
+    """Write the settings file at its default path."""
 
     def write(text: str | bytes):
         path = tmp_path / "config" / "acpterm" / "config.toml"
@@ -25,7 +25,7 @@ def file(tmp_path):
     return write
 
 
-def test_there_are_defaults_for_all():
+def test_every_setting_has_a_default():
     assert load(environ={}) == Settings()
     assert Settings().cols == 120
     assert Settings().rows == 40
@@ -33,12 +33,12 @@ def test_there_are_defaults_for_all():
     assert Settings().max_output_bytes == 16 << 20
 
 
-def test_every_setting_says_what_it_is():
+def test_every_setting_has_a_title():
     for field in msgspec.json.schema(Settings)["$defs"]["Settings"]["properties"].values():
         assert field["title"].endswith(".")
 
 
-def test_a_later_source_wins_setting_by_setting(file):
+def test_later_source_wins_for_each_setting(file):
     file('cols = 1\nrows = 1\nlog_level = "debug"\n')
     environ = {"ACPTERM_ROWS": "2", "ACPTERM_LOG_LEVEL": "error"}
     settings = load(environ=environ, flags={"log_level": "warning", "socket": None})
@@ -46,7 +46,7 @@ def test_a_later_source_wins_setting_by_setting(file):
     assert settings.socket is None
 
 
-def test_the_file_is_the_named_one_the_flag_first(file, tmp_path):
+def test_file_of_the_flag_wins_over_that_of_the_environment(file, tmp_path):
     file("cols = 1\n")
     by_variable, by_flag = tmp_path / "variable.toml", tmp_path / "flag.toml"
     by_variable.write_text("cols = 2\n")
@@ -77,11 +77,11 @@ def test_the_file_is_the_named_one_the_flag_first(file, tmp_path):
         ("ACPTERM_DETACH_KEY", "C-b d", "detach_key", "C-b d"),
     ],
 )
-def test_the_environments_strings_are_read_as_what_they_stand_for(variable, value, name, expected):
+def test_environment_text_is_converted_to_the_type_of_the_setting(variable, value, name, expected):
     assert getattr(load(environ={variable: value}), name) == expected
 
 
-def test_what_else_is_in_the_environment_is_ignored():
+def test_unknown_environment_variables_are_ignored():
     assert load(environ={"ACPTERM_TERMINAL_ID": "term_1", "ACPTERM_UNKNOWN": "x"}) == Settings()
 
 
@@ -113,7 +113,7 @@ def test_what_else_is_in_the_environment_is_ignored():
         ("shell", "bash", "is not an absolute path"),
     ],
 )
-def test_a_bad_value_is_named_with_its_source(name, value, says):
+def test_error_names_the_source_of_an_invalid_value(name, value, says):
     variable = f"ACPTERM_{name.upper()}"
     with pytest.raises(ConfigError) as caught:
         load(environ={variable: value})
@@ -144,7 +144,7 @@ def test_a_bad_value_is_named_with_its_source(name, value, says):
         (b"shell = '\x00'\n", "is not TOML: "),
     ],
 )
-def test_what_is_wrong_in_the_file_is_named_with_the_file(file, text, says):
+def test_error_names_the_file_of_an_invalid_setting(file, text, says):
     path = file(text)
     with pytest.raises(ConfigError) as caught:
         load(environ={})
@@ -152,33 +152,33 @@ def test_what_is_wrong_in_the_file_is_named_with_the_file(file, text, says):
     assert says in str(caught.value)
 
 
-def test_a_whole_number_will_do_where_the_file_may_have_a_fraction(file):
+def test_file_may_have_an_integer_for_a_float_setting(file):
     file("kill_grace = 1\nidle_exit = 0.5\n")
     settings = load(environ={})
     assert (settings.kill_grace, settings.idle_exit) == (1.0, 0.5)
 
 
-def test_a_bad_flag_is_named():
+def test_error_names_an_invalid_flag():
     with pytest.raises(ConfigError, match="the flags: cols = 0: "):
         load(environ={}, flags={"cols": 0})
 
 
-def test_a_path_that_a_flag_names_is_one_from_here(tmp_path, monkeypatch):
+def test_path_of_a_flag_is_relative_to_the_current_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert load(environ={}, flags={"socket": "run/a.sock"}).socket == f"{tmp_path}/run/a.sock"
     assert load(environ={}, flags={"socket": "/run/a.sock"}).socket == "/run/a.sock"
 
 
-def test_a_value_that_a_later_source_replaces_is_not_looked_at(file):
+def test_replaced_value_is_not_checked(file):
     file("cols = 0\n")
     assert load(environ={"ACPTERM_COLS": "7"}).cols == 7
 
 
-def test_a_folder_in_place_of_the_file_is_an_error_that_says_so(tmp_path):
+def test_directory_in_place_of_the_file_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         load(str(tmp_path), environ={})
 
 
-def test_the_default_places_are_the_users(tmp_path):
+def test_default_paths_are_in_the_users_directories(tmp_path):
     assert default_socket() == str(tmp_path / "runtime" / "acpterm" / "agent.sock")
     assert default_file() == str(tmp_path / "config" / "acpterm" / "config.toml")

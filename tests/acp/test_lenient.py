@@ -1,4 +1,4 @@
-"""As forgiving as the schema, and no more."""
+"""Decoding is as lenient as the schema requires, and no more."""
 
 import json
 
@@ -32,7 +32,7 @@ def refusal(raw, into=CreateTerminalRequest) -> str:
     return caught.value.message
 
 
-def test_a_whole_request():
+def test_complete_request_is_decoded():
     env = [{"name": "A", "value": "b", "_meta": {"x": 1}}]
     request = create(args=["-l"], env=env, cwd="/", outputByteLimit=0, _meta={"k": [1]})
     assert (request.session_id, request.command, request.cwd) == ("s", "c", "/")
@@ -42,7 +42,7 @@ def test_a_whole_request():
     assert bytes(request.meta["k"]) == b"[1]"
 
 
-def test_absent_args_are_told_from_none_at_all():
+def test_absent_args_differ_from_an_empty_list():
     assert create().args is None
     assert create(args=[]).args == []
 
@@ -72,11 +72,13 @@ def test_absent_args_are_told_from_none_at_all():
     ],
 )
 @pytest.mark.parametrize("other", [{}, {"args": 3, "cwd": 3, "env": 3, "outputByteLimit": []}])
-def test_what_the_schema_forgives(field, value, name, expected, other):
+def test_invalid_value_is_replaced_where_the_schema_tolerates_it(
+    field, value, name, expected, other
+):
     assert getattr(create(**{**other, field: value}), name) == expected
 
 
-def test_one_bad_value_costs_no_good_one():
+def test_invalid_value_does_not_affect_valid_ones():
     request = create(args=["a"], env=[{"name": "A", "value": "b"}], cwd=3, outputByteLimit=5)
     assert request == CreateTerminalRequest("s", "c", ["a"], [EnvVariable("A", "b")], None, 5)
 
@@ -102,32 +104,32 @@ def test_unknown_fields_are_ignored():
         (b"", ["params is"]),
     ],
 )
-def test_what_is_not_forgiven(params, words):
+def test_invalid_value_is_refused_where_the_schema_requires_it(params, words):
     for raw in (params, Raw(params)):
         message = refusal(raw)
         for word in words:
             assert word in message
 
 
-def test_absent_params():
+def test_absent_params_are_refused():
     assert "params is missing" in refusal(UNSET)
     assert "terminalId" in refusal(UNSET, TerminalRequest)
     assert "params is missing" in refusal(UNSET, CancelNotification)
 
 
-def test_long_values_are_shortened():
+def test_error_message_truncates_long_values():
     message = refusal(json.dumps({"sessionId": "s", "command": ["x" * 10_000]}).encode())
     assert len(message) < 200
     assert "…" in message
 
 
-def test_the_other_terminal_methods():
+def test_params_of_the_other_terminal_methods_are_decoded():
     raw = Raw(b'{"sessionId":"s","terminalId":"t","_meta":3}')
     assert decode(raw, TerminalRequest) == TerminalRequest("s", "t")
     assert "params.terminalId is missing" in refusal(b'{"sessionId":"s"}', TerminalRequest)
 
 
-def test_initialize_keeps_what_it_does_not_look_into():
+def test_initialize_keeps_unmodelled_members_as_raw_json():
     raw = b'{"protocolVersion":1,"clientInfo":3,"clientCapabilities":{"terminal":true},"_meta":7}'
     request = decode(raw, InitializeRequest)
     assert request.protocol_version == 1
@@ -139,7 +141,7 @@ def test_initialize_keeps_what_it_does_not_look_into():
         assert "params.protocolVersion is " + version.decode() in wrong
 
 
-def test_leniency_reaches_inside_optional_objects():
+def test_leniency_applies_inside_optional_objects():
     raw = b'{"output":"x","truncated":true,"exitStatus":{"exitCode":-5,"signal":"SIGHUP"}}'
     status = decode(raw, TerminalOutputResponse, "result").exit_status
     assert (status.exit_code, status.signal) == (None, "SIGHUP")
@@ -149,12 +151,12 @@ def test_leniency_reaches_inside_optional_objects():
         decode(b'{"output":"x","truncated":1}', TerminalOutputResponse, "result")
 
 
-def test_deep_nesting_is_no_crash():
+def test_deeply_nested_params_are_refused():
     deep = b"[" * 100_000 + b"]" * 100_000
     assert "params is" in refusal(b'{"sessionId":"s","command":' + deep + b"}")
 
 
-def test_forgiving_works_deep_on_the_stack():
+def test_leniency_works_deep_on_the_stack():
     def at_depth(depth: int):
         return at_depth(depth - 1) if depth else create(args=3, env=[{"name": 1}])
 
@@ -185,7 +187,7 @@ def strings(value) -> bool:
         },
     )
 )
-def test_against_the_rule_said_another_way(params):
+def test_decode_agrees_with_an_independent_model(params):
     got = create(**params)
     args, env = params.get("args"), params.get("env", [])
     cwd, limit, meta = (params.get(name) for name in ("cwd", "outputByteLimit", "_meta"))
@@ -204,7 +206,7 @@ def test_against_the_rule_said_another_way(params):
 
 
 @given(st.binary(max_size=60))
-def test_random_bytes_are_an_rpc_error(raw):
+def test_random_bytes_decode_or_raise_rpc_error(raw):
     try:
         decode(raw, CreateTerminalRequest)
     except RpcError:

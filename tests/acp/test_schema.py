@@ -1,4 +1,4 @@
-"""Our types say of each field what the schema says of it."""
+"""The wire types agree with the schema in every field."""
 
 import pytest
 
@@ -43,7 +43,7 @@ MODELS = [
     (acp.WriteTextFileRequest, "WriteTextFileRequest"),
 ]
 
-# What these leave out is not a terminal host's business.
+# The members that these omit do not concern a terminal host.
 NOT_MODELLED = {
     "ClientCapabilities": {"session", "auth", "elicitation"},
     "AgentCapabilities": {"promptCapabilities", "mcpCapabilities", "auth"},
@@ -95,14 +95,14 @@ def test_tags_agree_with_the_schema():
             assert tags[config.tag] == struct.__name__
 
 
-def test_no_type_of_the_schema_is_left_out_of_this_test():
+def test_every_type_of_the_schema_is_compared_or_excluded():
     checked = {model for model, _ in MODELS}
     for name in acp.__all__:
         if name in DEFS and isinstance(getattr(acp, name), type):
             assert getattr(acp, name) in checked, name
 
 
-def test_error_codes_are_the_schema_s():
+def test_error_codes_agree_with_the_schema():
     from acpterm import jsonrpc
 
     codes = {option["const"] for option in DEFS["ErrorCode"]["anyOf"] if "const" in option}

@@ -1,4 +1,4 @@
-"""The check that every host test relies on does refuse what it should."""
+"""The validator that all host tests rely on refuses invalid messages."""
 
 import copy
 import json
@@ -41,12 +41,12 @@ GOOD = [
 
 
 @pytest.mark.parametrize(("method", "result"), GOOD)
-def test_what_our_types_write_is_allowed(method, result):
+def test_encoded_results_are_valid(method, result):
     validate_sent(sent(encode_response(7, result)), {7: method})
     validate_sent(sent(encode_response("a", result)), {"a": method}.get)
 
 
-def test_errors_and_what_a_peer_sends():
+def test_errors_requests_and_notifications_are_valid():
     validate_sent(sent(encode_error(None, RpcError(-32700, "no JSON"))), {})
     validate_sent(sent(encode_error(1, RpcError(-32602, "bad", {"x": 1}))), {})
     validate_sent(sent(Peer().cancel(0)), {})
@@ -74,7 +74,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("method", "result"), BAD)
-def test_results_outside_the_schema(method, result):
+def test_results_that_the_schema_does_not_allow_are_refused(method, result):
     with pytest.raises(AssertionError):
         validate_sent({"jsonrpc": "2.0", "id": 1, "result": result}, {1: method})
 
@@ -102,7 +102,7 @@ def change(path: str, value) -> dict:
         ("_meta", None),
     ],
 )
-def test_answers_to_initialize_outside_the_schema(path, value):
+def test_initialize_responses_that_the_schema_does_not_allow_are_refused(path, value):
     with pytest.raises(AssertionError):
         validate_sent({"jsonrpc": "2.0", "id": 1, "result": change(path, value)}, {1: "initialize"})
 
@@ -129,12 +129,12 @@ def test_answers_to_initialize_outside_the_schema(path, value):
         [],
     ],
 )
-def test_envelopes_outside_the_protocol(message):
+def test_envelopes_that_the_protocol_does_not_allow_are_refused(message):
     with pytest.raises(AssertionError):
         validate_sent(message, {1: "terminal/kill"})
 
 
-def test_tagged_values_are_checked_closed_too():
+def test_tagged_values_may_have_no_additional_members():
     def valid(**content) -> bool:
         call = {"sessionUpdate": "tool_call", "toolCallId": "x", "title": "t", "content": [content]}
         return _validator("SessionUpdate").is_valid(call)
@@ -146,5 +146,5 @@ def test_tagged_values_are_checked_closed_too():
     assert len(_closed_definitions()) > 200
 
 
-def test_the_closed_definitions_are_themselves_a_schema():
+def test_closed_definitions_are_a_valid_schema():
     Draft202012Validator.check_schema({"$defs": _closed_definitions()})

@@ -1,4 +1,4 @@
-"""Is a message that a host sent what ACP v1 allows?
+"""Validate messages of a host against ACP v1.
 
 The rule: every object has the members that the schema names and no others; what goes beyond
 the schema is in ``_meta`` or in a method that starts with ``_``.
@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "schema" / "schema.json").read_text())
 DEFS: dict[str, Any] = SCHEMA["$defs"]
 
-# What a host answers to `initialize` when it is asked: a client's half of the handshake.
+# The response of a host to `initialize`: the client's half of the handshake.
 HOST_ANSWER = {
     "type": "object",
     "properties": {
@@ -32,7 +32,7 @@ HOST_ANSWER = {
 def validate_sent(
     message: dict[str, Any], method_of_id: Mapping[Any, str] | Callable[[Any], str | None]
 ) -> None:
-    """Check a message that a host sent; raise AssertionError saying what is wrong with it.
+    """Check a message that a host sent; raise AssertionError with a description if it is invalid.
 
     `method_of_id` gives the method of the request which an id answers.
     """

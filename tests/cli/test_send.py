@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import trio
 
-from acpterm.keys import KNOWN, depends, key_bytes
+from acpterm.keys import KNOWN, depends_on_cursor_mode, key_bytes
 from tests.support.commands import ended, run, running, surroundings
 from tests.support.hosts import ACPTERM, agent_at, poll
 from tests.support.person import person_at
@@ -218,7 +218,9 @@ def test_what_is_no_key(name):
 
 
 def test_which_keys_depend_on_the_programs_mode():
-    assert [name for name in ("Up", "C-Home", "a", "F1", "PageUp") if depends(name)] == [
+    assert [
+        name for name in ("Up", "C-Home", "a", "F1", "PageUp") if depends_on_cursor_mode(name)
+    ] == [
         "Up",
         "C-Home",
     ]

@@ -1,4 +1,4 @@
-"""Lines out of bytes, against a slow and obvious model."""
+"""The splitter of lines, compared with a slow and obvious model."""
 
 import time
 
@@ -30,7 +30,7 @@ def model(data: bytes, limit: int) -> tuple[list[bytes | Oversized], bytes]:
 
 
 @given(STREAMS, st.lists(st.integers(0, 60)), st.integers(1, 12))
-def test_any_split_gives_what_the_model_gives(data, places, limit):
+def test_splitter_returns_the_lines_of_the_model_for_any_split(data, places, limit):
     splitter = LineSplitter(limit)
     got = [line for part in cut(data, places) for line in splitter.feed(part)]
     expected, rest = model(data, limit)
@@ -40,14 +40,14 @@ def test_any_split_gives_what_the_model_gives(data, places, limit):
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200)))
-def test_random_bytes(data, places):
+def test_splitter_returns_the_lines_of_the_model_for_random_bytes(data, places):
     splitter = LineSplitter()
     got = [line for part in cut(data, places) for line in splitter.feed(bytearray(part))]
     assert got == model(data, 1000)[0]
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_every_kind_of_bytes(kind):
+def test_feed_accepts_every_bytes_type(kind):
     splitter = LineSplitter()
     assert splitter.feed(kind(b"ab")) == []
     out = splitter.feed(kind(b"c\r\n\nd\n"))
@@ -55,7 +55,7 @@ def test_every_kind_of_bytes(kind):
     assert all(type(line) is bytes for line in out)
 
 
-def test_what_was_fed_may_be_reused():
+def test_buffer_can_be_reused_after_feed():
     splitter = LineSplitter()
     buffer = bytearray(b"half")
     splitter.feed(memoryview(buffer))
@@ -64,7 +64,7 @@ def test_what_was_fed_may_be_reused():
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 1000])
-def test_a_line_over_the_limit_is_reported_once_and_the_next_one_is_not_lost(pieces):
+def test_line_over_the_limit_is_reported_once_and_the_next_line_is_returned(pieces):
     splitter = LineSplitter(100)
     assert splitter.feed(b"a" * 100 + b"\n") == [b"a" * 100]
     data = b"b" * 101 + b"\nnext\n" + b"c" * 900 + b"\n" + b"d" * 100 + b"\n"
@@ -73,7 +73,7 @@ def test_a_line_over_the_limit_is_reported_once_and_the_next_one_is_not_lost(pie
     assert got == [Oversized(101), b"next", Oversized(900), b"d" * 100]
 
 
-def test_a_line_over_the_limit_is_not_kept_while_it_arrives():
+def test_line_over_the_limit_is_not_retained_while_it_arrives():
     splitter = LineSplitter(1000)
     for _ in range(100):
         assert splitter.feed(b"x" * 999) == []
@@ -81,7 +81,7 @@ def test_a_line_over_the_limit_is_not_kept_while_it_arrives():
     assert splitter.close() == b""
 
 
-def test_a_long_line_in_small_pieces_takes_linear_time():
+def test_long_line_takes_linear_time_when_it_arrives_in_small_pieces():
     def seconds(pieces: int) -> float:
         splitter = LineSplitter()
         begin = time.perf_counter()
@@ -90,14 +90,14 @@ def test_a_long_line_in_small_pieces_takes_linear_time():
         assert splitter.feed(b"\n") == [b"x" * 64 * pieces]
         return time.perf_counter() - begin
 
-    # Looking again from the start of the line would be about 100 times slower, not 10.
+    # Scanning again from the start of the line would be about 100 times slower, not 10.
     assert min(seconds(100_000) for _ in range(3)) < 40 * min(seconds(10_000) for _ in range(3))
 
 
-def test_the_limit_must_be_positive():
+def test_splitter_refuses_a_limit_below_one():
     with pytest.raises(ValueError, match="max_line is 0"):
         LineSplitter(0)
 
 
-def test_only_one_carriage_return_belongs_to_the_end_of_a_line():
+def test_only_the_last_carriage_return_is_removed():
     assert LineSplitter().feed(b"a\r\r\nb\r\n\r\n \r\n") == [b"a\r", b"b"]

@@ -1,4 +1,4 @@
-"""One line, one message, or a refusal that says why."""
+"""A line decodes to a message, or to an error that describes what is wrong."""
 
 import json
 
@@ -49,11 +49,11 @@ from acpterm.jsonrpc import (
         (b'{"jsonrpc":"2.0","id":-9223372036854775808,"method":"m"}', Request(-(2**63), "m")),
     ],
 )
-def test_good_lines(line, message):
+def test_valid_line_decodes_to_its_message(line, message):
     assert decode(line) == message
 
 
-def test_absent_params_are_told_from_null():
+def test_absent_params_differ_from_null_params():
     assert decode(b'{"jsonrpc":"2.0","id":1,"method":"m"}').params is UNSET
     assert bytes(decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params":null}').params) == b"null"
 
@@ -113,7 +113,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("line", "code", "id_", "is_response", "words"), BAD, ids=range(len(BAD)))
-def test_bad_lines(line, code, id_, is_response, words):
+def test_invalid_line_raises_an_error_that_describes_it(line, code, id_, is_response, words):
     with pytest.raises(InvalidMessage) as caught:
         decode(line)
     error = caught.value
@@ -161,12 +161,12 @@ def either(line: bytes) -> None:
 
 
 @given(st.binary(max_size=100))
-def test_random_bytes_never_crash(line):
+def test_random_bytes_decode_or_raise_invalid_message(line):
     either(line)
 
 
 @given(NEARLY | JSON)
-def test_what_is_nearly_a_message_never_crashes(value):
+def test_malformed_messages_decode_or_raise_invalid_message(value):
     line = json.dumps(value).encode()
     either(line)
 
@@ -175,7 +175,7 @@ IDS = st.none() | st.text(max_size=5) | st.integers(-(2**63), 2**63 - 1)
 
 
 @given(IDS, st.text(max_size=5), JSON.filter(lambda v: "NaN" not in str(v)))
-def test_what_is_written_reads_the_same(id_, method, value):
+def test_encoded_messages_decode_to_the_same_values(id_, method, value):
     raw = Raw(msgspec.json.encode(value))
     assert decode(encode_request(id_, method, value)) == Request(id_, method, raw)
     assert decode(encode_notification(method, value)) == Notification(method, raw)
@@ -184,7 +184,7 @@ def test_what_is_written_reads_the_same(id_, method, value):
     assert decode(error) == ErrorResponse(id_, ErrorObject(-1, method, raw))
 
 
-def test_what_is_written_is_one_line():
+def test_encoded_message_is_one_line():
     laid_out = Raw(b'{\n  "a": 1\n}\n')
     for line in (encode_response(1, laid_out), encode_request(1, "m\n", laid_out)):
         assert line.endswith(b"\n")
@@ -192,7 +192,7 @@ def test_what_is_written_is_one_line():
         decode(line)
 
 
-def test_absent_members_are_not_written():
+def test_absent_members_are_not_encoded():
     assert json.loads(encode_request(1, "m")) == {"jsonrpc": "2.0", "id": 1, "method": "m"}
     assert json.loads(encode_notification("m")) == {"jsonrpc": "2.0", "method": "m"}
     reply = {"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": "m"}}
@@ -200,11 +200,11 @@ def test_absent_members_are_not_written():
     assert json.loads(encode_error(1, RpcError(1, "m", None)))["error"]["data"] is None
 
 
-def test_a_message_with_surrogates_is_still_sent():
+def test_error_message_with_surrogates_is_encoded():
     assert decode(encode_error(1, RpcError(1, "no \udcff"))).error.message == r"no \udcff"
 
 
-def test_shown_is_short_and_on_one_line():
+def test_excerpt_is_short_and_on_one_line():
     assert excerpt(b'{"a":\n 1}') == '{"a": 1}'
     assert excerpt("x" * 80) == "x" * 80
     assert excerpt(b"x" * 10_000_000) == "x" * 79 + "…"

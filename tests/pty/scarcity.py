@@ -1,4 +1,4 @@
-"""A process that can open nothing: `no_descriptors()`."""
+"""Simulate a process that has no file descriptors left: `no_descriptors()`."""
 
 import os
 import resource
@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_descriptors(but=0):
-    """Let none, or `but` so many, descriptors be open at a time for as long as the block lasts."""
+    """Let at most `but` more descriptors be open at a time in the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Those that are open need not be the lowest: with the limit at the last, the others are left.
+    # The open descriptors need not be the lowest ones. With the limit at the highest free one of
+    # these, the others remain available.
     free = [os.open(os.devnull, os.O_RDONLY) for _ in range(but + 1)]
     for fd in free:
         os.close(fd)

@@ -55,21 +55,21 @@ async def reaped(process):
     return await poll(process.poll)
 
 
-async def test_a_new_tree_is_empty_and_closing_it_leaves_no_folder(groups):
+async def test_new_tree_is_empty_and_close_removes_its_directory(groups):
     tree = groups.new("empty")
     assert await tree.empty()
     await tree.close()
     assert not os.listdir(groups._base) or "empty" not in os.listdir(groups._base)
 
 
-async def test_a_tree_is_made_where_another_pool_of_this_process_has_tidied_up(groups):
+async def test_tree_is_created_when_another_pool_has_removed_the_base_directory(groups):
     Cgroups.find().close()
     tree = groups.new("alone")
     assert await tree.empty()
     await tree.close()
 
 
-async def test_a_folder_is_open_until_the_first_child_has_started(tree):
+async def test_directory_is_open_until_the_first_child_has_started(tree):
     fd = tree.cgroup
     assert os.path.samestat(os.fstat(fd), os.stat(os.path.dirname(tree.join)))
     tree.started(1)
@@ -78,7 +78,7 @@ async def test_a_folder_is_open_until_the_first_child_has_started(tree):
         os.fstat(fd)
 
 
-async def test_what_forks_and_leaves_is_in_the_tree(tree):
+async def test_processes_that_leave_the_session_stay_in_the_tree(tree):
     process = start(tree, "(setsid sleep 60 & echo $!); (env -i setsid sleep 60 & echo $!)")
     two = pids(process, 2)
     assert await reaped(process) == 0
@@ -88,7 +88,7 @@ async def test_what_forks_and_leaves_is_in_the_tree(tree):
     assert not any(alive(pid) for pid in two)
 
 
-async def test_a_signal_reaches_every_process_and_those_of_groups_below(tree):
+async def test_signal_reaches_all_processes_including_those_of_subgroups(tree):
     below = f"{os.path.dirname(tree.join)}/below"
     line = (
         f"sleep 60 & echo $!; mkdir {below}; echo 0 > {below}/cgroup.procs; echo $$; exec sleep 60"
@@ -102,7 +102,7 @@ async def test_a_signal_reaches_every_process_and_those_of_groups_below(tree):
     assert not any(alive(pid) for pid in two)
 
 
-async def test_the_end_of_a_tree_gives_its_programs_time(tree):
+async def test_end_gives_programs_the_grace_period(tree):
     line = "trap 'sleep 0.15; exit 7' TERM; echo $$; while :; do sleep 0.01; done"
     process = start(tree, line)
     pids(process, 1)
@@ -110,7 +110,7 @@ async def test_the_end_of_a_tree_gives_its_programs_time(tree):
     assert await reaped(process) == 7
 
 
-async def test_the_end_of_a_tree_does_not_wait_for_those_that_will_not(tree):
+async def test_end_kills_programs_that_ignore_sigterm(tree):
     process = start(tree, "trap '' TERM HUP; echo $$; while :; do sleep 0.01; done")
     pids(process, 1)
     with trio.fail_after(10):
@@ -118,7 +118,7 @@ async def test_the_end_of_a_tree_does_not_wait_for_those_that_will_not(tree):
     assert await reaped(process) == -signal.SIGKILL
 
 
-async def test_stopped_processes_hear_the_end(tree):
+async def test_end_reaches_stopped_processes(tree):
     process = start(tree, "trap 'exit 7' TERM; echo $$; kill -STOP $$; sleep 60")
     (pid,) = pids(process, 1)
     await poll(lambda: stopped(pid))
@@ -127,7 +127,7 @@ async def test_stopped_processes_hear_the_end(tree):
     assert await reaped(process) == 7
 
 
-async def test_where_a_kernel_has_no_cgroup_kill_each_process_is_killed(tree, monkeypatch):
+async def test_kill_signals_each_process_when_the_kernel_has_no_cgroup_kill(tree, monkeypatch):
     process = start(tree, "(setsid sleep 60 & echo $!); echo $$; exec sleep 60")
     two = pids(process, 2)
     monkeypatch.setattr(tree, "kill_at_once", lambda: False)
@@ -138,7 +138,7 @@ async def test_where_a_kernel_has_no_cgroup_kill_each_process_is_killed(tree, mo
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_a_tree_ends_though_there_are_no_descriptors_for_a_while(tree, monkeypatch, at_once):
+async def test_end_succeeds_when_there_are_no_descriptors_for_a_while(tree, monkeypatch, at_once):
     if not at_once:
         monkeypatch.setattr(tree, "kill_at_once", lambda: False)
     process = start(tree, "trap '' TERM; echo $$; while :; do sleep 0.01; done")
@@ -152,22 +152,22 @@ async def test_a_tree_ends_though_there_are_no_descriptors_for_a_while(tree, mon
     assert await reaped(process) == -signal.SIGKILL
 
 
-async def test_many_are_signalled_with_few_looks_at_the_group(tree, monkeypatch):
+async def test_signal_reads_the_group_only_twice_for_many_processes(tree, monkeypatch):
     line = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 60 & done; echo $$; wait"
     process = start(tree, line)
     pids(process, 1)
-    looks = []
+    reads = []
     real = tree.pids
-    monkeypatch.setattr(tree, "pids", lambda: looks.append(1) or real())
+    monkeypatch.setattr(tree, "pids", lambda: reads.append(1) or real())
     await tree.signal(signal.SIGTERM)
-    assert len(looks) == 2
+    assert len(reads) == 2
     with trio.fail_after(10):
         await wait_empty(tree)
     assert await reaped(process) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("pidfds", [True, False])
-async def test_many_are_signalled_in_batches_as_descriptors_allow(tree, monkeypatch, pidfds):
+async def test_signal_uses_smaller_batches_when_descriptors_are_scarce(tree, monkeypatch, pidfds):
     monkeypatch.setattr(processes, "_HAS_PIDFD", pidfds)
     line = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 60 & done; echo $$; wait"
     process = start(tree, line)
@@ -179,15 +179,15 @@ async def test_many_are_signalled_in_batches_as_descriptors_allow(tree, monkeypa
     assert await reaped(process) == -signal.SIGTERM
 
 
-async def test_closing_removes_the_groups_that_programs_made(groups):
+async def test_close_removes_the_groups_that_programs_created(groups):
     tree = groups.new("nested")
-    folder = os.path.dirname(tree.join)
-    os.makedirs(f"{folder}/a/b")
+    directory = os.path.dirname(tree.join)
+    os.makedirs(f"{directory}/a/b")
     await tree.close()
-    assert not os.path.exists(folder)  # noqa: ASYNC240
+    assert not os.path.exists(directory)  # noqa: ASYNC240
 
 
-def test_folders_of_daemons_that_were_killed_are_removed_and_those_of_the_living_stay():
+def test_find_removes_directories_of_killed_daemons_only():
     own = os.path.dirname(Cgroups.find()._base)
     os.makedirs(f"{own}/acpterm-{os.getpid()}-dead/term_x")
     living = Cgroups.find()
@@ -202,7 +202,7 @@ def test_folders_of_daemons_that_were_killed_are_removed_and_those_of_the_living
     assert not os.path.exists(living._base)
 
 
-def test_where_nothing_was_delegated_to_root_no_groups_are_made(monkeypatch, tmp_path):
+def test_find_returns_none_when_nothing_was_delegated_to_root(monkeypatch, tmp_path):
     (tmp_path / "cgroup.procs").touch()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(cgroup, "_own_directory", lambda: str(tmp_path))
@@ -218,26 +218,26 @@ def test_where_nothing_was_delegated_to_root_no_groups_are_made(monkeypatch, tmp
     assert Cgroups.find() is None
 
 
-def test_without_version_2_there_are_no_groups(monkeypatch):
+def test_find_returns_none_without_version_2(monkeypatch):
     monkeypatch.setattr(cgroup, "_own_directory", lambda: None)
     assert Cgroups.find() is None
 
 
-def test_a_folder_that_another_daemon_just_holds_for_stale_is_made_anew(monkeypatch):
-    made, theirs = [], []
+def test_find_retries_when_another_daemon_takes_the_directory_for_stale(monkeypatch):
+    created, theirs = [], []
     mkdir = os.mkdir
 
-    def mkdir_and_be_seen(path, mode=0o777):
+    def mkdir_and_lose_race(path, mode=0o777):
         mkdir(path, mode)
-        made.append(path)
-        if len(made) == 1:
-            # As `_remove_stale` does in another process, between our mkdir and our lock.
+        created.append(path)
+        if len(created) == 1:
+            # As `clear_stale` does in another process, between our mkdir and our lock.
             theirs.append(cgroup._lock(path, fcntl.LOCK_EX))
 
-    monkeypatch.setattr(os, "mkdir", mkdir_and_be_seen)
+    monkeypatch.setattr(os, "mkdir", mkdir_and_lose_race)
     groups = Cgroups.find()
     os.close(theirs[0])
-    os.rmdir(made[0])
+    os.rmdir(created[0])
     assert groups is not None
-    assert groups._base == made[1]
+    assert groups._base == created[1]
     groups.close()

@@ -22,13 +22,13 @@ GONE = 2**22 + 1
 
 @pytest.fixture
 def ours():
-    # A place of its own: others run these tests at the same time.
+    # A socket path of its own, because other processes run these tests at the same time.
     return Daemon.of(os.getpid(), f"/nowhere/{os.urandom(8).hex()}")
 
 
 @pytest.fixture
 def left():
-    """Start processes that a daemon may have left, each with variables: `left(A="b")`."""
+    """Start processes that a daemon may have left, with environment variables: `left(A="b")`."""
     started = []
 
     def start(**variables):
@@ -47,20 +47,20 @@ def named(daemon, terminal="term_1"):
 
 
 @pytest.mark.parametrize("place", ["ours", "none"])
-async def test_processes_of_a_daemon_that_is_gone_are_killed(ours, left, place):
+async def test_processes_of_a_gone_daemon_are_killed(ours, left, place):
     gone = ours._replace(pid=GONE, place=ours.place if place == "ours" else 0)
     process = left(**named(gone))
     await end_leftovers(ours)
     assert await poll(process.poll) == -signal.SIGKILL
 
 
-async def test_processes_whose_daemons_pid_is_used_again_are_killed(ours, left):
+async def test_processes_are_killed_when_the_pid_of_their_daemon_was_reused(ours, left):
     process = left(**named(ours._replace(ticks=ours.ticks - 1)))
     await end_leftovers(ours)
     assert await poll(process.poll) == -signal.SIGKILL
 
 
-async def test_processes_that_are_no_leftovers_of_this_place_are_left_alone(ours, left):
+async def test_processes_that_are_not_leftovers_of_this_socket_are_spared(ours, left):
     gone = ours._replace(pid=GONE)
     others = [
         left(),
@@ -77,7 +77,7 @@ async def test_processes_that_are_no_leftovers_of_this_place_are_left_alone(ours
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to have another user's process takes root")
-async def test_processes_of_another_user_are_left_alone(ours):
+async def test_processes_of_another_user_are_spared(ours):
     gone = ours._replace(pid=GONE)
     process = subprocess.Popen(["sleep", "60"], env=named(gone), user=2_147_000_000)
     try:
@@ -89,7 +89,7 @@ async def test_processes_of_another_user_are_left_alone(ours):
         process.wait()
 
 
-async def test_this_process_and_its_ancestors_are_left_alone(ours):
+async def test_this_process_and_its_ancestors_are_spared(ours):
     code = (
         "import trio; from acpterm.pty.tracking.leftovers import end_leftovers;"
         "from acpterm.pty.tracking.marks import Daemon;"
@@ -101,14 +101,14 @@ async def test_this_process_and_its_ancestors_are_left_alone(ours):
     assert done.stdout == b"here\n"
 
 
-async def test_control_groups_without_a_daemon_are_killed_and_removed(ours):
+async def test_control_groups_of_a_gone_daemon_are_killed_and_removed(ours):
     if (groups := Cgroups.find()) is None:
         pytest.skip("this process may make no control groups")
     own = os.path.dirname(groups.handover()[0])
     groups.close()
     base = f"{own}/acpterm-{os.getpid()}-{os.urandom(4).hex()}"
     os.mkdir(base)
-    lock = cgroup._lock(base, fcntl.LOCK_SH)  # others look for such groups at the same time
+    lock = cgroup._lock(base, fcntl.LOCK_SH)  # other tests look for such groups at the same time
     os.makedirs(f"{base}/term_1/below")
     join = f"echo 0 > {base}/term_1/below/cgroup.procs; echo; exec env -i sleep 60"
     process = subprocess.Popen(["/bin/sh", "-c", join], stdout=subprocess.PIPE)
@@ -119,14 +119,14 @@ async def test_control_groups_without_a_daemon_are_killed_and_removed(ours):
     process.stdout.close()
 
     def removed():
-        # Others may have been the ones to kill it, and then it is removed by the next.
+        # Another test may have killed it. Then the next search removes it.
         Cgroups.find().close()
         return not os.path.exists(base)
 
     await poll(removed)
 
 
-async def test_groups_of_the_living_and_of_units_are_left_alone(ours):
+async def test_control_groups_of_running_daemons_and_of_units_are_spared(ours):
     if (groups := Cgroups.find()) is None:
         pytest.skip("this process may make no control groups")
     base, _ = groups.handover()
@@ -135,8 +135,8 @@ async def test_groups_of_the_living_and_of_units_are_left_alone(ours):
     tree = groups.new("term_1")
     kept = []
     try:
-        for folder in (unit, os.path.dirname(tree.join)):
-            join = f"echo 0 > {folder}/cgroup.procs; echo; exec env -i sleep 60"
+        for directory in (unit, os.path.dirname(tree.join)):
+            join = f"echo 0 > {directory}/cgroup.procs; echo; exec env -i sleep 60"
             kept.append(subprocess.Popen(["/bin/sh", "-c", join], stdout=subprocess.PIPE))
             kept[-1].stdout.readline()
         await end_leftovers(ours)
@@ -153,7 +153,7 @@ async def test_groups_of_the_living_and_of_units_are_left_alone(ours):
 
 
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
-async def test_what_a_killed_daemon_left_is_ended_by_the_next(tmp_path, tracking):
+async def test_next_daemon_kills_what_a_killed_daemon_left(tmp_path, tracking):
     if tracking == "cgroup":
         if (groups := Cgroups.find()) is None:
             pytest.skip("this process may make no control groups")
@@ -165,7 +165,7 @@ async def test_what_a_killed_daemon_left_is_ended_by_the_next(tmp_path, tracking
         two = [int(pid) for pid in await poll_lines(agent, terminal, 2)]
         async with person_at(path.replace("agent.sock", "user.sock")) as user:
             worker = (await user.request("status"))["workerPid"]
-        # Both at once: one that survives the other ends what is left.
+        # Kill both at once: a survivor would kill the leftovers itself.
         os.kill(worker, signal.SIGSTOP)
         running.process.kill()
         os.kill(worker, signal.SIGKILL)

@@ -19,7 +19,7 @@ def buffer():
 
 @pytest.fixture
 async def pair():
-    """A master and a slave in raw mode, so that bytes are what they were."""
+    """A master and a slave in raw mode, so that bytes are not changed."""
     fd, slave = open_pair(80, 24)
     tty.setraw(slave)
     master = Master(os.getpid(), fd)
@@ -35,19 +35,19 @@ def close(slaves):
 
 
 async def fill(master):
-    # The kernel moves what was typed on, and so makes room a few times more.
+    # The kernel moves input to the slave's buffer, which makes room a few more times.
     while True:
         master.write(b"x" * 4096)
         await master.wait_writable()
 
 
-async def test_what_is_typed_arrives(pair):
+async def test_write_reaches_the_slave(pair):
     master, (slave,) = pair
     assert master.write(b"typed") == 5
     assert os.read(slave, 100) == b"typed"
 
 
-async def test_what_there_is_no_room_for_is_not_typed_and_room_can_be_waited_for(pair):
+async def test_write_stops_when_the_input_is_full_and_room_can_be_awaited(pair):
     master, (slave,) = pair
     with trio.move_on_after(0.2) as scope:
         await fill(master)
@@ -61,18 +61,18 @@ async def test_what_there_is_no_room_for_is_not_typed_and_room_can_be_waited_for
     assert master.write(b"y") == 1
 
 
-async def test_closing_wakes_a_task_that_waits_to_type(pair):
+async def test_close_wakes_a_task_in_wait_writable(pair):
     master, _ = pair
     woken = False
 
-    async def type_on():
+    async def keep_writing():
         nonlocal woken
         with pytest.raises(trio.ClosedResourceError):
             await fill(master)
         woken = True
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(type_on)
+        nursery.start_soon(keep_writing)
         await trio.testing.wait_all_tasks_blocked(0.05)
         master.close()
     assert woken
@@ -80,9 +80,9 @@ async def test_closing_wakes_a_task_that_waits_to_type(pair):
     master.close()
 
 
-async def test_a_closed_master_can_be_dropped_at_once_and_hurts_nobody():
+async def test_closed_master_signals_no_process_when_it_is_collected():
     fd, slave = open_pair(80, 24)
-    # Its finalizer must not signal "the child", here this process.
+    # The finalizer must not signal the child, which is this process here.
     master = Master(os.getpid(), fd)
     master.close()
     del master
@@ -91,13 +91,13 @@ async def test_a_closed_master_can_be_dropped_at_once_and_hurts_nobody():
     os.close(slave)
 
 
-async def test_a_resize_is_seen_by_the_other_side(pair):
+async def test_resize_is_visible_on_the_slave(pair):
     master, (slave,) = pair
     master.resize(132, 50)
     assert os.get_terminal_size(slave) == (132, 50)
 
 
-async def test_whether_input_is_shown_is_known(pair):
+async def test_echoes_follows_the_mode_of_the_terminal(pair):
     master, (slave,) = pair
     for echoes in (True, False):
         attributes = termios.tcgetattr(slave)
@@ -106,7 +106,7 @@ async def test_whether_input_is_shown_is_known(pair):
         assert master.echoes is echoes
 
 
-async def test_without_a_foreground_group_nobody_is_signalled(pair, monkeypatch):
+async def test_signal_foreground_signals_no_process_without_a_foreground_group(pair, monkeypatch):
     master, _ = pair
     sent = []
     monkeypatch.setattr(os, "killpg", lambda *what: sent.append(what))
@@ -114,7 +114,7 @@ async def test_without_a_foreground_group_nobody_is_signalled(pair, monkeypatch)
     assert sent == []
 
 
-async def test_the_foreground_group_is_signalled():
+async def test_signal_foreground_reaches_the_foreground_group():
     fd, slave = open_pair(80, 24)
     process = await trio.lowlevel.open_process(
         ["setsid", "--ctty", "sh", "-c", "trap 'echo int; exit 5' INT; echo up; read x"],

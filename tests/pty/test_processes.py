@@ -25,21 +25,21 @@ def by_pidfd(request, monkeypatch):
     monkeypatch.setattr(processes, "_HAS_PIDFD", request.param and linux.has_pidfd())
 
 
-def test_a_process_is_known_by_pid_and_start(sleeper):
+def test_identity_has_pid_and_start_time(sleeper):
     found = processes.identity(sleeper.pid)
     assert (found.pid, found.ppid, found.sid) == (sleeper.pid, os.getpid(), os.getsid(0))
     assert not found.zombie
     assert 0 <= processes.now() - found.started < 10
 
 
-async def test_a_process_that_ended_is_a_zombie_until_it_is_reaped(sleeper):
+async def test_ended_process_is_a_zombie_until_it_is_reaped(sleeper):
     sleeper.kill()
     await poll(lambda: processes.identity(sleeper.pid).zombie)
     sleeper.wait()
     assert processes.identity(sleeper.pid) is None
 
 
-def test_a_name_with_brackets_and_spaces_does_not_confuse(tmp_path):
+def test_identity_is_parsed_when_the_name_has_brackets_and_spaces(tmp_path):
     path = tmp_path / "a) S 1 (b"
     path.symlink_to("/bin/sleep")
     process = subprocess.Popen([str(path), "60"])
@@ -50,13 +50,13 @@ def test_a_name_with_brackets_and_spaces_does_not_confuse(tmp_path):
         process.wait()
 
 
-def test_a_snapshot_has_every_process(sleeper):
+def test_read_all_contains_every_process(sleeper):
     found = {process.pid: process for process in processes.read_all() if process}
     assert found[sleeper.pid] == processes.identity(sleeper.pid)
     assert os.getpid() in found
 
 
-def test_the_portable_snapshot_says_the_same(sleeper):
+def test_portable_read_all_agrees_with_proc(sleeper):
     found = {process.pid: process for process in processes.portable_read_all() if process}
     exact = processes.identity(sleeper.pid)
     portable = found[sleeper.pid]
@@ -64,19 +64,19 @@ def test_the_portable_snapshot_says_the_same(sleeper):
     assert portable.started == psutil.Process(sleeper.pid).create_time()
 
 
-def test_an_environment_is_that_which_the_process_was_started_with(sleeper):
+def test_environment_is_that_with_which_the_process_was_started(sleeper):
     assert processes.environment_of(sleeper.pid)[b"MARK"] == b"here"
     assert processes.environment_of(2**22) == {}
 
 
 @pytest.mark.usefixtures("by_pidfd")
-def test_exactly_the_process_is_signalled(sleeper):
+def test_send_signals_the_process(sleeper):
     assert processes.send(processes.identity(sleeper.pid), signal.SIGTERM)
     assert sleeper.wait() == -signal.SIGTERM
 
 
 @pytest.mark.usefixtures("by_pidfd")
-def test_whoever_has_the_pid_now_and_started_at_another_time_is_not_signalled(sleeper):
+def test_send_does_not_signal_a_process_with_another_start_time(sleeper):
     stranger = processes.identity(sleeper.pid)
     before = stranger._replace(started=stranger.started - 1)
     assert not processes.send(before, signal.SIGKILL)
@@ -84,7 +84,7 @@ def test_whoever_has_the_pid_now_and_started_at_another_time_is_not_signalled(sl
 
 
 @pytest.mark.usefixtures("by_pidfd")
-async def test_nobody_is_signalled_who_is_gone_or_a_zombie(sleeper):
+async def test_send_does_not_signal_gone_processes_and_zombies(sleeper):
     process = processes.identity(sleeper.pid)
     sleeper.kill()
     await poll(lambda: processes.identity(sleeper.pid).zombie)
@@ -93,7 +93,7 @@ async def test_nobody_is_signalled_who_is_gone_or_a_zombie(sleeper):
     assert not processes.send(process, signal.SIGKILL)
 
 
-def test_a_process_that_is_hidden_is_as_none(monkeypatch):
+def test_identity_is_none_when_the_process_is_hidden(monkeypatch):
     def hide(*_):
         raise PermissionError(errno.EPERM, "as with hidepid")
 
@@ -104,7 +104,7 @@ def test_a_process_that_is_hidden_is_as_none(monkeypatch):
 
 
 @pytest.mark.usefixtures("by_pidfd")
-def test_without_a_descriptor_nobody_is_taken_for_gone(sleeper):
+def test_identity_and_send_raise_when_no_descriptor_is_left(sleeper):
     process = processes.identity(sleeper.pid)
     with no_descriptors():
         with pytest.raises(OSError, match="Too many open files"):
@@ -115,7 +115,7 @@ def test_without_a_descriptor_nobody_is_taken_for_gone(sleeper):
 
 
 @pytest.mark.skipif(not linux.has_pidfd(), reason="no pidfds on this system")
-def test_members_are_signalled_in_their_order_and_nobody_else(monkeypatch):
+def test_send_to_members_signals_only_members_in_order(monkeypatch):
     hit = []
 
     def note(pidfd, _):
@@ -136,7 +136,7 @@ def test_members_are_signalled_in_their_order_and_nobody_else(monkeypatch):
             process.wait()
 
 
-def test_pidfds_are_known_to_be_missing(monkeypatch):
+def test_has_pidfd_is_false_without_pidfds(monkeypatch):
     def refuse(_):
         raise OSError
 
@@ -146,7 +146,7 @@ def test_pidfds_are_known_to_be_missing(monkeypatch):
     assert linux.has_pidfd() is False
 
 
-def test_a_process_can_become_a_subreaper():
+def test_become_subreaper_succeeds():
     code = "from acpterm.pty import linux; print(linux.become_subreaper())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout == b"True\n"

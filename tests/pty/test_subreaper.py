@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="subreapers are Linu
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_a_tree_by_descent(name):
+async def test_descendant_tree_scenario(name):
     command = [sys.executable, "-m", "tests.pty.scenarios", name]
     with bounds(STORM) if "uses_up" in name else nullcontext([]) as bound, trio.fail_after(30):
         done = await trio.run_process(

@@ -1,4 +1,4 @@
-"""A debugger, as far as this matters: `tracing(pid)` has another process trace `pid`."""
+"""A minimal debugger: `tracing(pid)` traces `pid` from another process."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ sys.stdin.read()
 
 @contextmanager
 def tracing(pid):
-    """Trace `pid`: its death is kept from its parent for as long as the block lasts."""
+    """Trace `pid` in the block, so that its parent is not notified of its death."""
     tracer = subprocess.Popen(
         [sys.executable, "-c", _CODE, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -8,7 +8,7 @@ from acpterm.acp.agent_api import WriteResponse
 from acpterm.acp.user_api import ScreenResponse, UserWriteRequest
 from acpterm.client.user.blocking_client import BlockingClient, Slow
 from acpterm.client.user.output.print import named, note
-from acpterm.keys import depends, key_bytes
+from acpterm.keys import depends_on_cursor_mode, key_bytes
 from acpterm.runtime.blocking_io import read_some
 
 # Bytes in one request, which is answered when the terminal has taken them.
@@ -44,7 +44,7 @@ def type_steps(
     """
     pastes = paste and any(isinstance(step, Text) for step in steps)
     application = bracketed = False
-    if pastes or any(isinstance(step, Key) and depends(step.name) for step in steps):
+    if pastes or any(isinstance(step, Key) and depends_on_cursor_mode(step.name) for step in steps):
         screen = client.terminal_request("screen", terminal, ScreenResponse)
         application, bracketed = screen.application_cursor, pastes and screen.bracketed_paste
     waiting = b""

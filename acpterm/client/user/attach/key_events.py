@@ -19,7 +19,7 @@ Rules:
 import re
 from typing import Final, NamedTuple
 
-from acpterm.keys import CTRL, CURSOR, LETTERS, NUMBERS, SHIFT, SIMPLE, parts
+from acpterm.keys import CTRL, CURSOR, LETTERS, NUMBERS, SHIFT, SIMPLE, parse_key
 
 # Limit of a report between CSI and its final byte; the report may contain text.
 _REPORT_BYTES_MAX: Final = 128
@@ -62,7 +62,7 @@ class KeyEvents(NamedTuple):
 
 def key_event_of(name: str) -> KeyEvent:
     """Return the key of a name as in `acpterm.keys`. Raises `ValueError` for invalid names."""
-    modifiers, plain = parts(name)
+    modifiers, plain = parse_key(name)
     if plain == "btab":
         return KeyEvent("tab", modifiers | SHIFT)
     return _key(plain, modifiers)

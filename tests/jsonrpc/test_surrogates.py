@@ -1,4 +1,4 @@
-r"""Half a surrogate pair is mended, and nothing else is touched."""
+r"""Lone surrogates are replaced, and nothing else is changed."""
 
 import json
 
@@ -24,12 +24,12 @@ from acpterm.jsonrpc import replace_lone_surrogates
         (b"{broken", b"{broken"),
     ],
 )
-def test_a_half_is_a_replacement_character(line, right):
+def test_lone_surrogate_becomes_a_replacement_character(line, right):
     assert replace_lone_surrogates(line) == right
 
 
 @given(st.text(st.characters(codec=None), max_size=20))
-def test_what_is_mended_says_the_same_with_halves_replaced(text):
+def test_repaired_line_decodes_to_the_text_with_lone_surrogates_replaced(text):
     line = json.dumps(text).encode()
     found = json.loads(replace_lone_surrogates(line))
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -39,6 +39,6 @@ def test_what_is_mended_says_the_same_with_halves_replaced(text):
 
 
 @given(st.text(max_size=20))
-def test_a_good_line_is_left_alone(text):
+def test_valid_line_is_not_changed(text):
     for line in (json.dumps(text).encode(), json.dumps(text, ensure_ascii=False).encode()):
         assert replace_lone_surrogates(line) == line

@@ -1,4 +1,4 @@
-"""acpterm's own methods and members are read strictly."""
+"""acpterm's own methods and members are decoded strictly."""
 
 import json
 
@@ -33,7 +33,7 @@ def params(**more) -> bytes:
     return json.dumps({"sessionId": "s", "terminalId": "t", **more}).encode()
 
 
-def test_good_params():
+def test_valid_params_are_decoded():
     assert decode(params(), ReadRequest) == ReadRequest("s", "t")
     assert decode(params(since=None, format=None), ReadRequest) == ReadRequest("s", "t")
     full = params(since=0, maxBytes=1, format="raw", waitMs=0, _meta={}, more=1)
@@ -66,14 +66,14 @@ def test_good_params():
         (SetSessionRequest, {"cwd": None}, "params.cwd is null"),
     ],
 )
-def test_bad_params(into, more, words):
+def test_invalid_params_are_refused(into, more, words):
     with pytest.raises(RpcError) as caught:
         decode(params(**more), into)
     assert caught.value.code == -32602
     assert words in caught.value.message
 
 
-def test_results():
+def test_results_are_encoded_in_camel_case():
     plain = ReadResponse("x", 5, 0)
     assert json.loads(msgspec.json.encode(plain)) == {"data": "x", "position": 5, "lost": 0}
     full = ReadResponse("eA==", 5, 2, "base64", TerminalExitStatus(0))
@@ -88,7 +88,7 @@ def test_results():
     assert msgspec.json.encode(Empty()) == b"{}"
 
 
-def test_exit_statuses_have_both_members_and_an_output_may_have_none():
+def test_exit_status_has_both_members_and_is_absent_while_running():
     meta = {"acpterm": ExitMeta("timeout", 10, 5, 4096)}
     wait = WaitForTerminalExitResponse(signal="SIGTERM", meta=meta)
     assert json.loads(msgspec.json.encode(wait)) == {
@@ -109,7 +109,7 @@ def test_exit_statuses_have_both_members_and_an_output_may_have_none():
     assert msgspec.json.encode(ExitMeta("exited", 1)) == b'{"endedBy":"exited","wallMs":1}'
 
 
-def test_the_answer_to_initialize():
+def test_host_answer_has_the_capabilities_and_extensions():
     assert msgspec.to_builtins(host_answer("1.2", {"read": True})) == {
         "protocolVersion": 1,
         "clientCapabilities": {
@@ -121,7 +121,7 @@ def test_the_answer_to_initialize():
     }
 
 
-def test_our_member_of_meta():
+def test_own_meta_decodes_the_acpterm_member():
     own = {"cols": 80, "rows": 24, "timeoutMs": 1, "shell": True, "format": "screen", "new": 1}
     raw = json.dumps({"sessionId": "s", "command": "c", "_meta": {"acpterm": own, "x": 1}}).encode()
     expected = CreateMeta(80, 24, 1, True, "screen")
@@ -143,7 +143,7 @@ def test_our_member_of_meta():
         Raw(b"{}"),
     ],
 )
-def test_without_our_member(meta):
+def test_own_meta_is_none_without_the_acpterm_member(meta):
     assert own_meta(meta, CreateMeta) is None
 
 
@@ -170,7 +170,7 @@ def test_without_our_member(meta):
         (InitializeMeta, {"context": 3}, "context is 3: it must be an object"),
     ],
 )
-def test_a_bad_member_of_ours_is_an_error(into, own, words):
+def test_own_meta_refuses_an_invalid_acpterm_member(into, own, words):
     for meta in ({"acpterm": own}, {"acpterm": Raw(msgspec.json.encode(own))}):
         with pytest.raises(RpcError) as caught:
             own_meta(meta, into)
@@ -178,7 +178,7 @@ def test_a_bad_member_of_ours_is_an_error(into, own, words):
         assert words in caught.value.message
 
 
-def test_initialize_takes_an_execution_context():
+def test_initialize_accepts_an_execution_context_under_both_names():
     context = {"env": {"A": "b"}, "cwd": "/", "umask": 18, "rlimits": {"NOFILE": [1, -1]}}
     got = own_meta({"acpterm": {"context": context}}, InitializeMeta).context
     assert (got.env, got.cwd, got.umask) == ({"A": "b"}, "/", 0o022)

@@ -1,4 +1,4 @@
-"""Tool calls are typed; everything else is passed on."""
+"""Tool calls are decoded; other updates are passed on as raw JSON."""
 
 import json
 
@@ -28,7 +28,7 @@ def update(**members):
     return read_update(notification.update)
 
 
-def test_a_tool_call():
+def test_tool_call_is_decoded():
     call = update(
         sessionUpdate="tool_call",
         toolCallId="x",
@@ -61,7 +61,7 @@ def test_a_tool_call():
     assert json.loads(bytes(call.meta["terminal_info"])) == {"terminal_id": "t"}
 
 
-def test_a_tool_call_forgives_what_the_schema_does():
+def test_tool_call_tolerates_invalid_values_as_the_schema_does():
     call = update(
         sessionUpdate="tool_call",
         toolCallId="x",
@@ -88,7 +88,7 @@ def test_a_tool_call_forgives_what_the_schema_does():
     assert call.locations == [ToolCallLocation("/f")]
 
 
-def test_absent_null_and_given_fields_of_an_update():
+def test_update_distinguishes_absent_null_and_set_fields():
     assert update(sessionUpdate="tool_call_update", toolCallId="x") == ToolCallUpdate("x")
     assert ToolCallUpdate("x").content is UNSET
     nulls = dict.fromkeys(["title", "kind", "status", "content", "locations"])
@@ -102,7 +102,7 @@ def test_absent_null_and_given_fields_of_an_update():
 
 
 @pytest.mark.parametrize("kind", ["agent_message_chunk", "plan", "from_the_future", ""])
-def test_other_updates_are_passed_on(kind):
+def test_other_updates_are_kept_as_raw_json(kind):
     got = update(sessionUpdate=kind, content={"type": "text", "text": 3})
     assert isinstance(got, OtherUpdate)
     assert got.kind == kind
@@ -119,12 +119,12 @@ def test_other_updates_are_passed_on(kind):
         ({}, r"params\.update\.sessionUpdate is missing"),
     ],
 )
-def test_bad_updates(members, words):
+def test_invalid_updates_are_refused(members, words):
     with pytest.raises(RpcError, match=words):
         update(**members)
 
 
-def test_an_update_that_is_no_object():
+def test_update_that_is_not_an_object_is_refused():
     notification = decode(b'{"sessionId":"s","update":3}', SessionNotification)
     with pytest.raises(RpcError, match=r"params\.update is 3: it must be an object"):
         read_update(notification.update)
@@ -132,5 +132,5 @@ def test_an_update_that_is_no_object():
         decode(b'{"sessionId":"s"}', SessionNotification)
 
 
-def test_cancel():
+def test_cancel_notification_is_decoded():
     assert decode(b'{"sessionId":"s"}', CancelNotification).session_id == "s"

@@ -1,4 +1,4 @@
-"""What an agent says of terminals that it has itself: what can be read, and what is no note."""
+"""Reports of terminals that an agent runs itself: valid ones are decoded, others ignored."""
 
 import json
 
@@ -13,7 +13,7 @@ def raw(value):
     return Raw(json.dumps(value).encode())
 
 
-def test_notes_come_in_the_order_in_which_they_take_effect():
+def test_updates_in_meta_come_in_the_order_in_which_they_take_effect():
     meta = {
         "terminal_exit": {"terminal_id": "x", "exit_code": 3, "signal": None},
         "terminal_output": {"terminal_id": "x", "data": "é"},
@@ -41,7 +41,7 @@ def test_notes_come_in_the_order_in_which_they_take_effect():
         {"terminal_exit": {"exit_code": 1}},
     ],
 )
-def test_what_cannot_be_read_is_no_note(meta):
+def test_invalid_meta_yields_no_updates(meta):
     assert list(from_meta(raw(meta))) == []
 
 
@@ -80,5 +80,5 @@ def test_what_cannot_be_read_is_no_note(meta):
         ),
     ],
 )
-def test_version_2(kind, update, notes):
+def test_v2_update_is_decoded(kind, update, notes):
     assert list(from_v2(kind, members(raw(update)))) == notes

@@ -1,0 +1,277 @@
+"""Scenarios of trees that are tracked by descent."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import trio
+import trio.testing
+
+from acpterm.pty import linux, processes
+from acpterm.pty.tracking.subreaper import Subreaper
+from acpterm.pty.tracking.tree import end
+from tests.pty.scarcity import no_descriptors
+from tests.pty.scenarios.harness import (
+    alive,
+    environment_cleared,
+    new,
+    pids,
+    poll,
+    reap,
+    scenario,
+    start,
+)
+
+
+@scenario
+async def tree_kills_descendants():
+    tree = new(Subreaper(), "one")
+    process = start(tree, "sleep 60 & echo $!; setsid sleep 60 & echo $!; echo $$; wait")
+    three = pids(process, 3)
+    await tree.kill()
+    assert await tree.empty()
+    assert not any(alive(pid) for pid in three)
+    assert await reap(tree, process) == -signal.SIGKILL
+
+
+@scenario
+async def end_kills_orphans_that_left_the_session():
+    tree = new(Subreaper(), "one")
+    process = start(tree, "(setsid sleep 60 & echo $!); echo done")
+    (orphan,) = pids(process, 1)
+    assert await reap(tree, process) == 0
+    assert linux.read_stat(orphan).ppid == os.getpid()
+    assert not await tree.empty()
+    await end(tree, 5)
+    assert not alive(orphan)
+
+
+@scenario
+async def end_kills_orphans_that_cleared_their_environment():
+    tree = new(Subreaper(), "one")
+    process = start(tree, "(env -i setsid sleep 60 & echo $!); echo done")
+    (orphan,) = pids(process, 1)
+    assert await reap(tree, process) == 0
+    await end(tree, 5)
+    assert not alive(orphan)
+
+
+@scenario
+async def kill_spares_orphans_with_the_mark_of_another_tree():
+    subreaper = Subreaper()
+    one, two = new(subreaper, "one"), new(subreaper, "two")
+    first = start(one, "(setsid sleep 60 & echo $!); echo done")
+    second = start(two, "(setsid sleep 60 & echo $!); echo done", "ACPTERM_TERMINAL_ID=two")
+    (orphan,), (stranger,) = pids(first, 1), pids(second, 1)
+    await reap(one, first)
+    await reap(two, second)
+    await one.kill()
+    assert not alive(orphan)
+    assert alive(stranger)
+    await two.kill()
+    assert not alive(stranger)
+
+
+@scenario
+async def ambiguous_orphan_is_killed_with_the_last_candidate_tree():
+    subreaper = Subreaper()
+    one, two = new(subreaper, "one"), new(subreaper, "two")
+    process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
+    (orphan,) = pids(process, 1)
+    await environment_cleared(orphan)
+    await reap(one, process)
+    await one.kill()
+    await one.close()
+    assert alive(orphan)
+    await two.kill()
+    assert not alive(orphan)
+
+
+@scenario
+async def ambiguous_orphan_is_killed_however_the_ends_of_its_candidates_interleave():
+    subreaper = Subreaper()
+    one, two = new(subreaper, "one"), new(subreaper, "two")
+    process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
+    (orphan,) = pids(process, 1)
+    await environment_cleared(orphan)
+    await reap(one, process)
+    # Each tree spares the orphan, because the other tree is still open.
+    await one.kill()
+    await two.kill()
+    assert alive(orphan)
+    await one.close()
+    assert alive(orphan)
+    await two.close()
+    assert not alive(orphan)
+
+
+@scenario
+async def concurrent_scans_are_shared_and_contain_earlier_processes():
+    reads = 0
+    real = processes.read_all
+
+    def count():
+        nonlocal reads
+        reads += 1
+        return real()
+
+    async def scan():
+        own = subprocess.Popen(["sleep", "60"])
+        found = await subreaper.scan()
+        assert own.pid in {process.pid for process in found}
+        own.kill()
+        own.wait()
+
+    processes.read_all = count
+    subreaper = Subreaper()
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(scan)
+    assert reads < 10
+
+
+@scenario
+async def orphan_is_recognised_when_a_scan_saw_it_while_its_parent_lived():
+    subreaper = Subreaper()
+    one, _two = new(subreaper, "one"), new(subreaper, "two")
+    process = start(one, "env -i setsid sleep 60 & echo $!; read x; exit 0")
+    (orphan,) = pids(process, 1)
+    # A signal reads the members as well, while the parent lives.
+    assert orphan in {member.pid for member in await one.members()}
+    process.stdin.close()
+    assert await reap(one, process) == 0
+    await one.kill()
+    assert not alive(orphan)
+
+
+@scenario
+async def excluded_children_are_spared():
+    subreaper = Subreaper()
+    own = subprocess.Popen(["sleep", "60"])
+    subreaper.exclude(lambda: [own.pid])
+    tree = new(subreaper, "one")
+    process = start(tree, "sleep 60")
+    await tree.kill()
+    assert own.poll() is None
+    await reap(tree, process)
+    own.kill()
+    own.wait()
+
+
+@scenario
+async def orphan_older_than_the_tree_is_spared():
+    subreaper = Subreaper()
+    line = "(env -i setsid sleep 60 & echo $!)"
+    first = subprocess.Popen(["/bin/sh", "-c", line], stdout=subprocess.PIPE)
+    (older,) = pids(first, 1)
+    first.wait()
+    born = linux.read_stat(older).started
+    await poll(lambda: processes.now() > born + 0.1)
+    tree = new(subreaper, "one")
+    process = start(tree, "sleep 60")
+    await tree.kill()
+    await reap(tree, process)
+    assert alive(older)
+    os.kill(older, signal.SIGKILL)
+
+
+@scenario
+async def process_that_reuses_the_pid_of_the_reaped_first_child_is_spared():
+    subreaper = Subreaper()
+    tree = new(subreaper, "one")
+    process = start(tree, "exit 0")
+    await reap(tree, process)
+    gone = tree._reaped_at
+    await poll(lambda: processes.now() > gone + 0.1)
+    # A later session with the same id, as if the pid had been reused.
+    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    tree._pid = stranger.pid
+    subreaper.exclude(lambda: [stranger.pid])
+    assert await tree.empty()
+    await tree.kill()
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+@scenario
+async def run_reaps_orphans_and_no_first_children():
+    subreaper = Subreaper()
+    busy = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(subreaper.run, lambda: busy)
+        await trio.testing.wait_all_tasks_blocked()
+        tree = new(subreaper, "one")
+        root = start(tree, "(setsid sh -c 'echo $$' &); exit 5")
+        (orphan,) = pids(root, 1)
+        await poll(lambda: linux.read_stat(orphan) is None or not alive(orphan))
+        assert linux.read_stat(orphan) is not None, "reaped while a child may not be known"
+        busy = False
+        # Any later death triggers a round.
+        own = start(new(subreaper, "two"), "exit 0")
+        await poll(lambda: linux.read_stat(orphan) is None)
+        assert linux.read_stat(root.pid).zombie
+        assert await poll(root.poll) == 5
+        assert await poll(own.poll) == 0
+        nursery.cancel_scope.cancel()
+
+
+@scenario
+async def tree_ends_and_orphans_are_reaped_when_there_are_no_descriptors_for_a_while():
+    subreaper = Subreaper()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(subreaper.run, lambda: False)
+        tree = new(subreaper, "one")
+        process = start(tree, "(setsid sleep 60 & echo $!); echo $$; exec sleep 60")
+        orphan, _ = pids(process, 2)
+        with no_descriptors():
+            nursery.start_soon(end, tree, 0)
+            # Triggers a round in a second.
+            os.kill(os.getpid(), signal.SIGCHLD)
+            await trio.sleep(1.2)
+            assert process.poll() is None
+        assert await reap(tree, process) in (-signal.SIGTERM, -signal.SIGKILL)
+        await poll(lambda: linux.read_stat(orphan) is None)
+        nursery.cancel_scope.cancel()
+
+
+@scenario
+async def tree_that_keeps_forking_ends():
+    tree = new(Subreaper(), "one")
+    line = "trap '' TERM; echo $$; while :; do (setsid sleep 0.05 &); done"
+    process = start(tree, line)
+    pids(process, 1)
+    with trio.fail_after(15):
+        await end(tree, 0.05)
+    await reap(tree, process)
+    assert await tree.empty()
+
+
+# Forks and ends repeatedly for two seconds: one process at a time.
+HOP = """
+import os, time
+end = time.monotonic() + 2
+if os.fork():
+    os._exit(0)
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+"""
+
+
+@scenario
+async def tree_is_not_empty_while_its_process_keeps_forking_and_ending():
+    tree = new(Subreaper(), "one")
+    process = start(tree, f"exec {sys.executable} -I -S -c '{HOP}'")
+    await reap(tree, process)
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        assert not await tree.empty()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # noqa: ASYNC222  it does not block
+                pass
+    await tree.kill()
+    assert await tree.empty()

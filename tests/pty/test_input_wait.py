@@ -1,0 +1,297 @@
+"""Whether a program waits for input, by the kinds of programs and of readers."""
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+import termios
+
+import pytest
+
+from acpterm.pty.input_wait import detect, syscalls
+from acpterm.pty.input_wait.detect import waits_for_input
+from acpterm.pty.master import Master
+from tests.pty.programs import PYTHON, SELECT, needs
+from tests.support.ptys import open_pair
+
+pytestmark = pytest.mark.skipif(not syscalls.KNOWN, reason="system calls are not known here")
+
+
+NOBODY = 65534
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("bash", "--norc"), id="bash"),
+        pytest.param(("sh", "-c", "read x"), id="sh-read"),
+        pytest.param(("bash", "-c", "read x"), id="bash-read"),
+        pytest.param(("cat",), id="cat"),
+        pytest.param((*PYTHON, "input()"), id="input"),
+        pytest.param((*PYTHON, "import getpass; getpass.getpass()"), id="getpass"),
+        pytest.param((sys.executable, "-q"), id="python"),
+        needs("zsh", "-f"),
+        needs("less", "/etc/passwd"),
+        needs("nano"),
+        needs("node"),
+        needs("sqlite3"),
+        # Polls for input once more after 4 seconds, and then waits.
+        needs("vim", "-u", "NONE"),
+        needs("gdb", "-q", "-nx"),
+        needs("fish", "--no-config"),
+    ],
+)
+def test_program_at_a_prompt_waits(run, command):
+    terminal = run(*command, PYTHON_BASIC_REPL="1")
+    terminal.until_waits()
+    # It keeps waiting after the prompt is complete.
+    terminal.until_quiet(0.2)
+    terminal.until_waits()
+    assert {waits_for_input(terminal.master) for _ in range(10)} == {True}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("sleep", "100"), id="sleep"),
+        pytest.param(("sh", "-c", "while :; do :; done"), id="busy"),
+        pytest.param(("sh", "-c", "sleep 100 | cat"), id="pipe"),
+        pytest.param(("sh", "-c", "sleep 100; read x"), id="later"),
+        pytest.param((*PYTHON, "import time; time.sleep(100)"), id="python-sleep"),
+        needs("top"),
+        needs("htop"),
+        needs("watch", "date"),
+    ],
+)
+def test_working_or_redrawing_program_does_not_wait(run, command):
+    terminal = run(*command)
+    terminal.until(lambda: waits_for_input(terminal.master) is False)
+    assert terminal.results() == {False}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", [needs("top"), needs("htop"), needs("watch", "date")])
+def test_redrawing_program_never_waits(run, command):
+    terminal = run(*command)
+    terminal.until(lambda: len(terminal.output) > 100)
+    assert terminal.results(4, count_silence=True) == {False}
+
+
+def test_reader_no_longer_waits_when_input_arrives(run):
+    terminal = run("sh", "-c", "read x; exec sleep 100")
+    terminal.until_waits()
+    terminal.type("yes\n")
+    terminal.until(lambda: waits_for_input(terminal.master) is False)
+    assert terminal.results(0.2) == {False}
+
+
+def test_shell_jobs_wait_according_to_the_foreground_job(run):
+    terminal = run("bash", "--norc")
+    terminal.until_waits()
+    for job, waits in [("sleep 100", False), ("cat", True), ("sleep 100 | sleep 100", False)]:
+        terminal.output = b""
+        terminal.type(job + "\n")
+        terminal.until(lambda: os.tcgetpgrp(terminal.master) != terminal.program.pid)
+        terminal.until(lambda waits=waits: waits_for_input(terminal.master) is waits)
+        assert terminal.results(0.2) == {waits}
+        terminal.type("\x03")
+        terminal.until(lambda: os.tcgetpgrp(terminal.master) == terminal.program.pid)
+        terminal.until_waits()
+
+
+def test_background_job_does_not_wait(run):
+    terminal = run("bash", "--norc")
+    terminal.until_waits()
+    # Background jobs may not read: one that tries is stopped, one that only polls is not.
+    look = f"{sys.executable} -c '{SELECT.format([0], [], None)}'"
+    terminal.type(f"{look} & cat & sleep 100\n")
+    terminal.until(lambda: os.tcgetpgrp(terminal.master) != terminal.program.pid)
+    terminal.until(lambda: waits_for_input(terminal.master) is False)
+    assert terminal.results(1) == {False}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat /etc/passwd | less",
+        "true | cat /dev/tty",
+        "sleep 100 | sh -c 'sh -c \"read x < /dev/tty; :\"; :'",
+        "x=$(cat)",
+    ],
+)
+def test_reader_waits_when_it_does_not_lead_its_group(run, line):
+    terminal = run("bash", "--norc")
+    terminal.until_waits()
+    terminal.type(f"echo be''gins; {line}\n")
+    terminal.until_shown(b"begins")
+    terminal.until_waits()
+    assert terminal.results(0.2) == {True}
+
+
+def test_reader_waits_when_the_group_leader_has_ended(run):
+    terminal = run("bash", "--norc")
+    terminal.until_waits()
+    terminal.type("true | cat /dev/tty\n")
+    terminal.until(lambda: os.tcgetpgrp(terminal.master) != terminal.program.pid)
+    leader = os.tcgetpgrp(terminal.master)
+
+    def has_ended():
+        process = detect._find(leader)
+        return process is None or process.state == b"Z"
+
+    terminal.until(has_ended)
+    terminal.until_waits()
+
+
+def test_reader_waits_when_it_has_no_controlling_terminal(run):
+    # As `su -c` runs its command.
+    code = "import os; os.fork() or (os.setsid(), os.read(0, 1)); os.wait()"
+    terminal = run(*PYTHON, code)
+    terminal.until_waits()
+
+
+def test_reader_is_not_found_when_its_parent_has_ended(run):
+    code = (
+        "import os\n"
+        "if not os.fork():\n"
+        "    if os.fork(): os._exit(0)\n"
+        "    print(os.getpid(), flush=True); os.read(0, 1)\n"
+        "os.wait(); import time; time.sleep(100)"
+    )
+    terminal = run(*PYTHON, code)
+    terminal.until_shown(b"\n")
+    pid = int(terminal.output)
+    terminal.until(lambda: syscalls.blocked_for(pid, pid) is not None)
+    terminal.until(lambda: waits_for_input(terminal.master) is False)
+    assert terminal.results(0.2) == {False}
+
+
+def test_program_waits_when_any_thread_reads(run):
+    code = "import threading, time; threading.Thread(target=input).start(); time.sleep(100)"
+    terminal = run(*PYTHON, code)
+    terminal.until_waits()
+
+
+def test_stopped_program_does_not_wait(run):
+    terminal = run("cat")
+    terminal.until_waits()
+    terminal.program.send_signal(signal.SIGSTOP)
+    terminal.until(lambda: waits_for_input(terminal.master) is False)
+    assert terminal.results(0.2) == {False}
+    terminal.program.send_signal(signal.SIGCONT)
+    terminal.until_waits()
+
+
+@contextlib.contextmanager
+def as_stranger():
+    """Run the block as a user who may trace neither root's programs nor non-dumpable ones."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+UNTRACEABLE = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); "  # PR_SET_DUMPABLE
+
+
+def test_result_is_none_when_the_program_may_not_be_inspected(run):
+    terminal = run(*PYTHON, UNTRACEABLE + "print('ready', flush=True); input()")
+    terminal.until_shown(b"ready")
+    with as_stranger():
+        assert terminal.results() == {None}
+
+
+def test_password_prompt_waits_when_the_program_may_not_be_inspected(run):
+    terminal = run(*PYTHON, UNTRACEABLE + "import getpass; getpass.getpass()")
+    terminal.until_shown(b"Password")
+    with as_stranger():
+        terminal.until_waits()
+
+
+def test_terminal_without_a_program_does_not_wait():
+    master, slave = open_pair(80, 24)
+    assert waits_for_input(master) is False
+    os.close(slave)
+    assert waits_for_input(master) is False
+    os.close(master)
+    assert waits_for_input(master) is None
+
+
+def test_ended_program_does_not_wait(run):
+    terminal = run("cat")
+    terminal.until_waits()
+    terminal.program.kill()
+    terminal.until(lambda: not waits_for_input(terminal.master))
+    terminal.program.wait()
+    assert not waits_for_input(terminal.master)
+
+
+def test_check_raises_nothing_when_the_program_ends_during_it(run):
+    terminal = run("sh", "-c", "while :; do /bin/true; /bin/true | /bin/true; done")
+    assert True not in terminal.results(1)
+
+
+def test_result_is_none_without_descriptors(run):
+    terminal = run("sh", "-c", "stty -echo; sleep 100")
+    terminal.until(lambda: not termios.tcgetattr(terminal.master)[3] & termios.ECHO)
+    terminal.until(lambda: waits_for_input(terminal.master) is False)
+    stat = detect._find(terminal.program.pid)
+    spare = os.open("/dev/null", os.O_RDONLY)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(spare)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare, limits[1]))
+    try:
+        assert waits_for_input(terminal.master) is None
+        assert detect._waits(stat, stat.pid, detect._Terminal(terminal.master, 0.0)) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_result_is_none_with_too_many_processes(run):
+    terminal = run("sh", "-c", "for i in $(seq 80); do sleep 100 & done; echo ready; wait")
+    terminal.until_shown(b"ready")
+    assert waits_for_input(terminal.master) is None
+
+
+@pytest.mark.parametrize("count", [100, 200])
+def test_result_is_none_with_too_many_threads(run, count):
+    code = (
+        "import threading, time\n"
+        f"for _ in range({count}): threading.Thread(target=time.sleep, args=(100,)).start()\n"
+        "print('ready', flush=True); time.sleep(100)"
+    )
+    terminal = run(*PYTHON, code)
+    terminal.until_shown(b"ready")
+    expected = False if count < 128 else None
+    terminal.until(lambda: waits_for_input(terminal.master) is expected)
+    assert terminal.results(0.2) == {expected}
+
+
+def test_other_files_are_excluded_by_name_without_a_stat(run, tmp_path, monkeypatch):
+    """The stat of a file on an unreachable file server would block."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    writer = os.open(fifo, os.O_RDWR)
+    terminal = run("sh", "-c", f"echo ready; read x < {fifo}")
+    terminal.until_shown(b"ready")
+    paths = []
+    stat = os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **more: paths.append(path) or stat(path, **more))
+    assert terminal.results(0.2) == {False}
+    assert paths
+    assert all(path.startswith("/dev/pts/") for path in paths)
+    os.close(writer)
+
+
+async def test_master_waits_for_input_reports_a_prompt(run):
+    terminal = run("cat")
+    terminal.until_waits()
+    master = Master(terminal.program.pid, os.dup(terminal.master))
+    assert master.waits_for_input() is True
+    master.close()
+    assert master.waits_for_input() is None
