@@ -130,6 +130,20 @@ def test_architecture_names_only_modules_that_exist():
     assert missing == set()
 
 
+def test_hacking_names_only_paths_that_exist():
+    page = (DOCS / "HACKING.md").read_text()
+    paths = set(re.findall(r"`(\.?\w[\w.-]*/[\w./-]*)`", page))
+    known = {
+        path
+        for path in paths
+        if any((base / path.partition("/")[0]).is_dir() for base in (ROOT, PACKAGE))
+    }
+    assert len(known) > 30
+    assert {
+        path for path in known if not (ROOT / path).exists() and not (PACKAGE / path).exists()
+    } == set()
+
+
 @pytest.mark.parametrize("method", [*REQUESTS, *NOTIFICATIONS, "$/cancel_request"])
 def test_protocol_page_has_a_heading_for_every_method(method):
     assert re.search(rf"^##? {re.escape(method)}$", PROTOCOL, re.MULTILINE)
