@@ -1,4 +1,4 @@
-"""The keeper as a service: what it tells the manager, and what the manager passes on."""
+"""The keeper as a systemd service: notifications, stored descriptors and sockets."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from tests.keeper.manager import Manager
 from tests.keeper.terminals import is_alive, not_left, poll, run, spawn
 from tests.keeper.test_supervisor import NUMBERS, numbers_of, restarted
 
-# Lines in what one read takes, 4 KiB, and the line that is cut by it.
+# Lines in one read of 4 KiB, including the line that it cuts.
 LOST_LINES_MAX = 4096 // len("0\r\n") + 2
 
 
@@ -51,7 +51,7 @@ async def test_restart_is_reported_as_reloading(tmp_path, manager):
         assert int(reloading["MONOTONIC_USEC"]) > 0
 
 
-async def test_status_and_life_of_the_worker_are_passed_on(tmp_path, manager):
+async def test_status_and_watchdog_of_the_worker_are_forwarded(tmp_path, manager):
     environ = manager.environ(WATCHDOG_USEC="100000")
     async with daemon(tmp_path, env=environ) as started:
         worker = await started.serving()
@@ -62,7 +62,7 @@ async def test_status_and_life_of_the_worker_are_passed_on(tmp_path, manager):
         await poll(lambda: manager.said(WATCHDOG="1"))
 
 
-async def test_end_is_reported_and_nothing_is_left_in_the_store(tmp_path, manager):
+async def test_shutdown_is_reported_and_empties_the_store(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
         await spawn(worker.keeper, "sleep 60; :")
@@ -148,21 +148,21 @@ async def test_programs_outlive_a_keeper_that_is_killed(tmp_path, manager):
 
             again = terminals["flood"]
             await again.wait_for(lambda self: len(self.output) > 100_000)
-            # A keeper that is killed in the middle of a read loses what that read had taken.
+            # A keeper that is killed in the middle of a read loses the data of that read.
             numbers = numbers_of(output) + numbers_of(again.output.partition(b"\n")[2])
             gaps = [after - before for before, after in pairwise(numbers) if after != before + 1]
             assert numbers[0] == 0
             assert len(gaps) <= 1
             assert all(1 < gap <= LOST_LINES_MAX for gap in gaps)
             assert (await run(worker.keeper, "echo", "x")).output == "x\n"
-            # What is over may be forgotten, and what runs be killed.
+            # Exited terminals can be forgotten, and running programs killed.
             for name in terminals:
                 worker.keeper.forget(name)
             await poll(lambda: not is_alive(flood.pid))
             await poll(lambda: manager.look() and not manager.stored)
 
 
-async def test_adopted_programs_end_with_the_daemon(tmp_path, manager):
+async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
         terminal = await spawn(worker.keeper, "trap '' HUP; set -m; sleep 60 & echo $!; wait; :")
@@ -184,7 +184,7 @@ async def test_adopted_programs_end_with_the_daemon(tmp_path, manager):
             assert manager.stored == {}
 
 
-async def test_pid_that_names_another_process_now_is_not_adopted(tmp_path, manager):
+async def test_reused_pid_is_not_adopted(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
         terminal = await spawn(worker.keeper, "sleep 60; :", name="one")
@@ -192,7 +192,7 @@ async def test_pid_that_names_another_process_now_is_not_adopted(tmp_path, manag
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
-    # The number is now that of a process which started at another time: this one.
+    # The pid now belongs to a process with another start time: this one.
     from acpterm.keeper import ring
 
     terminal.ring.header[ring.PID] = os.getpid()
@@ -203,7 +203,7 @@ async def test_pid_that_names_another_process_now_is_not_adopted(tmp_path, manag
         assert report.status == UNKNOWN
 
 
-async def test_what_is_no_ring_is_not_adopted(tmp_path, manager):
+async def test_file_that_is_no_ring_is_not_adopted(tmp_path, manager):
     reader, writer = os.pipe()
     manager.stored.update({"ring.x": reader, "master.y": writer})
     async with daemon(tmp_path, **manager.passing()) as started:
