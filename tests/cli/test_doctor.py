@@ -149,14 +149,14 @@ def test_trial_directories_are_removed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "expected"),
     [
         (None, "no shell text can be run: {}: No such file or directory"),
         ("#!/none/sh\n", "no shell text can be run: {}: No such file or directory"),
         ("#!/bin/sh\necho 'what is -c?'\n", "{} does not do exit 7: what is -c?"),
     ],
 )
-async def test_unusable_shell_is_a_problem_of_its_own(tmp_path, code, said):
+async def test_unusable_shell_is_a_problem_of_its_own(tmp_path, code, expected):
     shell = tmp_path / "shell"
     if code is not None:
         shell.write_text(code)
@@ -165,7 +165,7 @@ async def test_unusable_shell_is_a_problem_of_its_own(tmp_path, code, said):
     assert before["shell"] == msgspec.to_builtins(ok("shell", "/bin/sh"))
     status, found = await run_doctor(str(tmp_path / "agent.sock"), ACPTERM_SHELL=str(shell))
     assert status == 0
-    assert (found["shell"]["state"], found["shell"]["found"]) == ("problem", said.format(shell))
+    assert (found["shell"]["state"], found["shell"]["found"]) == ("problem", expected.format(shell))
     # Checks that need a shell use another one.
     for name in ("a terminal", "input prompts"):
         assert found[name] == before[name]
@@ -185,15 +185,15 @@ async def test_only_programs_that_are_used_are_mentioned(tmp_path):
     _, found = await run_doctor(str(tmp_path / "agent.sock"))
     unused = {"bubblewrap", "podman", "ssh", "slurm", "kubectl", "asciinema", "tmux"}
     assert not unused & found.keys()
-    said = json.dumps(found)
-    assert "which this version has not" not in said
+    results = json.dumps(found)
+    assert "which this version has not" not in results
 
 
 async def test_broken_or_slow_systemctl_is_missing(tmp_path):
     directory = tmp_path / "bin"
     directory.mkdir()
     path = os.pathsep.join((str(directory), "/bin", "/usr/bin"))
-    for code, said in ("echo no; exit 1", "no"), ("sleep 60", "no answer within 2 s"):
+    for code, expected in ("echo no; exit 1", "no"), ("sleep 60", "no answer within 2 s"):
         (directory / "systemctl").write_text(f"#!/bin/sh\n{code}\n")
         (directory / "systemctl").chmod(0o755)
         began = trio.current_time()
@@ -201,7 +201,7 @@ async def test_broken_or_slow_systemctl_is_missing(tmp_path):
         assert trio.current_time() - began < 10
         assert status == 0
         assert found["systemd"]["state"] == "missing"
-        assert f"your user manager does not run: {said}" in found["systemd"]["found"]
+        assert f"your user manager does not run: {expected}" in found["systemd"]["found"]
 
 
 async def test_emulator_is_tried(monkeypatch):

@@ -112,8 +112,10 @@ async def test_recording_is_exported_if_it_has_more(tmp_path):
         number = len(file.read_text().splitlines())
         done = await run(path, "export", terminal)
         assert done.out == file.read_text()
-        said = f"1 line of the recording cannot be read: it is line {number}, which is no JSON: "
-        assert done.err.startswith(f"acpterm: {said}")
+        expected = (
+            f"1 line of the recording cannot be read: it is line {number}, which is no JSON: "
+        )
+        assert done.err.startswith(f"acpterm: {expected}")
         # The retained output is incomplete, but not empty.
         file.unlink()
         done = await run(path, "export", terminal)

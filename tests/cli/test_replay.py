@@ -90,26 +90,26 @@ async def test_window_that_is_too_small_is_reported(path, tmp_path):
 
 async def test_unreadable_lines_are_reported_at_the_end(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one"], "no event", [0, "o", "two"], 5)
-    said = "2 lines left out: the first is line 3, which is no array of a time, a code and data"
+    expected = "2 lines left out: the first is line 3, which is no array of a time, a code and data"
     done = await run(path, "replay", file)
-    assert done == (0, "onetwo", f"acpterm: {file}: {said}\n")
+    assert done == (0, "onetwo", f"acpterm: {file}: {expected}\n")
     async with agent_here() as window:
         seen = await window_with(window, path, file, cols=200)
         assert (await window.wait(seen))["exitCode"] == 0
         output = (await window.output(seen))["output"]
-        assert output.endswith(f"{LEAVE.decode()}\r\r\nacpterm: {file}: {said}\r\n")
+        assert output.endswith(f"{LEAVE.decode()}\r\r\nacpterm: {file}: {expected}\r\n")
         await window.release(seen)
 
 
 async def test_recording_without_readable_lines_is_an_error(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0])
-    said = "1 line left out: it is line 2, which is no array of a time, a code and data"
-    assert await run(path, "replay", file) == (1, "", f"acpterm: {file}: {said}\n")
+    expected = "1 line left out: it is line 2, which is no array of a time, a code and data"
+    assert await run(path, "replay", file) == (1, "", f"acpterm: {file}: {expected}\n")
     assert await run(path, "replay", cast(tmp_path / "b.cast")) == (0, "", "")
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "expected"),
     [
         (["nothing"], 1, "there is no terminal 'nothing'"),
         (["./nothing"], 1, "./nothing: No such file or directory"),
@@ -119,10 +119,10 @@ async def test_recording_without_readable_lines_is_an_error(path, tmp_path):
         (["nothing", "--idle-limit", "nan"], 2, "is no number"),
     ],
 )
-async def test_invalid_recording_is_an_error(path, words, status, said):
+async def test_invalid_recording_is_an_error(path, words, status, expected):
     done = await run(path, "replay", *words)
     assert (done.status, done.out) == (status, "")
-    assert said in done.err
+    assert expected in done.err
 
 
 async def test_keys_control_the_playback(path, tmp_path):

@@ -33,8 +33,8 @@ def is_raw(pane):
 
 def stty(pane):
     with open(pane.tty) as terminal:
-        asked = subprocess.run(["stty", "-a"], stdin=terminal, capture_output=True, check=True)
-    return asked.stdout.decode()
+        result = subprocess.run(["stty", "-a"], stdin=terminal, capture_output=True, check=True)
+    return result.stdout.decode()
 
 
 def inside(pane):
@@ -81,8 +81,8 @@ def test_window_is_restored_however_attach_ends(desk, way):
     else:
         desk.daemon.ask("terminal/release", terminalId=name)
     shell.until("status 0")
-    said = "ended by SIGTERM" if way in ("killed", "removed") else "runs on"
-    assert f"[{name} {said}]" in shell.text
+    outcome = "ended by SIGTERM" if way in ("killed", "removed") else "runs on"
+    assert f"[{name} {outcome}]" in shell.text
     # The shell restores the mode before it reads a line.
     shell.line("echo; echo after")
     shell.until("\nafter")

@@ -21,9 +21,9 @@ def shell_with_lines(desk):
     return shell
 
 
-def lines_before(pane, said):
+def lines_before(pane, line):
     """Return the text of a window before a line."""
-    return pane.text.split(said)[0].split("\n")
+    return pane.text.split(line)[0].split("\n")
 
 
 @pytest.mark.parametrize("command", ["attach {name}", "attach -r {name}"])

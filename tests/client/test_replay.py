@@ -101,8 +101,8 @@ def test_bad_lines_are_skipped():
     assert list(found.events) == [Event(1, "o", "a"), Event(3, "o", "b"), Event(3, "o", "c")]
     # Blank lines are not counted.
     assert (found.report.events, found.report.unread) == (3, 13)
-    said = found.report.summary("left out")
-    assert said.startswith("13 lines left out: the first is line 4, which is no JSON: ")
+    summary = found.report.summary("left out")
+    assert summary.startswith("13 lines left out: the first is line 4, which is no JSON: ")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_times_are_relative_in_version_3():
 
 
 def test_lines_that_are_too_long_are_read_as_empty(monkeypatch):
-    monkeypatch.setattr(replay, "_LINE", 100)
+    monkeypatch.setattr(replay, "_LINE_BYTES_MAX", 100)
     long = b"x" * 99 + b"\n"
     file = io.BytesIO(HEADER + b"y" * 1000 + b"\n" + long + b"z" * 100 + b"\n[]\nend")
     assert list(read_lines(file)) == [HEADER, b"", long, b"", b"[]\n", b"end"]

@@ -39,7 +39,7 @@ class Manager:
     def environ(self, **more):
         return {"NOTIFY_SOCKET": self.path, "FDSTORE": "64", **more}
 
-    def look(self):
+    def receive(self):
         """Handle the notifications that have arrived; return all states."""
         while True:
             try:
@@ -57,12 +57,12 @@ class Manager:
             else:
                 self.states.append(fields)
 
-    def said(self, **fields):
-        return fields in self.look()
+    def has_received(self, **fields):
+        return fields in self.receive()
 
     def passing(self, listeners=()):
         """Return the arguments for `daemon` to pass listeners and stored descriptors."""
-        self.look()
+        self.receive()
         fds = [*listeners, *self.stored.values()]
         names = ["acpterm.socket"] * len(listeners) + list(self.stored)
         arguments = [str(len(fds)), ":".join(names), ",".join(map(str, fds))]

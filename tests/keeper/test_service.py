@@ -27,9 +27,9 @@ async def test_readiness_is_reported_once_a_worker_serves(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.worker()
         await worker.keeper.connect()
-        assert manager.look() == []
+        assert manager.receive() == []
         await worker.keeper.ready()
-        await poll(lambda: manager.look() == [{"READY": "1"}])
+        await poll(lambda: manager.receive() == [{"READY": "1"}])
 
 
 async def test_abstract_notify_socket_is_found(tmp_path):
@@ -45,7 +45,7 @@ async def test_restart_is_reported_as_reloading(tmp_path, manager):
     async with daemon(tmp_path, mode="fail", env=manager.environ()) as started:
         worker = await started.serving()
         assert await restarted(worker)
-        ready, reloading, again = manager.look()
+        ready, reloading, again = manager.receive()
         assert (ready, again) == ({"READY": "1"}, {"READY": "1"})
         assert reloading["RELOADING"] == "1"
         assert int(reloading["MONOTONIC_USEC"]) > 0
@@ -56,24 +56,24 @@ async def test_status_and_watchdog_of_the_worker_are_forwarded(tmp_path, manager
     async with daemon(tmp_path, env=environ) as started:
         worker = await started.serving()
         worker.keeper.status("2 terminals\nof one user")
-        await poll(lambda: manager.said(STATUS="2 terminals of one user"))
-        assert {"WATCHDOG": "1"} not in manager.look()
+        await poll(lambda: manager.has_received(STATUS="2 terminals of one user"))
+        assert {"WATCHDOG": "1"} not in manager.receive()
         worker.keeper.alive()
-        await poll(lambda: manager.said(WATCHDOG="1"))
+        await poll(lambda: manager.has_received(WATCHDOG="1"))
 
 
 async def test_shutdown_is_reported_and_empties_the_store(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
         await spawn(worker.keeper, "sleep 60; :")
-        manager.look()
+        manager.receive()
         assert len(manager.stored) == 2
         started.signal(signal.SIGTERM)
         await worker.told_to_terminate.wait()
         worker.keeper.end()
         await worker.exit(0)
         await started.wait()
-        assert manager.said(STOPPING="1")
+        assert manager.has_received(STOPPING="1")
         assert manager.stored == {}
 
 
@@ -82,14 +82,14 @@ async def test_terminal_leaves_the_store_when_it_is_closed_and_forgotten(tmp_pat
         worker = await started.serving()
         assert worker.keeper.stored
         terminal = await spawn(worker.keeper, "read x; :", name="one")
-        manager.look()
+        manager.receive()
         assert set(manager.stored) == {"ring.one", "master.one"}
         os.write(terminal.master, b"\n")
         await terminal.wait_closed()
-        manager.look()
+        manager.receive()
         assert set(manager.stored) == {"ring.one"}
         worker.keeper.forget("one")
-        await poll(lambda: manager.look() and not manager.stored)
+        await poll(lambda: manager.receive() and not manager.stored)
 
 
 async def test_sockets_that_were_passed_are_entries_for_each_worker(tmp_path, manager):
@@ -119,7 +119,7 @@ async def test_programs_outlive_a_keeper_that_is_killed(tmp_path, manager):
         await known.wait_closed()
         await flood.wait_for(lambda self: len(self.output) > 100_000)
         output, pids = bytes(flood.output), [flood.pid, quiet.pid, meanwhile.pid]
-        manager.look()
+        manager.receive()
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
@@ -159,7 +159,7 @@ async def test_programs_outlive_a_keeper_that_is_killed(tmp_path, manager):
             for name in terminals:
                 worker.keeper.forget(name)
             await poll(lambda: not is_alive(flood.pid))
-            await poll(lambda: manager.look() and not manager.stored)
+            await poll(lambda: manager.receive() and not manager.stored)
 
 
 async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, manager):
@@ -168,7 +168,7 @@ async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, 
         terminal = await spawn(worker.keeper, "trap '' HUP; set -m; sleep 60 & echo $!; wait; :")
         await terminal.wait_for(lambda self: b"\n" in self.output)
         pids = [terminal.pid, int(terminal.output)]
-        manager.look()
+        manager.receive()
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
@@ -180,7 +180,7 @@ async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, 
             await worker.exit(0)
             assert await started.wait() == 0
             assert not any(map(is_alive, pids))
-            manager.look()
+            manager.receive()
             assert manager.stored == {}
 
 
@@ -188,7 +188,7 @@ async def test_reused_pid_is_not_adopted(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
         terminal = await spawn(worker.keeper, "sleep 60; :", name="one")
-        manager.look()
+        manager.receive()
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
@@ -209,4 +209,4 @@ async def test_file_that_is_no_ring_is_not_adopted(tmp_path, manager):
     async with daemon(tmp_path, **manager.passing()) as started:
         worker = await started.serving()
         assert worker.keeper.terminals == []
-        await poll(lambda: manager.look() and not manager.stored)
+        await poll(lambda: manager.receive() and not manager.stored)
