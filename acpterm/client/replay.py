@@ -10,8 +10,6 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeGuard
 
 import msgspec
 
-from acpterm.terminal.text.slices import text_of
-
 OUTPUT: Final = "o"
 INPUT: Final = "i"
 # Longer lines are skipped.
@@ -172,13 +170,3 @@ def _event(line: bytes) -> Event:
 def _is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a plausible time: a finite number, not beyond 1e12 seconds."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
-
-
-def text_of_cast(cast: Cast) -> str:
-    """Give the text of what a cast shows: no escape sequences, no lines overwritten.
-
-    It takes memory for all of it.
-    """
-    output = (event.data for event in cast.events if event.code == OUTPUT)
-    data = "".join(output).encode(errors="replace")
-    return text_of(data, final=True)[0]

@@ -1,4 +1,4 @@
-"""`acpterm doctor`: what it looks at, and that it never fails to say what it found."""
+"""`acpterm doctor`: its checks, and that a failing check never hides the others."""
 
 import errno
 import json
@@ -16,14 +16,14 @@ from tests.support.commands import run
 from tests.support.hosts import daemon
 
 
-async def looked(path: str, *words: str, **env: str) -> tuple[int, dict[str, dict]]:
-    """Have it look: the exit status, and what it found of each thing."""
+async def run_doctor(path: str, *words: str, **env: str) -> tuple[int, dict[str, dict]]:
+    """Run `acpterm doctor --json`; return its exit status and the results by name."""
     status, out, err = await run(path, "doctor", "--json", *words, **env)
     assert err == ""
     return status, {found["check"]: found for found in json.loads(out)}
 
 
-async def test_what_is_not_ok_has_advice(tmp_path):
+async def test_failed_checks_have_advice(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
     status, out, err = await run(path, "doctor")
     assert (status, err) == (0, "")
@@ -36,54 +36,54 @@ async def test_what_is_not_ok_has_advice(tmp_path):
     assert "not running; it is started when it is needed" in out
 
 
-async def test_here_there_can_be_terminals(tmp_path):
-    status, found = await looked(str(tmp_path / "run" / "agent.sock"))
+async def test_trial_terminal_works_on_this_machine(tmp_path):
+    status, found = await run_doctor(str(tmp_path / "run" / "agent.sock"))
     assert status == 0
     assert found["a terminal"]["state"] == "ok"
     assert [one for one in found.values() if one["fatal"]] == []
     assert [one["check"] for one in found.values() if "could not be" in one["found"]] == []
 
 
-async def test_a_daemon_that_runs_is_told_of(tmp_path):
+async def test_running_daemon_is_reported(tmp_path):
     async with daemon(tmp_path) as (process, path):
-        _, found = await looked(path)
+        _, found = await run_doctor(path)
         assert f"pid {process.pid}" in found["daemon"]["found"]
         assert found["daemon"]["state"] == "ok"
         os.chmod(path, 0o666)
-        _, found = await looked(path)
+        _, found = await run_doctor(path)
         assert found["sockets"]["state"] == "problem"
         assert found["sockets"]["advice"] == f"chmod 600 {path}"
 
 
-async def test_settings_that_are_wrong_make_terminals_impossible(tmp_path):
+async def test_invalid_settings_are_fatal(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text("rows = 0\n")
-    status, found = await looked(str(tmp_path / "agent.sock"), "--config", str(file))
+    status, found = await run_doctor(str(tmp_path / "agent.sock"), "--config", str(file))
     assert status == 1
     assert f"{file}: rows = 0" in found["settings"]["found"]
 
 
-async def test_a_folder_that_others_can_write_to_is_a_problem(tmp_path):
-    folder = tmp_path / "loose"
-    folder.mkdir()
-    folder.chmod(0o777)
-    status, found = await looked(str(folder / "agent.sock"))
+async def test_socket_directory_writable_by_others_is_a_problem(tmp_path):
+    directory = tmp_path / "loose"
+    directory.mkdir()
+    directory.chmod(0o777)
+    status, found = await run_doctor(str(directory / "agent.sock"))
     assert status == 1
     assert "can be written to by others (mode 777)" in found["sockets"]["found"]
 
 
-async def test_a_directory_that_others_may_make_files_in_is_a_problem(tmp_path):
-    folder = tmp_path / "sticky"
-    folder.mkdir()
-    folder.chmod(0o1777)
-    status, found = await looked(str(folder / "agent.sock"))
+async def test_sticky_socket_directory_is_a_problem(tmp_path):
+    directory = tmp_path / "sticky"
+    directory.mkdir()
+    directory.chmod(0o1777)
+    status, found = await run_doctor(str(directory / "agent.sock"))
     assert status == 1
     assert "can be written to by others (mode 1777)" in found["sockets"]["found"]
     assert found["sockets"]["advice"] == "choose a --socket in a directory of your own"
 
 
 @pytest.mark.parametrize("first", ["4711\n", ""])
-def test_every_line_of_the_log_but_the_pid_of_the_daemon_counts(tmp_path, first):
+def test_log_lines_are_counted_without_the_pid(tmp_path, first):
     chosen = Settings(socket=str(tmp_path / "agent.sock"))
     (tmp_path / "agent.sock.log").write_text(f"{first}one\ntwo\n")
     assert "has 2 lines, the last: two" in paths.logs(chosen).found
@@ -98,23 +98,23 @@ def test_every_line_of_the_log_but_the_pid_of_the_daemon_counts(tmp_path, first)
         (0o730, "can be written to by others (mode 730): nothing is recorded"),
     ],
 )
-def test_the_folder_of_recordings_is_to_be_the_users_alone(tmp_path, mode, wrong):
-    folder = tmp_path / "recordings"
-    folder.mkdir()
-    folder.chmod(mode)
-    chosen = Settings(record=True, record_dir=str(folder))
+def test_record_directory_must_be_private(tmp_path, mode, wrong):
+    directory = tmp_path / "recordings"
+    directory.mkdir()
+    directory.chmod(mode)
+    chosen = Settings(record=True, record_dir=str(directory))
     found = paths.recordings(chosen)
     if wrong is None:
-        assert found == ok("state", f"recordings are kept in {folder}")
+        assert found == ok("state", f"recordings are kept in {directory}")
     else:
         assert found.state == "problem"
-        assert found.found == f"{folder}, where recordings are kept, {wrong}"
-        assert found.advice == f"chmod 700 {folder}, or choose another record_dir"
-    # What is not to be recorded need not be kept from anybody.
+        assert found.found == f"{directory}, where recordings are kept, {wrong}"
+        assert found.advice == f"chmod 700 {directory}, or choose another record_dir"
+    # Without recording, the directory's mode does not matter.
     assert paths.recordings(msgspec.structs.replace(chosen, record=False)).state == "ok"
 
 
-def test_the_folder_of_recordings_may_be_anothers_or_still_to_be_made(tmp_path, monkeypatch):
+def test_record_directory_is_checked_for_its_owner_and_may_be_absent(tmp_path, monkeypatch):
     chosen = Settings(record=True, record_dir=str(tmp_path / "none"))
     assert paths.recordings(chosen).state == "ok"
     chosen = Settings(record=True, record_dir=str(tmp_path))
@@ -126,85 +126,85 @@ def test_the_folder_of_recordings_may_be_anothers_or_still_to_be_made(tmp_path, 
 
 @pytest.mark.parametrize("record", [True, False])
 @pytest.mark.parametrize(
-    ("folder", "wrong"),
+    ("directory", "wrong"),
     [("/proc/x", "it cannot be made"), ("/proc", "nothing can be written to it")],
 )
-def test_a_folder_that_no_recording_can_be_made_in_is_a_problem(folder, wrong, record):
-    found = paths.recordings(Settings(record=record, record_dir=folder))
+def test_unwritable_record_directory_is_a_problem(directory, wrong, record):
+    found = paths.recordings(Settings(record=record, record_dir=directory))
     assert found.state == "problem"
     why = os.strerror(errno.EACCES if os.geteuid() else errno.ENOENT)
-    assert found.found == f"nothing can be recorded in {folder}: {wrong}: {why}"
+    assert found.found == f"nothing can be recorded in {directory}: {wrong}: {why}"
 
 
-async def test_sockets_in_a_folder_that_cannot_be_made_are_a_problem():
-    status, found = await looked("/proc/x/agent.sock")
+async def test_socket_directory_that_cannot_be_created_is_a_problem():
+    status, found = await run_doctor("/proc/x/agent.sock")
     assert status == 1
     assert found["sockets"]["found"].startswith("/proc/x cannot be made: ")
 
 
-def test_what_is_made_on_trial_is_removed(tmp_path):
+def test_trial_directories_are_removed(tmp_path):
     paths.recordings(Settings(record_dir=str(tmp_path / "none" / "recordings")))
     paths.recordings(Settings(record_dir=str(tmp_path)))
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "expected"),
     [
         (None, "no shell text can be run: {}: No such file or directory"),
         ("#!/none/sh\n", "no shell text can be run: {}: No such file or directory"),
         ("#!/bin/sh\necho 'what is -c?'\n", "{} does not do exit 7: what is -c?"),
     ],
 )
-async def test_a_shell_that_cannot_be_used_is_a_problem_of_its_own(tmp_path, code, said):
+async def test_unusable_shell_is_a_problem_of_its_own(tmp_path, code, expected):
     shell = tmp_path / "shell"
     if code is not None:
         shell.write_text(code)
         shell.chmod(0o755)
-    _, before = await looked(str(tmp_path / "agent.sock"))
+    _, before = await run_doctor(str(tmp_path / "agent.sock"))
     assert before["shell"] == msgspec.to_builtins(ok("shell", "/bin/sh"))
-    status, found = await looked(str(tmp_path / "agent.sock"), ACPTERM_SHELL=str(shell))
+    status, found = await run_doctor(str(tmp_path / "agent.sock"), ACPTERM_SHELL=str(shell))
     assert status == 0
-    assert (found["shell"]["state"], found["shell"]["found"]) == ("problem", said.format(shell))
-    # What needs a shell has another.
+    assert (found["shell"]["state"], found["shell"]["found"]) == ("problem", expected.format(shell))
+    # Checks that need a shell use another one.
     for name in ("a terminal", "input prompts"):
         assert found[name] == before[name]
 
 
-async def test_the_default_folder_of_recordings_is_looked_at(tmp_path):
-    folder = tmp_path / "acpterm" / "recordings"
-    folder.mkdir(parents=True, mode=0o755)
-    folder.chmod(0o755)
+async def test_default_record_directory_is_checked(tmp_path):
+    directory = tmp_path / "acpterm" / "recordings"
+    directory.mkdir(parents=True, mode=0o755)
+    directory.chmod(0o755)
     env = {"ACPTERM_RECORD": "true", "XDG_STATE_HOME": str(tmp_path)}
-    status, found = await looked(str(tmp_path / "agent.sock"), **env)
+    status, found = await run_doctor(str(tmp_path / "agent.sock"), **env)
     assert status == 0
-    assert found["state"]["advice"] == f"chmod 700 {folder}, or choose another record_dir"
+    assert found["state"]["advice"] == f"chmod 700 {directory}, or choose another record_dir"
 
 
-async def test_only_what_this_version_uses_is_named(tmp_path):
-    _, found = await looked(str(tmp_path / "agent.sock"))
+async def test_only_programs_that_are_used_are_mentioned(tmp_path):
+    _, found = await run_doctor(str(tmp_path / "agent.sock"))
     unused = {"bubblewrap", "podman", "ssh", "slurm", "kubectl", "asciinema", "tmux"}
     assert not unused & found.keys()
-    said = json.dumps(found)
-    assert "which this version has not" not in said
+    results = json.dumps(found)
+    assert "which this version has not" not in results
 
 
-async def test_systemctl_that_is_broken_or_slow_is_missing(tmp_path):
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    path = os.pathsep.join((str(folder), "/bin", "/usr/bin"))
-    for code, said in ("echo no; exit 1", "no"), ("sleep 60", "no answer within 2 s"):
-        (folder / "systemctl").write_text(f"#!/bin/sh\n{code}\n")
-        (folder / "systemctl").chmod(0o755)
+async def test_broken_or_slow_systemctl_is_missing(tmp_path):
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    path = os.pathsep.join((str(directory), "/bin", "/usr/bin"))
+    for code, expected in ("echo no; exit 1", "no"), ("sleep 60", "no answer within 2 s"):
+        (directory / "systemctl").write_text(f"#!/bin/sh\n{code}\n")
+        (directory / "systemctl").chmod(0o755)
         began = trio.current_time()
-        status, found = await looked(str(tmp_path / "agent.sock"), PATH=path)
+        status, found = await run_doctor(str(tmp_path / "agent.sock"), PATH=path)
         assert trio.current_time() - began < 10
         assert status == 0
         assert found["systemd"]["state"] == "missing"
-        assert f"your user manager does not run: {said}" in found["systemd"]["found"]
+        assert f"your user manager does not run: {expected}" in found["systemd"]["found"]
 
 
-async def test_the_emulator_is_tried(monkeypatch):
+async def test_emulator_is_tried(monkeypatch):
     assert await probes.emulator() == ok("emulator", "libghostty-vt shows what a program prints")
     monkeypatch.setattr(library, "_load", lambda: "ImportError: none")
     found = await probes.emulator()
@@ -212,36 +212,36 @@ async def test_the_emulator_is_tried(monkeypatch):
     assert "(ImportError: none): install it with `pip install pyghostty`" in found.found
 
 
-async def test_it_says_where_logs_are(tmp_path):
+async def test_location_of_logs_is_reported(tmp_path):
     path = tmp_path / "agent.sock"
-    _, found = await looked(str(path))
+    _, found = await run_doctor(str(path))
     logs = found["logs"]
     assert logs["state"] == "ok"
     assert f"a daemon that a command starts logs to {path}.log; " in logs["found"]
     assert "journalctl --user -u acpterm" in logs["found"]
-    # As a daemon writes it that a command has started.
+    # The log of a daemon that a command has started.
     assert (await run(str(path), "run", "-d", "sleep", "1000")).status == 0
     try:
-        _, found = await looked(str(path))
+        _, found = await run_doctor(str(path))
         assert f"{path}.log has 0 lines; " in found["logs"]["found"]
         with (tmp_path / "agent.sock.log").open("a") as log:
             log.write("one\ntwo\x1b[31m\n")
-        _, found = await looked(str(path))
+        _, found = await run_doctor(str(path))
         assert f"{path}.log has 2 lines, the last: two\\x1b[31m; " in found["logs"]["found"]
     finally:
         await run(str(path), "shutdown")
 
 
-async def test_a_locale_or_a_terminal_that_is_not_known(tmp_path):
+async def test_unknown_term_is_reported(tmp_path):
     path = str(tmp_path / "agent.sock")
-    _, found = await looked(path, TERM="my\x1bterm", LC_ALL="POSIX", PYTHONCOERCECLOCALE="0")
+    _, found = await run_doctor(path, TERM="my\x1bterm", LC_ALL="POSIX", PYTHONCOERCECLOCALE="0")
     assert found["TERM"]["state"] == "problem"
     assert "my\\x1bterm" in found["TERM"]["found"]
-    _, found = await looked(path, TERM="dumb")
+    _, found = await run_doctor(path, TERM="dumb")
     assert found["TERM"]["state"] == "missing"
 
 
-async def test_a_look_that_fails_or_hangs_is_a_finding(monkeypatch, tmp_path):
+async def test_check_that_fails_or_hangs_becomes_a_result(monkeypatch, tmp_path):
     def fails():
         raise RuntimeError("odd\n")
 
@@ -254,7 +254,7 @@ async def test_a_look_that_fails_or_hangs_is_a_finding(monkeypatch, tmp_path):
     assert await runner._run_bounded("x", lambda: ok("x", "y")) == [ok("x", "y")]
 
 
-def test_no_ptys_left_is_fatal(monkeypatch):
+def test_exhausted_ptys_are_fatal(monkeypatch):
     def none():
         raise OSError(28, "No space left on device")
 
@@ -265,7 +265,7 @@ def test_no_ptys_left_is_fatal(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o755])
-def test_the_runtime_folder_is_to_be_the_users_alone(monkeypatch, tmp_path, mode):
+def test_runtime_directory_must_be_private(monkeypatch, tmp_path, mode):
     tmp_path.chmod(mode)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert paths.runtime().state == ("ok" if mode == 0o700 else "problem")

@@ -1,4 +1,4 @@
-"""`acpterm export`: a terminal as a recording, text, a page or a picture; whole or not at all."""
+"""`acpterm export`: a terminal as a recording, text, HTML or SVG, written atomically."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def shown(data: str) -> str:
     return "".join(event.data for event in cast.events if event.code == "o")
 
 
-async def test_an_asciicast_has_all_of_it_with_its_times(path, tmp_path):
+async def test_asciicast_has_all_output_with_its_times(path, tmp_path):
     async with agent_at(path) as agent:
         terminal = await agent.create(SLOW, own={"cols": 90, "rows": 30})
         await agent.wait(terminal)
@@ -38,7 +38,7 @@ async def test_an_asciicast_has_all_of_it_with_its_times(path, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("asciinema") is None, reason="asciinema is not installed")
-async def test_asciinema_plays_it(path, tmp_path):
+async def test_asciinema_plays_an_exported_cast(path, tmp_path):
     async with agent_at(path) as agent, agent_here() as window:
         terminal = await agent.create(SLOW)
         await agent.wait(terminal)
@@ -49,31 +49,31 @@ async def test_asciinema_plays_it(path, tmp_path):
             assert (text.split(), status["exitCode"]) == (["one", "two"], 0)
 
 
-async def test_a_file_that_cannot_be_written_is_left_as_it_was(path, tmp_path):
+async def test_file_is_unchanged_when_the_export_fails(path, tmp_path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one")
         await agent.wait(terminal)
-        folder = tmp_path / "folder"
-        folder.mkdir()
-        for file in (folder, folder / "none" / "a"):
+        directory = tmp_path / "directory"
+        directory.mkdir()
+        for file in (directory, directory / "none" / "a"):
             done = await run(path, "export", terminal, "-o", str(file))
             assert (done.status, done.out) == (1, "")
             assert done.err.startswith(f"acpterm: {file}: ")
-        kept = folder / "kept"
+        kept = directory / "kept"
         kept.write_text("kept")
         assert (await run(path, "export", "nothing", "-o", str(kept))).status == 1
         assert kept.read_text() == "kept"
-        assert os.listdir(folder) == ["kept"]
+        assert os.listdir(directory) == ["kept"]
 
 
-async def test_text_is_that_of_logs(path):
+async def test_exported_text_equals_that_of_logs(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(r"printf '1%%\r\033[31mdone\nhalf'")
         await agent.wait(terminal)
         assert await run(path, "export", terminal, "--format", "text") == (0, "done\nhalf\n", "")
 
 
-async def test_it_is_said_that_text_is_without_its_beginning(path):
+async def test_export_reports_that_the_beginning_of_text_is_missing(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("seq 500000; echo last")
         await agent.wait(terminal)
@@ -83,7 +83,7 @@ async def test_it_is_said_that_text_is_without_its_beginning(path):
         assert done.out.endswith("500000\nlast\n")
 
 
-async def test_the_screen_is_a_page_or_a_picture(path):
+async def test_screen_is_exported_as_a_page_or_a_picture(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(SLOW)
         await agent.wait(terminal)
@@ -93,28 +93,30 @@ async def test_the_screen_is_a_page_or_a_picture(path):
         assert "".join(ET.fromstring(picture)[-1].itertext()).split() == ["one", "two"]
 
 
-async def test_a_recording_is_taken_if_it_has_more(tmp_path):
-    folder = tmp_path / "recordings"
+async def test_recording_is_exported_if_it_has_more(tmp_path):
+    directory = tmp_path / "recordings"
     env = {**surroundings(str(tmp_path / "run" / "agent.sock"))}
-    env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(folder)}
+    env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(directory)}
     async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
         terminal = await agent.create("echo first; sleep 0.5; seq 300000 | cut -c1-4; echo last")
         await agent.wait(terminal)
-        (file,) = await poll(lambda: list(folder.glob("*.cast")) or None)
+        (file,) = await poll(lambda: list(directory.glob("*.cast")) or None)
         await poll(lambda: "exited with 0" in file.read_text())
         done = await run(path, "export", terminal)
         assert done.out == file.read_text()
         assert shown(done.out).startswith("first\r\n")
         assert done.err == ""
-        # It is written as it is, whatever has become of it.
+        # The recording is copied unchanged, even if it is damaged.
         with file.open("a") as more:
             more.write("cut")
         number = len(file.read_text().splitlines())
         done = await run(path, "export", terminal)
         assert done.out == file.read_text()
-        said = f"1 line of the recording cannot be read: it is line {number}, which is no JSON: "
-        assert done.err.startswith(f"acpterm: {said}")
-        # What was kept is not all of it, and is something.
+        expected = (
+            f"1 line of the recording cannot be read: it is line {number}, which is no JSON: "
+        )
+        assert done.err.startswith(f"acpterm: {expected}")
+        # The retained output is incomplete, but not empty.
         file.unlink()
         done = await run(path, "export", terminal)
         assert "first" not in shown(done.out)
@@ -122,19 +124,19 @@ async def test_a_recording_is_taken_if_it_has_more(tmp_path):
 
 
 @pytest.mark.parametrize("record_input", ["true", "false"])
-async def test_of_two_that_show_as_much_the_recording_is_taken_for_what_else_it_tells(
+async def test_recording_is_exported_if_it_has_as_much_output_and_other_content(
     tmp_path, record_input
 ):
-    folder = tmp_path / "recordings"
+    directory = tmp_path / "recordings"
     env = {**surroundings(str(tmp_path / "run" / "agent.sock"))}
-    env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(folder)}
+    env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(directory)}
     env |= {"ACPTERM_RECORD_INPUT": record_input}
     async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
         terminal = await agent.create("echo ready; read x; echo got $x")
         await agent.until_output(terminal, "ready")
         await agent.type(terminal, "hi\n")
         await agent.wait(terminal)
-        (file,) = await poll(lambda: list(folder.glob("*.cast")) or None)
+        (file,) = await poll(lambda: list(directory.glob("*.cast")) or None)
         await poll(lambda: "exited with 0" in file.read_text())
         done = await run(path, "export", terminal)
         assert (done.out, done.err) == (file.read_text(), "")
@@ -142,7 +144,7 @@ async def test_of_two_that_show_as_much_the_recording_is_taken_for_what_else_it_
         assert json.loads(done.out.splitlines()[0])["env"]["TERM"]
 
 
-async def test_nobody_who_reads_is_no_error(path):
+async def test_missing_reader_is_no_error(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("seq 100000")
         await agent.wait(terminal)
@@ -165,7 +167,7 @@ async def test_nobody_who_reads_is_no_error(path):
         ("{screen} --svg /dev/stdout | head -c 4", "<svg"),
     ],
 )
-async def test_a_pipe_or_a_device_is_written_to_as_it_is(path, line, printed):
+async def test_pipe_or_device_is_written_to_in_place(path, line, printed):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one")
         await agent.wait(terminal)
@@ -193,19 +195,19 @@ async def test_a_pipe_or_a_device_is_written_to_as_it_is(path, line, printed):
         ("none", '{"version":2'),
     ],
 )
-async def test_format_follows_from_the_files_name(path, tmp_path, file, begins):
+async def test_format_follows_from_the_file_name(path, tmp_path, file, begins):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one")
         await agent.wait(terminal)
         file = tmp_path / file
         assert await run(path, "export", terminal, "-o", str(file)) == (0, "", "")
         assert file.read_text().startswith(begins)
-        # What was said counts.
+        # An explicit --format takes precedence.
         await run(path, "export", terminal, "-o", str(file), "--format", "text")
         assert file.read_text() == "one\n"
 
 
-async def test_a_file_of_an_unknown_format_is_an_error(path, tmp_path):
+async def test_unknown_file_format_is_an_error(path, tmp_path):
     done = await run(path, "export", "x", "-o", str(tmp_path / "a.png"))
     assert (done.status, done.out) == (2, "")
     assert ".png is none of .cast, .txt, .log, .html, .htm, .svg: say --format" in done.err

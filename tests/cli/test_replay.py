@@ -1,4 +1,4 @@
-"""`acpterm replay`: a terminal or a recording, played in a window that is then as before."""
+"""`acpterm replay`: play a terminal or a recording, and restore the window."""
 
 import json
 
@@ -18,14 +18,14 @@ def cast(file, *events, cols=80, rows=24):
 
 
 async def window_with(window, path, *words, **more):
-    """Run `acpterm replay` in a window, whose bytes are looked at."""
+    """Run `acpterm replay` in a window, and record its output."""
     env = [{"name": name, "value": value} for name, value in surroundings(path).items()]
     args = [*ACPTERM[1:], "replay", *words]
     own = {"format": "raw", **more}
     return await window.create(ACPTERM[0], args=args, env=env, own=own)
 
 
-async def test_a_terminal_is_played_and_the_window_left_as_before(path):
+async def test_terminal_is_played_and_the_window_restored(path):
     async with agent_at(path) as agent, window_at(path) as window:
         terminal = await agent.create(r"printf '\033[?25lone\n'; sleep 0.2; printf two")
         await agent.wait(terminal)
@@ -38,13 +38,13 @@ async def test_a_terminal_is_played_and_the_window_left_as_before(path):
         await window.release(seen)
 
 
-async def test_where_there_is_no_window_all_is_printed_at_once(path, tmp_path):
+async def test_everything_is_printed_at_once_without_a_window(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one\r\n"], [1000, "o", "two\r\n"])
     with trio.fail_after(20):
         assert await run(path, "replay", file) == (0, "one\r\ntwo\r\n", "")
 
 
-async def test_a_file_needs_no_daemon_and_comes_before_a_terminal(tmp_path, monkeypatch):
+async def test_file_needs_no_daemon_and_takes_precedence_over_a_terminal(tmp_path, monkeypatch):
     cast(tmp_path / "name", [0, "o", "file"])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", __file__.partition("/tests/")[0])
@@ -54,7 +54,7 @@ async def test_a_file_needs_no_daemon_and_comes_before_a_terminal(tmp_path, monk
     assert done.status == 1
 
 
-async def test_speed_and_the_limit_of_idle_times(path, tmp_path):
+async def test_speed_and_idle_limit_are_applied(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one"], [100, "o", "two"], [110, "o", "three"])
     async with agent_here() as window:
         seen = await window_with(window, path, file, "--speed", "10", "--idle-limit", "1")
@@ -64,7 +64,7 @@ async def test_speed_and_the_limit_of_idle_times(path, tmp_path):
         await window.release(seen)
 
 
-async def test_ctrl_c_ends_it_and_leaves_the_window_as_it_was(path, tmp_path):
+async def test_ctrl_c_ends_the_playback_and_restores_the_window(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "\x1b[?1049h\x1b[?25lone"], [1000, "o", "two"])
     async with agent_here() as window:
         seen = await window_with(window, path, file)
@@ -72,13 +72,13 @@ async def test_ctrl_c_ends_it_and_leaves_the_window_as_it_was(path, tmp_path):
         await window.type(seen, "unseen\x03")
         assert (await window.wait(seen))["exitCode"] == 130
         output = (await window.output(seen))["output"]
-        # The window's own terminal has made CR LF of LF.
+        # The window's tty converts LF to CR LF.
         assert output.endswith(LEAVE.decode() + "\r\r\n")
         assert "unseen" not in output
         await window.release(seen)
 
 
-async def test_a_window_that_is_too_small_is_told_of(path, tmp_path):
+async def test_window_that_is_too_small_is_reported(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one"], cols=100, rows=50)
     async with agent_here() as window:
         seen = await window_with(window, path, file, cols=120, rows=30)
@@ -88,28 +88,28 @@ async def test_a_window_that_is_too_small_is_told_of(path, tmp_path):
         await window.release(seen)
 
 
-async def test_lines_that_cannot_be_read_are_told_of_at_the_end(path, tmp_path):
+async def test_unreadable_lines_are_reported_at_the_end(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one"], "no event", [0, "o", "two"], 5)
-    said = "2 lines left out: the first is line 3, which is no array of a time, a code and data"
+    expected = "2 lines left out: the first is line 3, which is no array of a time, a code and data"
     done = await run(path, "replay", file)
-    assert done == (0, "onetwo", f"acpterm: {file}: {said}\n")
+    assert done == (0, "onetwo", f"acpterm: {file}: {expected}\n")
     async with agent_here() as window:
         seen = await window_with(window, path, file, cols=200)
         assert (await window.wait(seen))["exitCode"] == 0
         output = (await window.output(seen))["output"]
-        assert output.endswith(f"{LEAVE.decode()}\r\r\nacpterm: {file}: {said}\r\n")
+        assert output.endswith(f"{LEAVE.decode()}\r\r\nacpterm: {file}: {expected}\r\n")
         await window.release(seen)
 
 
-async def test_a_recording_of_which_nothing_can_be_read_is_an_error(path, tmp_path):
+async def test_recording_without_readable_lines_is_an_error(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0])
-    said = "1 line left out: it is line 2, which is no array of a time, a code and data"
-    assert await run(path, "replay", file) == (1, "", f"acpterm: {file}: {said}\n")
+    expected = "1 line left out: it is line 2, which is no array of a time, a code and data"
+    assert await run(path, "replay", file) == (1, "", f"acpterm: {file}: {expected}\n")
     assert await run(path, "replay", cast(tmp_path / "b.cast")) == (0, "", "")
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "expected"),
     [
         (["nothing"], 1, "there is no terminal 'nothing'"),
         (["./nothing"], 1, "./nothing: No such file or directory"),
@@ -119,20 +119,20 @@ async def test_a_recording_of_which_nothing_can_be_read_is_an_error(path, tmp_pa
         (["nothing", "--idle-limit", "nan"], 2, "is no number"),
     ],
 )
-async def test_what_cannot_be_played_is_an_error(path, words, status, said):
+async def test_invalid_recording_is_an_error(path, words, status, expected):
     done = await run(path, "replay", *words)
     assert (done.status, done.out) == (status, "")
-    assert said in done.err
+    assert expected in done.err
 
 
-async def test_keys_steer_it(path, tmp_path):
+async def test_keys_control_the_playback(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one\r\n"], [1000, "o", "two\r\n"], [2000, "o", "x"])
     async with agent_here() as window:
         seen = await window_with(window, path, file)
         await window.until_output(seen, "one")
         await window.type(seen, ".")
         await window.until_output(seen, "two")
-        # Back to before the second line, which is shown once more.
+        # Back to before the second line, which is played again.
         await window.type(seen, "\x1b[D.")
         while (output := (await window.output(seen))["output"]).count("two") < 2:
             await trio.lowlevel.checkpoint()

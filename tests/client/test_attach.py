@@ -1,4 +1,4 @@
-"""`acpterm attach`: getting in and out, sizes, several windows, floods, and whatever breaks."""
+"""`acpterm attach`: attach, detach, sizes, several windows, floods, and failures."""
 
 import os
 import re
@@ -21,36 +21,36 @@ OURS = " ".join(ACPTERM)
 
 
 def client_of(pane):
-    """Give the process that is attached, of those that a shell in `pane` has started."""
+    """Return the pid of the attach command that the shell in `pane` has started."""
     children = Path(f"/proc/{pane.pid}/task/{pane.pid}/children").read_text().split()
     return int(children[-1])
 
 
 def is_raw(pane):
-    # Not so with a shell that reads a line: that has keys for signals.
+    # A shell that reads a line keeps `isig` on.
     return "-isig" in stty(pane)
 
 
 def stty(pane):
     with open(pane.tty) as terminal:
-        asked = subprocess.run(["stty", "-a"], stdin=terminal, capture_output=True, check=True)
-    return asked.stdout.decode()
+        result = subprocess.run(["stty", "-a"], stdin=terminal, capture_output=True, check=True)
+    return result.stdout.decode()
 
 
 def inside(pane):
-    """Return what a window shows of a terminal that is smaller than it."""
+    """Return the text of a terminal that is smaller than its window."""
     return "\n".join(line.rstrip("· ") for line in pane.screen()).rstrip()
 
 
-def assert_told(pane, said):
-    """Have the program in a terminal say what it is told of its size: rows and columns."""
+def assert_size(pane, expected):
+    """Print the terminal's size with stty, and check its rows and columns."""
     pane.line("clear; stty size")
-    pane.until(f"{said}\n$")
+    pane.until(f"{expected}\n$")
 
 
-# -- In and out
+# -- Attach and detach
 
-# What a program may leave behind in a window that it is cut off from.
+# Modes that a program may have set in the window when it is detached.
 MESS = (
     "\\e[?1049h\\e[?1000;1002;1003;1006;1004;2004;1;5h\\e=\\e[?25l\\e[2;4r\\e[?7l\\e[4h\\e[41;1m"
     "\\e(0\\e[3gready"
@@ -62,7 +62,7 @@ def tidy(pane):
 
 
 @pytest.mark.parametrize("way", ["key", "SIGTERM", "SIGHUP", "killed", "removed"])
-def test_the_window_is_as_before_whatever_ends_it(desk, way):
+def test_window_is_restored_however_attach_ends(desk, way):
     name = desk.daemon.make("bash", "-c", f"printf '{MESS}'; exec sleep 1000")
     shell = desk.shell()
     shell.line("echo before")
@@ -81,15 +81,15 @@ def test_the_window_is_as_before_whatever_ends_it(desk, way):
     else:
         desk.daemon.ask("terminal/release", terminalId=name)
     shell.until("status 0")
-    said = "ended by SIGTERM" if way in ("killed", "removed") else "runs on"
-    assert f"[{name} {said}]" in shell.text
-    # The shell sets it again before it reads a line.
+    outcome = "ended by SIGTERM" if way in ("killed", "removed") else "runs on"
+    assert f"[{name} {outcome}]" in shell.text
+    # The shell restores the mode before it reads a line.
     shell.line("echo; echo after")
     shell.until("\nafter")
     shell.until(lambda: tidy(shell))
     assert stty(shell) == before
     assert "before" in shell.history()
-    # No colours, no line drawing, tab stops as usual.
+    # Colours, line drawing and tab stops are reset.
     shell.line("clear; printf 'q\\tx\\n'")
     shell.until("q       x")
     assert any("q       x" in line for line in shell.screen(colours=True))
@@ -98,8 +98,8 @@ def test_the_window_is_as_before_whatever_ends_it(desk, way):
         assert desk.daemon.about(name)["state"] == "running"
 
 
-def test_the_cursor_stays_behind_what_was_printed(desk):
-    """Though a program has put it elsewhere, and saved it there."""
+def test_cursor_is_below_the_output_after_detach(desk):
+    """Also if a program has moved the cursor and saved its position."""
     name = desk.daemon.make(*BASH)
     shell = desk.shell()
     shell.line(f"{OURS} attach {name}")
@@ -111,7 +111,7 @@ def test_the_cursor_stays_behind_what_was_printed(desk):
     shell.until(f"two\n$\n[{name} runs on]\nhere$")
 
 
-def test_the_daemon_is_killed(desk, tmp_path):
+def test_attach_fails_and_restores_the_window_when_the_daemon_is_killed(desk, tmp_path):
     with daemon_in(tmp_path / "another") as daemon:
         other = Desk(daemon, desk.tmux)
         name = daemon.make("bash", "-c", f"printf '{MESS}'; exec sleep 1000")
@@ -125,7 +125,7 @@ def test_the_daemon_is_killed(desk, tmp_path):
         assert not is_raw(shell)
 
 
-def test_the_window_goes_away(desk):
+def test_program_survives_when_the_window_closes(desk):
     name = desk.daemon.make(*BASH)
     pane = desk.attach(name)
     client = pane.pid
@@ -136,7 +136,7 @@ def test_the_window_goes_away(desk):
     assert desk.daemon.about(name)["state"] == "running"
 
 
-def test_the_client_is_stopped_and_continued(desk):
+def test_screen_is_repainted_when_the_client_is_stopped_and_continued(desk):
     name = desk.daemon.make("bash", "-c", "printf '\\e[?1049h\\e[3;3Hfull'; exec cat")
     shell = desk.shell()
     shell.line(f"{OURS} attach {name}")
@@ -153,9 +153,9 @@ def test_the_client_is_stopped_and_continued(desk):
     shell.until("ended by SIGINT")
 
 
-def test_the_last_output_is_all_there(desk):
+def test_last_output_is_complete(desk):
     name = desk.daemon.make("bash", "-c", "read x; seq 3000; printf last; exit 3")
-    # In a shell: of a window's own program tmux may lose the last output itself.
+    # In a shell, since tmux itself may lose the last output of a window's own program.
     shell = desk.shell()
     shell.line(f"{OURS} attach {name}")
     shell.until(lambda: desk.daemon.about(name)["attached"])
@@ -173,10 +173,10 @@ def test_attach_needs_a_terminal(desk):
     pane.until("acpterm: attach needs a terminal")
 
 
-# -- The key
+# -- The detach key
 
 
-def test_the_notice_goes_with_a_key_or_what_is_printed(desk):
+def test_notice_disappears_at_a_key_or_at_output(desk):
     name = desk.daemon.make(*BASH)
     pane = desk.attach(name, size=(60, 8))
     pane.until(f"[{name}: C-\\ leaves it]")
@@ -196,7 +196,7 @@ def test_the_notice_goes_with_a_key_or_what_is_printed(desk):
     pane.until(lambda: "leaves it" not in pane.text, 1)
 
 
-def test_another_key(desk):
+def test_detach_keys_are_configurable(desk):
     name = desk.daemon.make("bash", "-c", "stty raw -echo; printf ready; cat -v")
     env = {"ACPTERM_DETACH_KEY": "C-b d"}
     pane = desk.attach(name, env=env)
@@ -206,7 +206,7 @@ def test_another_key(desk):
     pane.keys("d")
     assert pane.ended() == 0
     pane = desk.attach(name)
-    # As a terminal says it that was asked for more.
+    # The same key as reported by kitty's protocol.
     pane.raw(b"\x1b[92;5u")
     assert pane.ended() == 0
     bad = desk.acpterm("attach", name, env={"ACPTERM_DETACH_KEY": "C-Enter"})
@@ -214,13 +214,13 @@ def test_another_key(desk):
     assert "ACPTERM_DETACH_KEY: detach_key = 'C-Enter': " in bad.text
 
 
-# -- What is typed
+# -- Input
 
 
-def test_a_long_paste_arrives_whole(desk, tmp_path):
+def test_long_paste_arrives_complete(desk, tmp_path):
     lines = b"".join(b"%06d %s\n" % (n, b"x" * 43) for n in range(2000))
     taken = tmp_path / "taken"
-    # One that does not read for a while, and then slowly.
+    # A program that does not read for a while, and then slowly.
     reads = "while 1: file.write(os.read(0, 3000)); file.flush()"
     slow = f"import os, time; time.sleep(1); file = open({str(taken)!r}, 'wb')\n{reads}"
     for program in ["bash", "-c", f"cat > {taken}"], [sys.executable, "-c", slow]:
@@ -236,13 +236,13 @@ def test_a_long_paste_arrives_whole(desk, tmp_path):
 # -- Several windows
 
 
-def test_the_smallest_window_rules(desk):
+def test_terminal_has_the_size_of_the_smallest_window(desk):
     name = desk.daemon.make(*BASH, size=(100, 30))
     one = desk.attach(name, size=(80, 20))
-    assert_told(one, "20 80")
+    assert_size(one, "20 80")
     other = desk.attach(name, size=(60, 25))
     assert desk.daemon.size(name) == (60, 20)
-    assert_told(other, "20 60")
+    assert_size(other, "20 60")
     one.line("clear; echo typed in one")
     for pane in one, other:
         pane.until(lambda pane=pane: "typed in one\n$" in inside(pane))
@@ -251,14 +251,14 @@ def test_the_smallest_window_rules(desk):
         pane.until(lambda pane=pane: "typed in the other\n$" in inside(pane))
     other.keys(DETACH)
     other.ended()
-    assert_told(one, "20 80")
+    assert_size(one, "20 80")
     one.line("clear; trap 'stty size' WINCH")
     one.keys(DETACH)
     one.ended()
     one.until(lambda: desk.daemon.size(name) == (100, 30))
 
 
-def test_what_only_looks_rules_nothing_and_types_nothing(desk):
+def test_read_only_window_neither_resizes_nor_types(desk):
     name = desk.daemon.make(
         "bash", "-c", "printf 'one\\n%070d|\\n\\n\\n\\nsix' 7; exec cat", size=(72, 8)
     )
@@ -266,7 +266,7 @@ def test_what_only_looks_rules_nothing_and_types_nothing(desk):
     large = desk.attach(name, "-r", size=(90, 12))
     large.until("six")
     large.until(lambda: inside(large) == f"one\n{7:070}|\n\n\n\nsix")
-    # The part with the cursor.
+    # The small window shows the part with the cursor.
     small.until(lambda: small.text == "\n\n\nsix" and small.cursor == (3, 3))
     assert desk.daemon.size(name) == (72, 8)
     for pane in small, large:
@@ -278,7 +278,7 @@ def test_what_only_looks_rules_nothing_and_types_nothing(desk):
     assert "typed" not in "".join(screen["rows"])
 
 
-def test_what_a_program_asks_its_terminal_is_answered_once(desk):
+def test_terminal_query_is_answered_once(desk):
     name = desk.daemon.make(
         "bash", "-c", "stty raw -echo; printf ready; read -n1 x; printf '\\e[c\\e[6n'; cat -v"
     )
@@ -294,7 +294,7 @@ def test_what_a_program_asks_its_terminal_is_answered_once(desk):
 
 
 @pytest.mark.parametrize("options", [(), ("-r",)], ids=["typing", "read-only"])
-def test_no_answer_of_the_users_terminal_arrives_at_their_shell(desk, options):
+def test_replies_of_the_users_terminal_do_not_reach_their_shell(desk, options):
     asking = "\\e[c\\e[6n\\e]11;?\\a\\e[>q\\e[18t\\e[?u\\005"
     name = desk.daemon.make(
         "bash", "-c", f"stty raw -echo; while :; do printf '{asking}.'; sleep 0.005; done"
@@ -311,7 +311,7 @@ def test_no_answer_of_the_users_terminal_arrives_at_their_shell(desk, options):
     assert not re.search(r"\^\[|\[\?|;\d+[cRt]|rgb:", after), after
 
 
-def test_a_window_begins_with_the_last_output_where_there_is_no_emulator(desk, tmp_path):
+def test_window_starts_with_the_last_output_without_an_emulator(desk, tmp_path):
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "pyghostty.py").write_text("raise ImportError('no wheel for this machine')\n")
@@ -337,7 +337,7 @@ def test_a_window_begins_with_the_last_output_where_there_is_no_emulator(desk, t
 # -- Floods
 
 
-def test_a_flood_is_ended_by_a_key(desk):
+def test_key_stops_a_flood(desk):
     name = desk.daemon.make(*BASH)
     pane = desk.attach(name)
     pane.line("yes")
@@ -351,23 +351,23 @@ def test_a_flood_is_ended_by_a_key(desk):
     took = time.monotonic() - began
     pane.line("echo done")
     pane.until("\ndone")
-    # On a busy machine it takes longer: all of it is one processor's.
+    # This takes long on a busy machine, where everything shares one CPU.
     assert took < 5
 
 
 @pytest.mark.long
-def test_a_window_that_does_not_read_holds_up_nobody(desk):
+def test_window_that_does_not_read_delays_no_other(desk):
     name = desk.daemon.make(*BASH)
     stopped, other = desk.attach(name), desk.attach(name)
     other.until("$")
-    # In long lines, of which tmux has less to do.
+    # Long lines are less work for tmux.
     line = "y" * 70
     other.line(f"yes {line}")
     other.until(f"\n{line}\ny")
     os.kill(stopped.pid, signal.SIGSTOP)
     before = desk.daemon.about(name)["position"]
     memory = desk.daemon.memory()
-    # Many times what is kept.
+    # Many times the retained output.
     other.until(lambda: desk.daemon.about(name)["position"] > before + 12_000_000)
     other.keys("C-c")
     other.until(lambda: re.search(r"\^C\n\$$", other.text))
@@ -395,7 +395,7 @@ def test_attach_without_a_name_takes_the_users_latest_terminal(tmp_path):
         pane.until(f"[{second}: C-\\ leaves it]")
         pane.keys(DETACH)
         assert pane.ended() == 0
-        # The terminal that it is run in is passed over.
+        # The terminal that the command runs in is skipped.
         inside = desk.acpterm(
             "attach", env={"ACPTERM_TERMINAL_ID": daemon.about(second)["terminalId"]}
         )

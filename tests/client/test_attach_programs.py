@@ -1,4 +1,4 @@
-"""`acpterm attach` with real programs: a window on them shows what they show without us."""
+"""`acpterm attach` with real programs: they look the same as without acpterm."""
 
 import shlex
 import shutil
@@ -24,7 +24,7 @@ VIM = (
     "-c",
     "syntax on",
     "-c",
-    # Or else it asks its terminal, and tmux does not answer that.
+    # Without `bg`, vim queries the background colour, which tmux does not report.
     "set nu hls ls=2 nosmd bg=dark",
 )
 TEXT = "".join(
@@ -40,7 +40,7 @@ def daemon(tmp_path_factory):
 
 
 class Both:
-    """The same program twice: in a window, and in a terminal that a window is attached to."""
+    """The same program twice: directly in a window, and in an attached terminal."""
 
     def __init__(self, desk, *command, size=(70, 18)):
         if shutil.which(command[0]) is None:
@@ -75,12 +75,12 @@ class Both:
             pane.until(text)
 
     def asks_again(self, after="^C"):
-        """Wait until a shell has its prompt back below what came last, as after Ctrl-C."""
+        """Wait for a shell's prompt below the last output, as after Ctrl-C."""
         for pane in self.panes:
             pane.until(lambda pane=pane: pane.text.endswith(f"{after}\n$"))
 
     def alike(self):
-        """Wait until both show the same, with the same colours, cursor and modes."""
+        """Wait until both windows have the same content, colours, cursor and modes."""
 
         try:
             self.attached.until(lambda: seen(self.attached) == seen(self.bare), 8)
@@ -90,11 +90,11 @@ class Both:
 
 
 def seen(pane):
-    """Give all that is seen of a window: its rows, the cursor and the modes."""
+    """Return a window's cursor, modes and cells."""
     return [pane.cursor, pane.modes, *pane.cells()]
 
 
-def test_a_shell_edits_completes_and_remembers(desk):
+def test_shell_line_editing_completion_and_history_work(desk):
     both = Both(desk, *BASH)
     both.until("$")
     both.line("echo one two")
@@ -112,7 +112,7 @@ def test_a_shell_edits_completes_and_remembers(desk):
     both.type("two")
     both.until("reverse-i-search")
     both.keys("C-g")
-    # In brackets: it is not run, and shown as pasted.
+    # Bracketed paste: the shell does not run it, and highlights it.
     both.paste(b"echo pasted\necho again")
     both.until("echo again")
     both.alike()
@@ -126,10 +126,10 @@ def test_a_shell_edits_completes_and_remembers(desk):
     both.alike()
 
 
-def test_jobs_are_stopped_continued_and_ended(desk):
+def test_shell_job_control_works(desk):
     both = Both(desk, *BASH)
     both.until("$")
-    # Each says that it runs: what is typed before that would be the shell's.
+    # Each program prints a line when it runs; earlier input would go to the shell.
     both.line("sh -c 'trap \"echo back\" CONT; echo begun; while :; do sleep 0.1; done'")
     both.until("\nbegun")
     both.keys("C-z")
@@ -154,11 +154,11 @@ def test_jobs_are_stopped_continued_and_ended(desk):
     both.alike()
 
 
-def test_an_editor_with_colours_windows_and_the_screen_under_it(desk):
+def test_editor_shows_colours_and_restores_the_screen(desk):
     both = Both(desk, *BASH)
     both.until("$")
     both.line("echo under it")
-    # One line: in a narrower window tmux wraps it anew, and we do not.
+    # Keep it short: tmux rewraps a long line in a narrower window, and acpterm does not.
     (desk.daemon.folder / "v").write_text(f"{shlex.join(VIM)} text.py")
     both.line(". ./v")
     both.until("text.py")
@@ -191,7 +191,7 @@ def test_an_editor_with_colours_windows_and_the_screen_under_it(desk):
     ],
     ids=["less", "nano", "python"],
 )
-def test_a_program_shows_the_same(desk, command, first, steps):
+def test_program_shows_the_same_as_without_attach(desk, command, first, steps):
     both = Both(desk, *command)
     both.until(first)
     for step in steps:
@@ -204,14 +204,14 @@ def test_a_program_shows_the_same(desk, command, first, steps):
 @pytest.mark.parametrize(
     "command", [("htop", "-d", "50"), ("top", "-d", "50")], ids=["htop", "top"]
 )
-def test_a_program_that_draws_by_itself(desk, command):
+def test_program_that_redraws_periodically_is_shown(desk, command):
     if shutil.which(command[0]) is None:
         pytest.skip(f"there is no {command[0]}")
     name = desk.daemon.make(*command, size=(70, 18))
     pane = desk.attach(name, size=(70, 18))
     pane.until("PID")
     before = pane.screen(colours=True)
-    # A window that comes later shows the same, and the first one is painted anew for the resize.
+    # A second window shows the same, and the first one is repainted for the resize.
     other = desk.attach(name, size=(70, 18))
     other.until("PID")
     other.until(lambda: "PID" in other.text and "leaves it" not in other.text)
@@ -220,7 +220,7 @@ def test_a_program_that_draws_by_itself(desk, command):
     assert (pane.ended(), other.ended()) == (0, 0)
 
 
-def test_wide_characters(desk):
+def test_wide_characters_are_shown(desk):
     both = Both(desk, *BASH)
     both.until("$")
     both.line(
@@ -230,18 +230,18 @@ def test_wide_characters(desk):
     both.type("echo 日本x語")
     both.keys("Left", "Left", "BSpace")
     again = desk.attach(both.name, size=(70, 18))
-    # A picture leaves out what joins characters, or chooses how they look.
+    # A picture of the screen has no joiners and no variation selectors.
     for pane in both.attached, again:
         pane.until(lambda pane=pane: plain(pane) == plain(both.bare))
 
 
 def plain(pane):
-    """Give text and cursor. A picture leaves out what joins characters, or says how they look."""
+    """Return text and cursor, without joiners and variation selectors."""
     text = unicodedata.normalize("NFC", pane.text)
     return text.translate({0x200D: None, 0xFE0F: None}), pane.cursor
 
 
-def test_the_size_follows_the_window(desk):
+def test_size_follows_the_window(desk):
     both = Both(desk, *VIM, "text.py")
     both.until("text.py")
     for step in range(12):
@@ -252,8 +252,8 @@ def test_the_size_follows_the_window(desk):
     both.alike()
 
 
-# Mouse, application cursor keys and keypad, brackets around what is pasted; then much that is
-# written over itself, no faster than it can be drawn.
+# Mouse, application cursor keys and keypad, and bracketed paste; then much output that overwrites
+# itself, no faster than it can be drawn.
 LONG = """
 echo main; echo screen; stty raw -echo
 printf '\\e[?1049h\\e[?1000;1006;1;2004h\\e=\\e[44m\\e[2J\\e[3;5Hblue\\e[m'
@@ -264,8 +264,8 @@ printf '\\e[?1000;1006;1;2004l\\e>\\e[?1049l'; stty sane; echo over; exec sleep 
 
 
 @pytest.mark.long
-def test_what_a_program_set_long_ago_is_in_force(desk, tmp_path):
-    """Its first output is long gone from what is kept."""
+def test_modes_set_before_attach_are_restored(desk, tmp_path):
+    """The output that set the modes is no longer retained."""
     file = tmp_path / "long"
     file.write_text(LONG)
     with daemon_in(tmp_path / "daemon", ACPTERM_RAW_BYTES=str(64 * 1024)) as daemon:

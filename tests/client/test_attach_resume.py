@@ -38,7 +38,7 @@ class Window:
         self.left = trio.Event()
 
     def look(self):
-        """Take what was printed by now."""
+        """Read all that was printed so far."""
         try:
             while data := os.read(self.master, 1 << 16):
                 self.shown += data
@@ -59,7 +59,7 @@ class Window:
 
 @asynccontextmanager
 async def attached(tmp_path, **settings):
-    """A window at a terminal, the daemon's end of its connection, the daemon."""
+    """Attach a window; yield it, the daemon's end of its connection, and the daemon."""
     window = Window()
     info = msgspec.convert(INFO, TerminalInfo)
     async with fake_host(tmp_path, "user.sock") as host, trio.open_nursery() as nursery:
@@ -99,7 +99,7 @@ async def show(worker, request, data, kind="screen"):
 
 
 async def typed(worker):
-    """Receive what is typed, and that the window is to be painted again for the notice."""
+    """Receive the input, and the request to repaint the window over the notice."""
     while True:
         request = await worker.next()
         if request["method"] == "_acpterm/terminal/write":
@@ -107,7 +107,7 @@ async def typed(worker):
         assert request["method"] == "_acpterm/terminal/window"
 
 
-async def test_it_keeps_its_picture_and_is_shown_a_new_one_by_the_next_worker(tmp_path):
+async def test_window_keeps_its_picture_until_the_next_worker_repaints_it(tmp_path):
     async with attached(tmp_path) as (window, first, host):
         await show(first, await is_asked(first), b"the picture")
         await window.shows(b"the picture")
@@ -115,7 +115,7 @@ async def test_it_keeps_its_picture_and_is_shown_a_new_one_by_the_next_worker(tm
         second = await host.accept()
         before = window.look()
         await second.welcome()
-        # The window may have another size by then.
+        # The window may have been resized in the meantime.
         request = await is_asked(second)
         assert window.look() == before
         await show(second, request, b"a new picture")
@@ -125,7 +125,7 @@ async def test_it_keeps_its_picture_and_is_shown_a_new_one_by_the_next_worker(tm
     assert window.over.exit_status.exit_code == 3
 
 
-async def test_its_size_is_the_one_that_it_has_when_it_is_attached_again(tmp_path):
+async def test_window_size_is_current_when_attached_again(tmp_path):
     async with attached(tmp_path) as (window, first, host):
         await is_asked(first)
         await first.lose()
@@ -136,7 +136,7 @@ async def test_its_size_is_the_one_that_it_has_when_it_is_attached_again(tmp_pat
         await is_asked(second, (100, 30))
 
 
-async def test_what_is_typed_meanwhile_rings_the_bell_and_is_not_typed_later(tmp_path):
+async def test_keys_ring_the_bell_and_are_dropped_without_a_worker(tmp_path):
     async with attached(tmp_path) as (window, first, host):
         await show(first, await is_asked(first), b"the picture")
         await window.shows(b"the picture")
@@ -153,7 +153,7 @@ async def test_what_is_typed_meanwhile_rings_the_bell_and_is_not_typed_later(tmp
         assert keys == b"ls\r"
 
 
-async def test_what_was_typed_and_not_taken_rings_the_bell(tmp_path):
+async def test_unanswered_input_rings_the_bell_when_the_worker_dies(tmp_path):
     async with attached(tmp_path) as (window, first, host):
         await show(first, await is_asked(first), b"the picture")
         await window.shows(b"the picture")
@@ -166,7 +166,7 @@ async def test_what_was_typed_and_not_taken_rings_the_bell(tmp_path):
         await is_asked(second)
 
 
-async def test_the_detach_key_leaves_it_while_there_is_no_worker(tmp_path):
+async def test_detach_key_works_without_a_worker(tmp_path):
     async with attached(tmp_path) as (window, first, host):
         await show(first, await is_asked(first), b"the picture")
         await window.shows(b"the picture")
@@ -178,9 +178,7 @@ async def test_the_detach_key_leaves_it_while_there_is_no_worker(tmp_path):
 
 
 @pytest.mark.parametrize("limit", [0.0, 0.2])
-async def test_without_a_worker_it_ends_after_the_timeout_and_leaves_a_whole_window(
-    tmp_path, limit
-):
+async def test_attach_times_out_and_restores_the_window_without_a_worker(tmp_path, limit):
     async with attached(tmp_path, resume_timeout=limit) as (window, first, _):
         await show(first, await is_asked(first), b"the picture")
         await window.shows(b"the picture")

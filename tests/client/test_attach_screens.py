@@ -1,4 +1,4 @@
-"""`acpterm attach` and the two screens of a window; and windows that are larger than a terminal."""
+"""`acpterm attach`: main and alternate screen, and windows larger than the terminal."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.tmux import needs_tmux
 pytestmark = needs_tmux
 
 OURS = " ".join(ACPTERM)
-# Shows something on the alternate screen at once, and leaves it when a key is pressed.
+# Enters the alternate screen at once, and leaves it when a key is pressed.
 SHOWN = "full screen"
 FULL = f"printf '\\e[?1049h\\e[2J\\e[3;5H{SHOWN}'; read -rsn1; printf '\\e[?1049l'"
 
@@ -21,13 +21,13 @@ def shell_with_lines(desk):
     return shell
 
 
-def lines_before(pane, said):
-    """Return what a window shows before a line."""
-    return pane.text.split(said)[0].split("\n")
+def lines_before(pane, line):
+    """Return the text of a window before a line."""
+    return pane.text.split(line)[0].split("\n")
 
 
 @pytest.mark.parametrize("command", ["attach {name}", "attach -r {name}"])
-def test_window_is_as_before_when_a_full_screen_program_is_left(desk, command):
+def test_window_is_restored_when_detached_from_a_full_screen_program(desk, command):
     name = desk.daemon.make("bash", "-c", f"printf 'on the main screen'; {FULL}")
     shell = shell_with_lines(desk)
     shell.line(f"{OURS} {command.format(name=name)}")
@@ -42,7 +42,7 @@ def test_window_is_as_before_when_a_full_screen_program_is_left(desk, command):
     assert shell.modes == {}
 
 
-def test_window_is_as_before_when_a_full_screen_program_ends(desk, tmp_path):
+def test_window_is_restored_when_a_full_screen_program_exits(desk, tmp_path):
     script = tmp_path / "full"
     # vim moves the cursor down on the main screen before it ends.
     script.write_text(f"sleep 0.05\n{FULL}\nprintf '\\e[24;1H\\r\\n'\n")
@@ -64,7 +64,7 @@ def test_main_screen_is_painted_when_a_program_leaves_the_alternate_one(desk):
     shell.keys("x")
     shell.until(lambda: shell.text.startswith("first\nsecond"))
     assert shell.modes == {}
-    # What the window showed can be scrolled back to.
+    # The previous content is in the scrollback.
     assert "\n110\nhere$" in shell.history()
     shell.keys("x")
     shell.until(f"    {SHOWN}")
@@ -75,7 +75,7 @@ def test_main_screen_is_painted_when_a_program_leaves_the_alternate_one(desk):
     assert "\n110\nhere$" in shell.history()
 
 
-def test_nothing_is_scrolled_when_a_terminal_cannot_be_attached_to(desk):
+def test_window_is_not_scrolled_when_attach_fails(desk):
     shell = desk.shell()
     inside = desk.daemon.make("bash", "--norc", "--noprofile")
     shell.line("clear; echo before")

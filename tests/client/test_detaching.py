@@ -1,4 +1,4 @@
-"""The keys that leave an attached terminal, and how its window is printed to."""
+"""Detach keys, and the window that `acpterm attach` prints to."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ PASTE = b"\x1b[200~%s\x1b[201~"
 
 
 def fed(keys, *typed):
-    """Type in several reads: all that is passed on, and whether it is left at the last one."""
+    """Feed several reads; return all input passed on, and whether the last one detached."""
     detaching, passed, left = DetachFilter(keys), b"", False
     for part in typed:
         assert not left
@@ -43,7 +43,7 @@ def fed(keys, *typed):
         ("F12", b"\x1b[24~"),
         ("M-x", b"\x1bx"),
         ("ä", "ä".encode()),
-        # In lower case, with locks, with other sub-fields, and of other kinds.
+        # Lower case, locks, other sub-fields, and other formats.
         ("c-b", b"\x1b[98;5u"),
         ("c-B", b"\x1b[98;197u"),
         ("M-x", b"\x1b[120;3u"),
@@ -67,7 +67,7 @@ def fed(keys, *typed):
         ("C-Up", b"\x1b[1;69A"),
         ("Up", b"\x1b[A"),
         ("Up", b"\x1bOA"),
-        # All keys as escapes, with modifiers as keys; and with what is let go and held down.
+        # All keys as escape codes, with modifier keys, releases and repetitions in between.
         ("C-b d", b"\x1b[98;5u\x1b[100u"),
         ("C-b d", b"\x1b[98;5u\x1b[57442;1:3u\x1b[100;1:1u"),
         ("C-b d", b"\x1b[98;5:1u\x1b[98;5:2u\x1b[98;5:3ud"),
@@ -76,7 +76,7 @@ def fed(keys, *typed):
         ("C-a C-a", b"\x1b[97;5:1u\x1b[97;5:3u\x1b[97;5:1u"),
     ],
 )
-def test_the_key_leaves_however_it_is_said_and_split(keys, typed):
+def test_detach_key_is_found_in_every_encoding_and_split(keys, typed):
     assert fed(keys, b"before" + typed + b"after") == (b"before", True)
     for at in range(1, len(typed)):
         # Escape, and Alt with [ and O, are keys by themselves: they do not wait for more.
@@ -101,7 +101,7 @@ def test_the_key_leaves_however_it_is_said_and_split(keys, typed):
         ("C-\\", [PASTE % b"in \x1c here"]),
         ("C-\\", [b"\x1b[20", b"0~in \x1c", b" here \x1b[2", b"01~"]),
         ("C-\\", ["日本".encode(), bytes(range(1, 28)) + b"x"]),
-        # Let go, held down, with more modifiers, another key at the place of one, no character.
+        # Releases, repetitions, more modifiers, another base key, and invalid characters.
         ("C-b", [b"\x1b[98;5:3u\x1b[98;5:2u"]),
         ("C-b", [b"\x1b[98;6u\x1b[98:66;6u\x1b[98;7u\x1b[98;13u\x1b[27;6;98~"]),
         ("C-c", [b"\x1b[106::99;5u"]),
@@ -115,21 +115,21 @@ def test_the_key_leaves_however_it_is_said_and_split(keys, typed):
         ("C-b", [b"\x1b[" + b"1" * 200, b"u"]),
     ],
 )
-def test_all_else_is_passed_on(keys, typed):
+def test_other_input_is_passed_on(keys, typed):
     assert fed(keys, *typed) == (b"".join(typed), False)
 
 
 @pytest.mark.parametrize("keys", ["Escape", "M-[", "M-O"])
-def test_a_key_that_begins_others_leaves_only_by_itself(keys):
+def test_prefix_key_detaches_only_by_itself(keys):
     alone = key_bytes(keys)
     assert fed(keys, b"ab", alone) == (b"ab", True)
     for other in (b"\x1b[D", b"\x1bOD", b"\x1b[3~", b"\x1bx"):
         assert fed(keys, b"ab" + other, other) == (b"ab" + other + other, False)
-    # With what was typed before it, too.
+    # Also with input before it.
     assert fed(keys, b"ab" + alone) == (b"ab", True)
 
 
-def test_a_key_is_passed_on_as_soon_as_it_is_no_beginning():
+def test_held_key_is_passed_on_when_it_cannot_be_the_detach_key():
     detaching = DetachFilter("C-b d")
     assert detaching.feed(b"a\x1b") == (b"a\x1b", False)
     assert detaching.feed(b"\x02") == (b"", False)
@@ -137,7 +137,7 @@ def test_a_key_is_passed_on_as_soon_as_it_is_no_beginning():
     assert detaching.feed(b"d") == (b"", True)
 
 
-def test_the_key_leaves_after_a_paste():
+def test_detach_key_works_after_a_paste():
     assert fed("C-\\", PASTE % b"\x1c" + b"\x1c") == (PASTE % b"\x1c", True)
 
 
@@ -154,18 +154,18 @@ PIECES = [
     st.lists(st.integers(0, 200)),
     st.sampled_from(["C-b d", "c-b C-c d", "C-b C-b d", "Escape d", "C-b M-d"]),
 )
-def test_what_does_not_leave_is_passed_on_as_it_was_typed_however_it_is_cut(typed, cuts, keys):
-    # None of what ends these keys is in it, in any way to say it.
+def test_other_input_is_passed_on_unchanged_however_it_is_split(typed, cuts, keys):
+    # The input contains no final byte of these keys in any encoding.
     typed = typed.replace(b"d", b"D").replace(b"100", b"101").replace(b"\x1b[68;", b"\x1b[69;")
     assume(b"100" not in typed)
     cuts = sorted(cut for cut in cuts if cut < len(typed))
     parts = [typed[a:b] for a, b in itertools.pairwise([0, *cuts, len(typed)])]
-    # The last one shows that nothing is meant by what came before.
+    # The last key releases the input that was held back.
     assert fed(keys, *parts, b"x") == (typed + b"x", False)
 
 
 @given(st.data(), st.sampled_from(["C-b d", "c-b C-c d"]))
-def test_keys_leave_however_what_is_reported_of_them_is_cut(data, keys):
+def test_detach_keys_are_found_however_their_events_are_split(data, keys):
     ways = {
         "C-b": [b"\x02", b"\x1b[98;5u", b"\x1b[27;5;98~", b"\x1b[1080::98;133:1u"],
         "C-c": [b"\x03", b"\x1b[99;5u", b"\x1b[27;5;99~"],
@@ -186,20 +186,20 @@ def test_keys_leave_however_what_is_reported_of_them_is_cut(data, keys):
 
 @pytest.mark.parametrize("name", [*(f"F{n}" for n in range(1, 13)), "Up", "Home", "PgDn", "IC"])
 @pytest.mark.parametrize("modifiers", ["", "C-", "S-", "M-C-"])
-def test_keys_that_are_sequences_leave(modifiers, name):
+def test_detach_keys_with_escape_sequences_are_found(modifiers, name):
     keys = modifiers + name
     assert fed(keys, b"a" + key_bytes(keys) + b"b") == (b"a", True)
 
 
 @pytest.mark.parametrize("keys", ["", "  ", "C-Enter", "nosuchkey", "C-b nosuchkey", "C-ä"])
-def test_a_key_that_no_terminal_has_is_an_error(keys):
+def test_unknown_key_is_an_error(keys):
     name = (keys.split() or [""])[-1]
     with pytest.raises(ValueError, match=re.escape(repr(name)) if name else "no key"):
         DetachFilter(keys)
 
 
 class Window:
-    """A terminal that takes one write at a time, when the test lets it."""
+    """A terminal that accepts one write whenever the test allows it."""
 
     def __init__(self):
         self.written = []
@@ -210,7 +210,7 @@ class Window:
         self.written.append(data)
 
 
-async def test_a_printer_prints_in_order_and_holds_up_who_brings_too_much(autojump_clock):
+async def test_printer_prints_in_order_with_backpressure(autojump_clock):
     window = Window()
     printer = Printer(window)
     async with trio.open_nursery() as nursery:
@@ -236,12 +236,12 @@ async def test_a_printer_prints_in_order_and_holds_up_who_brings_too_much(autoju
     assert max(map(len, window.written)) == CHUNK_BYTES
 
 
-async def test_a_terminal_is_raw_for_a_while_and_then_as_before():
+async def test_terminal_mode_is_restored_after_raw():
     master, slave = pty.openpty()
     try:
         termios.tcsetwinsize(slave, (7, 33))
         before = termios.tcgetattr(slave)
-        # Typed before it is raw, and not lost by that.
+        # Input typed before raw mode is not lost.
         os.write(master, b"ahead\n")
         terminal = Tty(slave, slave)
         assert terminal.size == (33, 7)
@@ -252,14 +252,17 @@ async def test_a_terminal_is_raw_for_a_while_and_then_as_before():
                 os.write(master, b"\x03")
                 assert await terminal.read() == b"\x03"
                 await terminal.write(b"said\n")
-            assert os.read(master, 100).endswith(b"said\n")
+            output = b""
+            # The kernel may deliver the echo and the output one after the other.
+            while not output.endswith(b"said\n"):
+                output += os.read(master, 100)
         assert termios.tcgetattr(slave) == before
     finally:
         os.close(slave)
         os.close(master)
 
 
-async def test_a_terminal_that_is_gone_ends_what_is_typed():
+async def test_input_ends_when_the_terminal_is_gone():
     master, slave = pty.openpty()
     terminal = Tty(slave, slave)
     with terminal.raw():

@@ -1,4 +1,4 @@
-"""Asciicasts, read and played: at the right time, whatever is in them."""
+"""Reading and playing asciicasts: lenient parsing, timing, and control keys."""
 
 import io
 import json
@@ -10,7 +10,7 @@ import trio.testing
 
 from acpterm.client import replay
 from acpterm.client.playback import Key, Playback
-from acpterm.client.replay import CastError, Event, read, read_lines, text_of_cast
+from acpterm.client.replay import CastError, Event, read, read_lines
 from acpterm.client.user.export.player import keys_in
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.paint import LEAVE
@@ -27,7 +27,7 @@ async def play(found, write, **how):
 
 
 class Screen:
-    """What was written, and when."""
+    """Records what was written, and when."""
 
     def __init__(self):
         self.start = trio.current_time()
@@ -46,7 +46,7 @@ SAMPLE = [
 ]
 
 
-def test_the_header_and_the_events_are_read():
+def test_header_and_events_are_read():
     found = cast(*SAMPLE)
     assert found[:4] == (80, 24, "make", 12.5)
     assert list(found.events) == [Event(*event) for event in SAMPLE]
@@ -70,7 +70,7 @@ def test_the_header_and_the_events_are_read():
         (b'{"version": 3, "term": 5}', "term is 5: it should be an object"),
     ],
 )
-def test_a_bad_header_is_said_to_be_what_it_is(header, what):
+def test_bad_header_is_an_error_that_says_why(header, what):
     with pytest.raises(CastError, match=what):
         read([header] if header else [])
 
@@ -97,12 +97,12 @@ def test_bad_lines_are_skipped():
         b'[4, "o", "cut',
     ]
     found = read(lines)
-    # Time does not go back.
+    # Times never decrease.
     assert list(found.events) == [Event(1, "o", "a"), Event(3, "o", "b"), Event(3, "o", "c")]
-    # A line without anything is nothing that could be missed.
+    # Blank lines are not counted.
     assert (found.report.events, found.report.unread) == (3, 13)
-    said = found.report.summary("left out")
-    assert said.startswith("13 lines left out: the first is line 4, which is no JSON: ")
+    summary = found.report.summary("left out")
+    assert summary.startswith("13 lines left out: the first is line 4, which is no JSON: ")
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_bad_lines_are_skipped():
         (b"# a comment\n", "is no JSON: JSON is malformed: invalid character (byte 0)"),
     ],
 )
-def test_it_is_said_what_is_wrong_with_the_first_line_left_out(line, why):
+def test_report_says_what_is_wrong_with_the_first_skipped_line(line, why):
     found = read([HEADER, b'[0, "o", "a"]\n', line])
     assert len(list(found.events)) == 1
     assert found.report.summary("left out") == f"1 line left out: it is line 3, which {why}"
 
 
-def test_in_version_3_times_count_from_the_event_before():
+def test_times_are_relative_in_version_3():
     header = b'{"version": 3, "term": {"cols": 90, "rows": 30}, "timestamp": 1}\n'
     found = read(
         [header, b"# a comment\n", b'[1.5, "o", "a"]', b'[0.5, "x", "0"]', b'[-1,"o","b"]']
@@ -133,14 +133,14 @@ def test_in_version_3_times_count_from_the_event_before():
     assert found.report.unread == 0
 
 
-def test_lines_that_are_too_long_for_a_cast_are_empty(monkeypatch):
-    monkeypatch.setattr(replay, "_LINE", 100)
+def test_lines_that_are_too_long_are_read_as_empty(monkeypatch):
+    monkeypatch.setattr(replay, "_LINE_BYTES_MAX", 100)
     long = b"x" * 99 + b"\n"
     file = io.BytesIO(HEADER + b"y" * 1000 + b"\n" + long + b"z" * 100 + b"\n[]\nend")
     assert list(read_lines(file)) == [HEADER, b"", long, b"", b"[]\n", b"end"]
 
 
-async def test_output_comes_when_it_came(autojump_clock):
+async def test_output_is_played_at_its_recorded_times(autojump_clock):
     screen = Screen()
     await play(cast(*SAMPLE), screen.write)
     assert screen.seen == [(0.5, b"one "), (2.0, "two €".encode()), (100.0, b"three")]
@@ -153,19 +153,19 @@ async def test_queries_of_the_recorded_program_are_not_played(autojump_clock):
     assert screen.seen == [(1, b"a"), (2, b"b")]
 
 
-async def test_faster_and_with_no_long_pauses(autojump_clock):
+async def test_speed_and_idle_limit_shorten_the_playback(autojump_clock):
     screen = Screen()
     await play(cast(*SAMPLE), screen.write, speed=2.0, idle_limit=3.0)
     assert screen.seen == [(0.25, b"one "), (1.0, "two €".encode()), (2.5, b"three")]
 
 
-async def test_at_once(autojump_clock):
+async def test_infinite_speed_plays_at_once(autojump_clock):
     screen = Screen()
     await play(cast(*SAMPLE), screen.write, speed=math.inf)
     assert [when for when, _ in screen.seen] == [0, 0, 0]
 
 
-async def test_a_slow_screen_is_caught_up_with(autojump_clock):
+async def test_playback_catches_up_after_a_slow_write(autojump_clock):
     screen = Screen()
 
     async def write(data):
@@ -176,7 +176,7 @@ async def test_a_slow_screen_is_caught_up_with(autojump_clock):
     assert [when for when, _ in screen.seen] == [0.5, 2.5, 100.0]
 
 
-async def test_it_can_be_cancelled_in_a_pause(autojump_clock):
+async def test_playback_can_be_cancelled_in_a_pause(autojump_clock):
     screen = Screen()
     with trio.move_on_after(50) as scope:
         await play(cast(*SAMPLE), screen.write)
@@ -184,7 +184,7 @@ async def test_it_can_be_cancelled_in_a_pause(autojump_clock):
     assert len(screen.seen) == 2
 
 
-async def test_a_cast_without_pauses_can_be_cancelled():
+async def test_playback_without_pauses_can_be_cancelled():
     async def write(data):
         pass
 
@@ -200,28 +200,12 @@ async def test_a_cast_without_pauses_can_be_cancelled():
 
 @pytest.mark.parametrize("bad", [0, -1, math.nan])
 @pytest.mark.parametrize("name", ["speed", "idle_limit"])
-async def test_a_speed_that_is_none_is_refused(name, bad):
+async def test_invalid_speed_is_refused(name, bad):
     with pytest.raises(ValueError, match=f"{name} must be above 0, not"):
         await play(cast(), Screen().write, **{name: bad})
 
 
-def test_the_text_is_what_is_left_of_the_output():
-    found = cast(
-        [0, "o", "10%"],
-        [1, "o", "\r100%\r"],
-        [1, "i", "x"],
-        [2, "o", "\n\x1b[3"],
-        [3, "o", "1mred"],
-    )
-    assert text_of_cast(found) == "100%\nred"
-
-
-def test_half_a_pair_of_surrogates_hurts_nothing():
-    found = read([HEADER, b'[0, "o", "a\\ud800b"]\n', b'[1, "o", "c"]\n'])
-    assert text_of_cast(found).endswith("c")
-
-
-def test_what_a_terminal_is_sent_afterwards_leaves_the_alternate_screen():
+def test_leave_sequence_leaves_the_alternate_screen():
     assert b"\x1b[?1049l" in LEAVE
 
 
@@ -249,20 +233,20 @@ async def play_with(screen, *presses, **how):
     return playback
 
 
-async def test_space_pauses_and_goes_on(autojump_clock):
+async def test_space_pauses_and_resumes(autojump_clock):
     screen = Screen()
     await play_with(screen, (2.5, Key.PAUSE), (50, Key.PAUSE))
     assert screen.seen[:4] == [(0, b"0\r\n"), (1, b"1\r\n"), (2, b"2\r\n"), (50.5, b"3\r\n")]
     assert screen.seen[-1] == (57.5, b"end")
 
 
-async def test_a_step_shows_the_next_output_and_pauses(autojump_clock):
+async def test_step_plays_the_next_output_and_pauses(autojump_clock):
     screen = Screen()
     await play_with(screen, (0.5, Key.STEP), (7, Key.STEP), (20, Key.PAUSE))
     assert screen.seen[:4] == [(0, b"0\r\n"), (0.5, b"1\r\n"), (7, b"2\r\n"), (21, b"3\r\n")]
 
 
-async def test_speed_changes_from_where_it_is(autojump_clock):
+async def test_speed_change_keeps_the_position(autojump_clock):
     screen = Screen()
     playback = await play_with(
         screen, (0.5, Key.FASTER), (1.5, Key.SLOWER), (1.5, Key.SLOWER), (3, Key.QUIT)
@@ -271,14 +255,14 @@ async def test_speed_changes_from_where_it_is(autojump_clock):
     assert playback.speed == 0.5
 
 
-async def test_forward_shows_what_lies_between_at_once(autojump_clock):
+async def test_forward_plays_skipped_output_at_once(autojump_clock):
     screen = Screen()
     await play_with(screen, (0.5, Key.FORWARD))
     assert [when for when, _ in screen.seen] == [0, *[0.5] * 5, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("paused", [False, True])
-async def test_back_paints_the_screen_as_it_was(autojump_clock, paused):
+async def test_back_paints_the_screen_of_that_time(autojump_clock, paused):
     screen = Screen()
     presses = [(7.5, Key.BACK), (60, Key.QUIT)]
     playback = await play_with(screen, *([(7.5, Key.PAUSE)] if paused else []), *presses)
@@ -294,7 +278,7 @@ async def test_back_paints_the_screen_as_it_was(autojump_clock, paused):
     window.close()
 
 
-async def test_back_rings_the_bell_where_the_cast_cannot_be_read_again(autojump_clock):
+async def test_back_rings_the_bell_when_the_cast_cannot_be_reopened(autojump_clock):
     screen = Screen()
     playback = Playback(cast(*SECONDS), screen.write)
     send, receive = trio.open_memory_channel(2)
@@ -304,7 +288,7 @@ async def test_back_rings_the_bell_where_the_cast_cannot_be_read_again(autojump_
     assert screen.seen == [(0, b"\a")]
 
 
-async def test_playback_goes_on_when_the_keyboard_is_gone(autojump_clock):
+async def test_playback_continues_when_the_keyboard_is_gone(autojump_clock):
     screen = Screen()
     send, receive = trio.open_memory_channel(2)
     send.send_nowait(Key.PAUSE)
@@ -323,5 +307,5 @@ async def test_playback_goes_on_when_the_keyboard_is_gone(autojump_clock):
         (b"\x1b", []),
     ],
 )
-def test_keys_are_found_in_what_is_typed(typed, keys):
+def test_control_keys_are_found_in_input(typed, keys):
     assert list(keys_in(typed)) == keys

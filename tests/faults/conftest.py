@@ -1,4 +1,4 @@
-"""What every fault test is given: a `report` that writes a line about its faults."""
+"""Fixtures of the fault tests: a `report` that records the faults of each test."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.faults.report import Report
 
 @pytest.fixture
 def report(request: pytest.FixtureRequest) -> Iterator[Report]:
-    """Record the faults of a test; they count as held when it passes."""
+    """Record the faults of a test; they count as survived if it passes."""
     record = Report(request.node.nodeid)
     yield record
     call = request.node.stash.get(OUTCOME, None)

@@ -1,4 +1,4 @@
-"""How often each fault is injected: the counts of CI, or those of `make faults`.
+"""How often each fault is injected, in CI and by `make faults`.
 
 `ACPTERM_FAULTS=full` selects the latter, `ci` the former; a number replaces every count.
 """
@@ -13,6 +13,6 @@ FAULTS_PER_DAEMON = 3
 
 
 def rounds(ci: int, full: int, *, per_round: int = 1) -> pytest.MarkDecorator:
-    """Parametrize `index` so that `per_round` faults a test make the wanted count in all."""
+    """Parametrize `index` so that all tests together inject the wanted count of faults."""
     count = full if _SELECTED == "full" else int(_SELECTED or ci)
     return pytest.mark.parametrize("index", range(-(-count // per_round)))

@@ -1,4 +1,4 @@
-"""A daemon to be hurt: its processes, what is left of it, and the faults in its worker."""
+"""A daemon for fault tests: its processes, injected faults, and checks that nothing is left."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ _POLL_S = 0.002
 
 
 class Daemon:
-    """`acpterm serve` as a process of its own, with a directory for its faults."""
+    """An `acpterm serve` process, with a directory for injected faults."""
 
     def __init__(
         self, directory: Path, *wrapper: str, run: Path | None = None, **settings: str
@@ -39,7 +39,7 @@ class Daemon:
         self.wrapper = wrapper
         self.process: subprocess.Popen[bytes] | None = None
         self.pids: set[int] = set()
-        """Every process of the daemon's own that was seen."""
+        """Every process of the daemon itself that was seen so far."""
 
     @property
     def pid(self) -> int:
@@ -48,7 +48,7 @@ class Daemon:
         return self.process.pid
 
     async def start(self, env: dict[str, str], pass_fds: Sequence[int]) -> None:
-        """Start it and wait until it answers."""
+        """Start the daemon, and wait until it responds."""
         faulty = {"FAULTS_DIR": str(self.faults), "PYTHONPATH": f"{_INJECTED}:{_ROOT}"}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -68,35 +68,35 @@ class Daemon:
         self.pids |= {self.pid, status.get("workerPid", self.pid)}
 
     async def status(self, timeout_s: float = 20) -> dict[str, Any]:
-        """Return the answer to `_acpterm/status`, of whichever worker answers."""
+        """Return the response of the present worker to `_acpterm/status`."""
         status: dict[str, Any] = await user_request(self.user_socket, "status", timeout_s)
         self.pids.add(status.get("workerPid", self.pid))
         return status
 
     async def worker(self) -> int:
-        """Return the worker's pid, which answers."""
+        """Return the pid of the worker that responds to requests."""
         return int((await self.status())["workerPid"])
 
     async def terminals(self) -> list[dict[str, Any]]:
-        """Return every terminal, as the user has it."""
+        """Return all terminals, as the user's API describes them."""
         listed = await user_request(self.user_socket, "terminal/list", all=True)
         return list(listed["terminals"])
 
     async def info(self, terminal: str) -> dict[str, Any]:
-        """Return a terminal, as the user has it."""
+        """Return one terminal, as the user's API describes it."""
         found: dict[str, Any] = await user_request(
             self.user_socket, "terminal/get", terminalId=terminal
         )
         return found
 
     def inject(self, fault: str, argument: object = "") -> None:
-        """Have a fault happen: see injected/sitecustomize.py."""
+        """Inject a fault; see injected/sitecustomize.py."""
         temporary = self.faults / f".{fault}"
         temporary.write_text(str(argument))
         temporary.rename(self.faults / fault)
 
     def heal(self, fault: str) -> None:
-        """Take back a fault that happens always, or has not happened yet."""
+        """Remove a fault that always happens, or that has not happened yet."""
         (self.faults / fault).unlink(missing_ok=True)
 
     def happened(self, fault: str) -> bool:
@@ -104,7 +104,7 @@ class Daemon:
         return not (self.faults / fault).exists()
 
     async def successor(self, before: set[int]) -> int:
-        """Wait for a process of a worker that is not one of `before`; return its pid."""
+        """Wait for a worker process that is not in `before`; return its pid."""
         found = await until(
             lambda: next(iter(self._workers() - before), None), 10, "no worker was started"
         )
@@ -116,11 +116,11 @@ class Daemon:
         return {pid for pid in children(self.pid) if _is_worker(pid)}
 
     def logged(self) -> str:
-        """Return what the daemon has logged."""
+        """Return the daemon's log."""
         return self.log.read_text(errors="replace")
 
     async def end(self) -> int:
-        """End the daemon in order; return its exit status."""
+        """Shut the daemon down; return its exit status."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -133,7 +133,7 @@ class Daemon:
         await until(lambda: not any(map(alive, pids)), 10, lambda: f"left: {described(pids)}")
 
     def kill_all(self) -> None:
-        """Kill what is left, so that a failed test leaves nothing either."""
+        """Kill all remaining processes, so that a failed test leaves none."""
         assert self.process is not None
         for pid in self._workers() | self.pids:
             if pid == self.pid or _is_worker(pid):
@@ -151,9 +151,9 @@ async def daemon(
     pass_fds: Sequence[int] = (),
     **settings: str,
 ) -> AsyncIterator[Daemon]:
-    """Run a daemon; kill what is left of it at the end of the block.
+    """Run a daemon; kill its remaining processes at the end of the block.
 
-    `wrapper` is what its argv begins with, `run` the directory of its sockets.
+    `wrapper` is put in front of its argv; `run` is the directory of its sockets.
     """
     running = Daemon(directory, *wrapper, run=run, **settings)
     try:
@@ -168,7 +168,7 @@ async def daemon(
 
 
 def environment(directory: Path, **settings: str) -> dict[str, str]:
-    """Return an environment for `acpterm`: this one's without settings, and `settings`."""
+    """Return this environment without acpterm's settings, but with `settings`."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("ACPTERM_")}
     for name in ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"):
         env.pop(name, None)
@@ -179,7 +179,7 @@ def environment(directory: Path, **settings: str) -> dict[str, str]:
 async def until(
     check: Callable[[], Any], timeout_s: float, failure: str | Callable[[], str]
 ) -> Any:
-    """Poll until `check` returns something but None and False; return that."""
+    """Poll until `check` returns a value other than None and False; return that."""
     deadline = trio.current_time() + timeout_s
     while (found := check()) is None or found is False:
         if trio.current_time() > deadline:
@@ -202,7 +202,7 @@ def state(pid: int) -> str:
 
 
 def started(pid: int) -> str:
-    """Return when a process was started, in clock ticks: with its pid that names it."""
+    """Return a process's start time in clock ticks; together with the pid it is unique."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
 
 
@@ -223,7 +223,7 @@ def command_line(pid: int) -> list[str]:
 
 
 def _is_worker(pid: int) -> bool:
-    """Return whether a process is `acpterm serve`, and no keeper, whose argv has that as well."""
+    """Return whether a process is `acpterm serve`; a keeper, whose argv also has that, is not."""
     argv = command_line(pid)
     return "serve" in argv and not any("keeper" in os.path.dirname(word) for word in argv)
 

@@ -1,7 +1,7 @@
-"""A program that starts as many processes as it may: `forks.py COUNT`, each sleeps.
+"""A program that starts as many sleeping processes as it can: `forks.py COUNT`.
 
-COUNT bounds it, whatever limit is in force besides; all end after `LIFETIME_S`. It prints how many
-it could start, and waits.
+It starts at most COUNT, whatever other limit applies; all exit after `LIFETIME_S`. It prints how
+many it could start, and waits.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""A client in a process of its own that polls a quiet terminal, and notes how long answers take.
+"""A client in its own process that polls a quiet terminal, and measures the latency of responses.
 
-A process that also checks megabytes of output measures itself, not the daemon.
+It needs its own process: one that also checks megabytes of output would measure itself.
 
-`python -m tests.faults.latency SOCKET` prints a line for each answer, when the request was sent
-(seconds on the monotonic clock) and how long it took. It connects again when the connection is
-lost, takes its session up again, and repeats the request.
+`python -m tests.faults.latency SOCKET` prints a line for each response: when the request was sent
+(seconds on the monotonic clock) and how long it took. When the connection is lost, it reconnects,
+resumes its session, and repeats the request.
 """
 
 import itertools
@@ -25,7 +25,7 @@ _STALE_S = 20
 
 
 class LatencyProcess:
-    """The answers that the process at work has noted."""
+    """The responses that the process has measured."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -36,7 +36,7 @@ class LatencyProcess:
         return [(float(sent), float(taken)) for sent, taken in pairs]
 
     async def longest(self, since: float) -> float:
-        """Return the longest latency, in seconds, of the requests sent from `since` until now."""
+        """Return the longest latency in seconds of the requests sent from `since` until now."""
         now = time.monotonic()
         with trio.fail_after(_STALE_S):
             while not any(sent > now for sent, _ in self._answers()):
@@ -46,10 +46,10 @@ class LatencyProcess:
 
 @contextmanager
 def latency_process(path: str, directory: Path):
-    """Run the process for the block."""
+    """Run the process during the block."""
     file = directory / "latencies"
     with file.open("wb") as out:
-        # Linux shares processors out by session: its share is its own.
+        # With autogroups, Linux schedules each session as one unit: give it one of its own.
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.latency", path], stdout=out, start_new_session=True
         )
@@ -94,7 +94,7 @@ class _Client:
         return json.loads(line)["result"]
 
     def ask(self, id_: int, method: str, params: dict[str, object]):
-        """Return the result of a request, which is repeated when the connection is lost."""
+        """Return the result of a request; repeat the request when the connection is lost."""
         while True:
             try:
                 return self._exchange({"id": id_, "method": method, "params": params})

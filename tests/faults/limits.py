@@ -1,7 +1,7 @@
-"""Daemons that have little: few descriptors, few PTYs, few processes. Each bound is checked.
+"""Wrappers that limit a daemon's descriptors, PTYs or processes.
 
-A wrapper is the beginning of the argv that the daemon is started with. Before a load starts that
-uses something up, the tests check from inside that the bound is in force.
+A wrapper is put in front of the daemon's argv. Before a test uses something up, it checks from
+inside that the limit is in force.
 """
 
 import os
@@ -41,7 +41,7 @@ def few_descriptors(count: int) -> list[str]:
 
 
 def few_ptys(count: int) -> list[str]:
-    """Return a wrapper that gives the daemon a mount of its own with so many PTYs; checked."""
+    """Return a wrapper that gives the daemon its own devpts mount with `count` PTYs; checked."""
     unshare = ["unshare", "--mount", "--propagation", "private"]
     if os.geteuid():
         unshare.insert(1, "--map-root-user")
@@ -62,7 +62,7 @@ def few_ptys(count: int) -> list[str]:
 def few_processes(count: int) -> Iterator[list[str]]:
     """Yield a wrapper that puts the daemon into a control group with `pids.max`.
 
-    Where none can be made, and this is not root, it is RLIMIT_NPROC of this user instead.
+    If no control group can be created and this is not root, it sets RLIMIT_NPROC instead.
     """
     for directory in _PIDS_DIRECTORIES:
         group = Path(directory, f"acpterm-faults-{os.getpid()}")
@@ -84,7 +84,7 @@ def few_processes(count: int) -> Iterator[list[str]]:
 
 
 def _remove(group: Path) -> None:
-    """Remove a control group of this test's own, and what a failed test has left in it."""
+    """Remove a test's control group, and kill processes that a failed test has left in it."""
     processes = group / "cgroup.procs"
     deadline = time.monotonic() + _REMOVE_TIMEOUT_S
     while True:
@@ -102,7 +102,7 @@ def _remove(group: Path) -> None:
 
 
 def check_few_processes(pid: int, count: int) -> None:
-    """Raise AssertionError unless the process `pid` cannot have more than `count` with it."""
+    """Raise AssertionError if the process `pid` can have more than `count` processes."""
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         for directory in _PIDS_DIRECTORIES:

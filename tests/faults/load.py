@@ -1,4 +1,4 @@
-"""Programs that write numbered lines, and everything that looks at them while faults happen.
+"""Programs that write numbered lines, and the clients that read them while faults happen.
 
 Agents own the programs: one on the daemon's socket, one on `acpterm stdio`. Each waits for the
 exit of its programs and reads their output by position and as text; every byte of it is checked.
@@ -33,7 +33,7 @@ _FINISH_TIMEOUT_S = 40
 
 
 class Program:
-    """One program on one terminal: what it wrote, and what was seen of it."""
+    """One program on one terminal: what it wrote, and what was read of it."""
 
     def __init__(self, agent: Agent, directory: Path, name: str, pace: int, status: int) -> None:
         self.agent = agent
@@ -44,9 +44,9 @@ class Program:
         self.pid = 0
         self.exit: dict[str, Any] | None = None
         self.checked_bytes = 0
-        """Raw output that was read by position and was right."""
+        """Bytes of raw output that were read by position and were correct."""
         self.texts = 0
-        """How often its text was read and was right."""
+        """How often the text was read and was correct."""
         self._path = directory / name
         self._directory = directory
         self._position = 0
@@ -67,11 +67,11 @@ class Program:
 
     @property
     def total(self) -> int:
-        """How many lines it has written, once it has ended."""
+        """How many lines the program has written; known once it has exited."""
         return int(self._path.with_suffix(".count").read_text())
 
     def stop(self) -> None:
-        """Have it end."""
+        """Make the program exit."""
         self._path.with_suffix(".stop").touch()
 
     def is_running(self) -> bool:
@@ -79,11 +79,11 @@ class Program:
         return alive(self.pid) and started(self.pid) == self._started
 
     async def wait(self) -> None:
-        """Wait for the exit, from the beginning on."""
+        """Wait for the exit; this request is pending from the start."""
         self.exit = await self.agent.wait(self.terminal)
 
     async def poll(self) -> None:
-        """Read by position, and now and then the text, until cancelled."""
+        """Read output by position, and periodically the text, until cancelled."""
         next_text = trio.current_time()
         while True:
             await self.read()
@@ -93,7 +93,7 @@ class Program:
             await trio.sleep(_POLL_PAUSE_S)
 
     async def read(self) -> int:
-        """Read on from the last position and check it; return how many bytes came."""
+        """Read from the last position on, and check the output; return its size in bytes."""
         async with self._reading:
             start, data, position = await self.agent.read(
                 self.terminal, self._position, maxBytes=_READ_BYTES
@@ -111,7 +111,7 @@ class Program:
         self.texts += 1
 
     async def check_end(self) -> None:
-        """Check everything that there is to know once the program has ended."""
+        """Check exit status, output and text once the program has exited."""
         with trio.fail_after(_FINISH_TIMEOUT_S):
             while self.exit is None:
                 await trio.sleep(0.01)
@@ -126,7 +126,7 @@ class Program:
             assert not output["truncated"], "text is missing that is in the ring"
 
     async def _check_ring(self, end: int) -> None:
-        """Read all that is kept of the raw output, and check that it reaches as far as it must."""
+        """Read all retained raw output, and check that it is complete."""
         start, data, position = await self.agent.read(self.terminal, 0)
         least = max(0, end - _RAW_BYTES)
         assert start <= least, f"the ring begins at {start} instead of at {least}"
@@ -148,11 +148,11 @@ class Load:
         self.agents = agents
         self.random = rng
         self.take_overs = 0
-        """How many take-overs there must have been."""
+        """The expected number of takeovers."""
 
     @property
     def slow(self) -> Program:
-        """The program all of whose output is kept."""
+        """The slow program, all of whose output is retained."""
         return self.programs[-1]
 
     async def kill_worker(self, number: int = signal.SIGKILL) -> int:
@@ -162,7 +162,7 @@ class Load:
         return pid
 
     async def answering(self) -> float:
-        """Wait until every terminal was read once more; return the seconds that took."""
+        """Wait until every terminal was read once more; return how many seconds that took."""
         before = trio.current_time()
         async with trio.open_nursery() as nursery:
             for program in self.programs:
@@ -170,12 +170,12 @@ class Load:
         return trio.current_time() - before
 
     def check_running(self) -> None:
-        """Raise AssertionError unless every program runs on as the same process."""
+        """Raise AssertionError unless every program still runs as the same process."""
         stopped = [program.name for program in self.programs if not program.is_running()]
         assert not stopped, f"these do not run any more: {stopped}"
 
     async def check_pids(self) -> None:
-        """Raise AssertionError unless the user is shown the programs by their pids."""
+        """Raise AssertionError unless the user's API lists the programs with their pids."""
         for program in self.programs:
             assert (await self.daemon.info(program.terminal))["pid"] == program.pid
 
@@ -184,7 +184,7 @@ class Load:
         return [_written(program.pid) for program in self.programs]
 
     def longest_answer(self, since: float) -> float:
-        """Return the longest latency of any agent's request that was sent since then."""
+        """Return the longest latency of any agent's request sent since then."""
         return max(agent.longest_answer(since) for agent in self.agents)
 
     @property
@@ -200,10 +200,10 @@ class Load:
 async def loaded(
     directory: Path, seed: object, *, full_speed: int = 8, **settings: str
 ) -> AsyncIterator[Load]:
-    """Run programs for the block; then end them and check everything that they wrote.
+    """Run programs during the block; then end them and check all their output.
 
-    Of the programs at full speed one half belongs to an agent on the socket, the other to one on
-    `acpterm stdio`; so does the slow one, which is followed and attached to.
+    Of the programs at full speed, one half belongs to an agent on the socket and one half to an
+    agent on `acpterm stdio`, which also owns the slow program that is followed and attached to.
     """
     written = directory / "written"
     written.mkdir()
@@ -257,7 +257,7 @@ async def _attached(load: Load) -> None:
 
 
 async def _end(load: Load) -> None:
-    """Release every terminal, end the daemon, and check that nothing is left."""
+    """Release every terminal, shut the daemon down, and check that nothing is left."""
     status = await load.daemon.status()
     assert status.get("takeovers", 0) == load.take_overs, status
     for program in load.programs:

@@ -1,4 +1,4 @@
-"""Numbered lines, and the checks that none is lost, repeated or out of order.
+"""Numbered lines, and checks that none is lost, repeated or out of order.
 
 A line is 14 digits and a newline; on the terminal (ONLCR) it is `LINE_BYTES` long, so every byte of
 the raw output follows from its position.
@@ -35,8 +35,8 @@ def check_raw(start: int, data: bytes) -> None:
 def check_text(text: str, *, whole: bool, total: int | None = None) -> int:
     """Raise AssertionError unless `text` is consecutive lines; return the number after the last.
 
-    `whole`: it begins with line 0; otherwise its first line may be cut. `total`: how many lines the
-    program wrote before it ended; until then the last line may be incomplete.
+    With `whole`, the text starts with line 0; otherwise its first line may be cut. `total` is how
+    many lines the program wrote; while it is unknown, the last line may be incomplete.
     """
     first, newline, _ = text.partition("\n")
     if not newline:

@@ -1,4 +1,4 @@
-"""The user's commands that look at a terminal while faults happen: `logs -f` and `attach`."""
+"""The user's commands that show a terminal while faults happen: `logs -f` and `attach`."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ _KEPT_BYTES = 64 * 1024
 
 
 class Follower:
-    """`acpterm logs -f` of a terminal, its output in a file."""
+    """`acpterm logs -f` of a terminal, with its output in a file."""
 
     def __init__(self, daemon: Daemon, terminal: str) -> None:
         self._file = daemon.directory / f"followed-{terminal}"
@@ -32,7 +32,7 @@ class Follower:
             )
 
     async def check_end(self, total: int) -> None:
-        """Raise AssertionError unless it ends by itself and has printed every line once."""
+        """Raise AssertionError unless it exits by itself and has printed every line once."""
         status = await until(self.process.poll, _END_TIMEOUT_S, "logs -f does not end")
         assert status == 0, f"logs -f ended with {status}: {self._errors.read_text()}"
         numbered.check_text(self._file.read_text(), whole=True, total=total)
@@ -44,7 +44,7 @@ class Follower:
 
 
 class Attached:
-    """`acpterm attach` of a terminal in a window: a PTY that is read all the time."""
+    """`acpterm attach` of a terminal in a window: a PTY that is read continuously."""
 
     def __init__(self, daemon: Daemon, terminal: str) -> None:
         self.shown = b""
@@ -63,7 +63,7 @@ class Attached:
         os.set_blocking(self._master, False)
 
     async def run(self) -> None:
-        """Read what the window is sent, until the command ends or this is cancelled."""
+        """Read the window's output until the command exits or this is cancelled."""
         while True:
             try:
                 data = os.read(self._master, 1 << 16)
@@ -75,7 +75,7 @@ class Attached:
             self.shown = (self.shown + data)[-_KEPT_BYTES:]
 
     async def check_end(self, total: int) -> None:
-        """Raise AssertionError unless it ends by itself, and has shown the last line."""
+        """Raise AssertionError unless it exits by itself and has shown the last line."""
         status = await until(self.process.poll, _END_TIMEOUT_S, "attach does not end")
         assert status == 0, f"attach ended with {status}: {self.shown[-500:]!r}"
         last = numbered.line(total - 1).strip().encode()

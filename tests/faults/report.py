@@ -1,6 +1,6 @@
 """The report of the fault tests: `python -m tests.faults.report REPORT` writes docs/reliability.md.
 
-Each test appends one line of JSON to the file that `ACPTERM_FAULTS_REPORT` names: which fault, how
+Each test appends one line of JSON to the file named by `ACPTERM_FAULTS_REPORT`: which fault, how
 often, whether everything held, and what was measured.
 """
 
@@ -27,28 +27,28 @@ _HEADER = (
 
 
 class Report:
-    """What happened in one test: faults of one kind."""
+    """The faults of one test, all of one kind."""
 
     def __init__(self, test: str) -> None:
         self.test = test
         self.fault = ""
         self.times = 0
         self.answered_s: list[float] = []
-        """Seconds from each fault until everything answered again."""
+        """Seconds from each fault until everything responded again."""
         self.longest_answer_s = 0.0
-        """The longest that any request waited for its answer."""
+        """The longest latency of any request in seconds."""
         self.checked_bytes = 0
         self.notes: list[str] = []
 
     def happened(self, fault: str, answered_s: float | None = None) -> None:
-        """Count a fault; `answered_s`: seconds until everything answered again."""
+        """Count a fault; `answered_s` is the time in seconds until everything responded again."""
         self.fault = fault
         self.times += 1
         if answered_s is not None:
             self.answered_s.append(answered_s)
 
     def write(self, *, held: bool) -> None:
-        """Append the line to the report, if one was asked for."""
+        """Append the line to the report, if one was requested."""
         path = os.environ.get("ACPTERM_FAULTS_REPORT")
         if path and self.fault:
             line = json.dumps({**vars(self), "held": held}) + "\n"

@@ -1,4 +1,4 @@
-"""A service manager for tests: takes notifications, and keeps descriptors that it is sent."""
+"""A fake service manager: receives notifications and stores descriptors."""
 
 import array
 import os
@@ -14,11 +14,11 @@ _NAME_MAX = 255
 
 
 class ServiceManager:
-    """The other end of `NOTIFY_SOCKET`, with an fd store."""
+    """The receiver of `NOTIFY_SOCKET`, with a descriptor store."""
 
     def __init__(self, path: Path) -> None:
         self.states: list[str] = []
-        """All assignments that came but for those about descriptors, in order."""
+        """All assignments received, except those about descriptors, in order."""
         self.stored: list[tuple[str, int]] = []
         """Names and descriptors."""
         self._path = str(path)
@@ -29,11 +29,11 @@ class ServiceManager:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment that the service gets."""
+        """The environment of the service."""
         return {"NOTIFY_SOCKET": self._path, "FDSTORE": str(_STORE_MAX)}
 
     async def run(self) -> None:
-        """Take notifications until cancelled."""
+        """Receive notifications until cancelled."""
         size = socket.CMSG_SPACE(256 * array.array("i").itemsize)
         while True:
             data, ancillary, flags, _ = await self._socket.recvmsg(1 << 16, size)
@@ -65,7 +65,7 @@ class ServiceManager:
         self.states += assignments
 
     def passed(self, helper: list[str]) -> tuple[list[str], list[int]]:
-        """Return the wrapper that passes what is stored, and the descriptors to let through."""
+        """Return the wrapper that passes the stored descriptors, and these descriptors."""
         names = ":".join(name for name, _ in self.stored)
         fds = [fd for _, fd in self.stored]
         return [*helper, names, *map(str, fds), "--"], fds

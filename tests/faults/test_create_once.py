@@ -51,7 +51,7 @@ def _agent(running: Daemon, by: str):
 
 
 async def _create_once(running: Daemon, agent: Agent, name: str, report: Report) -> None:
-    """Create a program that records its execution; check what happened of it, once."""
+    """Create a program that records its execution; check that it was executed once."""
     executions = Path(running.directory, name)
     before = trio.current_time()
     terminal = await agent.create("/bin/sh", "-c", f"echo $$ >> {executions}; echo {name}; exit 7")

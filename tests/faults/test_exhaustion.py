@@ -1,4 +1,4 @@
-"""Out of descriptors, PTYs, processes, memory for a ring: that request fails, all else goes on."""
+"""Out of descriptors, PTYs, processes or memory: that request fails, and all else works."""
 
 import os
 import resource
@@ -33,7 +33,7 @@ _FORKS = Path(__file__).with_name("forks.py")
 async def _limited(
     directory: Path, *wrapper: str, **settings: str
 ) -> AsyncIterator[tuple[Daemon, Agent, str]]:
-    """Run a daemon with one terminal that has to go on: its program answers what is typed."""
+    """Run a daemon with one terminal that must keep working: its program responds to input."""
     async with (
         daemon(directory, *wrapper, **settings) as running,
         socket_agent(running.socket) as agent,
@@ -47,7 +47,7 @@ async def _limited(
 
 
 async def _check_goes_on(running: Daemon, agent: Agent, echo: str) -> None:
-    """Check that a terminal that was there, and the user's commands, work as ever."""
+    """Check that the existing terminal and the user's commands still work."""
     word = os.urandom(4).hex()
     await user_request(running.user_socket, "terminal/write", terminalId=echo, data=f"{word}\n")
     with trio.fail_after(10):
@@ -58,7 +58,7 @@ async def _check_goes_on(running: Daemon, agent: Agent, echo: str) -> None:
 
 
 async def _check_attach(running: Daemon, terminal: str) -> None:
-    """Check that the user can attach to a terminal and is shown what it prints."""
+    """Check that the user can attach to a terminal and sees its output."""
     word = os.urandom(4).hex().encode()
     window = Attached(running, terminal)
     try:
@@ -85,7 +85,7 @@ async def _create_until_refused(agent: Agent, most: int) -> tuple[list[str], Req
 
 
 async def _create_within(agent: Agent, seconds: float) -> str:
-    """Create a terminal, which may be refused until so many seconds have passed."""
+    """Create a terminal; retry for some seconds while that is refused."""
     deadline = trio.current_time() + seconds
     while True:
         try:
@@ -97,7 +97,7 @@ async def _create_within(agent: Agent, seconds: float) -> str:
 
 
 def _check_clear(error: RequestError, *words: str) -> None:
-    """Check that the reason, which stands before the advice, names the limit."""
+    """Check that the reason, which precedes the advice, names the limit."""
     assert error.code == _INTERNAL_ERROR, error
     reason = error.message.partition(";")[0].lower()
     assert any(word in reason for word in words), error.message
@@ -109,7 +109,7 @@ async def _connect(path: str, count: int, streams: list[trio.SocketStream]) -> N
 
 
 async def _check_recovers(agent: Agent, terminals: list[str]) -> None:
-    """Check that creating works again when terminals were released."""
+    """Check that terminals can be created again after others were released."""
     assert terminals
     for terminal in terminals[:3]:
         await agent.release(terminal)
@@ -178,7 +178,7 @@ async def test_create_is_refused_and_all_else_goes_on_when_processes_run_out(
             _check_clear(error, "process")
             await _check_goes_on(running, agent, echo)
             await _check_attach(running, echo)
-            # The user ends what did it, and everything works again.
+            # The user kills the cause, and everything works again.
             await user_request(running.user_socket, "terminal/kill", terminalId=greedy)
             await agent.wait(greedy)
             again = await _create_within(agent, 5)

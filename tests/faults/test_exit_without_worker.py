@@ -1,4 +1,4 @@
-"""A program ends while no worker runs: its status and its last output are there."""
+"""A program exits while no worker runs: its status and its last output are retained."""
 
 import pytest
 import trio
@@ -26,7 +26,7 @@ async def test_exit_status_and_last_output_are_there_when_no_worker_ran(tmp_path
             for program in ending:
                 program.stop()
             for program in ending:
-                # One may be blocked on its full PTY until the successor reads.
+                # A program may be blocked on its full PTY until the successor reads.
                 with trio.move_on_after(_DELAY_S / 2):
                     await until(lambda p=program: not p.is_running(), 5, "it does not end")
             report.happened("a program ends while no worker runs", await load.answering())

@@ -66,7 +66,7 @@ async def test_programs_live_on_when_the_keeper_is_killed_and_descriptors_are_st
 
 
 async def _start(running: Daemon, number: int) -> tuple[str, int, str]:
-    """Start a program of the user's: its name, its pid and when it was started."""
+    """Start a program of the user; return its terminal's name, its pid and its start time."""
     argv = ["-I", "-S", str(_WRITER), str(running.directory), f"program-{number}"]
     info = await user_request(
         running.user_socket,
@@ -92,7 +92,7 @@ async def _read(running: Daemon, name: str, since: int) -> tuple[int, bytes, dic
 
 
 async def _check_adopted(running: Daemon, name: str, pid: int, at: str) -> None:
-    """Check that a program runs on, is known, and that its output goes on where it was."""
+    """Check that a program still runs, is listed, and that its output continues without a gap."""
     assert started(pid) == at
     info = await running.info(name)
     assert info["pid"] == pid
@@ -106,9 +106,9 @@ async def _check_adopted(running: Daemon, name: str, pid: int, at: str) -> None:
 
 
 async def _check_ended(running: Daemon, name: str, total: int) -> int:
-    """Check the whole output, and that the exit status is said to be unknown; return its size."""
+    """Check the whole output, and that the exit status is unknown; return the output's size."""
     answer = await user_request(running.user_socket, "terminal/wait", terminalId=name)
-    # What a shell gives for a status that it could not have: agents break on two nulls.
+    # An unknown status is reported as 255, as a shell does, since two nulls break agents.
     assert answer["exitStatus"]["exitCode"] == 255, answer
     assert answer["exitStatus"]["signal"] is None, answer
     assert answer["exitStatus"]["endedBy"] == "lost", answer

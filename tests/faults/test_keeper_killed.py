@@ -1,4 +1,4 @@
-"""SIGKILL of the keeper: what is lost is said, nothing is left, the next command starts anew."""
+"""SIGKILL of the keeper: the loss is reported, nothing is left, the next command restarts it."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from tests.faults.wire import Agent, socket_agent, stdio_agent
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(90)]
 
-_SAID_WITHIN_S = 10
+_RESPONSE_TIMEOUT_S = 10
 _TREE = "setsid sleep 300 & (sleep 300 &) ; echo pids $$ $!; exec sleep 300"
 
 
@@ -27,11 +27,11 @@ async def test_loss_is_said_and_nothing_is_left_when_the_keeper_is_killed(tmp_pa
         trio.open_nursery() as nursery,
     ):
         agents: list[Agent] = [direct, bridged]
-        said: list[dict[str, Any]] = []
+        responses: list[dict[str, Any]] = []
         pids: list[int] = []
 
         async def wait(agent: Agent, terminal: str) -> None:
-            said.append(await agent.wait(terminal))
+            responses.append(await agent.wait(terminal))
 
         for agent in agents:
             for _ in range(2):
@@ -42,9 +42,11 @@ async def test_loss_is_said_and_nothing_is_left_when_the_keeper_is_killed(tmp_pa
         worker = await running.worker()
         os.kill(running.pid, signal.SIGKILL)
         before = trio.current_time()
-        await until(lambda: len(said) == 4, _SAID_WITHIN_S, lambda: f"waits answered: {said}")
+        await until(
+            lambda: len(responses) == 4, _RESPONSE_TIMEOUT_S, lambda: f"waits answered: {responses}"
+        )
         report.happened("SIGKILL of the keeper", trio.current_time() - before)
-        for status in said:
+        for status in responses:
             assert status["_meta"]["acpterm"]["endedBy"] == "lost", status
             assert status["exitCode"] != 0
         await running.check_nothing_left(worker, *pids)
@@ -64,7 +66,7 @@ async def _pids(agent: Agent, terminal: str) -> list[int]:
 
 
 async def _check_next_daemon(running: Daemon) -> None:
-    """Run a command, which starts a daemon; end that."""
+    """Run a command that starts a daemon; shut the daemon down."""
     await _acpterm(running, "run", "-d", "true")
     status = await running.status()
     assert status["pid"] != running.pid

@@ -55,7 +55,7 @@ async def test_restart_leaves_the_old_worker_when_the_new_one_does_not_start(
         assert await load.daemon.worker() == old
         load.check_running()
         assert longest <= _LONGEST_ANSWER_S
-        # A version that starts is taken.
+        # A version that starts takes over.
         status, printed = await _restart(load.daemon)
         load.take_overs += 1
         assert status == 0, printed
@@ -64,7 +64,7 @@ async def test_restart_leaves_the_old_worker_when_the_new_one_does_not_start(
 
 @asynccontextmanager
 async def latency(load: Load) -> AsyncIterator[LatencyProcess]:
-    """Measure how long answers take, for the block."""
+    """Measure the latency of responses during the block."""
     with latency_process(load.daemon.socket, load.daemon.directory) as process:
         await process.longest(time.monotonic() - 1)
         yield process

@@ -1,4 +1,4 @@
-"""SIGKILL of the worker, at random moments and during the take-over, under full load."""
+"""SIGKILL of the worker, at random times and during the takeover, under full load."""
 
 import os
 import signal

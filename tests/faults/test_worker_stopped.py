@@ -28,7 +28,7 @@ async def test_programs_wait_and_nothing_is_lost_while_the_worker_is_stopped(
         finally:
             os.kill(worker, signal.SIGCONT)
         report.happened("SIGSTOP of the worker for 5 s", await load.answering())
-        # Only the slow one has room in its ring.
+        # Only the slow program has free space in its ring.
         assert before[:-1] == after[:-1]
         assert after[-1] > before[-1]
         assert await load.daemon.worker() == worker

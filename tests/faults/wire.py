@@ -1,8 +1,8 @@
-"""Clients for faults: an agent on the socket that resumes, one on `acpterm stdio`, and the user.
+"""Clients for fault tests: an agent on the socket that resumes, one on `acpterm stdio`, the user.
 
 `SocketAgent` does what docs/protocol.md asks of an agent that connects by itself: it keeps the
-secret of `initialize`, connects again with it when the connection is lost, and sends what was
-unanswered again, with the same ids. `StdioAgent` knows nothing of that: the bridge has to do it.
+secret of `initialize`, reconnects with it when the connection is lost, and repeats all requests
+without a response, with the same ids. `StdioAgent` does none of that: the bridge has to.
 """
 
 import base64
@@ -35,7 +35,7 @@ class RequestError(Exception):
 
 
 class ResumeError(Exception):
-    """The daemon does not have the sessions of a connection any more."""
+    """The daemon no longer has the sessions of a connection."""
 
 
 class _Pending:
@@ -47,11 +47,11 @@ class _Pending:
 
 
 class Agent:
-    """Requests and their responses, whatever carries them."""
+    """Requests and their responses, independent of the transport."""
 
     def __init__(self) -> None:
         self.latencies: list[tuple[float, float, str]] = []
-        """When a request was sent, the seconds until its response, and its method."""
+        """For each request: when it was sent, the seconds until its response, and its method."""
         self.repeated = 0
         """Requests that were sent more than once."""
         self._pending: dict[int, _Pending] = {}
@@ -84,7 +84,7 @@ class Agent:
     async def result(
         self, pending: "_Pending", method: str, timeout_s: float = _REQUEST_TIMEOUT_S
     ) -> Any:
-        """Wait for the result of a request that was started."""
+        """Wait for the result of a request that was sent."""
         with trio.move_on_after(timeout_s):
             await pending.done.wait()
         if pending.message is None:
@@ -107,7 +107,7 @@ class Agent:
         return await self.request("terminal/output", _name(terminal))
 
     async def wait(self, terminal: str) -> dict[str, Any]:
-        """Wait for the exit, as long as that takes."""
+        """Wait for the exit, without a timeout."""
         params = _name(terminal)
         return await self.request("terminal/wait_for_exit", params, timeout_s=math.inf)
 
@@ -118,7 +118,7 @@ class Agent:
         await self.request("terminal/release", _name(terminal))
 
     async def read(self, terminal: str, since: int, **more: Any) -> tuple[int, bytes, int]:
-        """Read raw output; return where it begins, the bytes, and where to read on."""
+        """Read raw output; return its start position, the bytes, and the next position."""
         params = {**_name(terminal), "since": since, "format": "raw", **more}
         result = await self.request("_acpterm/terminal/read", params)
         data = base64.b64decode(result["data"])
@@ -126,7 +126,7 @@ class Agent:
         return since + result["lost"], data, result["position"]
 
     def longest_answer(self, since: float = -math.inf) -> float:
-        """Return the longest latency of a request sent since then, but for waits for an exit."""
+        """Return the longest latency of a request sent since then, except waits for an exit."""
         return max(
             (
                 taken
@@ -152,8 +152,8 @@ class SocketAgent(Agent):
         stream = self._stream
         async with self._sending:
             if stream is None or stream is not self._stream:
-                return  # It is sent with all that is unanswered once connected.
-            # Lost: it is sent again on the next connection.
+                return  # Once connected, it is sent with all requests without a response.
+            # The connection is lost: the request is sent again on the next one.
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._stream.send_all(line)
 
@@ -232,7 +232,7 @@ class StdioAgent(Agent):
             await self._stdin.send_all(line)
 
     async def run(self) -> None:
-        """Take responses until cancelled, or until the bridge ends."""
+        """Receive responses until cancelled, or until the bridge exits."""
         rest = b""
         while data := await self._stdout.receive_some(1 << 18):
             *lines, rest = (rest + data).split(b"\n")
@@ -242,7 +242,7 @@ class StdioAgent(Agent):
         self._fail(EOFError("acpterm stdio has ended"))
 
     async def close(self) -> None:
-        """End the bridge and wait for it."""
+        """Shut the bridge down, and wait until it has exited."""
         await self._stdin.aclose()
         with trio.move_on_after(5):
             await trio.to_thread.run_sync(self.process.wait, abandon_on_cancel=True)
@@ -290,7 +290,7 @@ async def stdio_agent(path: str, env: dict[str, str], log: Any) -> AsyncIterator
 
 
 async def user_request(path: str, method: str, timeout_s: float = 20, **params: Any) -> Any:
-    """Ask `_acpterm/METHOD` on a connection of its own; ask again when that is lost."""
+    """Request `_acpterm/METHOD` on a new connection; repeat it when that is lost."""
     with trio.move_on_after(timeout_s):
         while True:
             stream = await _connect(path)
@@ -323,7 +323,7 @@ async def _ask(stream: trio.SocketStream, method: str, params: dict[str, Any]) -
 async def _connect(
     path: str, connect: Callable[[str], Awaitable[trio.SocketStream]] = trio.open_unix_socket
 ) -> trio.SocketStream:
-    """Connect to a socket, again and again until it is there."""
+    """Connect to a socket; retry until it exists."""
     while True:
         try:
             stream = await connect(path)

@@ -1,4 +1,4 @@
-"""Execute a program as systemd does that passes stored descriptors: `NAMES FD… -- ARGV…`.
+"""Execute a program with stored descriptors, as systemd does: `NAMES FD… -- ARGV…`.
 
 NAMES are separated by colons. The descriptors become 3, 4, … of the program.
 """
@@ -13,7 +13,7 @@ FIRST = 3
 def main():
     end = sys.argv.index("--")
     names, fds, argv = sys.argv[1], list(map(int, sys.argv[2:end])), sys.argv[end + 1 :]
-    # Away from where they are to be, so that none closes another.
+    # First move them out of the target range, so that none overwrites another.
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD, FIRST + len(fds) + 100) for fd in fds]
     for number, fd in enumerate(moved):
         os.dup2(fd, FIRST + number)

@@ -17,7 +17,7 @@ PACE_S = 0.02
 
 
 def yield_to_tests():
-    """Leave the processors first to what checks: Linux shares them out by session."""
+    """Yield the CPUs to the checking processes: lower the priority of this session's autogroup."""
     try:
         with open("/proc/self/autogroup", "w") as file:
             file.write("10")

@@ -1,4 +1,4 @@
-"""A daemon's keeper, and its workers: processes of their own whose connections the test has."""
+"""Start a daemon's keeper and workers as processes; the test gets the workers' connections."""
 
 import os
 import secrets
@@ -31,7 +31,7 @@ class Worker:
         self.left = False
 
     async def serve(self):
-        """Take over what there is, be ready, and run."""
+        """Restore the state, report ready, and run the client in the background."""
         await self.keeper.connect()
         await self.keeper.ready()
         self.run()
@@ -52,7 +52,7 @@ class Worker:
                 self.keeper.close()
 
     def found(self):
-        """Watch the terminals that were found: by name."""
+        """Watch the terminals that were found; return them by name."""
         watched = {}
         for found in self.keeper.terminals:
             terminal = watched[found.name] = Watched(self.keeper, found)
@@ -67,7 +67,7 @@ class Worker:
         self.leave()
 
     def leave(self):
-        """Use the connection no more, as a process that is dead."""
+        """Stop using the connection, like a process that is dead."""
         self.left = True
         self.scope.cancel()
         if not self.running:
@@ -97,7 +97,7 @@ class Daemon:
         return worker
 
     async def serving(self):
-        """Wait for the next worker process, and have it serve."""
+        """Wait for the next worker process, and make it serve."""
         worker = await self.worker()
         await worker.serve()
         return worker
@@ -110,7 +110,7 @@ class Daemon:
         return self._log.read().decode()
 
     async def wait(self):
-        """Wait for the keeper's end; return its status."""
+        """Wait until the keeper exits; return its status."""
         with trio.fail_after(TIMEOUT_S):
             while self.process.poll() is None:
                 await trio.sleep(0.005)
@@ -119,7 +119,7 @@ class Daemon:
 
 @asynccontextmanager
 async def daemon(tmp_path, *, mode="worker", env=None, pass_fds=(), prefix=()):
-    """Start a daemon's keeper with its first worker; in the end all of it is killed."""
+    """Start a daemon's keeper with its first worker; kill everything at the end of the block."""
     path = str(tmp_path / f"control{secrets.token_hex(4)}")
     command = [*prefix, *stub.PYTHON, stub.HERE, "launch", path, mode]
     listener = trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -145,7 +145,7 @@ async def daemon(tmp_path, *, mode="worker", env=None, pass_fds=(), prefix=()):
                     worker.leave()
                 process.terminate()
                 while process.poll() is None:
-                    # The keeper ends once no worker is left; programs are its children as well.
+                    # The keeper exits once no worker is left. Its other children are programs.
                     for pid in children_of(process.pid):
                         with suppress(ProcessLookupError):
                             os.kill(pid, signal.SIGKILL)

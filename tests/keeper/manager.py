@@ -1,4 +1,4 @@
-"""A service manager: it listens to notifications, stores descriptors, and passes them on."""
+"""A fake service manager: receives notifications, stores descriptors, and passes them on."""
 
 import os
 import secrets
@@ -18,7 +18,7 @@ os.execv(sys.argv[4], sys.argv[4:])
 
 
 class Manager:
-    """`stored` has the descriptors by name; `states` what was said, in order."""
+    """`stored` has the descriptors by name, `states` the notifications in order."""
 
     def __init__(self, tmp_path):
         self.path = str(tmp_path / f"notify{secrets.token_hex(4)}")
@@ -39,8 +39,8 @@ class Manager:
     def environ(self, **more):
         return {"NOTIFY_SOCKET": self.path, "FDSTORE": "64", **more}
 
-    def look(self):
-        """Act on what came; return all states."""
+    def receive(self):
+        """Handle the notifications that have arrived; return all states."""
         while True:
             try:
                 data, fds, _, _ = socket.recv_fds(self._socket, 4096, 8)
@@ -49,7 +49,7 @@ class Manager:
             fields = dict(line.split("=", 1) for line in data.decode().splitlines())
             name = fields.get("FDNAME")
             if "FDSTORE" in fields:
-                # Else one whose programs have closed it would be dropped.
+                # Otherwise a PTY that its programs have closed would be dropped.
                 assert fields["FDPOLL"] == "0"
                 [self.stored[name]] = fds
             elif "FDSTOREREMOVE" in fields:
@@ -57,12 +57,12 @@ class Manager:
             else:
                 self.states.append(fields)
 
-    def said(self, **fields):
-        return fields in self.look()
+    def has_received(self, **fields):
+        return fields in self.receive()
 
     def passing(self, listeners=()):
-        """Return how `daemon` starts a process that gets listeners and what is stored."""
-        self.look()
+        """Return the arguments for `daemon` to pass listeners and stored descriptors."""
+        self.receive()
         fds = [*listeners, *self.stored.values()]
         names = ["acpterm.socket"] * len(listeners) + list(self.stored)
         arguments = [str(len(fds)), ":".join(names), ",".join(map(str, fds))]

@@ -1,4 +1,4 @@
-"""Processes that stand for a daemon's first process and for its workers.
+"""Stubs of a daemon's first process and of its workers.
 
 `launch CONTROL` starts a worker and becomes the keeper. `worker CONTROL` hands its connection to
 the keeper over to the test that listens at CONTROL, and does what that test says: `exit N`.

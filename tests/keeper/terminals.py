@@ -1,4 +1,4 @@
-"""Programs in a keeper, as a test sees them: spawned, consumed, waited for."""
+"""Spawn programs in a keeper, consume their output, and wait for them."""
 
 import os
 import secrets
@@ -49,7 +49,7 @@ class Watched:
         self.changed = trio.Event()
 
     def take(self):
-        """Consume what there is, and ask to be woken for more."""
+        """Consume all output, and request a wake-up for more."""
         header = self.ring.header
         self.keeper.arm(self.name, header)
         while (position := header[ring.CONSUMED]) != header[ring.HEAD]:
@@ -61,7 +61,7 @@ class Watched:
             self.keeper.kick()
 
     async def wait_for(self, condition):
-        """Wait until `condition(self)`, looked at after each report and now and then."""
+        """Wait until `condition(self)` is true, checked after each report and periodically."""
         with trio.fail_after(TIMEOUT_S):
             while not condition(self):
                 with trio.move_on_after(0.02):
@@ -111,7 +111,7 @@ async def spawn(
 
 
 async def run(keeper, *argv, **options):
-    """Run a program to its end; return its output, and how it ended."""
+    """Run a program until it has exited; return its output and the exit report."""
     terminal = await spawn(keeper, *argv, **options)
     output = await terminal.wait_closed()
     keeper.forget(terminal.name)
@@ -128,7 +128,7 @@ class Ended:
 
 
 async def poll(look):
-    """Return what `look` returns, once that is true."""
+    """Poll until `look` returns a true value; return that."""
     with trio.fail_after(TIMEOUT_S):
         while not (found := look()):
             await trio.sleep(0.005)
@@ -145,7 +145,7 @@ def is_alive(pid):
 
 @contextmanager
 def not_left(*pids):
-    """Have processes killed at the end of a test that failed to end them."""
+    """Kill processes at the end of a test, in case the test has failed to do so."""
     try:
         yield
     finally:

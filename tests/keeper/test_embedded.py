@@ -15,7 +15,7 @@ from acpterm.keeper.programs import cgroup_spawn
 from tests.keeper.terminals import is_alive, poll, run, spawn
 from tests.pty.scarcity import no_descriptors
 
-# Programs that each leave something behind which a signal to their process group misses.
+# Each of these programs starts a process that a signal to its process group does not reach.
 STRAYS = {
     "background": "sleep 60 & echo $!; wait",
     "ignores signals": "trap '' HUP TERM INT; sleep 60 & echo $!; wait; sleep 60",
@@ -27,13 +27,13 @@ STRAYS = {
 
 
 def memory_bytes(pid):
-    """Return the size and the resident part."""
+    """Return the total and the resident size."""
     with open(f"/proc/{pid}/statm") as file:
         return [int(pages) * resource.getpagesize() for pages in file.read().split()[:2]]
 
 
 async def strays_of(keeper):
-    """Start all of them; return the pids of what has to end."""
+    """Start all of these programs; return the pids of all processes that must be killed."""
     pids = [keeper.pid]
     for line in STRAYS.values():
         terminal = await spawn(keeper, line)
@@ -44,7 +44,7 @@ async def strays_of(keeper):
     return pids
 
 
-async def test_keeper_is_small():
+async def test_keeper_uses_little_memory():
     async with embedded_keeper() as keeper:
         terminals = [await spawn(keeper, "read x; :") for _ in range(20)]
         assert memory_bytes(keeper.pid)[1] < 16 << 20
@@ -52,7 +52,7 @@ async def test_keeper_is_small():
             terminal.close()
 
 
-def test_keeper_imports_little():
+def test_keeper_imports_only_allowed_modules():
     code = (
         f"import sys; sys.path.append({os.getcwd()!r})\n"
         "from acpterm.keeper.process import embedded, main, supervisor\n"
@@ -65,15 +65,15 @@ def test_keeper_imports_little():
     assert all(name.startswith("acpterm.keeper") for name in ours)
 
 
-async def test_everything_ends_with_the_block():
+async def test_programs_are_killed_at_the_end_of_the_block():
     async with embedded_keeper() as keeper:
         pids = await strays_of(keeper)
     assert not [pid for pid in pids if is_alive(pid)]
 
 
 @pytest.mark.parametrize("copy", [False, True])
-async def test_everything_ends_when_the_worker_is_killed(copy):
-    """`copy`: also when another process still has the worker's end of the connection."""
+async def test_programs_are_killed_when_the_worker_is_killed(copy):
+    """With `copy`, another process still has the worker's end of the connection."""
     code = (
         "import os, time, trio\n"
         "from acpterm.keeper.client import embedded_keeper\n"
@@ -109,7 +109,7 @@ async def test_keeper_that_is_killed_is_reported():
     terminal.close()
 
 
-async def test_error_in_the_block_is_raised_as_it_is():
+async def test_error_in_the_block_is_raised_without_a_group():
     with pytest.raises(ZeroDivisionError):
         async with embedded_keeper():
             raise ZeroDivisionError
@@ -140,7 +140,7 @@ async def test_spawn_is_refused_before_the_last_descriptors_are_used(keeper):
             terminals.append(await spawn(keeper, "read x; :"))
     assert refused.value.errno == 24
     assert len(terminals) >= 5
-    # What is there works on.
+    # The existing terminal still works.
     os.write(terminals[0].master, b"\n")
     await terminals[0].wait_closed()
     for terminal in terminals:
@@ -164,13 +164,13 @@ async def test_spawn_is_refused_without_memory_for_a_ring(keeper):
     assert (await run(keeper, "echo", "x")).output == "x\n"
 
 
-async def test_spawn_that_makes_no_sense_is_refused(keeper):
+async def test_invalid_spawn_is_refused(keeper):
     with pytest.raises(OSError, match="the keeper cannot start this"):
         await spawn(keeper, "true", ring_size=1 << 80)
     assert (await run(keeper, "echo", "x")).output == "x\n"
 
 
-async def test_name_of_a_terminal_cannot_be_used_twice_at_a_time(keeper):
+async def test_spawn_is_refused_when_the_name_is_in_use(keeper):
     terminal = await spawn(keeper, "sleep 60; :", name="one")
     with pytest.raises(FileExistsError):
         await spawn(keeper, "true", name="one")
@@ -181,7 +181,7 @@ async def test_name_of_a_terminal_cannot_be_used_twice_at_a_time(keeper):
 async def test_nothing_is_left_of_terminals_that_were_forgotten(keeper):
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, (80, hard))
-    # One descriptor left by each would soon be refused.
+    # Spawns would soon be refused if each terminal leaked a descriptor.
     for _ in range(60):
         await run(keeper, "true")
 
@@ -215,7 +215,7 @@ async def test_spawn_is_refused_without_a_pty(monkeypatch):
 
 @pytest.fixture
 def process_limit():
-    """A function that lets a process have no more children; needs a control group of pids."""
+    """A function that keeps a process from having more children; needs a pids control group."""
     group = f"/sys/fs/cgroup/pids/acpterm-test-{os.getpid()}"
     try:
         os.mkdir(group)
@@ -255,7 +255,7 @@ def cgroup():
     pytest.skip("this process may make no control group")
 
 
-async def test_program_starts_in_the_control_group_asked_for(keeper, cgroup):
+async def test_program_starts_in_the_requested_control_group(keeper, cgroup):
     directory = os.open(cgroup, os.O_RDONLY)
     ended = await run(keeper, "cat /proc/self/cgroup; tty; :", cgroup=directory)
     os.close(directory)

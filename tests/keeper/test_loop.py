@@ -5,14 +5,14 @@ import os
 from acpterm.keeper.process.loop import Loop
 
 
-def test_event_of_a_closed_descriptor_is_not_given_to_the_handler_of_its_successor():
+def test_event_of_a_closed_descriptor_is_not_delivered_to_its_reused_number():
     loop = Loop()
     pipes = [os.pipe() for _ in range(2)]
     called = []
     opened = []
 
     def replace(own, other):
-        """Close the other descriptor and open one of the same number, which nothing was sent to."""
+        """Close the other descriptor, and open one with the same number that has no event."""
         called.append(own)
         loop.remove_reader(other)
         os.close(other)

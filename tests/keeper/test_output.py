@@ -1,4 +1,4 @@
-"""What the keeper does with a program's output, and with its end."""
+"""A program's output and exit: reading, backpressure, draining and reports."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from tests.keeper.terminals import RING_BYTES, is_alive, not_left, poll, run, sp
 from tests.pty.tracer import tracing
 
 
-async def test_output_of_fast_programs_is_whole_when_they_have_exited(keeper):
+async def test_output_of_fast_programs_is_complete_when_they_have_exited(keeper):
     for number in range(20):
         terminal = await spawn(keeper, f"echo line {number}; :")
         report = await terminal.wait_exited()
@@ -23,7 +23,7 @@ async def test_output_of_fast_programs_is_whole_when_they_have_exited(keeper):
         terminal.close()
 
 
-async def test_large_last_output_lies_before_the_end_in_the_report(keeper):
+async def test_large_last_output_is_before_the_end_position(keeper):
     terminal = await spawn(keeper, "head -c 200000 /dev/zero | tr '\\0' x; :")
     report = await terminal.wait_exited()
     assert report.end == 200_000
@@ -48,7 +48,7 @@ async def test_exit_does_not_wait_for_a_background_process(keeper):
         assert terminal.end is None
         os.kill(pid, signal.SIGKILL)
         await terminal.wait_closed()
-        # It was adopted by the keeper, which leaves no zombie.
+        # The keeper adopted the orphan and has reaped it.
         await poll(lambda: not os.path.exists(f"/proc/{pid}"))
     terminal.close()
 
@@ -87,7 +87,7 @@ async def test_full_ring_stops_the_program_and_loses_no_byte(keeper):
     terminal.close()
 
 
-async def test_memory_of_what_was_consumed_is_given_back_when_the_program_is_calm(keeper):
+async def test_memory_of_consumed_output_is_released_when_the_program_is_idle(keeper):
     terminal = await spawn(keeper, "head -c 400000 /dev/zero; read x; :")
     await terminal.wait_for(lambda self: len(self.output) == 400_000)
     with trio.fail_after(10):
@@ -97,11 +97,11 @@ async def test_memory_of_what_was_consumed_is_given_back_when_the_program_is_cal
     await terminal.wait_closed()
 
 
-async def test_keeper_finds_room_that_was_not_announced(keeper):
+async def test_keeper_finds_free_space_without_a_wake_up(keeper):
     terminal = await spawn(keeper, "seq 100000", consume=False)
     header = terminal.ring.header
     await poll(lambda: header[ring.STALLED])
-    # By then the keeper sleeps, but for looks now and then; and it would rather have more room.
+    # The keeper sleeps except for periodic checks, and this is less free space than it waits for.
     await trio.sleep(0.15)
     header[ring.CONSUMED] = 1000
     await poll(lambda: header[ring.HEAD] == RING_BYTES + 1000)
@@ -109,7 +109,7 @@ async def test_keeper_finds_room_that_was_not_announced(keeper):
     terminal.close()
 
 
-def test_write_in_progress_is_announced_before_it_begins(monkeypatch):
+def test_write_is_reserved_before_it_begins(monkeypatch):
     from acpterm.keeper.process.loop import Loop
     from acpterm.keeper.programs import reading
 
@@ -135,7 +135,7 @@ def test_write_in_progress_is_announced_before_it_begins(monkeypatch):
     os.close(fd)
 
 
-def test_flood_is_left_when_anything_else_is_ready(monkeypatch):
+def test_read_of_a_flood_stops_when_another_descriptor_is_ready(monkeypatch):
     from acpterm.keeper.process.loop import Loop
     from acpterm.keeper.programs import reading
 
@@ -156,8 +156,8 @@ def test_flood_is_left_when_anything_else_is_ready(monkeypatch):
         os.close(each)
 
 
-async def test_program_that_ends_while_the_ring_is_full_is_reported_once_there_is_room(keeper):
-    # The last few kilobytes wait in the kernel.
+async def test_exit_with_a_full_ring_is_reported_once_there_is_free_space(keeper):
+    # The last few kilobytes are still in the kernel's buffer.
     size = RING_BYTES + 1000
     line = f"head -c {size} /dev/zero | tr '\\0' x; exit 5; :"
     terminal = await spawn(keeper, line, consume=False)
@@ -204,7 +204,7 @@ async def test_forgotten_program_is_killed_and_reaped(keeper):
     terminal.close()
 
 
-async def test_stalled_terminal_holds_up_no_other(keeper):
+async def test_stalled_terminal_does_not_delay_others(keeper):
     stalled = [await spawn(keeper, "yes; :", consume=False) for _ in range(3)]
     for terminal in stalled:
         await poll(lambda terminal=terminal: terminal.ring.header[ring.STALLED])
@@ -225,7 +225,7 @@ async def test_floods_share_the_keeper(keeper):
 
 
 @pytest.mark.parametrize("without", ["pidfd_open", "pidfd_open, os.waitid", "eventfd"])
-async def test_ends_are_seen_where_the_system_lacks_a_call(without, monkeypatch):
+async def test_exits_are_detected_when_the_system_lacks_a_call(without, monkeypatch):
     main = f"import os, runpy; del os.{without}; runpy.run_path(%r, run_name='__main__')"
     python, *flags, path = client.keeper_command()
     command = [python, *flags, "-c", main % path]

@@ -1,4 +1,4 @@
-"""What a program finds in the terminal that the keeper starts it in."""
+"""The environment in which the keeper starts a program: terminal, limits, signals, errors."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ from tests.keeper.terminals import poll, program, run, spawn
 WAYS = ["posix_spawn", "fork"]
 _CORE = resource.getrlimit(resource.RLIMIT_CORE)
 _STACK = resource.getrlimit(resource.RLIMIT_STACK)
-# A lower limit of the stack is one that the keeper does not try on itself.
+# The keeper does not lower its own stack limit, so this one needs a fork.
 _FOR_WAY = {
     "posix_spawn": (),
     "fork": ((resource.RLIMIT_STACK, 4 << 20, _STACK[1]),),
@@ -21,7 +21,7 @@ _FOR_WAY = {
 
 @pytest.fixture(params=WAYS)
 def way(request):
-    """Run a program in one way, and see that it was that way."""
+    """Run a program, and check that it was started in this way."""
 
     async def run_that_way(keeper, *argv, rlimits=(), **options):
         limits = (*_FOR_WAY[request.param], *rlimits)
@@ -53,7 +53,7 @@ async def test_terminal_takes_input_as_utf8(keeper, way):
     assert " iutf8" in (await way(keeper, "stty", "-a")).output
 
 
-async def test_program_has_the_directory_and_umask_asked_for(keeper, way, tmp_path):
+async def test_program_has_the_requested_directory_and_umask(keeper, way, tmp_path):
     ended = await way(keeper, "pwd; umask; :", cwd=str(tmp_path), umask=0o137)
     assert ended.output == f"{tmp_path}\n0137\n"
 
@@ -73,7 +73,7 @@ async def test_keeper_keeps_its_own_directory_and_umask(keeper, tmp_path):
     assert await facts() == before
 
 
-async def test_program_has_only_the_environment_asked_for(keeper, way):
+async def test_program_has_only_the_requested_environment(keeper, way):
     ended = await way(keeper, "/usr/bin/env", env={"A": "b", "C": "ä"})
     assert sorted(ended.output.split()) == ["A=b", "C=ä"]
 
@@ -83,7 +83,7 @@ async def test_program_has_no_descriptor_of_the_keeper(keeper, way):
     other = await spawn(keeper, "sleep 60; :")
     terminal = await spawn(keeper, "sleep", "60", rlimits=_FOR_WAY[way])
 
-    # The loader of a program just executed has files open for a moment.
+    # The dynamic loader has files open for a moment after exec.
     await poll(lambda: sorted(os.listdir(f"/proc/{terminal.pid}/fd")) == ["0", "1", "2"])
     for each in (other, terminal):
         keeper.forget(each.name)
@@ -92,7 +92,7 @@ async def test_program_has_no_descriptor_of_the_keeper(keeper, way):
 
 async def test_program_has_default_signals_and_none_blocked(keeper, way):
     ended = await way(keeper, "cat", "/proc/self/status")
-    # The C library ignores its own two while it spawns, and sets them again where they are used.
+    # The C library ignores its two internal signals in posix_spawn, and sets them when used.
     own = 0b11 << 31
     masks = dict(line.split(":\t") for line in ended.output.splitlines() if "Sig" in line)
     assert {int(masks[name], 16) & ~own for name in ("SigBlk", "SigIgn", "SigCgt")} == {0}
@@ -191,7 +191,7 @@ async def test_relative_program_is_found_in_the_working_directory(keeper, tmp_pa
     assert (ended.output, ended.way) == ("here\n", "posix_spawn")
 
 
-async def test_fallback_is_used_when_there_is_no_such_program(keeper):
+async def test_fallback_is_used_when_the_program_is_not_found(keeper):
     ended = await run(keeper, "no-such-program", otherwise=["/bin/sh", "-c", "echo line"])
     assert ended.output == "line\n"
 
@@ -209,7 +209,7 @@ async def test_exit_status_and_usage_are_reported(keeper):
     assert 40 << 20 < ended.report.max_rss < 200 << 20
 
 
-async def test_signal_right_after_the_answer_finds_the_program_in_the_foreground(keeper, way):
+async def test_signal_right_after_the_response_reaches_the_foreground_program(keeper, way):
     stack = _FOR_WAY["fork"]
     for limits in ((), stack):
         terminal = await spawn(keeper, "sleep 60; :", rlimits=limits)
@@ -228,8 +228,8 @@ def output_of(master):
         return output.decode()
 
 
-async def test_spawn_by_the_c_library_gives_the_same_terminal_and_signals():
-    """What there is for control groups, without one."""
+async def test_cgroup_spawn_sets_up_the_same_terminal_and_signals():
+    """Runs the code path for control groups without a control group."""
     master, slave = os.openpty()
     line = "tty; ps -o pid=,pgid=,sid=,tpgid= -p $$; echo $A $0 $1; grep Sig[BI] /proc/self/status"
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
@@ -250,14 +250,14 @@ async def test_spawn_by_the_c_library_gives_the_same_terminal_and_signals():
     await poll(lambda: os.waitpid(pid, os.WNOHANG)[0])
 
 
-def test_spawn_by_the_c_library_fails_with_the_reason():
+def test_cgroup_spawn_raises_with_the_reason():
     with pytest.raises(FileNotFoundError):
         cgroup_spawn.spawn("/no/such/program", ["x"], {}, "/dev/null", None)
     with pytest.raises(ValueError, match="null byte"):
         cgroup_spawn.spawn("/bin/true", ["x"], {"A": "\0"}, "/dev/null", None)
 
 
-async def test_ptyprocess_way_gives_a_controlling_terminal(tmp_path):
+async def test_ptyprocess_spawn_sets_the_controlling_terminal(tmp_path):
     from acpterm.keeper.programs.spawn import ptyprocess_spawn
 
     fields = program("tty; umask; pwd; stty size; :", cwd=str(tmp_path), umask=0o027)

@@ -47,7 +47,7 @@ def test_message_of_any_size_arrives(ends, size):
     message.close()
 
 
-def test_nothing_to_read_and_no_room_are_said(ends):
+def test_receive_and_send_raise_when_they_would_block(ends):
     one, two = ends
     with pytest.raises(BlockingIOError):
         protocol.receive(two)
@@ -56,9 +56,9 @@ def test_nothing_to_read_and_no_room_are_said(ends):
             protocol.send(one, protocol.encode("put", "key", b"x" * 1000))
 
 
-def test_everything_sent_before_the_end_is_received_before_it(ends):
+def test_messages_sent_before_the_close_are_received_before_it(ends):
     one, two = ends
-    # What the other end left unread is an error that must not hide what it had sent.
+    # The peer left messages unread. That error must not hide the messages that it had sent.
     protocol.send(two, protocol.encode("spawn"))
     for number in range(10):
         protocol.send(one, protocol.encode("put", number))
@@ -67,7 +67,7 @@ def test_everything_sent_before_the_end_is_received_before_it(ends):
     assert protocol.receive(two) is None
 
 
-def test_sending_to_a_closed_end_is_a_broken_pipe(ends):
+def test_send_raises_broken_pipe_when_the_peer_has_closed(ends):
     one, two = ends
     protocol.send(one, protocol.encode("put"))
     protocol.send(two, protocol.encode("put"))
@@ -77,7 +77,7 @@ def test_sending_to_a_closed_end_is_a_broken_pipe(ends):
     assert protocol.receive(one).kind == "put"
 
 
-def test_descriptors_that_find_no_room_are_reported(ends):
+def test_lost_descriptors_are_reported_when_the_table_is_full(ends):
     one, two = ends
     protocol.send(one, protocol.encode("spawned", 1), [0, 1, 2])
     with no_descriptors(but=1):
@@ -99,7 +99,7 @@ def test_other_version_is_refused(ends):
 
 
 @pytest.mark.parametrize("data", [b"x", b"\xff" * 9, b"i\1\0\0\0"])
-def test_what_is_no_message_is_refused_and_its_descriptors_closed(ends, data):
+def test_invalid_message_is_refused_and_its_descriptors_closed(ends, data):
     one, two = ends
     free = os.dup(0)
     os.close(free)

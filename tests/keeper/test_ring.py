@@ -1,4 +1,4 @@
-"""The ring file: what is read back, what is kept, what is refused."""
+"""The ring file: reads, records, released memory, recovery and validation."""
 
 import mmap
 import os
@@ -12,7 +12,7 @@ from acpterm.keeper.ring import CAPACITY_MIN_BYTES, CONSUMED, HEAD, RECORD, RESE
 
 @pytest.fixture
 def files():
-    """A function that makes a ring and maps it once more, as keeper and worker have it."""
+    """A function that creates a ring and maps it twice, like keeper and worker."""
     opened = []
 
     def make(size=CAPACITY_MIN_BYTES):
@@ -28,7 +28,7 @@ def files():
 
 
 def write(file, data):
-    """Write as the keeper does, for lack of a PTY in small steps."""
+    """Write as the keeper does, but in small steps."""
     for byte in data:
         head = file.header[HEAD]
         file.header[RESERVED] = head + 1
@@ -36,7 +36,7 @@ def write(file, data):
         file.header[HEAD] = head + 1
 
 
-def test_capacity_is_a_whole_number_of_pages_and_no_less_than_asked_for():
+def test_capacity_is_rounded_up_to_whole_pages():
     assert ring.capacity_for(0) == CAPACITY_MIN_BYTES
     assert ring.capacity_for(CAPACITY_MIN_BYTES + 1) == CAPACITY_MIN_BYTES + 4096
     assert ring.capacity_for(1 << 20) == 1 << 20
@@ -53,17 +53,17 @@ def test_bytes_are_read_at_their_positions_across_the_wrap(files):
     assert read.read(len(data) + 10, 10) == (len(data), b"")
 
 
-def test_bytes_that_may_be_overwritten_just_now_are_not_returned(files):
+def test_bytes_of_a_write_in_progress_are_not_returned(files):
     written, read = files()
     data = bytes(range(256)) * (read.capacity // 256)
     write(written, data)
     written.header[RESERVED] = read.capacity + 1000
     assert read.read(0, 2000) == (1000, data[1000:2000])
-    # All of what was copied may be.
+    # The whole copy may be overwritten.
     assert read.read(0, 500) == (1000, b"")
 
 
-def test_room_is_what_is_consumed(files):
+def test_free_bytes_grow_when_output_is_consumed(files):
     written, read = files()
     assert written.free_bytes() == written.capacity
     write(written, bytes(1000))
@@ -75,7 +75,7 @@ def test_room_is_what_is_consumed(files):
 @pytest.mark.skipif(not hasattr(mmap, "MADV_REMOVE"), reason="the system cannot punch holes")
 @pytest.mark.parametrize("head", [70_000, 131_072, 150_000, 200_001])
 @pytest.mark.parametrize("kept", [0, 1, 5000, 40_000, 65_536])
-def test_memory_of_the_room_is_given_back_and_nothing_else(head, kept):
+def test_only_free_pages_are_released(head, kept):
     fd, file = ring.create_ring(CAPACITY_MIN_BYTES)
     try:
         data = random.Random(head).randbytes(head)
@@ -87,7 +87,7 @@ def test_memory_of_the_room_is_given_back_and_nothing_else(head, kept):
         position, read = file.read(head - kept, kept)
         assert (position, read) == (head - kept, data[head - kept :])
         assert file.record() == b"the record"
-        # The header, the record, and each page that has something of what is kept.
+        # The header, the record, and each page with unconsumed output.
         assert os.fstat(fd).st_blocks * 512 <= (2 + kept // 4096 + 3) * 4096
         write(file, b"more")
         assert file.read(head, 10) == (head, b"more")
@@ -103,7 +103,7 @@ def test_record_is_replaced_as_a_whole(files):
     before = read.header[RECORD]
     assert read.record() == b"first"
     assert written.write_record(b"second, and longer")
-    # The one before was not touched: a keeper that dies just before the last store has kept it.
+    # The previous record is intact, in case the keeper dies just before the last store.
     after, read.header[RECORD] = read.header[RECORD], before
     assert read.record() == b"first"
     read.header[RECORD] = after
@@ -144,7 +144,7 @@ def test_other_files_are_refused(tmp_path, files):
             ring.map_ring(file.fileno())
 
 
-def test_views_that_are_in_use_survive_the_closing_of_the_file(files):
+def test_views_stay_valid_when_the_file_is_closed(files):
     fd, written = ring.create_ring(0)
     view = written.data[:10]
     written.close()
@@ -155,14 +155,14 @@ def test_views_that_are_in_use_survive_the_closing_of_the_file(files):
 
 @pytest.mark.parametrize("taken", [b"", b"abc", b"x" * 4096, b"a\xffb"])
 @pytest.mark.parametrize("head", [0, 1000, ring.CAPACITY_MIN_BYTES - 2])
-def test_what_a_killed_keeper_had_read_and_not_counted_is_recovered(taken, head):
+def test_interrupted_read_is_recovered_after_the_keeper_was_killed(taken, head):
     fd, made = ring.create_ring(ring.CAPACITY_MIN_BYTES)
     try:
         made.header[ring.HEAD] = made.header[ring.CONSUMED] = head
         made.header[ring.RESERVED] = head + 64 * 1024
         made.mark_unread(head, head + 64 * 1024)
         at = head % made.capacity
-        # A read that goes on at the other end of the ring is recovered up to there.
+        # A read that wraps around is recovered up to the end of the ring.
         kept = taken[: made.capacity - at]
         made.data[at : at + len(kept)] = kept
         made.recover()

@@ -1,4 +1,4 @@
-"""The keeper as a service: what it tells the manager, and what the manager passes on."""
+"""The keeper as a systemd service: notifications, stored descriptors and sockets."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from tests.keeper.manager import Manager
 from tests.keeper.terminals import is_alive, not_left, poll, run, spawn
 from tests.keeper.test_supervisor import NUMBERS, numbers_of, restarted
 
-# Lines in what one read takes, 4 KiB, and the line that is cut by it.
+# Lines in one read of 4 KiB, including the line that it cuts.
 LOST_LINES_MAX = 4096 // len("0\r\n") + 2
 
 
@@ -27,9 +27,9 @@ async def test_readiness_is_reported_once_a_worker_serves(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.worker()
         await worker.keeper.connect()
-        assert manager.look() == []
+        assert manager.receive() == []
         await worker.keeper.ready()
-        await poll(lambda: manager.look() == [{"READY": "1"}])
+        await poll(lambda: manager.receive() == [{"READY": "1"}])
 
 
 async def test_abstract_notify_socket_is_found(tmp_path):
@@ -45,35 +45,35 @@ async def test_restart_is_reported_as_reloading(tmp_path, manager):
     async with daemon(tmp_path, mode="fail", env=manager.environ()) as started:
         worker = await started.serving()
         assert await restarted(worker)
-        ready, reloading, again = manager.look()
+        ready, reloading, again = manager.receive()
         assert (ready, again) == ({"READY": "1"}, {"READY": "1"})
         assert reloading["RELOADING"] == "1"
         assert int(reloading["MONOTONIC_USEC"]) > 0
 
 
-async def test_status_and_life_of_the_worker_are_passed_on(tmp_path, manager):
+async def test_status_and_watchdog_of_the_worker_are_forwarded(tmp_path, manager):
     environ = manager.environ(WATCHDOG_USEC="100000")
     async with daemon(tmp_path, env=environ) as started:
         worker = await started.serving()
         worker.keeper.status("2 terminals\nof one user")
-        await poll(lambda: manager.said(STATUS="2 terminals of one user"))
-        assert {"WATCHDOG": "1"} not in manager.look()
+        await poll(lambda: manager.has_received(STATUS="2 terminals of one user"))
+        assert {"WATCHDOG": "1"} not in manager.receive()
         worker.keeper.alive()
-        await poll(lambda: manager.said(WATCHDOG="1"))
+        await poll(lambda: manager.has_received(WATCHDOG="1"))
 
 
-async def test_end_is_reported_and_nothing_is_left_in_the_store(tmp_path, manager):
+async def test_shutdown_is_reported_and_empties_the_store(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
         await spawn(worker.keeper, "sleep 60; :")
-        manager.look()
+        manager.receive()
         assert len(manager.stored) == 2
         started.signal(signal.SIGTERM)
         await worker.told_to_terminate.wait()
         worker.keeper.end()
         await worker.exit(0)
         await started.wait()
-        assert manager.said(STOPPING="1")
+        assert manager.has_received(STOPPING="1")
         assert manager.stored == {}
 
 
@@ -82,14 +82,14 @@ async def test_terminal_leaves_the_store_when_it_is_closed_and_forgotten(tmp_pat
         worker = await started.serving()
         assert worker.keeper.stored
         terminal = await spawn(worker.keeper, "read x; :", name="one")
-        manager.look()
+        manager.receive()
         assert set(manager.stored) == {"ring.one", "master.one"}
         os.write(terminal.master, b"\n")
         await terminal.wait_closed()
-        manager.look()
+        manager.receive()
         assert set(manager.stored) == {"ring.one"}
         worker.keeper.forget("one")
-        await poll(lambda: manager.look() and not manager.stored)
+        await poll(lambda: manager.receive() and not manager.stored)
 
 
 async def test_sockets_that_were_passed_are_entries_for_each_worker(tmp_path, manager):
@@ -119,7 +119,7 @@ async def test_programs_outlive_a_keeper_that_is_killed(tmp_path, manager):
         await known.wait_closed()
         await flood.wait_for(lambda self: len(self.output) > 100_000)
         output, pids = bytes(flood.output), [flood.pid, quiet.pid, meanwhile.pid]
-        manager.look()
+        manager.receive()
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
@@ -148,27 +148,27 @@ async def test_programs_outlive_a_keeper_that_is_killed(tmp_path, manager):
 
             again = terminals["flood"]
             await again.wait_for(lambda self: len(self.output) > 100_000)
-            # A keeper that is killed in the middle of a read loses what that read had taken.
+            # A keeper that is killed in the middle of a read loses the data of that read.
             numbers = numbers_of(output) + numbers_of(again.output.partition(b"\n")[2])
             gaps = [after - before for before, after in pairwise(numbers) if after != before + 1]
             assert numbers[0] == 0
             assert len(gaps) <= 1
             assert all(1 < gap <= LOST_LINES_MAX for gap in gaps)
             assert (await run(worker.keeper, "echo", "x")).output == "x\n"
-            # What is over may be forgotten, and what runs be killed.
+            # Exited terminals can be forgotten, and running programs killed.
             for name in terminals:
                 worker.keeper.forget(name)
             await poll(lambda: not is_alive(flood.pid))
-            await poll(lambda: manager.look() and not manager.stored)
+            await poll(lambda: manager.receive() and not manager.stored)
 
 
-async def test_adopted_programs_end_with_the_daemon(tmp_path, manager):
+async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
         terminal = await spawn(worker.keeper, "trap '' HUP; set -m; sleep 60 & echo $!; wait; :")
         await terminal.wait_for(lambda self: b"\n" in self.output)
         pids = [terminal.pid, int(terminal.output)]
-        manager.look()
+        manager.receive()
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
@@ -180,19 +180,19 @@ async def test_adopted_programs_end_with_the_daemon(tmp_path, manager):
             await worker.exit(0)
             assert await started.wait() == 0
             assert not any(map(is_alive, pids))
-            manager.look()
+            manager.receive()
             assert manager.stored == {}
 
 
-async def test_pid_that_names_another_process_now_is_not_adopted(tmp_path, manager):
+async def test_reused_pid_is_not_adopted(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
         terminal = await spawn(worker.keeper, "sleep 60; :", name="one")
-        manager.look()
+        manager.receive()
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
-    # The number is now that of a process which started at another time: this one.
+    # The pid now belongs to a process with another start time: this one.
     from acpterm.keeper import ring
 
     terminal.ring.header[ring.PID] = os.getpid()
@@ -203,10 +203,10 @@ async def test_pid_that_names_another_process_now_is_not_adopted(tmp_path, manag
         assert report.status == UNKNOWN
 
 
-async def test_what_is_no_ring_is_not_adopted(tmp_path, manager):
+async def test_file_that_is_no_ring_is_not_adopted(tmp_path, manager):
     reader, writer = os.pipe()
     manager.stored.update({"ring.x": reader, "master.y": writer})
     async with daemon(tmp_path, **manager.passing()) as started:
         worker = await started.serving()
         assert worker.keeper.terminals == []
-        await poll(lambda: manager.look() and not manager.stored)
+        await poll(lambda: manager.receive() and not manager.stored)

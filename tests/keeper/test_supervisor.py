@@ -1,4 +1,4 @@
-"""The keeper and its workers: started, restarted, replaced, ended."""
+"""The keeper and its workers: start, restart, replacement and shutdown."""
 
 import os
 import signal
@@ -90,7 +90,7 @@ async def test_successor_finds_programs_rings_and_entries_of_a_killed_worker(tmp
         (signal.SIGABRT, True),
     ],
 )
-async def test_mark_of_a_working_emulator_stays_only_after_a_crash(tmp_path, number, stays):
+async def test_emulator_mark_stays_only_after_a_crash(tmp_path, number, stays):
     async with daemon(tmp_path) as started:
         first = await started.serving()
         running = await spawn(first.keeper, "read x; :", name="running")
@@ -104,7 +104,7 @@ async def test_mark_of_a_working_emulator_stays_only_after_a_crash(tmp_path, num
         assert marks == {"running": stays, "over": stays}
 
 
-async def test_mark_of_a_working_emulator_stays_where_workers_are_killed_again_and_again(tmp_path):
+async def test_emulator_mark_stays_after_repeated_kills_of_the_worker(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         terminal = await spawn(worker.keeper, "read x; :")
@@ -118,7 +118,7 @@ async def test_mark_of_a_working_emulator_stays_where_workers_are_killed_again_a
         assert marks == [0, 0, 1]
 
 
-async def test_mark_of_a_working_emulator_does_not_stay_after_a_restart(tmp_path):
+async def test_emulator_mark_is_cleared_after_a_restart(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()
         terminal = await spawn(first.keeper, "read x; :")
@@ -134,7 +134,7 @@ async def test_mark_of_a_working_emulator_does_not_stay_after_a_restart(tmp_path
         assert not found.ring.header[ring.EMULATOR]
 
 
-async def test_program_that_ends_while_no_worker_runs_is_reported_to_the_successor(tmp_path):
+async def test_exit_is_reported_to_the_successor_when_no_worker_ran(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()
         terminal = await spawn(first.keeper, "read x; echo last words; exit 9; :")
@@ -168,7 +168,7 @@ async def test_spawn_sent_by_a_worker_before_it_died_happened_once_with_its_reco
 
 @contextmanager
 def stopped(pid):
-    """Have a process do nothing in the block, and all that is due after it."""
+    """Stop a process during the block, and continue it afterwards."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -179,7 +179,7 @@ def stopped(pid):
 KEYS = [f"key {number}" for number in range(100)]
 
 
-async def test_everything_that_a_worker_sent_before_it_died_is_done(tmp_path):
+async def test_messages_are_handled_when_the_worker_dies_after_sending_them(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()
         with stopped(started.pid):
@@ -192,7 +192,7 @@ async def test_everything_that_a_worker_sent_before_it_died_is_done(tmp_path):
         assert list(second.keeper.entries) == KEYS
 
 
-async def test_everything_that_a_worker_sent_before_it_was_replaced_is_done(tmp_path):
+async def test_messages_are_handled_when_the_worker_is_replaced_after_sending_them(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()
         first.nursery.start_soon(restarted, first)
@@ -207,7 +207,7 @@ async def test_everything_that_a_worker_sent_before_it_was_replaced_is_done(tmp_
         assert list(second.keeper.entries) == KEYS
 
 
-async def test_programs_run_on_until_the_rings_are_full_while_no_worker_runs(tmp_path):
+async def test_programs_run_until_their_rings_are_full_while_no_worker_runs(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()
         terminal = await spawn(first.keeper, NUMBERS)
@@ -217,7 +217,7 @@ async def test_programs_run_on_until_the_rings_are_full_while_no_worker_runs(tmp
         assert is_alive(terminal.pid)
 
 
-async def test_stopped_worker_costs_nothing_but_its_own_time(tmp_path):
+async def test_stopped_worker_resumes_without_loss_of_output(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         terminal = await spawn(worker.keeper, NUMBERS)
@@ -234,14 +234,14 @@ async def test_stopped_worker_costs_nothing_but_its_own_time(tmp_path):
         assert numbers == list(range(len(numbers)))
 
 
-async def test_worker_that_fails_at_first_ends_the_daemon_with_its_status(tmp_path):
+async def test_daemon_exits_with_the_first_workers_status_when_it_fails(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.worker()
         await worker.exit(3)
         assert await started.wait() == 3
 
 
-async def test_killed_worker_at_first_ends_the_daemon_as_a_shell_reports_it(tmp_path):
+async def test_daemon_exits_with_a_shell_status_when_the_first_worker_is_killed(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.worker()
         worker.kill()
@@ -255,7 +255,7 @@ async def put_lock(worker, path):
     await worker.keeper.flushed()
 
 
-async def test_five_deaths_in_a_minute_are_the_end_until_a_restart_is_asked_for(tmp_path):
+async def test_keeper_gives_up_after_five_deaths_until_a_restart_is_requested(tmp_path):
     async with daemon(tmp_path, mode="fail") as started:
         first = await started.serving()
         lock = tmp_path / "lock"
@@ -263,7 +263,7 @@ async def test_five_deaths_in_a_minute_are_the_end_until_a_restart_is_asked_for(
         terminal = await spawn(first.keeper, "sleep 60; :")
         first.kill()
         await poll(lambda: "given up" in started.log())
-        # 0.1, 0.5 and 2 s between them; the death of the first worker is one of the five.
+        # Delays of 0, 0.1, 0.5 and 2 s; the first worker's death is one of the five.
         assert started.log().count("starting another") == 4
         pid, message = lock.read_text().splitlines()
         assert int(pid) == started.pid
@@ -275,7 +275,7 @@ async def test_five_deaths_in_a_minute_are_the_end_until_a_restart_is_asked_for(
         await poll(lambda: started.log().count("starting another") > 4)
 
 
-async def test_lock_file_names_the_keeper_and_no_fault_when_a_worker_serves(tmp_path):
+async def test_lock_file_has_the_pid_and_no_error_when_a_worker_serves(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()
         lock = tmp_path / "lock"
@@ -286,7 +286,7 @@ async def test_lock_file_names_the_keeper_and_no_fault_when_a_worker_serves(tmp_
 
 
 async def restarted(worker):
-    """Ask for a restart; return the error that came, or None when the worker was killed."""
+    """Request a restart; return the error, or None if the worker was killed."""
     with trio.move_on_after(20):
         try:
             await worker.keeper.restart()
@@ -302,11 +302,11 @@ async def test_restart_replaces_the_worker_without_loss(tmp_path):
         await terminal.wait_for(lambda self: len(self.output) > 100_000)
         first.nursery.start_soon(restarted, first)
         second = await started.worker()
-        # The candidate starts slowly; the old worker goes on meanwhile.
+        # The old worker continues while the candidate starts.
         assert (await run(first.keeper, "echo", "x")).output == "x\n"
         with trio.fail_after(10):
             await second.keeper.connect()
-        # As a process that is stopped, the old worker does nothing more.
+        # The old worker does nothing from here on, like a stopped process.
         first.leave()
         output = bytes(terminal.output)
         assert second.keeper.takeovers == 1
@@ -348,7 +348,7 @@ async def test_candidate_that_dies_after_it_has_the_state_leaves_the_old_worker_
         second = await started.worker()
         await second.keeper.connect()
         await poll(lambda: is_stopped(first.pid))
-        # What happens meanwhile is reported to the old worker when it goes on.
+        # Events in the meantime are reported to the old worker when it continues.
         os.write(ends.master, b"\n")
         await poll(lambda: not os.path.exists(f"/proc/{ends.pid}"))
         second.kill()
@@ -424,7 +424,7 @@ async def test_signal_restarts_the_worker(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
-async def test_signal_has_the_worker_end_the_daemon(tmp_path, number):
+async def test_worker_shuts_the_daemon_down_at_a_signal(tmp_path, number):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         line = "trap '' HUP TERM; (setsid sleep 60 & echo $!); wait; sleep 60"
@@ -439,7 +439,7 @@ async def test_signal_has_the_worker_end_the_daemon(tmp_path, number):
         assert not any(map(is_alive, strays))
 
 
-async def test_signal_ends_the_daemon_while_no_worker_serves(tmp_path):
+async def test_signal_shuts_the_daemon_down_while_no_worker_serves(tmp_path):
     async with daemon(tmp_path, mode="fail") as started:
         worker = await started.serving()
         terminal = await spawn(worker.keeper, "sleep 60; :")
@@ -451,7 +451,7 @@ async def test_signal_ends_the_daemon_while_no_worker_serves(tmp_path):
 
 
 @pytest.mark.long
-async def test_worker_that_does_not_end_in_time_is_killed_with_everything(tmp_path):
+async def test_worker_and_programs_are_killed_when_shutdown_times_out(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         terminal = await spawn(worker.keeper, "sleep 60; :")
@@ -469,7 +469,7 @@ async def test_nohup_is_respected(tmp_path):
         assert not worker.told_to_terminate.is_set()
 
 
-async def test_many_reports_wait_for_a_worker_that_does_not_read(tmp_path):
+async def test_reports_are_queued_while_the_worker_does_not_read(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         terminals = [await spawn(worker.keeper, "read x; exit 1; :") for _ in range(150)]

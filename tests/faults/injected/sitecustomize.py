@@ -1,16 +1,16 @@
 """Faults inside the worker. Python imports this module at its start from PYTHONPATH.
 
-The product has no hooks: what is patched here is patched from outside. Which fault is due is a file
-in the directory `FAULTS_DIR`, whose content is an argument; the first worker that sees it takes it
-away, so that a fault happens once, unless its name ends in `-always`.
+acpterm has no hooks for faults, so this module patches it. A fault is requested by a file in the
+directory `FAULTS_DIR`, whose content is an argument. The first worker that finds the file removes
+it, so that the fault happens once, unless its name ends in `-always`.
 
 | file | fault |
 | --- | --- |
 | `fail`, `fail-always` | a worker that is started exits with status 3 |
-| `hang`, `hang-always` | it waits forever before it does anything |
-| `delay`, `delay-always` | it starts after so many seconds |
-| `kill-spawned` | the worker kills itself when the keeper has answered the next spawn |
-| `kill-spawning` | the worker kills itself so many milliseconds after the next request to spawn |
+| `hang`, `hang-always` | a worker that is started waits forever |
+| `delay`, `delay-always` | a worker starts after this many seconds |
+| `kill-spawned` | the worker kills itself after the response to the next spawn |
+| `kill-spawning` | the worker kills itself this many milliseconds after the next spawn request |
 """
 
 import importlib.abc
@@ -45,7 +45,7 @@ def _at_start(directory):
 
 
 def take(directory, name):
-    """Return the argument of a fault that is due, which then is not any more; None if not due."""
+    """Return the argument of a requested fault and remove the request; None if there is none."""
     path = os.path.join(directory, name)
     try:
         with open(path + "-always") as file:
@@ -87,7 +87,7 @@ def _patch(module, directory):
 
     async def patched(self, *arguments, **named):
         if (argument := take(directory, "kill-spawning")) is not None:
-            # SIGALRM is at its default: it kills.
+            # SIGALRM has its default action, which kills the process.
             signal.setitimer(signal.ITIMER_REAL, max(float(argument), 0.001) / 1000)
         spawned = await spawn(self, *arguments, **named)
         if take(directory, "kill-spawned") is not None:
