@@ -64,8 +64,8 @@ class Recovery(Protocol):
 class Endpoint:
     """One end of a stream.
 
-    `name` is what error messages call the peer. With `lenient`, lone
-    surrogates in what it sends are replaced instead of being an error.
+    `name` is what error messages call the peer. With `lenient`, lone surrogates in received lines
+    are replaced instead of being an error.
 
     - `on_request` is called with each request, which `respond` or `fail` answers, then or later. By
       default every request is refused.
@@ -108,8 +108,8 @@ class Endpoint:
         self._exit_reason = exit_reason
         self._before_event = before_event
         self.throttle = throttle
-        """Awaited after each message, until the next one may be dispatched. It can be replaced
-        later: the queue that responses of a host are for exists only after the host does."""
+        """Awaited after each message, until the next one may be dispatched. It can be replaced,
+        since the queue that a host's responses go to only exists after the host's endpoint."""
 
     async def run(self) -> None:
         """Read and write until the stream ends or breaks; then close it, also when cancelled."""

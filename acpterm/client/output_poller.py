@@ -149,9 +149,9 @@ class OutputPoller:
     def _add(self, chunk: _Chunk) -> bool:
         """Report the new bytes of a chunk, which may overlap; return whether there were any."""
         data = base64.b64decode(chunk.data)
-        begin = chunk.position - len(data)
-        lost = max(0, begin - self._position)
-        new = data[max(0, self._position - begin) :]
+        start = chunk.position - len(data)
+        lost = max(0, start - self._position)
+        new = data[max(0, self._position - start) :]
         self._position = max(self._position, chunk.position)
         if new or lost:
             self._on_output(new, lost)

@@ -171,11 +171,11 @@ class StdioRelay:
     ) -> None:
         """Send unanswered messages on a resumed connection, and go on with it."""
         with self._changed:
-            lines, answers = self._requests.repeat()
+            lines, errors = self._requests.repeat()
             self._requests.secret = resumed.welcome.secret or self._requests.secret
             self._sock = sock
             self._sending = self._repeating = True
-        self._unread = answers + resumed.received
+        self._unread = errors + resumed.received
         # In a separate thread: the daemon may respond before it has read all of them, and has to be
         # read from meanwhile.
         nursery.start_soon(_in_thread, self._repeat, sock, b"".join(lines))

@@ -47,13 +47,13 @@ class WireLog:
 
     def __init__(self, queue: SendQueue | None) -> None:
         self._queue = queue
-        self._begin = time.monotonic()
+        self._start = time.monotonic()
 
     def write(self, direction: str, line: bytes) -> None:
         """Log a message, given as a line without its newline. Never blocks."""
         if self._queue is None:
             return
-        entry = _Line(round(time.monotonic() - self._begin, 3), direction)
+        entry = _Line(round(time.monotonic() - self._start, 3), direction)
         try:
             entry.msg = _any.decode(line)
             # Decoding to Raw does not validate strings: check that they are UTF-8.

@@ -20,22 +20,22 @@ json_values = st.recursive(
 
 @given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
 def test_parse_envelope_accepts_any_line(line):
-    seen = parse_envelope(line)
-    assert seen.is_request in (True, False)
-    assert seen.is_response in (True, False)
-    assert not (seen.is_request and seen.is_response)
+    message = parse_envelope(line)
+    assert message.is_request in (True, False)
+    assert message.is_response in (True, False)
+    assert not (message.is_request and message.is_response)
     raw = Raw(line)
     assert isinstance(members(raw), dict)
     assert isinstance(items(raw), list)
     assert text(raw) is None or isinstance(text(raw), str)
     capabilities.editor_capabilities(raw)
     capabilities.protocol_version(raw)
-    told = capabilities.with_terminals(raw, ours=True)["clientCapabilities"]
-    assert told["terminal"] is True
+    announced = capabilities.with_terminals(raw, ours=True)["clientCapabilities"]
+    assert announced["terminal"] is True
 
 
 @pytest.mark.parametrize(
-    ("line", "asks", "answers", "key"),
+    ("line", "is_request", "is_response", "key"),
     [
         (b'{"id": 1, "method": "x"}', True, False, 1),
         (b'{"id": null, "method": "x"}', True, False, None),
@@ -49,9 +49,9 @@ def test_parse_envelope_accepts_any_line(line):
         (b"{", False, False, None),
     ],
 )
-def test_envelope_distinguishes_requests_and_responses(line, asks, answers, key):
-    seen = parse_envelope(line)
-    assert (seen.is_request, seen.is_response, seen.key) == (asks, answers, key)
+def test_envelope_distinguishes_requests_and_responses(line, is_request, is_response, key):
+    message = parse_envelope(line)
+    assert (message.is_request, message.is_response, message.key) == (is_request, is_response, key)
 
 
 def test_is_true_accepts_only_true():

@@ -39,17 +39,17 @@ def write(root, path, content="new", *, read_only=False):
     files_.write(WriteTextFileRequest("s", str(path), content))
 
 
-def refused(what, *args, code=INVALID_PARAMS, **more):
+def refused(operation, *args, code=INVALID_PARAMS, **more):
     """Assert that a call is refused; return the error message."""
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(RpcError) as info:
-        what(*args, **more)
+        operation(*args, **more)
     assert info.value.code == code
     assert len(os.listdir("/proc/self/fd")) == before, "a descriptor is left"
     return info.value.message
 
 
-BOTH = pytest.mark.parametrize("what", [read, write])
+BOTH = pytest.mark.parametrize("operation", [read, write])
 
 
 # Reading
@@ -99,8 +99,8 @@ def test_read_refuses_a_file_that_is_too_large(inside, monkeypatch):
 
 
 def test_missing_file_is_resource_not_found(inside):
-    said = refused(read, inside, inside / "a", code=RESOURCE_NOT_FOUND)
-    assert said == f"path '{inside}/a' cannot be read: No such file or directory"
+    message = refused(read, inside, inside / "a", code=RESOURCE_NOT_FOUND)
+    assert message == f"path '{inside}/a' cannot be read: No such file or directory"
     (inside / "file").touch()
     refused(read, inside, inside / "file/a", code=RESOURCE_NOT_FOUND)
 
@@ -149,23 +149,23 @@ Files([{str(inside)!r}], read_only=False).write(
 
 
 @BOTH
-def test_path_outside_is_refused_with_the_allowed_directories(what, inside, outside):
-    said = refused(what, inside, outside / "secret")
-    assert said.endswith(f"is outside of the session's directories: they are '{inside}'")
-    refused(what, inside, inside.parent)
-    refused(what, inside, "/etc/passwd")
+def test_path_outside_is_refused_with_the_allowed_directories(operation, inside, outside):
+    message = refused(operation, inside, outside / "secret")
+    assert message.endswith(f"is outside of the session's directories: they are '{inside}'")
+    refused(operation, inside, inside.parent)
+    refused(operation, inside, "/etc/passwd")
     assert (outside / "secret").read_text() == "secret"
 
 
 @BOTH
-def test_parent_components_that_lead_outside_are_refused(what, inside, outside):
+def test_parent_components_that_lead_outside_are_refused(operation, inside, outside):
     (inside / "b").mkdir()
     for way in (
         "../inside-out/secret",
         "b/../../inside-out/secret",
         "missing/../../inside-out/new",
     ):
-        refused(what, inside, f"{inside}/{way}")
+        refused(operation, inside, f"{inside}/{way}")
     assert sorted(os.listdir(outside)) == ["secret"]
     assert sorted(os.listdir(inside)) == ["b"]
 
@@ -177,13 +177,13 @@ def test_parent_components_that_stay_inside_are_allowed(inside):
 
 
 @BOTH
-def test_symlink_to_the_outside_is_refused(what, inside, outside):
+def test_symlink_to_the_outside_is_refused(operation, inside, outside):
     (inside / "file").symlink_to(outside / "secret")
     (inside / "folder").symlink_to(outside)
     (inside / "relative").symlink_to("../inside-out")
     (inside / "twice").symlink_to("folder")
     for way in ("file", "folder/secret", "relative/secret", "twice/secret", "folder/../secret"):
-        refused(what, inside, inside / way)
+        refused(operation, inside, inside / way)
     assert (outside / "secret").read_text() == "secret"
 
 
@@ -196,9 +196,9 @@ def test_dangling_symlink_to_the_outside_creates_nothing(inside, outside):
 
 
 @BOTH
-def test_symlink_loop_is_an_error(what, inside):
+def test_symlink_loop_is_an_error(operation, inside):
     (inside / "a").symlink_to("a")
-    refused(what, inside, inside / "a")
+    refused(operation, inside, inside / "a")
 
 
 def test_symlink_inside_is_followed(inside):
@@ -213,7 +213,9 @@ def test_symlink_inside_is_followed(inside):
 
 
 @BOTH
-def test_directory_replaced_by_a_symlink_meanwhile_is_refused(what, inside, outside, monkeypatch):
+def test_directory_replaced_by_a_symlink_meanwhile_is_refused(
+    operation, inside, outside, monkeypatch
+):
     (inside / "b").mkdir()
     (inside / "b/secret").write_text("mine")
 
@@ -226,7 +228,7 @@ def test_directory_replaced_by_a_symlink_meanwhile_is_refused(what, inside, outs
         return real(path, *args)
 
     monkeypatch.setattr(os, "open", swapped)
-    assert "is outside" in refused(what, inside, inside / "b/secret")
+    assert "is outside" in refused(operation, inside, inside / "b/secret")
     assert (outside / "secret").read_text() == "secret"
 
 
@@ -258,51 +260,53 @@ def test_all_access_is_refused_without_roots(inside):
 
 @BOTH
 @pytest.mark.parametrize("path", ["a", "./a", "", "~/a"])
-def test_relative_path_is_refused(what, inside, path, monkeypatch):
+def test_relative_path_is_refused(operation, inside, path, monkeypatch):
     monkeypatch.chdir(inside)
     (inside / "a").touch()
-    assert refused(what, inside, path).endswith("is not absolute: give the absolute path of a file")
+    assert refused(operation, inside, path).endswith(
+        "is not absolute: give the absolute path of a file"
+    )
 
 
 @BOTH
-def test_path_with_a_nul_is_refused(what, inside):
-    assert "holds a NUL character" in refused(what, inside, f"{inside}/a\0b")
+def test_path_with_a_nul_is_refused(operation, inside):
+    assert "holds a NUL character" in refused(operation, inside, f"{inside}/a\0b")
 
 
 @BOTH
-def test_path_that_is_too_long_is_refused(what, inside):
-    assert "File name too long" in refused(what, inside, inside / ("x" * 300))
+def test_path_that_is_too_long_is_refused(operation, inside):
+    assert "File name too long" in refused(operation, inside, inside / ("x" * 300))
 
 
 @BOTH
-def test_directory_is_refused(what, inside):
+def test_directory_is_refused(operation, inside):
     (inside / "b").mkdir()
-    refused(what, inside, inside / "b")
-    refused(what, inside, inside)
-    refused(what, inside, f"{inside}/b/")
+    refused(operation, inside, inside / "b")
+    refused(operation, inside, inside)
+    refused(operation, inside, f"{inside}/b/")
 
 
 @BOTH
 @pytest.mark.timeout(10)
-def test_pipe_is_refused_without_blocking(what, inside):
+def test_pipe_is_refused_without_blocking(operation, inside):
     os.mkfifo(inside / "pipe")
-    refused(what, inside, inside / "pipe")
+    refused(operation, inside, inside / "pipe")
     # Also with a process at the other end.
     other = os.open(inside / "pipe", os.O_RDWR)
     try:
-        assert "is no regular file" in refused(what, inside, inside / "pipe")
+        assert "is no regular file" in refused(operation, inside, inside / "pipe")
     finally:
         os.close(other)
 
 
 @BOTH
-def test_socket_is_refused(what, inside):
+def test_socket_is_refused(operation, inside):
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(inside / "socket"))
-        refused(what, inside, inside / "socket")
+        refused(operation, inside, inside / "socket")
 
 
 @BOTH
-def test_device_is_refused(what):
-    assert "is no regular file" in refused(what, "/dev", "/dev/null")
-    assert "is no regular file" in refused(what, "/dev", "/dev/zero")
+def test_device_is_refused(operation):
+    assert "is no regular file" in refused(operation, "/dev", "/dev/null")
+    assert "is no regular file" in refused(operation, "/dev", "/dev/zero")

@@ -45,7 +45,7 @@ class User:
 
 
 @pytest.fixture
-def nobody(monkeypatch):
+def no_user(monkeypatch):
     return User(monkeypatch)
 
 
@@ -64,12 +64,12 @@ def nobody(monkeypatch):
         ("none", "execute", NO, "refused"),
     ],
 )
-async def test_rule_chooses_the_once_option_with_a_notice(rule, kind, chosen, verdict, nobody):
+async def test_rule_chooses_the_once_option_with_a_notice(rule, kind, chosen, verdict, no_user):
     notices = []
     answer = await Permissions(rule, notices.append).decide("do\x1b[2J it", kind, ALL)
     assert answer == selected(chosen)
     assert notices == [f"{verdict}: do\\x1b[2J it (--allow {rule})"]
-    assert nobody.asked == []
+    assert no_user.asked == []
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ async def test_user_chooses_one_of_the_agents_options(monkeypatch):
 
 
 async def test_request_is_refused_with_a_notice_when_there_is_no_terminal(monkeypatch):
-    async def nobody(*_):
+    async def no_user(*_):
         raise NoTerminalError
 
-    monkeypatch.setattr(module, "choose", nobody)
+    monkeypatch.setattr(module, "choose", no_user)
     notices = []
     assert await Permissions("ask", notices.append).decide("do it", "read", ALL) == selected(NO)
     assert notices == [

@@ -83,21 +83,21 @@ def as_text(*, editor_has_terminals):
     )
 
 
-@pytest.mark.parametrize("way", ["text", "text beside terminals", "terminals"])
+@pytest.mark.parametrize("presenter", ["text", "text beside terminals", "terminals"])
 @settings(max_examples=examples(100))
 @given(steps)
-def test_presenter_accepts_any_update_of_an_agent(way, steps):
-    if way == "terminals":
+def test_presenter_accepts_any_update_of_an_agent(presenter, steps):
+    if presenter == "terminals":
         it = TerminalPresenter(follow=lambda _: None)
     else:
-        it = as_text(editor_has_terminals=way != "text")
+        it = as_text(editor_has_terminals=presenter != "text")
     for what, *more in steps:
         lines = []
         if what == "update":
             line = json.dumps({"method": "x", "params": {"sessionId": "s", "update": more[0]}})
-            said = update.parse_update(parse_envelope(line.encode()).params)
-            if said is not None:
-                lines = it.translate(line.encode(), said)
+            parsed = update.parse_update(parse_envelope(line.encode()).params)
+            if parsed is not None:
+                lines = it.translate(line.encode(), parsed)
         elif what == "made":
             it.on_created(("s", more[0]), "command", None)
         elif what == "output":
@@ -118,7 +118,7 @@ def test_presenter_accepts_any_update_of_an_agent(way, steps):
 
 
 @pytest.mark.parametrize(
-    ("told", "way"),
+    ("editor", "presenter"),
     [
         (Capabilities(), TextPresenter),
         (Capabilities(has_terminals=True), TextPresenter),
@@ -126,5 +126,7 @@ def test_presenter_accepts_any_update_of_an_agent(way, steps):
         (Capabilities(has_terminals=True, shows_agent_terminals=True), TerminalPresenter),
     ],
 )
-def test_presenter_follows_from_the_editors_capabilities(told, way):
-    assert isinstance(new_presenter(told, Settings(), ours=True, follow=lambda _: None), way)
+def test_presenter_follows_from_the_editors_capabilities(editor, presenter):
+    assert isinstance(
+        new_presenter(editor, Settings(), ours=True, follow=lambda _: None), presenter
+    )

@@ -37,11 +37,11 @@ def paper():
 
 
 def call(title="Build", status="pending", **more):
-    made = ToolCallState("c")
-    made.title, made.status = title, status
+    tool_call = ToolCallState("c")
+    tool_call.title, tool_call.status = title, status
     for name, value in more.items():
-        setattr(made, name, value)
-    return made
+        setattr(tool_call, name, value)
+    return tool_call
 
 
 # The message
@@ -82,15 +82,15 @@ def test_split_control_sequence_is_removed(pieces):
 
 
 def test_call_has_a_line_at_its_start_and_one_at_its_end(paper):
-    made = call()
-    paper.printer.tool_call(made)
+    tool_call = call()
+    paper.printer.tool_call(tool_call)
     assert paper.out == "▸ Build\n"
-    made.status = "in_progress"
-    paper.printer.tool_call(made)
+    tool_call.status = "in_progress"
+    paper.printer.tool_call(tool_call)
     assert paper.out == "▸ Build\n"
-    made.status, made.title = "completed", "Built"
-    paper.printer.tool_call(made)
-    paper.printer.tool_call(made)
+    tool_call.status, tool_call.title = "completed", "Built"
+    paper.printer.tool_call(tool_call)
+    paper.printer.tool_call(tool_call)
     assert paper.out == "▸ Build\n✓ Built\n"
 
 
@@ -196,11 +196,11 @@ def test_signal_name_from_an_agent_is_sanitized(paper):
 
 def test_changed_file_is_printed_as_a_diff(paper):
     diff = Diff("/src/a.py", "one\nTWO\nthree\n", "one\ntwo\nthree\n")
-    made = call(status="in_progress", diffs=[diff])
-    paper.printer.tool_call(made)
+    tool_call = call(status="in_progress", diffs=[diff])
+    paper.printer.tool_call(tool_call)
     assert "-two" not in paper.out
-    made.status = "completed"
-    paper.printer.tool_call(made)
+    tool_call.status = "completed"
+    paper.printer.tool_call(tool_call)
     assert paper.out.splitlines() == [
         "▸ Build",
         "  --- /src/a.py",
@@ -253,7 +253,7 @@ def test_session_id_is_printed_when_not_quiet():
 
 
 @pytest.mark.parametrize(
-    ("reason", "error", "told"),
+    ("reason", "error", "printed"),
     [
         ("end_turn", None, ""),
         ("cancelled", None, ""),
@@ -262,9 +262,9 @@ def test_session_id_is_printed_when_not_quiet():
         (None, "it is broken", "acpterm: it is broken\n"),
     ],
 )
-def test_error_or_unusual_stop_reason_is_printed(paper, reason, error, told):
+def test_error_or_unusual_stop_reason_is_printed(paper, reason, error, printed):
     paper.printer.end(reason, 1, error)
-    assert (paper.out, paper.err) == ("", told)
+    assert (paper.out, paper.err) == ("", printed)
 
 
 # Colours

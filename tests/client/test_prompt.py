@@ -178,9 +178,9 @@ async def test_agents_own_terminals_are_printed(tmp_path):
         "  │ two and on",
         "  │ [exit status 4]",
     ]
-    told = run.log.params("initialize")["clientCapabilities"]
-    assert told["terminal"] is True
-    assert told["_meta"]["terminal_output"] is True
+    expected = run.log.params("initialize")["clientCapabilities"]
+    assert expected["terminal"] is True
+    assert expected["_meta"]["terminal_output"] is True
 
 
 async def test_v2_terminals_are_printed(tmp_path):
@@ -276,8 +276,8 @@ def escapes(text):
 
 async def test_terminal_gets_colours_and_no_other_control_sequences(tmp_path):
     options = ["--allow", "none"]
-    async with at_a_terminal(tmp_path, *HOSTILE_STEPS, options=options, raw=True) as person:
-        shown_, status = await person.end()
+    async with at_a_terminal(tmp_path, *HOSTILE_STEPS, options=options, raw=True) as user:
+        shown_, status = await user.end()
     assert status == 0
     assert "\x1b[31mred\x1b[0m" in shown_
     assert "\x1b[1m▸ title" in shown_
@@ -289,10 +289,8 @@ async def test_terminal_gets_colours_and_no_other_control_sequences(tmp_path):
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 async def test_terminal_without_colours_gets_no_control_sequences(tmp_path, env):
     options = ["--allow", "none"]
-    async with at_a_terminal(
-        tmp_path, *HOSTILE_STEPS, options=options, raw=True, env=env
-    ) as person:
-        shown_, _ = await person.end()
+    async with at_a_terminal(tmp_path, *HOSTILE_STEPS, options=options, raw=True, env=env) as user:
+        shown_, _ = await user.end()
     assert "  │ red\r\n" in shown_
     assert "\x1b" not in shown_
     assert escapes(shown_) == []
@@ -317,17 +315,17 @@ scripted.ANSWERS["session/new"] = refuse
 
 
 async def test_verbose_prints_the_session_id_and_the_agents_stderr(tmp_path):
-    told = {"do": "stderr", "text": "from the agent"}
-    _, quiet = await prompted(tmp_path, told)
-    _, run = await prompted(tmp_path, told, options=["--verbose"])
+    expected = {"do": "stderr", "text": "from the agent"}
+    _, quiet = await prompted(tmp_path, expected)
+    _, run = await prompted(tmp_path, expected, options=["--verbose"])
     assert quiet.err == ""
     assert "acpterm: session s1\n" in run.err
     assert "from the agent\n" in run.err
 
 
 async def test_stderr_of_the_agent_is_sanitized(tmp_path):
-    told = {"do": "stderr", "text": "a\x1b]0;title\x07\x1b[2Jb"}
-    _, run = await prompted(tmp_path, told, options=["--verbose"])
+    expected = {"do": "stderr", "text": "a\x1b]0;title\x07\x1b[2Jb"}
+    _, run = await prompted(tmp_path, expected, options=["--verbose"])
     assert "ab\n" in run.err
     assert "\x1b" not in run.err
 
@@ -336,7 +334,7 @@ async def test_stderr_of_the_agent_is_sanitized(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rule", "kind", "chosen", "told"),
+    ("rule", "kind", "chosen", "expected"),
     [
         ("all", "delete", "yes", "allowed: delete it all (--allow all)"),
         ("reads", "read", "yes", "allowed: delete it all (--allow reads)"),
@@ -344,10 +342,10 @@ async def test_stderr_of_the_agent_is_sanitized(tmp_path):
         ("none", "read", "no", "refused: delete it all (--allow none)"),
     ],
 )
-async def test_allow_rule_answers_permissions(tmp_path, rule, kind, chosen, told):
+async def test_allow_rule_answers_permissions(tmp_path, rule, kind, chosen, expected):
     _, run = await prompted(tmp_path, permission(kind=kind), options=["--allow", rule])
     assert json.loads(run.out) == SELECTED[chosen]
-    assert run.err.splitlines()[0] == f"acpterm: {told}"
+    assert run.err.splitlines()[0] == f"acpterm: {expected}"
 
 
 @pytest.mark.parametrize(
@@ -373,8 +371,10 @@ async def test_status_is_3_when_a_request_was_refused_and_nothing_done(
     assert done == status
     last = run.err.splitlines()[-1] if run.err else ""
     refusals = "2 requests were" if rule == "ask" else "1 request was"
-    told = f"acpterm: {refusals} refused and nothing was done: --allow all allows what the agent"
-    assert last.startswith(told) == (status == 3)
+    expected = (
+        f"acpterm: {refusals} refused and nothing was done: --allow all allows what the agent"
+    )
+    assert last.startswith(expected) == (status == 3)
 
 
 async def test_writing_a_file_counts_as_doing_something(tmp_path):
@@ -398,9 +398,9 @@ async def test_permission_uses_the_kind_from_an_earlier_update(tmp_path):
 
 
 async def test_user_is_asked_with_the_agents_options(tmp_path):
-    async with at_a_terminal(tmp_path, permission()) as person:
-        seen = await person.sees("1 to 3: ")
-        assert [line for line in seen.splitlines() if line] == [
+    async with at_a_terminal(tmp_path, permission()) as user:
+        screen = await user.sees("1 to 3: ")
+        assert [line for line in screen.splitlines() if line] == [
             "▸ delete it all",
             "May the agent do this? delete it all",
             "  1  Yes, once",
@@ -408,9 +408,9 @@ async def test_user_is_asked_with_the_agents_options(tmp_path):
             "  3  No, never mind",
             "1 to 3: ",
         ]
-        await person.types("2\n")
-        _, status = await person.end()
-        assert (status, person.log.answers("session/request_permission")) == (
+        await user.types("2\n")
+        _, status = await user.end()
+        assert (status, user.log.answers("session/request_permission")) == (
             0,
             [SELECTED["always"]],
         )
@@ -420,41 +420,41 @@ async def test_tool_call_is_printed_above_the_question(tmp_path):
     diff = {"type": "diff", "path": "/a.py", "oldText": "old\n", "newText": "new\n"}
     asked = permission()
     asked["params"]["toolCall"] |= {"rawInput": {"command": "rm -r x"}, "content": [diff]}
-    async with at_a_terminal(tmp_path, asked) as person:
-        seen = await person.sees("1 to 3: ")
-        assert seen.index("-old") < seen.index("+new") < seen.index("May the agent do this? ")
-        assert "May the agent do this? delete it all\n    rm -r x\n" in seen
-        await person.types("3\n")
-        await person.end()
+    async with at_a_terminal(tmp_path, asked) as user:
+        screen = await user.sees("1 to 3: ")
+        assert screen.index("-old") < screen.index("+new") < screen.index("May the agent do this? ")
+        assert "May the agent do this? delete it all\n    rm -r x\n" in screen
+        await user.types("3\n")
+        await user.end()
 
 
 async def test_input_typed_before_the_question_is_ignored(tmp_path):
-    async with at_a_terminal(tmp_path, say("begun\n"), sleep(1), permission()) as person:
-        await person.sees("begun")
-        await person.types("1\n")
-        await person.sees("1 to 3: ")
-        await person.types("3\n")
-        await person.end()
-        assert person.log.answers("session/request_permission") == [SELECTED["no"]]
+    async with at_a_terminal(tmp_path, say("begun\n"), sleep(1), permission()) as user:
+        await user.sees("begun")
+        await user.types("1\n")
+        await user.sees("1 to 3: ")
+        await user.types("3\n")
+        await user.end()
+        assert user.log.answers("session/request_permission") == [SELECTED["no"]]
 
 
 async def test_question_is_repeated_after_an_invalid_answer(tmp_path):
-    async with at_a_terminal(tmp_path, permission()) as person:
-        await person.sees("1 to 3: ")
+    async with at_a_terminal(tmp_path, permission()) as user:
+        await user.sees("1 to 3: ")
         for nonsense in ("0", "4", "yes", "", "-1", "1.0"):
-            await person.types(f"{nonsense}\n")
-        await person.types("3\n")
-        seen, _ = await person.end()
-        assert seen.count("1 to 3: ") == 7
-        assert person.log.answers("session/request_permission") == [SELECTED["no"]]
+            await user.types(f"{nonsense}\n")
+        await user.types("3\n")
+        screen, _ = await user.end()
+        assert screen.count("1 to 3: ") == 7
+        assert user.log.answers("session/request_permission") == [SELECTED["no"]]
 
 
 async def test_end_of_input_refuses(tmp_path):
-    async with at_a_terminal(tmp_path, permission()) as person:
-        await person.sees("1 to 3: ")
-        await person.types("\x04")
-        await person.end()
-        assert person.log.answers("session/request_permission") == [SELECTED["no"]]
+    async with at_a_terminal(tmp_path, permission()) as user:
+        await user.sees("1 to 3: ")
+        await user.types("\x04")
+        await user.end()
+        assert user.log.answers("session/request_permission") == [SELECTED["no"]]
 
 
 async def test_questions_are_asked_one_at_a_time(tmp_path):
@@ -466,26 +466,26 @@ async def test_questions_are_asked_one_at_a_time(tmp_path):
         return {"do": "await", "as": name, "report": True}
 
     steps = [asked("first"), asked("second"), answer("first"), answer("second")]
-    async with at_a_terminal(tmp_path, *steps) as person:
-        seen = await person.sees("1 to 3: ")
-        assert seen.count("May the agent") == 1
-        await person.types("1\n")
-        await poll(lambda: person.log.answers("session/request_permission") or None)
-        await person.sees("1 to 3: ", times=2)
-        await person.types("3\n")
-        await person.end()
-        answers = person.log.answers("session/request_permission")
+    async with at_a_terminal(tmp_path, *steps) as user:
+        screen = await user.sees("1 to 3: ")
+        assert screen.count("May the agent") == 1
+        await user.types("1\n")
+        await poll(lambda: user.log.answers("session/request_permission") or None)
+        await user.sees("1 to 3: ", times=2)
+        await user.types("3\n")
+        await user.end()
+        answers = user.log.answers("session/request_permission")
         assert sorted(map(str, answers)) == sorted(map(str, [SELECTED["yes"], SELECTED["no"]]))
 
 
 async def test_ctrl_c_at_a_question_cancels_the_turn(tmp_path):
-    async with at_a_terminal(tmp_path, permission()) as person:
-        await person.sees("1 to 3: ")
-        await person.types("\x03")
-        _, status = await person.end()
+    async with at_a_terminal(tmp_path, permission()) as user:
+        await user.sees("1 to 3: ")
+        await user.types("\x03")
+        _, status = await user.end()
         assert status == 130
-        assert person.log.answers("session/request_permission") == [GIVEN_UP]
-        assert "session/cancel" in person.log.methods()
+        assert user.log.answers("session/request_permission") == [GIVEN_UP]
+        assert "session/cancel" in user.log.methods()
 
 
 # Files
@@ -591,9 +591,9 @@ async def test_additional_directories_are_passed_when_supported(tmp_path):
 
 
 async def test_directory_with_a_non_utf_8_name_is_an_error(tmp_path):
-    folder = os.fsdecode(bytes(tmp_path) + b"/\xff")
-    os.mkdir(folder)
-    for options in (["--cwd", folder], ["--add-dir", folder]):
+    directory = os.fsdecode(bytes(tmp_path) + b"/\xff")
+    os.mkdir(directory)
+    for options in (["--cwd", directory], ["--add-dir", directory]):
         status, run = await prompted(tmp_path, options=options)
         assert status == 2
         assert "is not UTF-8" in run.err
@@ -618,9 +618,11 @@ async def test_unknown_method_is_an_error(tmp_path):
 
 async def test_invalid_lines_on_the_agents_stdout_are_skipped(tmp_path):
     status, run = await prompted(tmp_path, say("hello"), agent=["--rubbish"])
-    told = "acpterm: some of what the agent wrote is no message: the message is not JSON: Welcome"
+    expected = (
+        "acpterm: some of what the agent wrote is no message: the message is not JSON: Welcome"
+    )
     assert (status, run.out) == (0, "hello\n")
-    assert run.err.startswith(told)
+    assert run.err.startswith(expected)
 
 
 async def test_lone_surrogate_in_a_message_is_replaced(tmp_path):
@@ -772,7 +774,7 @@ async def test_all_messages_sent_in_a_busy_turn_are_valid(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["hello"], "say which agent: end the line with -- AGENT"),
         (["hello", "--"], "say which agent: end the line with -- AGENT"),
@@ -787,7 +789,7 @@ async def test_all_messages_sent_in_a_busy_turn_are_valid(tmp_path):
         (["hello", "--unknown", "--", "agent"], "--unknown"),
     ],
 )
-async def test_error_says_what_is_wrong_with_the_command_line(tmp_path, words, said):
+async def test_error_says_what_is_wrong_with_the_command_line(tmp_path, words, expected):
     done = await ended(["prompt", *words], cwd=tmp_path, env=clean(tmp_path))
     assert (done.status, done.out) == (2, "")
-    assert said in done.err
+    assert expected in done.err

@@ -47,10 +47,10 @@ TOUGH = "trap '' HUP TERM; echo $$; while :; do sleep 0.1; done"
 async def test_status_follows_from_the_stop_reason(tmp_path, reason, status):
     done, run = await prompted(tmp_path, say("hi"), {"do": "stop", "reason": reason})
     assert (done, run.out) == (status, "hi\n")
-    told = f"acpterm: the turn ended with {reason}\n"
+    expected = f"acpterm: the turn ended with {reason}\n"
     if reason == "cancelled":
-        told = "acpterm: the agent says that the turn was cancelled\n"
-    assert run.err == (told if status else "")
+        expected = "acpterm: the agent says that the turn was cancelled\n"
+    assert run.err == (expected if status else "")
 
 
 async def test_error_response_to_the_prompt_is_printed(tmp_path):
@@ -157,13 +157,13 @@ async def test_ctrl_c_cancels_the_turn(tmp_path):
 
 async def test_ctrl_c_cancels_pending_and_later_permissions(tmp_path):
     steps = [start("session/request_permission", "p", **permission()["params"]), sleep()]
-    async with at_a_terminal(tmp_path, *steps, agent=["--stubborn"]) as person:
-        await person.sees("1 to 3: ")
-        await person.types("\x03")
-        await poll(lambda: person.log.answers("session/request_permission") or None)
-        assert person.log.answers("session/request_permission") == [GIVEN_UP]
-        await person.types("\x03")
-        _, status = await person.end()
+    async with at_a_terminal(tmp_path, *steps, agent=["--stubborn"]) as user:
+        await user.sees("1 to 3: ")
+        await user.types("\x03")
+        await poll(lambda: user.log.answers("session/request_permission") or None)
+        assert user.log.answers("session/request_permission") == [GIVEN_UP]
+        await user.types("\x03")
+        _, status = await user.end()
         assert status == 130
 
 
@@ -450,9 +450,9 @@ class FullDisk(trio.abc.SendStream):
 
 async def test_turn_that_ends_after_stdout_broke_has_failed():
     outcome = Outcome(lambda _: None)
-    outbox = SendQueue(FullDisk(), 1000)
-    outbox.put(b"hi")
-    await outcome.write(outbox, trio.Event())
+    queue = SendQueue(FullDisk(), 1000)
+    queue.put(b"hi")
+    await outcome.write(queue, trio.Event())
     outcome.turn_ended("end_turn")
     assert (outcome.status, outcome.stop_reason) == (1, "end_turn")
 

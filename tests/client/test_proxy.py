@@ -133,9 +133,9 @@ async def test_editor_answers_the_agents_other_requests():
 
 
 async def test_agent_gets_terminals_and_the_editors_capabilities():
-    told = {"session": {"x": 1}, "_meta": {"mine": [1]}}
+    capabilities = {"session": {"x": 1}, "_meta": {"mine": [1]}}
     async with proxied() as editor:
-        answer = await editor.open("/tmp", **told)
+        answer = await editor.open("/tmp", **capabilities)
     assert answer["_meta"]["told"] == {
         "fs": {"readTextFile": True, "writeTextFile": True},
         "session": {"x": 1},
@@ -148,8 +148,8 @@ async def test_agent_gets_terminals_and_the_editors_capabilities():
 async def test_incomplete_initialize_is_passed_on_with_terminals(params):
     async with proxied() as editor:
         answer = await editor.request("initialize", params)
-    told = {"terminal": True, "_meta": {**EXTENSIONS_META, "terminal_output": True}}
-    assert answer["_meta"]["told"] == told
+    announced = {"terminal": True, "_meta": {**EXTENSIONS_META, "terminal_output": True}}
+    assert answer["_meta"]["told"] == announced
 
 
 @pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume"])
@@ -182,7 +182,7 @@ async def test_agent_gets_terminals_with_the_editors_environment(monkeypatch):
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(*shown("tty | cut -c1-8; echo $ACPTERM_TEST_MARK; exit 3"))
-        status, output = (json.loads(said) for said in editor.said)
+        status, output = (json.loads(message) for message in editor.said)
         assert (status["exitCode"], status["signal"]) == (3, None)
         assert output["output"] == "/dev/pts\nhere\n"
         valid(editor)
@@ -277,7 +277,7 @@ async def test_console_block_is_updated_live_and_final_before_the_turn_ends():
         await editor.prompt(*shown("for i in 1 2 3; do echo $i; sleep 0.3; done; exit 2"))
         texts = editor.texts()
         assert len(texts) >= 3
-        assert any("1\n" in seen and "3\n" not in seen for seen in texts)
+        assert any("1\n" in shown_text and "3\n" not in shown_text for shown_text in texts)
         assert texts[-1].endswith("1\n2\n3\n[exit status 2]\n```")
         assert len(set(texts)) == len(texts)
         assert "stopReason" in editor.messages[-1]["result"]
@@ -328,7 +328,7 @@ async def test_content_without_the_terminal_is_not_updated_any_more():
             of("release"),
         )
         assert editor.texts()[-1] == "mine"
-        assert not any("\ntwo" in seen for seen in editor.texts())
+        assert not any("\ntwo" in shown_text for shown_text in editor.texts())
 
 
 async def test_terminal_in_a_permission_request_becomes_text():
@@ -358,13 +358,13 @@ async def test_host_terminals_are_presented_as_the_agents_when_supported():
     async with proxied() as editor:
         await editor.open("/tmp", **SHOWS)
         await editor.prompt(*shown("printf 'a\\033[1mb'; sleep 0.3; echo é; exit 3"))
-        first, told, *rest, last = editor.calls()
-        terminal = told["content"][0]["terminalId"]
-        assert first["sessionUpdate"] == told["sessionUpdate"] == "tool_call"
-        assert told["title"] == "a call"
-        assert told["status"] == "in_progress"
+        first, embedding, *rest, last = editor.calls()
+        terminal = embedding["content"][0]["terminalId"]
+        assert first["sessionUpdate"] == embedding["sessionUpdate"] == "tool_call"
+        assert embedding["title"] == "a call"
+        assert embedding["status"] == "in_progress"
         info = {"terminal_id": terminal, "cwd": "/tmp"}
-        assert told["_meta"] == {"terminal_info": info}
+        assert embedding["_meta"] == {"terminal_info": info}
         *outputs, end = [update["_meta"] for update in rest]
         data = "".join(output["terminal_output"]["data"] for output in outputs)
         assert data == "a\x1b[1mbé\r\n"
@@ -484,8 +484,8 @@ async def test_v2_terminals_become_meta_updates_when_supported():
     async with proxied() as editor:
         await editor.open("/tmp", **SHOWS)
         await editor.prompt(*of_v2())
-        told, *rest = editor.calls()
-        assert told["_meta"] == {"terminal_info": {"terminal_id": "X"}}
+        first, *rest = editor.calls()
+        assert first["_meta"] == {"terminal_info": {"terminal_id": "X"}}
         data = [
             u["_meta"]["terminal_output"]["data"] for u in rest if "terminal_output" in u["_meta"]
         ]
@@ -586,14 +586,14 @@ async def test_editor_that_stops_reading_blocks_the_agent_in_bounded_memory(tmp_
 
         await poll(progress.exists)
         # The agent blocks once all buffers between the two are full.
-        seen, same = -1, 0
+        count, same = -1, 0
         with trio.fail_after(30):
             while same < 20:
                 now = written()
-                same = same + 1 if now == seen else 0
-                seen = now
+                same = same + 1 if now == count else 0
+                count = now
                 await trio.sleep(0.02)
-        assert seen < 20
+        assert count < 20
         received = 0
         stream = trio.SocketStream(ours)
         while data := await stream.receive_some(1 << 20):
@@ -816,10 +816,10 @@ async def test_nothing_is_sent_to_a_daemon_of_another_user(tmp_path, monkeypatch
     path = tmp_path / "agent.sock"
     monkeypatch.setattr(daemon, "peer_of", lambda _: Peer(65534, 1))
     async with trio.open_nursery() as nursery:
-        told = []
+        received = []
 
         async def listen(stream):
-            told.append(await stream.receive_some())
+            received.append(await stream.receive_some())
 
         with socket.socket(socket.AF_UNIX) as sock:
             sock.bind(str(path))
@@ -829,9 +829,9 @@ async def test_nothing_is_sent_to_a_daemon_of_another_user(tmp_path, monkeypatch
             async with proxied(embedded=False, settings={"socket": str(path)}) as editor:
                 with pytest.raises(AgentError, match=r"another user's \(uid 65534\).*--embedded"):
                     await editor.request("initialize", {"protocolVersion": 1})
-            await poll(lambda: told)
+            await poll(lambda: received)
         nursery.cancel_scope.cancel()
-    assert told == [b""]
+    assert received == [b""]
 
 
 async def test_error_is_reported_when_the_daemon_does_not_respond(tmp_path, monkeypatch):
@@ -978,11 +978,12 @@ async def test_permission_request_may_be_the_first_to_embed_a_terminal():
             create("echo one"),
             {"do": "ask", "method": "session/request_permission", "params": params},
         )
-        told, asked = [m for m in editor.messages if m.get("method") in (UPDATE, PERMISSION)][:2]
-        assert "terminal_info" in told["params"]["update"]["_meta"]
-        assert asked["params"]["toolCall"] == {
+        sent = [m for m in editor.messages if m.get("method") in (UPDATE, PERMISSION)]
+        update, request = sent[:2]
+        assert "terminal_info" in update["params"]["update"]["_meta"]
+        assert request["params"]["toolCall"] == {
             **tool,
-            "content": told["params"]["update"]["content"],
+            "content": update["params"]["update"]["content"],
         }
         valid(editor)
 

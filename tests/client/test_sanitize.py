@@ -145,9 +145,9 @@ def test_escape_invisible_escapes_every_invisible_character():
     unseen = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in ("Cf", "Cc", "Cs")]
     for char in (*unseen, *hidden):
         code = ord(char)
-        said = escape_invisible(f"a{char}b")
-        assert said == said.encode("ascii", "replace").decode(), hex(code)
-        assert ast.literal_eval(f"'{said}'") == f"a{char}b"
+        escaped = escape_invisible(f"a{char}b")
+        assert escaped == escaped.encode("ascii", "replace").decode(), hex(code)
+        assert ast.literal_eval(f"'{escaped}'") == f"a{char}b"
 
 
 @pytest.mark.parametrize(

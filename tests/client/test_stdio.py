@@ -26,10 +26,10 @@ HELLO = b'{"jsonrpc":"2.0","id":0,"result":{}}\n'
 class Place:
     """The location of a test's own daemon."""
 
-    def __init__(self, folder: Path) -> None:
-        self.socket = folder / "run" / "agent.sock"
+    def __init__(self, directory: Path) -> None:
+        self.socket = directory / "run" / "agent.sock"
         self.env = environment(
-            XDG_CONFIG_HOME=str(folder / "none"),
+            XDG_CONFIG_HOME=str(directory / "none"),
             ACPTERM_SOCKET=str(self.socket),
             ACPTERM_IDLE_EXIT="0.7",
         )
@@ -72,10 +72,10 @@ async def stood_in(place, answer=HELLO):
             popen = running.process
             with trio.fail_after(20):
                 ours = await listener.accept()
-                told = b""
-                while not told.endswith(b"\n"):
-                    told += await ours.receive_some()
-            running.told = json.loads(told)
+                request = b""
+                while not request.endswith(b"\n"):
+                    request += await ours.receive_some()
+            running.told = json.loads(request)
             if answer:
                 await ours.send_all(answer)
             agent = trio.StapledStream(
@@ -89,10 +89,10 @@ async def stood_in(place, answer=HELLO):
 
 
 async def until_end(stream, size=MIB) -> bytes:
-    said = b""
+    message = b""
     while data := await stream.receive_some(size):
-        said += data
-    return said
+        message += data
+    return message
 
 
 def memory(pid: int) -> int:
@@ -234,8 +234,8 @@ async def test_agents_initialize_may_be_late_repeated_or_absent(place):
         assert (await agent.run("echo never"))[0] == "never\n"
         assert [message["id"] for message in agent.received] == [1, 2, 3, 4]
         for _ in range(2):
-            told = {"protocolVersion": 1, "_meta": {"acpterm": {"context": {"env": {"A": "1"}}}}}
-            await agent.request("initialize", told)
+            request = {"protocolVersion": 1, "_meta": {"acpterm": {"context": {"env": {"A": "1"}}}}}
+            await agent.request("initialize", request)
         assert (await agent.run("echo $A"))[0] == "1\n"
 
 
@@ -350,8 +350,8 @@ async def test_killed_daemon_is_reported_as_an_error(place):
         assert status["_meta"]["acpterm"]["endedBy"] == "lost"
         await agent.closed.wait()
         assert await running.wait() == 1
-        said = running.logged().splitlines()[-1]
-        assert said.startswith(f"acpterm: the daemon at {place.socket} is gone")
+        message = running.logged().splitlines()[-1]
+        assert message.startswith(f"acpterm: the daemon at {place.socket} is gone")
         assert "Traceback" not in running.logged()
 
 
@@ -426,10 +426,10 @@ async def test_error_says_what_to_do_when_the_daemon_cannot_start(place, tmp_pat
     async with agent_by(place) as (running, agent):
         await agent.closed.wait()
         assert await running.wait() == 1
-        said = running.logged()
-        assert f"no daemon can be started for {place.socket}: " in said
-        assert "--embedded" in said
-        assert len(said.splitlines()) == 1
+        message = running.logged()
+        assert f"no daemon can be started for {place.socket}: " in message
+        assert "--embedded" in message
+        assert len(message.splitlines()) == 1
 
 
 async def test_error_quotes_the_output_of_a_daemon_that_exits_at_start(place):
@@ -443,7 +443,7 @@ async def test_error_quotes_the_output_of_a_daemon_that_exits_at_start(place):
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "expected"),
     [
         (
             b'{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no such thing"}}\n',
@@ -456,14 +456,16 @@ async def test_error_quotes_the_output_of_a_daemon_that_exits_at_start(place):
         (b"HTTP/1.1 400 Bad Request\r\n", "what listens there answers something else"),
     ],
 )
-async def test_error_is_reported_when_the_daemon_refuses_initialize(place, answer, says):
+async def test_error_is_reported_when_the_daemon_refuses_initialize(place, answer, expected):
     async with stood_in(place, answer) as (running, agent, daemon):
         assert await until_end(daemon) == b""
         assert await until_end(agent) == b""
         assert await running.wait() == 1
-        said = running.logged()
-        assert said.startswith(f"acpterm: the daemon at {place.socket} cannot be used: {says}")
-        assert "--embedded" in said
+        message = running.logged()
+        assert message.startswith(
+            f"acpterm: the daemon at {place.socket} cannot be used: {expected}"
+        )
+        assert "--embedded" in message
 
 
 async def test_error_is_reported_when_the_daemon_hangs_up(place):
@@ -487,8 +489,8 @@ async def test_error_is_reported_when_the_daemon_does_not_respond(place, monkeyp
 
 
 async def test_programs_get_the_agents_context_whoever_started_the_daemon(place, tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir()
+    directory = tmp_path / "folder"
+    directory.mkdir()
 
     def be_modest():
         os.umask(0o27)
@@ -498,22 +500,22 @@ async def test_programs_get_the_agents_context_whoever_started_the_daemon(place,
     other["PYTHONPATH"] += f":{os.getcwd()}"
     place.env["WHOSE"] = "the first's"
     async with agent_by(place) as (_, first):
-        ours = {"env": other, "cwd": folder, "preexec_fn": be_modest}
+        ours = {"env": other, "cwd": directory, "preexec_fn": be_modest}
         async with agent_by(place, **ours) as (_, second):
             command = "echo $WHOSE; pwd; umask; ulimit -Sn; ulimit -Hn"
-            expected = f"the second's\n{folder}\n0027\n111\n222\n"
+            expected = f"the second's\n{directory}\n0027\n111\n222\n"
             assert (await second.run(command))[0] == expected
         assert (await first.run("echo $WHOSE; pwd"))[0] == f"the first's\n{os.getcwd()}\n"
 
 
 async def test_non_utf_8_variables_are_dropped_and_such_a_directory_works(place, tmp_path):
-    folder = os.fsencode(tmp_path) + b"/\xff"
-    os.mkdir(folder)
+    directory = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(directory)
     place.env["PYTHONPATH"] = f"{os.environ.get('PYTHONPATH', '')}:{os.getcwd()}"
     async with agent_by(place) as (_, first):
         await first.request("initialize", {"protocolVersion": 1})
         odd = {**place.env, "ODD": os.fsdecode(b"\xff"), "EVEN": "é"}
-        async with agent_by(place, env=odd, cwd=folder) as (_, agent):
+        async with agent_by(place, env=odd, cwd=directory) as (_, agent):
             output, _ = await agent.run("echo ${ODD-none} $EVEN; pwd | od -An -c | tail -2")
             assert output.startswith("none é\n")
             assert "377" in output
@@ -522,9 +524,9 @@ async def test_non_utf_8_variables_are_dropped_and_such_a_directory_works(place,
 async def test_daemon_gets_the_context_before_any_message(place):
     place.env["WHOSE"] = "the agent's"
     async with stood_in(place) as (running, _, _):
-        told = running.told
-        assert told["method"] == "initialize"
-        context = told["params"]["_meta"]["acpterm"]["context"]
+        request = running.told
+        assert request["method"] == "initialize"
+        context = request["params"]["_meta"]["acpterm"]["context"]
         assert context["env"]["WHOSE"] == "the agent's"
         assert context["cwd"] == os.getcwd()
         assert context["umask"] == current().umask

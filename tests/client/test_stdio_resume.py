@@ -175,13 +175,13 @@ async def test_rest_of_an_oversized_line_is_not_sent_as_a_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "says"),
+    ("method", "expected"),
     [
         ("_acpterm/terminal/write", "it is unknown whether it was typed; read the screen before"),
         ("_acpterm/terminal/signal", "it is unknown whether the signal was sent; read the screen"),
     ],
 )
-async def test_write_and_signal_are_not_repeated_and_fail(tmp_path, method, says):
+async def test_write_and_signal_are_not_repeated_and_fail(tmp_path, method, expected):
     async with relayed(tmp_path) as (agent, first, host, _):
         asked = await agent.ask(1, method, terminalId="t", data="rm -r x\n")
         waits = await agent.ask(2, "terminal/wait_for_exit", terminalId="t")
@@ -190,7 +190,7 @@ async def test_write_and_signal_are_not_repeated_and_fail(tmp_path, method, says
         second = await host.resumed()
         answer = await agent.next()
         assert (answer["id"], answer["error"]["code"]) == (1, -32603)
-        assert says in answer["error"]["message"]
+        assert expected in answer["error"]["message"]
         assert await second.next() == waits
 
 
@@ -288,15 +288,15 @@ async def test_relay_fails_at_once_without_a_secret_or_with_timeout_0(tmp_path, 
         assert await agent.ended() == b""
 
 
-@pytest.mark.parametrize(("remove", "says"), [(True, "it has ended"), (False, "it was killed")])
+@pytest.mark.parametrize(("remove", "expected"), [(True, "it has ended"), (False, "it was killed")])
 async def test_relay_fails_soon_when_the_daemon_no_longer_listens(
-    tmp_path, monkeypatch, remove, says
+    tmp_path, monkeypatch, remove, expected
 ):
     monkeypatch.setattr(handshake, "_NO_LISTENER_TIMEOUT_S", 0.3)
     async with relayed(tmp_path) as (agent, first, host, outcome):
         await host.stop(remove=remove)
         await first.lose()
-        assert says in await outcome.wait()
+        assert expected in await outcome.wait()
         assert await agent.ended() == b""
 
 
@@ -304,8 +304,10 @@ async def test_relay_fails_after_the_timeout_with_the_keepers_message(tmp_path):
     async with relayed(tmp_path, resume_timeout=0.2) as (_, first, host, outcome):
         host.lock("1234\nthe worker failed five times: run acpterm restart\n")
         await first.lose()
-        said = await outcome.wait()
-        assert "no worker answers within 0.2 s: the worker failed five times: run acpterm" in said
+        message = await outcome.wait()
+        assert (
+            "no worker answers within 0.2 s: the worker failed five times: run acpterm" in message
+        )
 
 
 async def test_next_worker_answers_pending_requests_after_stdin_ended(

@@ -20,8 +20,8 @@ COUNTED = "".join(f"line {n}\n" for n in range(1, 41))
 
 
 async def status(path):
-    async with person_at(path.replace("agent.sock", "user.sock")) as person:
-        return await person.request("status", {})
+    async with person_at(path.replace("agent.sock", "user.sock")) as user:
+        return await user.request("status", {})
 
 
 async def kill_worker(path):

@@ -22,10 +22,10 @@ class Shown:
         fields = {"sessionUpdate": what, "toolCallId": call, **fields}
         line = update_line("s", fields)
         lines = self.it.translate(line, update.parse_update(parse_envelope(line).params))
-        return [told(line) for line in lines]
+        return [update_in(line) for line in lines]
 
 
-def told(line):
+def update_in(line):
     message = json.loads(line)
     validate_sent(message, {})
     return message["params"]["update"]
@@ -87,7 +87,7 @@ def test_split_character_is_sent_once_it_is_complete():
     shown.update("tool_call", title="x", content=[embed("t")])
     assert shown.it.on_output(T, "☃".encode()[:2], 0) == []
     (line,) = shown.it.on_output(T, "☃".encode()[2:], 0)
-    assert told(line)["_meta"] == {"terminal_output": {"terminal_id": "t", "data": "☃"}}
+    assert update_in(line)["_meta"] == {"terminal_output": {"terminal_id": "t", "data": "☃"}}
 
 
 def test_incomplete_character_at_exit_becomes_a_replacement():
@@ -95,7 +95,7 @@ def test_incomplete_character_at_exit_becomes_a_replacement():
     shown.it.on_created(T, "x", None)
     shown.update("tool_call", title="x", content=[embed("t")])
     shown.it.on_output(T, b"\xe2\x98", 0)
-    rest, end = map(told, shown.it.on_exit(T, ExitInfo(None, "SIGTERM")))
+    rest, end = map(update_in, shown.it.on_exit(T, ExitInfo(None, "SIGTERM")))
     assert rest["_meta"]["terminal_output"]["data"] == "\ufffd"
     how = {"terminal_id": "t", "exit_code": None, "signal": "SIGTERM"}
     assert end["_meta"] == {"terminal_exit": how}
@@ -106,7 +106,7 @@ def test_lost_bytes_are_reported():
     shown.it.on_created(T, "x", None)
     shown.update("tool_call", title="x", content=[embed("t")])
     (line,) = shown.it.on_output(T, b"x", 5)
-    assert "5 bytes are not shown" in told(line)["_meta"]["terminal_output"]["data"]
+    assert "5 bytes are not shown" in update_in(line)["_meta"]["terminal_output"]["data"]
 
 
 def test_unknown_terminal_passes_unchanged():

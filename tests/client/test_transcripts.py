@@ -126,10 +126,10 @@ class Play:
             return
         await self.editor.say(message)
         if message.get("method") == "initialize":
-            told = message["params"].setdefault("clientCapabilities", {})
-            self.shows = bool(told.get("_meta", {}).get("terminal_output"))
-            told["terminal"] = True
-            told.setdefault("_meta", {}).update({**EXTENSIONS_META, "terminal_output": True})
+            announced = message["params"].setdefault("clientCapabilities", {})
+            self.shows = bool(announced.get("_meta", {}).get("terminal_output"))
+            announced["terminal"] = True
+            announced.setdefault("_meta", {}).update({**EXTENSIONS_META, "terminal_output": True})
         passed = await self.agent.receive(lambda received: received == message, ordered=False)
         assert passed, f"did not pass: {message}"
         self.passed += 1
@@ -260,9 +260,9 @@ class Reader:
 
 def reads_no_less(with_proxy, without):
     for call in without.calls:
-        seen = with_proxy.shown(call).splitlines()
+        shown = with_proxy.shown(call).splitlines()
         for line in without.shown(call).splitlines():
-            assert line in seen, (call, line, seen)
+            assert line in shown, (call, line, shown)
         assert "```console\n```" not in with_proxy.shown(call)
 
 

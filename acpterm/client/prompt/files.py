@@ -69,7 +69,7 @@ class Files:
         except OSError as error:
             raise _failed("written", params.path, error) from error
 
-    def _open(self, path: str, flags: int, how: str) -> int:
+    def _open(self, path: str, flags: int, verb: str) -> int:
         """Open a regular file inside the roots; with `O_CREAT`, create it and its directories."""
         resolved = self._resolve(path)
         try:
@@ -77,12 +77,12 @@ class Files:
                 os.makedirs(os.path.dirname(resolved), exist_ok=True)
             fd = os.open(resolved, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise _failed(how, path, error) from error
+            raise _failed(verb, path, error) from error
         try:
             self._check_opened(fd, path)
         except OSError as error:
             os.close(fd)
-            raise _failed(how, path, error) from error
+            raise _failed(verb, path, error) from error
         except RpcError:
             os.close(fd)
             raise
@@ -90,8 +90,8 @@ class Files:
 
     def _resolve(self, path: str) -> str:
         if not os.path.isabs(path) or "\0" in path:
-            wrong = "holds a NUL character" if "\0" in path else "is not absolute"
-            raise _bad(path, f"{wrong}: give the absolute path of a file")
+            reason = "holds a NUL character" if "\0" in path else "is not absolute"
+            raise _bad(path, f"{reason}: give the absolute path of a file")
         resolved = os.path.realpath(path)
         if not self._is_inside(resolved):
             raise self._outside(path)
@@ -109,15 +109,15 @@ class Files:
         return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._roots)
 
     def _outside(self, path: str) -> RpcError:
-        right = " or ".join(quote(root) for root in self._roots) or "none"
-        return _bad(path, f"is outside of the session's directories: they are {right}")
+        allowed = " or ".join(quote(root) for root in self._roots) or "none"
+        return _bad(path, f"is outside of the session's directories: they are {allowed}")
 
 
-def _bad(path: str, wrong: str) -> RpcError:
-    return RpcError(INVALID_PARAMS, f"path {quote(path)} {wrong}")
+def _bad(path: str, reason: str) -> RpcError:
+    return RpcError(INVALID_PARAMS, f"path {quote(path)} {reason}")
 
 
-def _failed(how: str, path: str, error: OSError) -> RpcError:
+def _failed(verb: str, path: str, error: OSError) -> RpcError:
     missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
     code = RESOURCE_NOT_FOUND if missing else INVALID_PARAMS
-    return RpcError(code, f"path {quote(path)} cannot be {how}: {error.strerror}")
+    return RpcError(code, f"path {quote(path)} cannot be {verb}: {error.strerror}")

@@ -78,8 +78,8 @@ class TextPrinter:
 
     def message(self, text: str) -> None:
         """Print a piece of the message without adding a line feed."""
-        if shown := strip_controls(text):
-            self._put(shown)
+        if sanitized := strip_controls(text):
+            self._put(sanitized)
 
     def tool_call(self, call: ToolCallState) -> None:
         """Print the first line of a call when it starts, and the last when it ends."""
@@ -149,12 +149,12 @@ class TextPrinter:
             self._line(self._style(f"  ┌ {name}", dim=True))
         for line in lines:
             self._last = terminal
-            shown = (
+            sanitized = (
                 keep_sgr(line)
                 if self._colours
                 else strip_controls(line.rstrip("\r").split("\r")[-1])
             )
-            self._line(self._style(_INDENT, dim=True) + shown)
+            self._line(self._style(_INDENT, dim=True) + sanitized)
 
     def _result(self, texts: list[str]) -> None:
         """Print the first lines of the result of a call without a terminal."""
@@ -180,16 +180,15 @@ class TextPrinter:
         if len(before) * len(after) > _DIFF_COST_MAX:
             self._line(f"  {name}: {len(before)} lines become {len(after)}")
             return
-        found = difflib.unified_diff(before, after, name, path, lineterm="")
-        lines = list(found)
+        lines = list(difflib.unified_diff(before, after, name, path, lineterm=""))
         for line in lines[:_DIFF_LINES_MAX]:
             colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
             self._line(self._style(f"  {strip_controls(line)}", fg=colour))
         if len(lines) > _DIFF_LINES_MAX:
             self._line(f"  … {len(lines) - _DIFF_LINES_MAX} more lines")
 
-    def _style(self, text: str, **how: object) -> str:
-        return click.style(text, **how) if self._colours else text  # type: ignore[arg-type]  # it takes its own keywords
+    def _style(self, text: str, **style: object) -> str:
+        return click.style(text, **style) if self._colours else text  # type: ignore[arg-type]  # it takes its own keywords
 
     def _line(self, text: str) -> None:
         self._start_line()
