@@ -6,16 +6,17 @@ import tracemalloc
 
 import pytest
 
-from acpterm.terminal.vt import library, unemulated
+from acpterm.terminal.vt import library
 from acpterm.terminal.vt.broken import BrokenEmulator
 from acpterm.terminal.vt.emulator import (
     CELLS_MAX,
     LINKS_CELLS_MAX,
-    REPLIES_MAX,
     Emulator,
     ScreenTooLargeError,
 )
 from acpterm.terminal.vt.library import EmulatorMissingError
+from acpterm.terminal.vt.native import REPLIES_MAX_BYTES
+from acpterm.terminal.vt.paint import tail_snapshot
 
 
 def run(program):
@@ -163,7 +164,7 @@ def test_replies_of_one_call_are_bounded():
     replies = []
     Emulator(80, 24, replies.append).feed(b"\x1b[6n" * 100_000)
     assert len(replies) == 1
-    assert REPLIES_MAX - 20 < len(replies[0]) <= REPLIES_MAX
+    assert REPLIES_MAX_BYTES - 20 < len(replies[0]) <= REPLIES_MAX_BYTES
 
 
 # Without the library
@@ -202,9 +203,9 @@ class Written:
 
 def test_without_the_library_a_window_begins_with_the_last_lines(no_library):
     lines = b"".join(b"line %d\r\n" % number for number in range(100))
-    picture = unemulated.picture(Written(lines), 5)
+    picture = tail_snapshot(Written(lines), 5)
     assert picture.endswith(b"line 96\r\nline 97\r\nline 98\r\nline 99\r\n")
     assert b"line 95" not in picture
     with pytest.raises(EmulatorMissingError):
-        unemulated.picture(Written(lines + b"\x1b[?1049hfull"), 5)
-    assert unemulated.picture(Written(b"\x1b[?1049hx\x1b[?1049lover"), 5).endswith(b"over")
+        tail_snapshot(Written(lines + b"\x1b[?1049hfull"), 5)
+    assert tail_snapshot(Written(b"\x1b[?1049hx\x1b[?1049lover"), 5).endswith(b"over")
