@@ -73,7 +73,7 @@ def printed(host, terminal) -> bytes:
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_call_and_its_terminal_are_told_as_they_come(form):
+async def test_call_and_its_terminal_are_sent_as_they_come(form):
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("printf 'é one\\n'; read line; echo $line; exit 3")
         await tell(agent, said(says="tool_call", title="Run", status="pending"))
@@ -102,7 +102,7 @@ def _output(person, token, form, terminal, foreign=()):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_each_update_of_a_call_is_told_to_one_who_reads(form):
+async def test_each_update_of_a_call_is_sent_to_a_reading_client(form):
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         await tell(agent, said(says="tool_call", title="Run"))
         _, token = await follow(person, form)
@@ -114,7 +114,7 @@ async def test_each_update_of_a_call_is_told_to_one_who_reads(form):
         assert titles == ["Run", *(f"title {n}" for n in range(50))]
 
 
-async def test_a_terminal_in_several_calls_is_told_once_and_each_call_shows_it():
+async def test_terminal_in_several_calls_is_sent_once_and_shown_by_each_call():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("printf once")
         _, token = await started(agent, person)
@@ -142,7 +142,7 @@ async def started(agent, person, form="meta"):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_anothers_terminal_gives_nothing(form):
+async def test_terminal_of_another_session_is_not_sent(form):
     async with (
         host_here() as host,
         agent_of(host) as agent,
@@ -163,7 +163,7 @@ async def test_anothers_terminal_gives_nothing(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_character_that_was_cut_is_told_whole(form):
+async def test_divided_character_is_sent_whole(form):
     code = r"printf 'a\303'; read line; printf '\251b\360\237'; read line; printf '\230\200\377'"
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create(f"stty -echo; {code}")
@@ -226,7 +226,7 @@ async def act(agent, names, step):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_who_comes_late_comes_to_see_the_same(form):
+async def test_late_subscriber_gets_the_same_state(form):
     async with host_here() as host, person_of(host) as person:
         followed = []
         async with agent_of(host) as agent:
@@ -253,7 +253,7 @@ async def test_who_comes_late_comes_to_see_the_same(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_completed_call_is_told_to_a_late_one_with_its_output_first(form):
+async def test_completion_is_sent_to_a_late_subscriber_after_the_output(form):
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("seq 100000")
         await tell(agent, said(says="tool_call", title="Run", terminals=[terminal]))
@@ -359,7 +359,7 @@ SHOWN_BEHIND = [
 @settings(max_examples=examples(50), deadline=None)
 @given(steps=STEPS)
 @example(steps=SHOWN_BEHIND)
-def test_whatever_happens_all_come_to_see_the_same(form, room, steps, monkeypatch_module):
+def test_all_subscribers_end_with_the_same_state(form, room, steps, monkeypatch_module):
     monkeypatch_module.setattr("acpterm.host.user.subscribe.backlog.BACKLOG_BYTES_MAX", room)
     trio.run(same_for_all, form, steps, clock=trio.testing.MockClock(autojump_threshold=0))
 
@@ -443,7 +443,7 @@ def final(reader):
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
-async def test_one_who_does_not_read_costs_nothing_and_comes_to_see_what_is_left(form, monkeypatch):
+async def test_client_that_does_not_read_costs_nothing_and_gets_what_is_left(form, monkeypatch):
     looks = []
     step = TerminalCursor.step
     monkeypatch.setattr(
@@ -496,7 +496,7 @@ def _held_untold() -> int:
     return sum(found._size for found in gc.get_objects() if isinstance(found, UpdateBacklog))
 
 
-async def test_only_a_few_terminals_are_held_for_one_who_does_not_read():
+async def test_few_terminals_are_held_for_a_client_that_does_not_read():
     async with (
         host_here(keep_released=1) as host,
         agent_of(host) as agent,
@@ -539,7 +539,7 @@ async def test_only_a_few_terminals_are_held_for_one_who_does_not_read():
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_it_is_answered_when_the_agent_has_gone_and_all_is_told(form):
+async def test_subscription_ends_when_the_agent_has_gone_and_all_is_sent(form):
     async with host_here() as host, person_of(host) as person:
         async with agent_of(host) as agent:
             terminal = await agent.create("trap 'sleep 0.2; echo bye; exit 5' TERM; echo up; cat")
@@ -554,7 +554,7 @@ async def test_it_is_answered_when_the_agent_has_gone_and_all_is_told(form):
 
 
 @pytest.mark.parametrize("command", ["yes", "echo calm; sleep 60"])
-async def test_what_the_person_has_taken_over_is_shown_on_and_outlives_the_session(command):
+async def test_promoted_terminal_is_still_sent_and_outlives_the_session(command):
     async with host_here() as host, person_of(host) as person:
         async with agent_of(host) as agent:
             terminal = await agent.create(command)
@@ -572,7 +572,7 @@ async def test_what_the_person_has_taken_over_is_shown_on_and_outlives_the_sessi
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_what_the_person_removes_is_told_to_its_end(form):
+async def test_removed_terminal_is_sent_to_its_end(form):
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("echo up; sleep 60")
         _, token = await started(agent, person, form)
@@ -585,7 +585,7 @@ async def test_what_the_person_removes_is_told_to_its_end(form):
         await person.until(lambda: "late" in shown(person, token, form).calls)
 
 
-async def test_what_is_left_behind_is_told_after_the_end():
+async def test_output_of_background_processes_is_sent_after_the_exit():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         command = "(trap '' HUP; sleep 0.5; echo after) & sleep 0.1; echo before"
         terminal = await agent.create(command)
@@ -598,7 +598,7 @@ async def test_what_is_left_behind_is_told_after_the_end():
         assert _output(person, token, "meta", terminal) == printed(host, terminal)
 
 
-async def test_a_front_end_that_goes_leaves_nothing():
+async def test_disconnected_client_leaves_nothing():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("yes")
         await tell(agent, said(terminals=[terminal]))
@@ -609,7 +609,7 @@ async def test_a_front_end_that_goes_leaves_nothing():
         await poll(lambda: not caller.sessions["session-1"].observers)
 
 
-async def test_a_token_can_be_used_again_after_a_cancel():
+async def test_token_can_be_used_again_after_a_cancel():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         await tell(agent, said(says="tool_call", title="Run"))
         for _ in range(2):
@@ -627,7 +627,7 @@ async def test_a_token_can_be_used_again_after_a_cancel():
 # Which session
 
 
-async def test_a_session_is_found_or_the_error_says_what_there_is():
+async def test_session_is_found_or_the_error_says_what_there_is():
     async with host_here() as host, person_of(host) as person:
         with pytest.raises(RpcError, match="there is none yet") as caught:
             await person.answer((await follow(person))[0])
@@ -648,7 +648,7 @@ async def test_a_session_is_found_or_the_error_says_what_there_is():
             await person.until(lambda: person.by_token[token])
 
 
-async def test_it_is_told_by_the_socket_of_a_daemon_too(tmp_path):
+async def test_subscription_works_over_a_daemons_socket(tmp_path):
     users = str(tmp_path / "user.sock")
     async with (
         daemon(tmp_path, env=environment(ACPTERM_USER_SOCKET=users)) as (_, path),

@@ -24,14 +24,14 @@ def timeline(kept=1 << 30, start=0.0):
     return Timeline(start, kept=kept, size=(80, 24))
 
 
-def test_nothing_was_written_yet():
+def test_timeline_is_empty_before_any_output():
     line = timeline()
     assert (line.end, line.last, list(slices(line, 0, 0))) == (0, None, [])
     with pytest.raises(ValueError, match="no such position: 0"):
         line.slice_at(0)
 
 
-def test_what_comes_within_a_grain_is_one_slice_and_times_count_from_the_start():
+def test_output_within_a_grain_is_one_slice_with_a_time_since_the_start():
     line = timeline(start=1000.0)
     for now, size in [(1000.5, 10), (1000.505, 10), (1000.52, 10), (1060.0, 5)]:
         line.record(size, now)
@@ -43,7 +43,7 @@ def test_what_comes_within_a_grain_is_one_slice_and_times_count_from_the_start()
     assert (line.end, line.last) == (35, 1060.0)
 
 
-def test_a_part_is_cut_to_what_was_asked_for():
+def test_slices_are_cut_to_the_requested_range():
     line = timeline()
     line.record(10, 1.0)
     line.record(10, 2.0)
@@ -54,7 +54,7 @@ def test_a_part_is_cut_to_what_was_asked_for():
             line.slice_at(position)
 
 
-def test_sizes_are_told_in_order_with_their_position_and_part_the_output():
+def test_sizes_are_kept_in_order_and_divide_the_output():
     line = timeline()
     line.record(10, 1.0)
     line.record_size(100, 30, 1.001)
@@ -64,7 +64,7 @@ def test_sizes_are_told_in_order_with_their_position_and_part_the_output():
     assert list(slices(line, 0, 20)) == [Slice(1.0, 0, 10), Slice(1.002, 10, 20)]
 
 
-def test_of_many_sizes_the_last_are_kept_and_what_was_before_them_is_the_first():
+def test_last_sizes_are_kept_and_the_one_before_them_is_the_initial_size():
     line = timeline()
     assert line.size == (80, 24)
     for number in range(SIZES_MAX + 3):
@@ -83,7 +83,7 @@ def written(line, times):
         yield number * 10, now
 
 
-def test_marks_are_bounded_and_what_came_lately_stays_exact():
+def test_marks_are_bounded_and_recent_times_stay_exact():
     line = timeline()
     times = [number * 0.011 for number in range(50_000)]
     true = dict(written(line, times))
@@ -96,7 +96,7 @@ def test_marks_are_bounded_and_what_came_lately_stays_exact():
     assert max(error) < times[-1] / 100
 
 
-def test_marks_of_what_the_ring_has_dropped_go_first():
+def test_marks_of_dropped_output_are_removed_first():
     line = timeline(kept=10_000)
     for position, now in written(line, [number * 1.0 for number in range(10_000)]):
         # The oldest that is kept, ten bytes a second.
@@ -104,7 +104,7 @@ def test_marks_of_what_the_ring_has_dropped_go_first():
         assert line.slice_at(oldest).time == now - (position - oldest) / 10
 
 
-def test_bursts_with_pauses_between_them_stay_apart():
+def test_bursts_with_pauses_between_them_stay_separate():
     line = timeline()
     times = [burst * 600 + step * 0.02 for burst in range(100) for step in range(200)]
     true = dict(written(line, times))
@@ -130,7 +130,7 @@ def test_slices_are_in_order_without_a_gap(noted, data):
     assert position == end
 
 
-def test_slices_can_be_gone_through_while_more_comes():
+def test_slices_can_be_read_while_output_comes():
     line = timeline()
     list(written(line, [number * 1.0 for number in range(100)]))
     found = slices(line, 0, 1000)
@@ -141,7 +141,7 @@ def test_slices_can_be_gone_through_while_more_comes():
     assert rest[-1].end == 1000
 
 
-def test_it_has_hardly_any_memory_while_nothing_comes():
+def test_timeline_takes_little_memory_without_output():
     line = timeline()
     parts = (line._times, line._positions, line._resizes)
     assert sum(sys.getsizeof(part) for part in (line, *parts)) < 1500
@@ -150,7 +150,7 @@ def test_it_has_hardly_any_memory_while_nothing_comes():
     assert sys.getsizeof(line._times) + sys.getsizeof(line._positions) < 50_000
 
 
-async def test_a_terminal_has_one():
+async def test_terminal_records_a_timeline():
     async with running_pool() as pool:
         program = Program(["/bin/sh", "-c", "echo one; read x; echo two"], {}, "/", 0o22)
         terminal = await pool.create(lambda _: program, size=(80, 24))
@@ -169,7 +169,7 @@ async def test_a_terminal_has_one():
         assert line.last == pytest.approx(line.start + last.time, abs=0.02)
 
 
-def test_output_that_an_earlier_process_had_consumed_is_of_no_time():
+def test_output_that_an_earlier_process_consumed_has_no_time():
     line = Timeline(0.0, kept=1 << 30, size=(80, 24), end=10, known_from=30)
     line.record(20, 100.0)
     assert line.position_at(0.0) == line.position_at(100.0) == line.position_at(200.0) == 30

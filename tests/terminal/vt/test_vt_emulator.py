@@ -25,7 +25,7 @@ def run(program):
     ).stdout.split()
 
 
-def test_the_library_is_not_loaded_before_there_is_output():
+def test_library_is_not_loaded_before_there_is_output():
     program = """if True:
         import sys
         from acpterm.terminal.vt.emulator import Emulator
@@ -39,7 +39,7 @@ def test_the_library_is_not_loaded_before_there_is_output():
     assert run(program) == ["False", "True"]
 
 
-def test_an_emulator_that_was_fed_nothing_costs_little():
+def test_emulator_takes_little_memory_before_any_output():
     Emulator(80, 24).feed(b"x")
     tracemalloc.start()
     kept = [Emulator(120, 40) for _ in range(1000)]
@@ -49,7 +49,7 @@ def test_an_emulator_that_was_fed_nothing_costs_little():
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 1), (1, 5), (3, 2)])
-def test_a_small_window_shows_the_part_with_the_cursor(size):
+def test_small_window_shows_the_part_with_the_cursor(size):
     emulator = Emulator(*size)
     for line in "one", "two", "日本":
         emulator.feed(f"\r\n{line}\x1b[?1049h{line}\x1b[?1049l".encode())
@@ -63,7 +63,7 @@ def test_a_small_window_shows_the_part_with_the_cursor(size):
     assert len(screen.text().split("\n")) <= size[1]
 
 
-def test_a_large_window_has_no_screen_until_it_is_smaller():
+def test_large_window_has_no_screen_until_it_is_smaller():
     emulator = Emulator(20, 5)
     emulator.feed(b"one\r\n")
     emulator.resize(2000, CELLS_MAX // 2000 + 1)
@@ -80,7 +80,7 @@ def test_a_large_window_has_no_screen_until_it_is_smaller():
         Emulator(1001, 1000).screen()
 
 
-def test_a_very_large_window_has_no_links():
+def test_very_large_window_has_no_links():
     rows = LINKS_CELLS_MAX // 400 + 1
     emulator = Emulator(400, rows)
     for byte in b"a\x1b]8;;http://x\x1b\\b\x1b]8;;\x07c":
@@ -94,7 +94,7 @@ def test_a_very_large_window_has_no_links():
     assert emulator.screen().cells(0)[0].style.link == ";http://x"
 
 
-def test_a_wide_character_that_a_resize_cut_does_not_cost_the_screen():
+def test_screen_is_available_after_a_resize_cut_a_wide_character():
     emulator = Emulator(20, 5)
     emulator.feed("main \x1b[?1049h\x1b[?7l\r\n日本語日本語\x1b[4h".encode())
     emulator.resize(5, 5)
@@ -104,7 +104,7 @@ def test_a_wide_character_that_a_resize_cut_does_not_cost_the_screen():
     assert emulator.screen().text() == "main"
 
 
-def test_a_sequence_that_does_not_end_is_over_when_a_screen_is_asked_for():
+def test_endless_sequence_is_cancelled_when_a_screen_is_requested():
     emulator = Emulator(20, 5)
     emulator.feed(b"text\x1b]2;")
     for _ in range(50):
@@ -112,7 +112,7 @@ def test_a_sequence_that_does_not_end_is_over_when_a_screen_is_asked_for():
     assert emulator.screen().text() == "text"
 
 
-def test_what_is_held_back_follows_a_screen():
+def test_screen_has_the_bytes_of_an_incomplete_sequence():
     emulator = Emulator(20, 5)
     emulator.feed(b"a\x1b[3" + b"")
     assert emulator.screen().held == b"\x1b[3"
@@ -120,7 +120,7 @@ def test_what_is_held_back_follows_a_screen():
     assert emulator.screen().held == "日".encode()[:2]
 
 
-def test_feeding_for_a_while_feeds_in_order_and_returns():
+def test_feed_for_feeds_in_order_and_returns_in_time():
     emulator = Emulator(20, 5)
     data = memoryview(b"\x1b#8" * 20_000 + b"\x1b[2J\x1b[Hend")
     at = calls = 0
@@ -131,7 +131,7 @@ def test_feeding_for_a_while_feeds_in_order_and_returns():
     assert emulator.screen().text() == "end"
 
 
-def test_native_calls_are_made_within_the_context_that_was_given():
+def test_native_calls_are_made_within_at_work():
     entered = []
 
     class Mark:
@@ -150,7 +150,7 @@ def test_native_calls_are_made_within_the_context_that_was_given():
     assert entered[::2] == ["begin"] * (len(entered) // 2)
 
 
-def test_what_replaces_a_broken_emulator_says_so():
+def test_broken_emulator_shows_a_message():
     emulator = BrokenEmulator(80, 24)
     emulator.feed(b"whatever crashed it")
     assert emulator.feed_for(memoryview(b"more"), 1) == 4
@@ -178,7 +178,7 @@ def no_library(monkeypatch):
     library._load.cache_clear()
 
 
-def test_without_the_library_only_a_screen_is_an_error(no_library):
+def test_only_screen_raises_without_the_library(no_library):
     replies = []
     emulator = Emulator(20, 5, replies.append)
     emulator.feed(b"text\x1b[6n")
@@ -201,7 +201,7 @@ class Written:
         return self
 
 
-def test_without_the_library_a_window_begins_with_the_last_lines(no_library):
+def test_tail_snapshot_has_the_last_lines(no_library):
     lines = b"".join(b"line %d\r\n" % number for number in range(100))
     picture = tail_snapshot(Written(lines), 5)
     assert picture.endswith(b"line 96\r\nline 97\r\nline 98\r\nline 99\r\n")

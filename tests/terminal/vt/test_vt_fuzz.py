@@ -34,12 +34,12 @@ def lives(first, count, path):
         raise AssertionError(f"seed {seed}, {size}: {how} at {steps[: step + 1]!r}\n{said}")
 
 
-def test_the_emulator_survives_what_once_it_did_not(tmp_path):
+def test_emulator_survives_output_that_once_crashed_it(tmp_path):
     for seed in KNOWN:
         lives(seed, 1, tmp_path / "progress")
 
 
-def test_the_emulator_survives_random_output_and_sizes(tmp_path):
+def test_emulator_survives_random_output_and_sizes(tmp_path):
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         lives(random.randrange(10**9), _TOGETHER if SECONDS > 60 else 2, tmp_path / "progress")

@@ -75,7 +75,7 @@ def looks(rows):
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SESSIONS.glob("*.cast")))
-def test_a_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
+def test_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
     parts, sizes = session(name)
     pane = played(tmux, parts, tmp_path)
     emulator = Emulator(COLS, ROWS)
@@ -100,7 +100,7 @@ def test_a_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["vim-resize", "htop", "mc", "tmux", "wide"])
-def test_a_snapshot_of_a_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
+def test_snapshot_of_a_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
     parts, sizes = session(name)
     emulator = Emulator(*sizes[-1])
     emulator.feed(encoded(parts[-1]))
