@@ -1,4 +1,4 @@
-"""Which programs the user's socket admits, and which it takes for an agent's."""
+"""Which processes the user's socket admits, and which it refuses."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Terminals as asciicasts: each byte once, whole characters, and what is missing said."""
+"""Terminals as asciicasts: each byte once, whole characters, markers for missing output."""
 
 import codecs
 import json

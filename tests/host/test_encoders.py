@@ -1,4 +1,4 @@
-"""What a front end is told is valid in both forms, whatever an agent has sent; and what it says."""
+"""Encoded updates are valid in both formats, whatever an agent has sent; and their content."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ def fields(**members):
 
 
 def sent(form, updates):
-    """Give updates as they are on the wire, each of which is checked."""
+    """Return updates as they are on the wire, after validating each."""
     told = []
     for update in updates:
         params = {"sessionId": "s", "update": update}
@@ -138,7 +138,7 @@ def test_each_new_terminal_has_its_own_update():
     assert "content" not in told[0]
     assert told[1]["_meta"] == {"terminal_info": {"terminal_id": "u"}}
     assert told[1]["content"] == content
-    # What is cleared is said where it can be.
+    # Members are cleared where the schema allows it.
     assert told[2]["kind"] is None
 
 

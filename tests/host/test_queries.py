@@ -1,4 +1,4 @@
-"""What programs ask their terminal is answered by the host, whoever looks on."""
+"""The host replies to the programs' queries, with and without attached windows."""
 
 import trio
 

@@ -1,4 +1,4 @@
-"""Recordings: what is in the files, for whom, how many; and what a bad disk does not hurt."""
+"""Recordings: their content, permissions and number, and failing disks."""
 
 import errno
 import fcntl
@@ -33,7 +33,7 @@ def folder(tmp_path):
 
 
 class Recording:
-    """A pool, and a recorder in a nursery that can be cancelled by itself."""
+    """A pool, and a recorder in a nursery that can be cancelled separately."""
 
     def __init__(self, pool, recorder, nursery):
         self.pool = pool
@@ -49,7 +49,7 @@ class Recording:
         return terminal
 
     async def ended(self, terminal):
-        """End it, and wait for its recording."""
+        """End the terminal, and wait for its recording."""
         self.pool.release(terminal, EndedBy.AGENT)
         await terminal.wait_closed()
         await poll(lambda: not self.nursery.child_tasks)
@@ -82,7 +82,7 @@ def only(folder):
 
 
 def is_in(folder, fd):
-    """Whether what is written to is a file in the folder: all of this process writes by `os`."""
+    """Return whether a descriptor is a file in the directory: all writes here go through `os`."""
     return os.path.realpath(f"/proc/self/fd/{fd}").startswith(f"{folder}/")
 
 
@@ -174,7 +174,7 @@ async def test_oldest_recordings_are_removed_and_no_other_files(folder):
         async with recordings(folder, record_files=3) as running:
             await running.ended(await running.create("true"))
     left = set(folder.iterdir())
-    # The one that somebody writes stays, in the place of a later one.
+    # The one that is being written stays, in place of a later one.
     assert {old[1], old[4], *others} < left
     assert len(left) == 5
 
@@ -227,7 +227,7 @@ async def test_marker_reports_output_that_the_ring_dropped(folder, monkeypatch):
     monkeypatch.setattr(os, "write", slow)
     async with recordings(folder) as running:
         terminal = await running.create("seq 10000", ring_size=1000)
-        # A disk that hangs holds up nobody.
+        # A disk that hangs delays nothing else.
         with trio.fail_after(10):
             await terminal.wait_exited()
         monkeypatch.setattr(os, "write", write)
@@ -321,7 +321,7 @@ async def test_cancelled_recording_ends_in_time_while_the_disk_hangs(folder, mon
 
 
 def closed(path):
-    """Whether nobody holds the lock that a writer has."""
+    """Return whether no writer holds the lock."""
     with path.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What a front end is told of a session: all of it, in order, however late it comes or reads."""
+"""A subscriber gets all of a session, in order, however late it subscribes or reads."""
 
 import base64
 import gc
@@ -32,7 +32,7 @@ FORMS = ["meta", "v2"]
 
 
 def said(call="call-1", says="tool_call_update", session="session-1", terminals=None, **more):
-    """Make the params of a `session/update` of a tool call."""
+    """Return the params of a `session/update` of a tool call."""
     body = {"sessionUpdate": says, "toolCallId": call, **more}
     if terminals is not None:
         body["content"] = [{"type": "terminal", "terminalId": name} for name in terminals]
@@ -47,12 +47,12 @@ async def tell(agent, *updates):
 
 
 async def follow(person, form="meta", session="session-1", **more):
-    """Subscribe: the id of the answer, and the token."""
+    """Subscribe; return the id of the request, and the token."""
     return await person.open("session/subscribe", sessionId=session, format=form, **more)
 
 
 def shown(person, token, form="meta", foreign=()):
-    """Give what a front end shows by now: a model that takes in each message once."""
+    """Return what a client shows by now: a model that processes each message once."""
     fronts = person.__dict__.setdefault("fronts", {})
     if token not in fronts:
         fronts[token] = [FRONT_ENDS[form](*foreign), 0]
@@ -134,7 +134,7 @@ def _exit(person, token, terminal, form="meta"):
 
 
 async def started(agent, person, form="meta"):
-    """Have a session, and subscribe to it."""
+    """Create a session, and subscribe to it."""
     await tell(agent, said("first", says="tool_call", title="First"))
     id_, token = await follow(person, form)
     await person.until(lambda: person.by_token[token])
@@ -275,7 +275,7 @@ async def test_completion_is_sent_to_a_late_subscriber_after_the_output(form):
 
 
 class Reader:
-    """A `Person` as far as a subscriber needs one: reads when it is let."""
+    """The part of a `UserConnection` that a subscriber uses; it reads when allowed to."""
 
     class host:  # noqa: N801
         class registry:  # noqa: N801
@@ -345,7 +345,7 @@ STEPS = st.lists(
 )
 
 
-# A call is told as it is by now, which shows another terminal than what waited.
+# A call is sent as it is by now, with another terminal than in the queued update.
 SHOWN_BEHIND = [
     ("tell", "a", {"terminals": ["x"]}),
     ("turns", 8),
@@ -371,7 +371,7 @@ def monkeypatch_module():
 
 
 def say(session, step):
-    """Say something as an agent does."""
+    """Apply a step as an agent's update does."""
     match step:
         case ("tell", call, fields):
             shows = fields.get("terminals")
@@ -427,7 +427,7 @@ def check(session, readers):
 
 
 def final(reader):
-    """What a front end shows in the end of what it can still show."""
+    """Return what a client shows in the end of the output that is still retained."""
     calls, terminals = reader.front.state
     embedded = {
         item["terminalId"]
@@ -480,7 +480,7 @@ async def test_client_that_does_not_read_costs_nothing_and_gets_what_is_left(for
         front = shown(person, token, form)
         data = printed(host, terminal)
         output = front.terminals[terminal].output
-        # What it was told may begin a little before what is kept now.
+        # The output sent may begin a little before what is retained now.
         assert data.endswith(output) or output.endswith(data)
         assert output.endswith(b"done\r\n")
         assert front.calls["call-1"]["title"].startswith("title 1999 ")
@@ -490,7 +490,7 @@ async def test_client_that_does_not_read_costs_nothing_and_gets_what_is_left(for
 
 
 def _held_untold() -> int:
-    """Bytes of updates that subscribers hold."""
+    """Return the bytes of updates that subscribers hold."""
     from acpterm.host.user.subscribe.backlog import UpdateBacklog
 
     return sum(found._size for found in gc.get_objects() if isinstance(found, UpdateBacklog))

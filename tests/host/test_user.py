@@ -1,4 +1,4 @@
-"""The person's methods where things come in an unlucky order, or to somebody who does not read."""
+"""The user's methods under races, and with clients that do not read."""
 
 import base64
 import os
@@ -187,7 +187,7 @@ async def test_waiting_events_come_in_the_order_of_detection():
         answers, told = iter([True, False, True, True]), []
 
         def listen(event, entry, by):
-            # As whoever describes it does.
+            # As describing the terminal does.
             attention.check(entry)
             told.append(event)
 
@@ -206,7 +206,7 @@ async def test_program_is_not_held_after_its_reader_disconnected():
         entry = host.state.registry.find(made["terminalId"])
         person = UserConnection(host.context, host.state, lambda: ())
         person.close()
-        person.pause_reader(entry.terminal, 0)
+        person.hold_output(entry.terminal, 0)
         assert (await other.about("wait", made["terminalId"]))["exitStatus"]["exitCode"] == 0
 
 

@@ -1,4 +1,4 @@
-"""What is typed arrives whole and in order, however slowly it is read."""
+"""Input arrives whole and in order, however slowly the program reads."""
 
 import os
 import tty
@@ -75,7 +75,7 @@ async def test_wait_raises_when_the_terminal_closes(pair, nursery):
 
 @contextmanager
 def failing(master):
-    """Have every write to the master fail, as one to a descriptor that is for reading only."""
+    """Make every write to the master fail, as on a read-only descriptor."""
     kept = os.dup(master.fd)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, master.fd)
@@ -119,7 +119,7 @@ async def test_input_is_dropped_when_it_fails_later_and_later_input_is_typed(pai
     with suppress(BlockingIOError):
         while os.read(slave, 65536):
             pass
-    # One that asks later is told as well, and what was typed before has been.
+    # A later wait raises as well, but not one for input that was typed before.
     typed = keyboard.type(b"typed")
     await wait(lost[1])
     assert told == lost

@@ -1,4 +1,4 @@
-"""The pool, without a host: makes terminals, runs them, ends them, and leaves nothing."""
+"""The pool, without a host: it creates, runs and ends terminals, and leaves nothing."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def program(line, **more):
 
 
 def descriptors():
-    """Return what is open, but for the output that terminals still have."""
+    """Return the open descriptors, except for the rings of terminals."""
     found = (os.readlink(f"/proc/self/fd/{fd}") for fd in _open_fds())
     return sorted(name for name in found if "acpterm-ring" not in name)
 
@@ -140,7 +140,7 @@ async def test_shut_down_returns_at_its_timeout_when_programs_do_not_end():
         await pool.shut_down(0.1)
         assert trio.current_time() - started < 1
         assert alive(pid)
-    # The end of the pool waits for nobody.
+    # The cancelled pool waits for no program.
     assert not alive(pid)
     assert terminal.exit.signal == "SIGKILL"
 

@@ -33,7 +33,7 @@ class Writer:
         self.kicks += 1
 
     def write(self, data):
-        """Write what there is room for; return how much that was."""
+        """Write as much as there is room for; return how much."""
         header = self.file.header
         size = min(len(data), self.file.room())
         for at in range(size):
@@ -152,7 +152,7 @@ def test_reads_agree_with_the_whole_stream(pieces, retained, data):
 
 
 class Consuming:
-    """A consumer and all that it feeds."""
+    """A consumer and everything that it feeds."""
 
     def __init__(self, writer, limit=1 << 20):
         self.ring = writer.ring(retained=100)

@@ -1,4 +1,4 @@
-"""The text view does as a model that looks at one character after the other."""
+"""The text view agrees with a model that processes one character at a time."""
 
 from itertools import accumulate, pairwise
 
@@ -73,7 +73,7 @@ def feed(view, chunk):
 def check(data, cuts, limit, polls, width):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line, "WIDTH", width)
-        # So that it begins anew where it can.
+        # So that the view restarts wherever it can.
         patch.setattr(stream, "_RESTART_MARGIN_BYTES", 0)
         view, model = TextView(limit), TextModel(limit, width=width)
         for number, chunk in enumerate(chunks(data, cuts)):

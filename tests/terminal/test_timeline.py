@@ -1,4 +1,4 @@
-"""When a terminal wrote what: exact for what came lately, bounded for what came long ago."""
+"""The times of output: exact for recent output, approximate for old output, in bounded memory."""
 
 import sys
 
@@ -13,7 +13,7 @@ from tests.support.pools import running_pool
 
 
 def slices(line, position, end):
-    """Go through the stream from `position` to `end`, which it has reached."""
+    """Yield the slices of the stream from `position` to `end`."""
     while position < end:
         found = line.slice_at(position)
         position = min(found.end, end)
@@ -77,7 +77,7 @@ def test_last_sizes_are_kept_and_the_one_before_them_is_the_initial_size():
 
 
 def written(line, times):
-    """Note ten bytes at each time: the true time by position."""
+    """Record ten bytes at each time; return the true time by position."""
     for number, now in enumerate(times):
         line.record(10, now)
         yield number * 10, now
@@ -90,7 +90,7 @@ def test_marks_are_bounded_and_recent_times_stay_exact():
     assert len(line._times) == len(line._positions) <= MARKS_MAX
     late = list(true.items())[-MARKS_MAX // 4 :]
     assert all(line.slice_at(position).time == time for position, time in late)
-    # Nothing is told to be later than it was, nor much earlier.
+    # No time is later than the real one, or much earlier.
     error = [time - line.slice_at(position).time for position, time in true.items()]
     assert min(error) == 0
     assert max(error) < times[-1] / 100

@@ -1,4 +1,4 @@
-"""What is left out of simple output shows nowhere."""
+"""Skipped simple output would have been visible nowhere."""
 
 import random
 
@@ -22,7 +22,7 @@ AFTER = st.one_of(st.binary(max_size=20), st.just(b"\x1b[3b"))
 
 
 def run_of(lines, ending=b"\r\n"):
-    """Make simple output that is long enough to be looked at."""
+    """Return simple output that is long enough for skipping."""
     piece = ending.join(lines) + ending
     return piece * (LENGTH // len(piece) + 3 * ROWS)
 

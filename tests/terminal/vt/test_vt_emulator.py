@@ -1,4 +1,4 @@
-"""The emulator's life: when there is a native terminal, sizes, and a library that is missing."""
+"""The emulator: its native terminal, sizes, incomplete sequences, and a missing library."""
 
 import subprocess
 import sys
@@ -191,7 +191,7 @@ def test_only_screen_raises_without_the_library(no_library):
 
 
 class Written:
-    """A ring with all that was written."""
+    """A ring that retains everything."""
 
     def __init__(self, data):
         self.data = data

@@ -17,7 +17,7 @@ _PATIENCE_S = 120
 
 
 def lives(first, count, path):
-    """Live some lives; fail with the seed and the steps of one that does not end well."""
+    """Run some terminals; fail with the seed and the steps of one that crashes."""
     path.write_bytes(bytes(64))
     run = subprocess.run(
         [sys.executable, "-m", "tests.terminal.vt.fuzzing", str(first), str(count), str(path)],

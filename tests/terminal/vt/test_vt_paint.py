@@ -1,4 +1,4 @@
-"""Paintings of a screen: what they send brings another one into the same state."""
+"""Snapshots and frames bring another terminal into the state of a screen."""
 
 import re
 
@@ -37,7 +37,7 @@ def screen_of(*chunks, cols=20, rows=5):
 
 
 def painted(emulator, screen):
-    """Have another emulator show a screen."""
+    """Return another emulator that shows a screen."""
     emulator.feed(snapshot(screen) + screen.held)
     return emulator.screen()
 
@@ -53,7 +53,7 @@ def saved(kept):
 
 
 def state(screen):
-    """Give all that a viewer could tell apart, now or later."""
+    """Return everything that a viewer could distinguish, now or later."""
     main = screen.main
     below = main and [screen.cells(y, main=True) for y in range(screen.rows)]
     is_shown = screen.rows, screen.cols
@@ -76,7 +76,7 @@ def state(screen):
 
 
 def cursor_is_outside(screen):
-    """Whether no address reaches where the cursor is: in origin mode, outside of the margins."""
+    """Return whether no address reaches the cursor: in origin mode, outside of the margins."""
     (top, bottom), (left, right), (x, y) = screen.margins, screen.side_margins, screen.cursor
     kept = screen.saved
     saved_outside = kept is not None and kept.origin and screen.main is not None

@@ -1,4 +1,4 @@
-"""The filter of what attached windows are sent: no query passes, and all else does."""
+"""The filter of passed-through output: no query passes, and everything else does."""
 
 import re
 
@@ -140,7 +140,7 @@ def test_endless_sequence_is_not_held_for_ever():
 
 
 def answers(data):
-    """Give what a terminal that is sent this answers."""
+    """Return the replies of a terminal to this output."""
     found = []
     Emulator(20, 5, found.append).feed(data)
     return b"".join(found)

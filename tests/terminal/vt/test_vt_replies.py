@@ -1,4 +1,4 @@
-"""What a program asks its terminal is answered once, and never with what it chose."""
+"""Each query gets one reply, which never has text that the program chose."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""What a terminal shows: output in, screens out."""
+"""Screens: output in, cells, cursor and modes out."""
 
 import pytest
 
