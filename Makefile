@@ -1,29 +1,28 @@
-# Everything works from a fresh clone: each target sets up what it needs in $(VENV).
+# All targets work on a fresh clone: each installs what it needs into $(VENV).
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# The tests wait for programs as much as they work: three at a time for two processors; four, where
-# most of their programs start quickly.
+# Tests spend much of their time waiting for programs, so there are more workers than processors (two).
 WORKERS ?= 3
 test: WORKERS = 4
-# Real agents need Python 3.13, each in an environment of its own.
+# Real agents need Python 3.13 and separate environments.
 PYTHON313 ?= python3.13
 KIMI := kimi-cli==1.16.0
 FAST_AGENT := fast-agent-mcp==0.10.46
 ACPX := tests/interop/acpx
 
-# Some thousand starts of Python: what it has compiled once is to be kept.
+# The tests start Python some thousand times: let it cache bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test test-all faults interop check format docs bench fuzz clean
 
-help: ## what there is to make
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 # One stamp per set of packages, so that a second `make` starts at once.
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "acpterm needs Python 3.11 or newer with venv; $(PYTHON) is not. Say make PYTHON=python3.13"; exit 1; }
+	  || { echo "acpterm needs Python 3.11 or newer with venv; $(PYTHON) is not. Use make PYTHON=python3.13"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	touch $@
@@ -36,29 +35,29 @@ $(VENV)/.check: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[check]'
 	touch $@ $(VENV)/.demo
 
-demo: $(VENV)/.demo ## an agent and its terminals live, and an editor that gets some by the proxy
+demo: $(VENV)/.demo ## watch an agent use terminals, and an editor with the proxy
 	$(BIN)/python docs/examples/demo.py
 	$(BIN)/python docs/examples/proxy_demo.py
 
-test: $(VENV)/.check ## the tests, but for long ones
+test: $(VENV)/.check ## run the tests, without long ones
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -m 'not long and not every_way and not interop'
 
-test-all: $(VENV)/.check ## all tests but faults, as deep as they can: also long ones, with Node
+test-all: $(VENV)/.check ## run all tests except faults, including long ones; needs Node
 	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults
 
-# They use every processor up, so they run apart from tests that watch the clock.
-faults: $(VENV)/.check ## the faults of docs/reliability.md, and its table; FAULTS=ci for fewer of each
+# These use all processors, so they run separately from tests with time limits.
+faults: $(VENV)/.check ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer
 	mkdir -p build
 	rm -f build/faults.jsonl
 	ACPTERM_FAULTS=$(or $(FAULTS),full) ACPTERM_FAULTS_REPORT=$(CURDIR)/build/faults.jsonl \
 	  $(BIN)/python -m pytest tests/faults -n 2 --dist worksteal; \
 	  status=$$?; $(BIN)/python -m tests.faults.report build/faults.jsonl && exit $$status
 
-# A release that is pinned here takes the place of the one before. Its packages need a few minutes.
+# A changed pin replaces the installed release. Installing its packages takes a few minutes.
 .venv-kimi/.python .venv-fast-agent/.python:
 	@$(PYTHON313) -c 'import sys, venv; sys.exit(sys.version_info[:2] != (3, 13))' \
-	  || { echo "real agents need Python 3.13 with venv; $(PYTHON313) is not. Say make PYTHON313=…"; exit 1; }
+	  || { echo "real agents need Python 3.13 with venv; $(PYTHON313) is not. Use make PYTHON313=…"; exit 1; }
 	$(PYTHON313) -m venv $(@D)
 	touch $@
 
@@ -76,30 +75,31 @@ $(ACPX)/node_modules/.installed: $(ACPX)/package-lock.json
 
 AGENTS := .venv-kimi/.$(KIMI) .venv-fast-agent/.$(FAST_AGENT) $(ACPX)/node_modules/.installed
 
-interop: $(VENV)/.check $(AGENTS) ## real agents and a real client: kimi-cli, fast-agent, acpx
+interop: $(VENV)/.check $(AGENTS) ## test real agents and a real client: kimi-cli, fast-agent, acpx
 	ACPTERM_INTEROP=1 $(BIN)/python -m pytest tests/interop/agents tests/interop/acpx \
 	  -n $(WORKERS) --dist worksteal
 
-check: $(VENV)/.check ## format, lint, types and the import rules
+check: $(VENV)/.check ## check format, lint, types and import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin --no-warn-unreachable
 	$(BIN)/lint-imports
 
-format: $(VENV)/.check ## put the sources in their one format
+format: $(VENV)/.check ## format the sources
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.check ## the pages that follow from the code: settings and commands
+docs: $(VENV)/.check ## generate the pages of settings, commands and methods
 	$(BIN)/python docs/generate.py
 
-bench: $(VENV)/.check ## the figures of docs/performance.md, each beside its baseline
+bench: $(VENV)/.check ## measure the figures of docs/performance.md
 	$(BIN)/python -m benchmarks
 
-fuzz: $(VENV)/.check ## mutated messages, and output for the emulator: make fuzz MESSAGES=1000000 SECONDS=3600
+fuzz: $(VENV)/.check ## send mutated messages and output: make fuzz MESSAGES=1000000 SECONDS=3600
 	ACPTERM_FUZZ_SECONDS=$(or $(SECONDS),600) $(BIN)/python -m pytest tests/terminal/vt/test_vt_fuzz.py --timeout 0
 	ACPTERM_FUZZ_MESSAGES=$(or $(MESSAGES),1000000) $(BIN)/python -m pytest tests/host/test_fuzz.py --timeout 0
 
-clean: ## remove what make made
+clean: ## remove everything that make created
 	rm -rf $(VENV) build .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 	  tests/interop/typescript/node_modules $(ACPX)/node_modules

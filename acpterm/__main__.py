@@ -1,4 +1,4 @@
-"""`python -m acpterm` is `acpterm`."""
+"""Run `acpterm` as `python -m acpterm`."""
 
 from acpterm.cli import main
 

@@ -1,14 +1,14 @@
-"""Keys by their names, as in tmux, and the bytes that xterm says each with.
+"""Key names, as in tmux, and the bytes that xterm sends for each key.
 
-A key is a character (`a`), or has a name (`Enter`, `F5`), of which upper and lower case do not
-matter; before it come modifiers in any order: `C-` Ctrl, `M-` Alt, `S-` Shift (`C-c`, `M-C-Left`).
+A key is a character (`a`) or a name (`Enter`, `F5`), in upper or lower case. Modifiers precede it
+in any order: `C-` Ctrl, `M-` Alt, `S-` Shift (`C-c`, `M-C-Left`).
 """
 
 import re
 from typing import Final
 
 _ESC: Final = b"\x1b"
-# Keys that are one sequence, whatever the modifiers; Alt puts an ESC before it.
+# Keys with the same sequence for all modifiers. Alt puts an ESC before it.
 SIMPLE: Final = {
     "enter": b"\r",
     "tab": b"\t",
@@ -17,7 +17,7 @@ SIMPLE: Final = {
     "space": b" ",
     "bspace": b"\x7f",
 }
-# Keys that modifiers have a parameter for: CSI or SS3 and a letter, or CSI and a number.
+# Keys with a parameter for modifiers: CSI or SS3 and a letter, or CSI and a number.
 CURSOR: Final = {"up": "A", "down": "B", "right": "C", "left": "D", "end": "F", "home": "H"}
 LETTERS: Final = {"f1": "P", "f2": "Q", "f3": "R", "f4": "S"}
 NUMBERS: Final = {
@@ -38,9 +38,9 @@ _ALIASES: Final = {
     "backspace": "bspace",
     "return": "enter",
 }
-# Ctrl with what is neither a letter nor one of @ [ \ ] ^ _ .
+# Ctrl with characters other than letters and @ [ \ ] ^ _ .
 _CONTROLS: Final = {" ": 0, "?": 0x7F, "/": 0x1F}
-#: What modifiers add up to.
+#: The bits of modifiers, as in xterm's parameter minus 1.
 SHIFT, ALT, CTRL = 1, 2, 4
 _MODIFIERS: Final = {"S": SHIFT, "M": ALT, "C": CTRL}
 _MODIFIED: Final = re.compile(r"((?:[CMS]-)*)(.+)", re.IGNORECASE | re.DOTALL)
@@ -53,9 +53,9 @@ KNOWN: Final = (
 
 
 def sequence(names: str) -> list[str]:
-    """Give the names of keys after each other, which have spaces between: `C-b d`.
+    """Split a sequence of key names, which are separated by spaces: `C-b d`.
 
-    Raises `ValueError` if there is none, or one that no key has.
+    Raises `ValueError` if it is empty or has an unknown name.
     """
     found = names.split()
     if not found:
@@ -66,7 +66,7 @@ def sequence(names: str) -> list[str]:
 
 
 def looks_like_key(word: str) -> bool:
-    """Return whether a word is written as the name of a key, and not as a word of a text."""
+    """Return whether a word looks like the name of a key rather than text to type."""
     if len(word) < 2 or word == word.lower():
         return False
     try:
@@ -77,14 +77,14 @@ def looks_like_key(word: str) -> bool:
 
 
 def depends(name: str) -> bool:
-    """Whether the bytes of a key depend on the mode of the cursor keys."""
+    """Return whether the bytes of a key depend on the mode of the cursor keys."""
     return _MODIFIED.sub(r"\2", name, count=1).lower() in CURSOR
 
 
 def parts(name: str) -> tuple[int, str]:
-    """Give the modifiers of a key, added up, and the key: its only name in lower case, as `escape`.
+    """Return the bits of a key's modifiers, and the key: its main name in lower case, as `escape`.
 
-    A character stays as it is. Raises `ValueError`, with what there is, for what is no name.
+    A character stays as it is. Raises `ValueError`, with the known names, for an invalid name.
     """
     found = _MODIFIED.fullmatch(name)
     if found is None:
@@ -99,9 +99,9 @@ def parts(name: str) -> tuple[int, str]:
 
 
 def key_bytes(name: str, *, application: bool = False) -> bytes:
-    """Give the bytes of a key; `application`: what the program has set for the cursor keys.
+    """Return the bytes of a key. `application` is the mode of the cursor keys.
 
-    Raises `ValueError`, with what there is, for a name that no key has.
+    Raises `ValueError`, with the known names, for an unknown name.
     """
     modifiers, plain = parts(name)
     if plain in CURSOR:

@@ -1,6 +1,6 @@
 """The figures of docs/performance.md: `python -m benchmarks`.
 
-Every figure stands beside a baseline that is measured in the same run, in turns with it, so that
-whatever else the machine does happens to both. The daemon is measured as its users have it:
-`acpterm serve` with its default settings, a process of its own, over its Unix socket.
+Every figure has a baseline that is measured in the same run, alternating with it, so that other
+load on the machine affects both. The daemon is `acpterm serve` with its default settings, as a
+separate process, over its Unix socket.
 """

@@ -95,7 +95,7 @@ class Client:
         self._sock.sendall(data)
 
     def receive(self) -> Answer:
-        """Wait for the next response, to whichever request."""
+        """Wait for the next response to any request."""
         answer = self._decode(self._lines.next())
         if answer.error is not None:
             raise RuntimeError(f"the server answered {answer.error}")

@@ -1,4 +1,4 @@
-"""One figure: the measured value, its baseline from the same run, and whether the aim is met."""
+"""One figure: the measured value, its baseline from the same run, and whether the target is met."""
 
 import statistics
 from collections.abc import Sequence

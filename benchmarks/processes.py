@@ -1,4 +1,4 @@
-"""The processes that are measured: the daemon, the baselines' processes, and a poller."""
+"""The measured processes: the daemon, the baselines, and a poller."""
 
 import contextlib
 import json

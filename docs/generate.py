@@ -1,7 +1,8 @@
-"""Write the pages that follow from the code: `make docs`, or `python docs/generate.py`.
+"""Write the pages that are generated from the code: `make docs`, or `python docs/generate.py`.
 
-`settings.md` comes from `acpterm.config.Settings`; `commands.md`, a page for each command and the
-manual pages come from what `--help` says. A test compares all with what is in this folder.
+`settings.md` is generated from `acpterm.config.Settings`, `methods.md` from the method table of
+the user API, and `commands.md`, `commands/` and `man/` from the commands' help. A test compares the
+pages with the generated text.
 """
 
 import copy
@@ -29,13 +30,12 @@ SETTINGS = """\
 
 # Settings
 
-Every setting has a default; none has to be set. It can be given, a later one winning over an
-earlier one:
+Every setting has a default. Settings come from these sources; later ones override earlier ones:
 
-1. in a TOML file: `$XDG_CONFIG_HOME/acpterm/config.toml` (as a rule `~/.config/acpterm/config.toml`
-   on Linux), or the file that `ACPTERM_CONFIG` or `--config` names, which then has to exist;
-2. in the environment: `ACPTERM_` and the setting's name in capitals;
-3. as a flag, where the command has one: see [commands.md](commands.md).
+1. a TOML file: `$XDG_CONFIG_HOME/acpterm/config.toml` (usually `~/.config/acpterm/config.toml` on
+   Linux), or the file that `ACPTERM_CONFIG` or `--config` names, which then must exist;
+2. the environment: `ACPTERM_` and the setting's name in capitals;
+3. flags of commands: see [commands.md](commands.md).
 
 ```toml
 # config.toml
@@ -48,13 +48,13 @@ log_format = "json"
 ACPTERM_ROWS=50 acpterm serve
 ```
 
-Terminals are the daemon's: of them its own settings count, read when its worker started, and not
-those of the command that asks it. `acpterm restart` starts another worker, which reads them again;
-it has the environment and the flags of the first.
+Settings of terminals are those of the daemon, not of the command that connects to it. The daemon's
+worker reads them when it starts. `acpterm restart` starts a new worker, which reads them again,
+with the environment and the flags of the first one.
 
-A setting that does not exist in the file, or a value that does not fit, is an error; the message
-says which, and where it came from. Sizes are in bytes, times in seconds. In the environment a
-boolean is `true` or `false`; in the file numbers and booleans stand without quotes.
+An unknown setting in the file and an invalid value are errors; the message names the setting, the
+value and its source. Sizes are in bytes, times in seconds. In the environment a boolean is `true`
+or `false`; in the file numbers and booleans are written without quotes.
 
 | setting | values | default | meaning |
 | --- | --- | --- | --- |
@@ -66,27 +66,26 @@ COMMANDS = """\
 
 # Commands
 
-`python -m acpterm` is the same as `acpterm`. A command line that is not right exits with status 2,
-one that cannot be carried out with status 1 and a line on stderr that says why. `--help` says what
-is on these pages, and so does `man acpterm`, where acpterm was installed with pip.
+`python -m acpterm` is the same as `acpterm`. A usage error exits with status 2. A command that
+fails exits with status 1 and prints the reason on stderr. `--help` prints the text of these pages,
+and so does `man acpterm` if acpterm was installed with pip.
 
 {groups}
 
-A terminal is named by its id, the beginning of its id if no other begins so, its `--name`, or
-`@last`, the one that was made last; for `attach` and `send` the last of the user's own, since an
-agent may make a terminal at any moment: an agent's is named by its id or its name. A name may be
-used again when its terminal has ended: it means the one that still runs, or else the newest. Shells
-complete it: see [completion](commands/completion.md).
+A TERMINAL argument is an id, the unambiguous beginning of an id, a `--name`, or `@last`, the newest
+terminal. For `attach` and `send`, `@last` is the newest terminal that the user owns, because an
+agent may create a terminal at any moment; name an agent's terminal by its id or its name. A name
+can be reused when its terminal has ended: it refers to the running terminal, or else to the newest.
+Shells complete terminals: see [completion](commands/completion.md).
 
-`ps` and `list` are `ls`, `a` is `attach`, `new` is `run`, `stop` is `kill`; `help COMMAND` is
-`COMMAND --help`. Of other names acpterm says which command is meant.
+Aliases: `ps` and `list` are `ls`, `a` is `attach`, `new` is `run`, `stop` is `kill`; `help COMMAND`
+is `COMMAND --help`. For other unknown names, acpterm suggests a command.
 
-What users of tmux, docker, gh and asciinema would type, and what to type here:
-[coming-from.md](coming-from.md).
+Equivalents of tmux, docker, gh and asciinema commands: [coming-from.md](coming-from.md).
 """
 
 GROUPS = {
-    "See, type, take over": [
+    "Terminals": [
         "run",
         "ls",
         "attach",
@@ -130,7 +129,7 @@ COMMAND = """\
 
 
 def settings() -> str:
-    """Make the text of `settings.md`."""
+    """Return the text of `settings.md`."""
     info = types.type_info(Settings)
     assert isinstance(info, types.StructType)
     rows = [
@@ -141,7 +140,7 @@ def settings() -> str:
 
 
 def commands() -> str:
-    """Make the text of `commands.md`: what there is."""
+    """Return the text of `commands.md`."""
     groups = []
     for title, names in GROUPS.items():
         rows = "\n".join(f"| [{name}](commands/{name}.md) | {SHORT[name]} |" for name in names)
@@ -150,7 +149,7 @@ def commands() -> str:
 
 
 def command_page(name: str) -> str:
-    """Make the text of one command's page."""
+    """Return the text of one command's page."""
     context = _context(name)
     found = context.command
     first, _, rest = inspect.cleandoc(found.help or "").partition("\n\n")
@@ -171,7 +170,7 @@ def command_page(name: str) -> str:
 
 
 def man_page(name: str | None) -> str:
-    """Make the manual page of one command, or of all together."""
+    """Return the manual page of one command, or of the group if `name` is None."""
     group_ = click.Group(
         "acpterm", commands={name: _for_man(name) for name in SHORT}, help=_escaped(group.help)
     )
@@ -179,7 +178,7 @@ def man_page(name: str | None) -> str:
     if name is not None:
         context = click.Context(group_.commands[name], info_name=name, parent=context)
     else:
-        group_.short_help = "real terminals for agents, which the person can see and take over"
+        group_.short_help = "real terminals for agents, which the user can see and take over"
     page: str = generate_man_page(context, version=__version__, date=" ")
     return page.rstrip() + "\n"
 
@@ -191,7 +190,7 @@ def _for_man(name: str) -> click.Command:
 
 
 def _escaped(text: str | None) -> str:
-    """Write text for roff, where a backslash begins a command, and a dot a line of it."""
+    """Escape text for roff, where backslashes and leading dots begin commands."""
     lines = inspect.cleandoc(text or "").replace("\\", "\\e").splitlines()
     return "\n".join(f"\\&{line}" if line.startswith((".", "'")) else line for line in lines)
 
@@ -206,7 +205,7 @@ def _context(name: str) -> click.Context:
 
 
 def _flowing(paragraph: str) -> str:
-    """Write a paragraph of --help as Markdown."""
+    """Escape a paragraph of --help for Markdown."""
     return paragraph.replace("\\", "\\\\").replace("<", "&lt;").replace("*", "\\*")
 
 
@@ -260,7 +259,7 @@ def _title(field: types.Field) -> str:
 
 
 def pages() -> dict[str, Callable[[], str]]:
-    """Give every page that is generated: its file in this folder, and what makes its text."""
+    """Return the path of each generated page, relative to this directory, and its function."""
     made: dict[str, Callable[[], str]] = {
         "settings.md": settings,
         "commands.md": commands,

@@ -1,4 +1,4 @@
-"""The pages in docs/ say what the code does."""
+"""The pages in docs/ agree with the code."""
 
 import importlib.util
 import json
@@ -26,7 +26,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("**/*.md")])
 PROTOCOL = (DOCS / "protocol.md").read_text()
 EXAMPLES = re.findall(r"^```json\n(.*?)^```", PROTOCOL, re.MULTILINE | re.DOTALL)
-# What differs from run to run.
+# Values that differ between runs.
 VARIES = re.compile(r'"(wallMs|cpuMs|maxRssBytes|resume)": (\d+|"[0-9a-f]{64}")')
 
 
@@ -38,13 +38,13 @@ def load(name, monkeypatch):
     return module
 
 
-def test_the_generated_pages_are_up_to_date(monkeypatch):
+def test_generated_pages_are_up_to_date(monkeypatch):
     pages = load("generate", monkeypatch).pages()
     stale = [page for page, make in pages.items() if not _is(DOCS / page, make())]
     assert not stale, "run `make docs`"
-    kept = {f"{page.relative_to(DOCS)}" for page in DOCS.glob("commands/*")}
-    kept |= {f"{page.relative_to(DOCS)}" for page in DOCS.glob("man/*")}
-    assert kept <= set(pages), "there are pages of commands that there are not"
+    existing = {f"{page.relative_to(DOCS)}" for page in DOCS.glob("commands/*")}
+    existing |= {f"{page.relative_to(DOCS)}" for page in DOCS.glob("man/*")}
+    assert existing <= set(pages), "there are pages of commands that do not exist"
 
 
 def _is(page, text):
@@ -59,19 +59,19 @@ def test_makefile_installs_only_extras_that_the_package_has():
     )
 
 
-def test_every_setting_is_on_the_page():
+def test_settings_page_describes_every_setting():
     for name in Settings.__struct_fields__:
         assert f"| `{name}` |" in (DOCS / "settings.md").read_text()
 
 
-# Their options are the same on the page and in the command.
+# Commands whose options in the page are checked.
 WITH_OPTIONS = {
     *("attach", "export", "inspect", "kill", "logs", "ls", "prompt", "replay", "rm", "run"),
     *("screen", "send", "wait"),
 }
 
 
-def test_the_page_for_users_of_other_programs_names_commands_that_exist():
+def test_coming_from_page_names_only_commands_and_options_that_exist():
     page = (DOCS / "coming-from.md").read_text()
     lines = re.findall(r"`acpterm ([a-z]+)((?: [^`]*)?)`", page)
     assert len(lines) > 50
@@ -84,7 +84,7 @@ def test_the_page_for_users_of_other_programs_names_commands_that_exist():
             assert set(re.findall(r"(?<= )--?[a-z][a-z-]*", rest.partition(" -- ")[0])) <= known
 
 
-def test_the_page_for_users_of_other_programs_names_the_other_names_that_work():
+def test_coming_from_page_names_all_aliases():
     paragraph = re.search(
         r"^Several commands .*?\n\n",
         (DOCS / "coming-from.md").read_text(),
@@ -97,23 +97,41 @@ def test_the_page_for_users_of_other_programs_names_the_other_names_that_work():
     assert names == {**ALIASES, "help": "COMMAND --help", "version": "--version"}
 
 
-def test_every_module_has_its_line_in_the_architecture():
-    page = (DOCS / "architecture.md").read_text()
-    package = ROOT / "acpterm"
-    modules = {str(path.relative_to(package).with_suffix("")) for path in package.glob("*/**/*.py")}
-    described = {
-        f"{room}/{module}"
-        for room, rows in re.findall(
-            r"^\| `acpterm/([\w/]+)/` \| \|\n((?:\|.*\n)+)", page, re.MULTILINE
-        )
-        for names in re.findall(r"^\| (`.*?`) \|", rows, re.MULTILINE)
-        for module in re.findall(r"`(\w+)`", names)
+PACKAGE = ROOT / "acpterm"
+ARCHITECTURE = (DOCS / "architecture.md").read_text()
+# Rows of the table of directories: path below the package, names in the column of main modules.
+DIRECTORIES = {
+    path: re.findall(r"`(\w+)`(?=(?:, `\w+`)*:)", modules)
+    for path, modules in re.findall(
+        r"^\| `acpterm/([\w/]*)` \|.*\| ([^|]*) \|$", ARCHITECTURE, re.MULTILINE
+    )
+}
+
+
+def test_architecture_describes_every_directory_of_the_package():
+    found = {
+        f"{path.parent.relative_to(PACKAGE)}/".removeprefix("./")
+        for path in PACKAGE.rglob("__init__.py")
     }
-    assert described == {module for module in modules if not module.endswith("/__init__")}
+    assert set(DIRECTORIES) == found
+
+
+def test_architecture_names_only_modules_that_exist():
+    listed = {f"{path}{module}" for path, modules in DIRECTORIES.items() for module in modules}
+    paths = re.findall(r"`(?:acpterm/)?(\w+/[\w/]*)(?:\.py)?`", ARCHITECTURE)
+    in_prose = {path for path in paths if (PACKAGE / path.partition("/")[0]).is_dir()}
+    named = listed | in_prose - set(REQUESTS)
+    assert len(listed) > 100
+    missing = {
+        path
+        for path in named
+        if not (PACKAGE / path).is_dir() and not (PACKAGE / f"{path}.py").is_file()
+    }
+    assert missing == set()
 
 
 @pytest.mark.parametrize("method", [*REQUESTS, *NOTIFICATIONS, "$/cancel_request"])
-def test_every_method_has_its_heading(method):
+def test_protocol_page_has_a_heading_for_every_method(method):
     assert re.search(rf"^##? {re.escape(method)}$", PROTOCOL, re.MULTILINE)
 
 
@@ -129,19 +147,19 @@ def test_every_method_has_its_heading(method):
         }
     ),
 )
-def test_every_member_of_an_extension_is_described(name):
+def test_protocol_page_describes_every_member_of_an_extension(name):
     assert re.search(rf"`([\w.]+\.)?{name}`", PROTOCOL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_json_example_is_json(page):
+def test_json_examples_are_valid(page):
     for example in re.findall(r"^```json\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         for line in example.splitlines():
             json.loads(line)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_inside_leads_somewhere(page):
+def test_relative_links_have_targets(page):
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text()):
         file = page.parent / target if target else page
         assert file.exists(), target
@@ -154,8 +172,8 @@ def slug(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-async def test_the_examples_of_the_protocol_are_real():
-    """Every request is sent, in order, and every answer is the one on the page."""
+async def test_protocol_examples_match_a_real_host():
+    """Send every request, in order, and compare the responses with the page."""
     ids = {}
 
     def real(line):
@@ -178,11 +196,11 @@ async def test_the_examples_of_the_protocol_are_real():
                 assert plain(answer) == real(plain(message))
 
 
-def test_an_agent_author_finds_an_answer_to_every_request():
-    asked = re.findall(r'"id":(\d+),"method"', PROTOCOL)
+def test_protocol_examples_have_a_response_for_every_request():
+    requested = re.findall(r'"id":(\d+),"method"', PROTOCOL)
     answered = re.findall(r'"id":(\d+),"(?:result|error)"', PROTOCOL)
-    assert sorted(asked) == sorted(answered)
-    assert len(asked) == len(set(asked))
+    assert sorted(requested) == sorted(answered)
+    assert len(requested) == len(set(requested))
 
 
 def run(*arguments, **more):
@@ -202,7 +220,7 @@ DEMO = DOCS / "examples" / "demo.py"
 
 @pytest.fixture
 def own_daemon(tmp_path):
-    """The settings for a daemon of the test's own, which has ended at the end of the test."""
+    """Settings for a separate daemon; wait for its end after the test."""
     path = tmp_path / "agent.sock"
     yield {"ACPTERM_SOCKET": str(path), "ACPTERM_IDLE_EXIT": "0.5"}
     deadline = time.monotonic() + 10
@@ -211,18 +229,18 @@ def own_daemon(tmp_path):
         time.sleep(0.01)
 
 
-def test_the_example_agent_runs_a_command_and_exits_with_its_code(own_daemon):
+def test_example_agent_exits_with_the_exit_code_of_its_command(own_daemon):
     done = run(AGENT, "echo hello; exit 7", **own_daemon)
     assert (done.stdout, done.stderr, done.returncode) == ("hello\n", "", 7)
 
 
-def test_the_example_agent_kills_what_takes_too_long(own_daemon):
+def test_example_agent_kills_its_command_after_the_timeout(own_daemon):
     done = run(AGENT, "--timeout", "0.2", "echo hello; sleep 60", **own_daemon)
     assert (done.stdout, done.returncode) == ("hello\n", 1)
     assert done.stderr == "agent: ended by SIGTERM\n"
 
 
-def test_the_demo_does_what_it_says_without_a_terminal(tmp_path):
+def test_demo_passes_its_checks_without_a_terminal(tmp_path):
     done = run(DEMO, TMPDIR=str(tmp_path), FORCE_COLOR="")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All 16 checks passed." in done.stdout
@@ -231,25 +249,25 @@ def test_the_demo_does_what_it_says_without_a_terminal(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_the_demo_fails_and_says_why_when_a_step_comes_out_wrong(tmp_path):
+def test_demo_reports_the_reason_when_a_check_fails(tmp_path):
     wrong = (
         "import sys; sys.path.insert(0, sys.argv.pop(1)); import demo; "
         "demo.LINT = 'exit 4'; demo.STEPS = (demo.hello, demo.failure); sys.exit(demo.main())"
     )
     done = run("-c", wrong, DEMO.parent, TMPDIR=str(tmp_path))
     assert done.returncode == 1
-    assert "Not as it should be:\n   exit code 3; found {'exitCode': 4" in done.stdout
+    assert "Failed checks:\n   exit code 3; found {'exitCode': 4" in done.stdout
     assert os.listdir(tmp_path) == []
 
 
-def test_the_pictures_of_screens_are_as_screen_svg_draws_them():
-    picture = (DOCS / "person.svg").read_text()
+def test_picture_of_ls_is_in_the_format_of_screen_svg():
+    picture = (DOCS / "ls.svg").read_text()
     assert "white-space: pre" in picture
     assert "font:" not in picture
     assert 'font-weight="bold"' in picture
 
 
-def test_the_picture_is_small_and_says_nothing_of_a_machine():
+def test_picture_of_the_demo_is_small_and_has_no_paths_of_a_machine():
     picture = (DOCS / "demo.svg").read_text()
     assert len(picture) < 100_000
     assert "checks&#160;passed" in picture

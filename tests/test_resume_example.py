@@ -1,4 +1,4 @@
-"""The example of an agent that resumes its connection itself."""
+"""The example of an agent that resumes its connection."""
 
 import base64
 import subprocess
@@ -19,7 +19,7 @@ class Running:
         self._process = process
 
     async def ended(self):
-        """Wait for its end: the exit status, stdout, stderr."""
+        """Wait until it exits; return exit status, stdout and stderr."""
         status = await poll(self._process.poll)
         return status, self._process.stdout.read(), self._process.stderr.read()
 
@@ -48,16 +48,16 @@ async def part(worker, request, data, since, status=None):
     await worker.answer(request, body | ({"exitStatus": status} if status else {}))
 
 
-async def test_it_runs_a_command_at_a_daemon(tmp_path):
+async def test_example_runs_a_command_with_a_daemon(tmp_path):
     async with daemon(tmp_path) as (_, path), example(path, "echo hi; exit 3") as agent:
         assert await agent.ended() == (3, "hi\n", "")
 
 
-async def test_it_comes_back_and_prints_each_line_once(tmp_path):
+async def test_example_resumes_and_prints_each_line_once(tmp_path):
     async with fake_host(tmp_path) as host, example(host.path, "count") as agent:
         first = await host.connected()
         create = await first.expect("terminal/create")
-        # The create was executed, and its answer is lost in the middle.
+        # The create was executed, and its response is lost halfway.
         await first.send(b'{"jsonrpc":"2.0","id":')
         await first.lose()
         second = await host.connected(resumed=True)
@@ -67,7 +67,7 @@ async def test_it_comes_back_and_prints_each_line_once(tmp_path):
         await part(second, await second.expect("_acpterm/terminal/read"), b"one\n", 0)
         read = await second.expect("_acpterm/terminal/read")
         await second.lose()
-        # A worker that dies before it has answered.
+        # A worker that dies before it responds.
         await (await host.accept()).lose()
         third = await host.connected(resumed=True, secret="another")
         assert await third.next() == read
@@ -81,7 +81,7 @@ async def test_it_comes_back_and_prints_each_line_once(tmp_path):
         assert await agent.ended() == (5, "one\ntwo\n", "")
 
 
-async def test_it_says_when_its_terminals_are_gone(tmp_path):
+async def test_example_reports_lost_terminals(tmp_path):
     async with fake_host(tmp_path) as host, example(host.path, "count") as agent:
         first = await host.connected()
         await first.expect("terminal/create")

@@ -1,6 +1,6 @@
-"""What a client asks of an agent and is answered, and what it is asked beside terminals.
+"""The messages between a client and an agent other than those about terminals.
 
-The rule: as far as `acpterm prompt` looks into it. What an agent can do besides is left out.
+The rule: only the members that `acpterm prompt` uses are modelled.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -22,7 +22,7 @@ _Line = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
 class AuthMethod(Wire, omit_defaults=True):
-    """A way to log in to an agent, whatever its type."""
+    """A way to log in to an agent, of any type."""
 
     id: str
     name: str
@@ -31,7 +31,7 @@ class AuthMethod(Wire, omit_defaults=True):
 
 
 class SessionCapabilities(Wire, omit_defaults=True):
-    """What an agent can do with sessions. A capability is an object, empty as a rule."""
+    """The session capabilities of an agent. Each is an object, which is usually empty."""
 
     resume: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None
     additional_directories: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None
@@ -39,7 +39,7 @@ class SessionCapabilities(Wire, omit_defaults=True):
 
 
 class AgentCapabilities(Wire, omit_defaults=True):
-    """What an agent can do."""
+    """The capabilities of an agent."""
 
     load_session: Annotated[bool, DEFAULT_ON_ERROR] = False
     session_capabilities: Annotated[SessionCapabilities, DEFAULT_ON_ERROR] = field(
@@ -49,7 +49,7 @@ class AgentCapabilities(Wire, omit_defaults=True):
 
 
 class InitializeResponse(Wire, omit_defaults=True):
-    """An agent's answer to ``initialize``."""
+    """An agent's response to ``initialize``."""
 
     protocol_version: Annotated[int, Meta(ge=0, le=65535)]
     agent_capabilities: Annotated[AgentCapabilities, DEFAULT_ON_ERROR] = field(
@@ -63,21 +63,21 @@ class InitializeResponse(Wire, omit_defaults=True):
 
 
 class NewSessionResponse(Wire, omit_defaults=True):
-    """An agent's answer to ``session/new``."""
+    """An agent's response to ``session/new``."""
 
     session_id: SessionId
     meta: MetaIn = field(default=None, name="_meta")
 
 
 class PromptResponse(Wire, omit_defaults=True):
-    """An agent's answer to ``session/prompt``: how the turn ended."""
+    """An agent's response to ``session/prompt``: how the turn ended."""
 
     stop_reason: StopReason
     meta: MetaIn = field(default=None, name="_meta")
 
 
 class PermissionOption(Wire, omit_defaults=True):
-    """One of the answers that a person may give."""
+    """One of the choices that the user has."""
 
     option_id: str
     name: str
@@ -86,7 +86,7 @@ class PermissionOption(Wire, omit_defaults=True):
 
 
 class RequestPermissionRequest(Wire, omit_defaults=True):
-    """``session/request_permission``: whether a tool call may go on."""
+    """``session/request_permission``: ask the user whether a tool call may proceed."""
 
     session_id: SessionId
     tool_call: ToolCallUpdate
@@ -105,7 +105,7 @@ class ReadTextFileRequest(Wire, omit_defaults=True):
 
 
 class WriteTextFileRequest(Wire, omit_defaults=True):
-    """``fs/write_text_file``: what is to be all of the file."""
+    """``fs/write_text_file``: replace the whole content of a file."""
 
     session_id: SessionId
     path: Annotated[str, Meta(description="an absolute path")]

@@ -1,7 +1,7 @@
-"""acpterm's own methods, ``_acpterm/…``, and its own member of ``_meta``.
+"""acpterm's own methods for agents, ``_acpterm/…``, and its own member of ``_meta``.
 
-The rule: these are read strictly. Who uses them knows acpterm, and is better off with an
-error that names a bad value than without it. Null counts as absent.
+The rule: these are decoded strictly. An agent that uses them knows acpterm, and an error that names
+a bad value serves it better than leniency. Null counts as absent.
 
 Times are in milliseconds, sizes in bytes, positions in bytes of the terminal's stream since
 its beginning.
@@ -19,12 +19,27 @@ from acpterm.acp.terminal import SessionId, TerminalExitStatus, TerminalId
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
 
 OWN: Final = "acpterm"
-"""The member of ``_meta`` that is ours."""
+"""The name of acpterm's member of ``_meta``."""
+
+EXTENSION_METHODS: Final = (
+    "_acpterm/terminal/read",
+    "_acpterm/terminal/write",
+    "_acpterm/terminal/resize",
+    "_acpterm/terminal/signal",
+    "_acpterm/session/set",
+)
+"""acpterm's own methods for agents."""
+
+EXTENSIONS: Final[dict[str, list[str]]] = {
+    "methods": list(EXTENSION_METHODS),
+    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format"],
+    "outputMeta": ["waitingForInput"],
+    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes"],
+}
+"""What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
 
 Format: TypeAlias = Literal["text", "raw", "screen"]
-EndedBy: TypeAlias = Literal[
-    "exited", "agent", "user", "timeout", "idle", "limit", "lost", "disconnect"
-]
+EndedBy: TypeAlias = Literal["exited", "agent", "user", "timeout", "lost", "disconnect"]
 
 Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -32,10 +47,10 @@ Cells = Annotated[int, Meta(ge=1, le=10000)]
 
 
 class ReadRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/read``: what has been written since a position.
+    """``_acpterm/terminal/read``: read the output since a position.
 
-    Without `since`, from the oldest byte there is. With `wait_ms`, an answer that would be
-    empty waits that long for something to read.
+    Without `since`, read from the oldest retained byte. With `wait_ms`, if there is no output yet,
+    wait that long for some.
     """
 
     session_id: SessionId
@@ -47,10 +62,10 @@ class ReadRequest(Wire, omit_defaults=True):
 
 
 class ReadResponse(Wire):
-    """The answer to ``_acpterm/terminal/read``.
+    """The response to ``_acpterm/terminal/read``.
 
-    `position` is where to read on; `lost` counts the bytes after `since` that are gone.
-    `data` is text, or base64 of bytes if `encoding` says so.
+    `position` is the position to continue from. `lost` counts the bytes after `since` that were
+    dropped. `data` is text, or bytes in base64 if `encoding` says so.
     """
 
     data: str
@@ -61,7 +76,7 @@ class ReadResponse(Wire):
 
 
 class WriteRequest(Wire):
-    """``_acpterm/terminal/write``: type this."""
+    """``_acpterm/terminal/write``: write `data` as keyboard input."""
 
     session_id: SessionId
     terminal_id: TerminalId
@@ -69,13 +84,13 @@ class WriteRequest(Wire):
 
 
 class WriteResponse(Wire):
-    """The answer to ``_acpterm/terminal/write``: how many bytes were taken."""
+    """The response to ``_acpterm/terminal/write``: the number of bytes accepted."""
 
     written: int
 
 
 class ResizeRequest(Wire):
-    """``_acpterm/terminal/resize``."""
+    """``_acpterm/terminal/resize``: set the size of a terminal."""
 
     session_id: SessionId
     terminal_id: TerminalId
@@ -84,7 +99,7 @@ class ResizeRequest(Wire):
 
 
 class SignalRequest(Wire):
-    """``_acpterm/terminal/signal``: a signal by its name, such as ``SIGINT``."""
+    """``_acpterm/terminal/signal``: send a signal, by its name such as ``SIGINT``."""
 
     session_id: SessionId
     terminal_id: TerminalId
@@ -92,7 +107,7 @@ class SignalRequest(Wire):
 
 
 class SetSessionRequest(Wire):
-    """``_acpterm/session/set``: where commands without a ``cwd`` run from now on."""
+    """``_acpterm/session/set``: set the directory for commands without a ``cwd``."""
 
     session_id: SessionId
     cwd: Annotated[str, Meta(description="an absolute path")]
@@ -109,9 +124,9 @@ class CreateMeta(Wire, omit_defaults=True):
 
 
 class OutputMeta(Wire):
-    """``_meta.acpterm`` of the answer to ``terminal/output``, while the command runs.
+    """``_meta.acpterm`` of the response to ``terminal/output``, while the command runs.
 
-    Whether it waits for somebody to type; left out where that cannot be known.
+    It says whether the command waits for input, and is absent if that cannot be known.
     """
 
     waiting_for_input: bool
@@ -127,10 +142,11 @@ class ExitMeta(Wire):
 
 
 class ExecContext(Wire, omit_defaults=True):
-    """What a program had that asks for terminals of a host it did not start.
+    """The environment, directory, umask and limits of a client that did not start the host.
 
-    `umask` is a number (18 is 0o022); `rlimits` has soft and hard limits by names without
-    ``RLIMIT_``, such as ``NOFILE``, -1 for none.
+    The host's own may differ, so the client sends those with which its commands are to run.
+    `umask` is a number (18 is 0o022). `rlimits` has soft and hard limits by name without
+    ``RLIMIT_``, such as ``NOFILE``; -1 is unlimited.
     """
 
     env: dict[str, str] | None = None
@@ -142,8 +158,8 @@ class ExecContext(Wire, omit_defaults=True):
 class InitializeMeta(Wire, omit_defaults=True):
     """``_meta.acpterm`` of ``initialize``.
 
-    `relay`: whether the process that connects speaks for its parent, the agent. `asker` is the
-    former name of `context`, and is read where that is absent.
+    `relay` says that the connecting process relays for its parent, which is the agent. `asker` is
+    the former name of `context`, and is used if `context` is absent.
     """
 
     context: ExecContext | None = None
@@ -155,11 +171,11 @@ class InitializeMeta(Wire, omit_defaults=True):
 
 
 class ResumeMeta(Wire):
-    """``_meta.acpterm`` of the answer to ``initialize``, for an agent.
+    """``_meta.acpterm`` of the response to ``initialize``, for an agent.
 
-    `resume` is a secret: a later connection that sends it in its ``initialize`` takes the place of
-    this one should it be lost, with its sessions and terminals. `resumed` answers such a request:
-    false if nothing is left of that connection.
+    `resume` is a secret. If this connection is lost, a later connection that sends the secret in
+    its ``initialize`` takes over its sessions and terminals. `resumed` is the outcome of such a
+    request: false if nothing is left of the lost connection.
     """
 
     resume: str
@@ -174,9 +190,10 @@ def own_meta(
     into: type[W],
     where: str = "params._meta",
 ) -> W | None:
-    """Return acpterm's own member of a ``_meta``, None if there is none.
+    """Return acpterm's own member of a ``_meta``; None if it is absent.
 
-    Raises RpcError (-32602) if our member is bad. A `meta` that is no object has no members.
+    Raises RpcError (-32602) if the member is invalid. A `meta` that is not an object counts as
+    empty.
     """
     if isinstance(meta, Raw):
         try:

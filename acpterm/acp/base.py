@@ -1,8 +1,8 @@
-"""What every wire type of ACP has in common.
+"""The base of all wire types of ACP.
 
-The rule: a field is spelt in Python's way here and in camelCase on the wire, members that are
-not modelled are ignored, and a field says itself when a bad value of it is forgiven. It does
-so with the words of the schema, so that the two can be compared.
+The rule: fields are in snake_case here and in camelCase on the wire. Members that are not modelled
+are ignored. A field is annotated if an invalid value of it is tolerated. The annotations have the
+names of the schema's, so that a test can compare the two.
 """
 
 from typing import Annotated, Any, Final, TypeAlias
@@ -13,10 +13,10 @@ ON_ERROR: Final = "x-deserialize-default-on-error"
 SKIP: Final = "x-deserialize-skip-invalid-items"
 
 DEFAULT_ON_ERROR: Final = Meta(extra={ON_ERROR: True})
-"""A bad value counts as absent."""
+"""An invalid value counts as absent."""
 
 SKIP_INVALID_ITEMS: Final = Meta(extra={SKIP: True})
-"""A bad item of the array is left out."""
+"""An invalid item of the array is skipped."""
 
 
 class Wire(Struct, rename="camel"):
@@ -24,7 +24,7 @@ class Wire(Struct, rename="camel"):
 
 
 MetaIn: TypeAlias = Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR]
-"""A received ``_meta``: each member as it came, None when absent."""
+"""A received ``_meta``: each member as raw JSON; None when absent."""
 
 MetaOut: TypeAlias = Annotated[dict[str, Any] | None, DEFAULT_ON_ERROR] | UnsetType
-"""A ``_meta`` to send: any JSON values or Structs, UNSET for none."""
+"""A ``_meta`` to send: any JSON values or Structs; UNSET for none."""

@@ -1,6 +1,6 @@
-"""``initialize``, in the direction in which a terminal host is asked it.
+"""``initialize``, in the direction in which a terminal host receives it.
 
-The rule: whoever asks, acpterm is the client of the two, so what it answers are a client's
+The rule: acpterm is the ACP client of the two peers, so its response contains a client's
 capabilities: terminals, and no file system.
 """
 
@@ -18,7 +18,7 @@ _Version = Annotated[
 
 
 class InitializeRequest(Wire, omit_defaults=True):
-    """``initialize``. Who asks and what it can do are not looked into."""
+    """``initialize``. The peer's info and capabilities are kept as raw JSON."""
 
     protocol_version: _Version
     client_capabilities: Annotated[Raw, DEFAULT_ON_ERROR] | UnsetType = UNSET
@@ -35,7 +35,7 @@ class FileSystemCapabilities(Wire):
 
 
 class ClientCapabilities(Wire):
-    """What an agent may ask of a client."""
+    """The methods that an agent may call on a client."""
 
     fs: Annotated[FileSystemCapabilities, DEFAULT_ON_ERROR] = field(
         default_factory=FileSystemCapabilities
@@ -54,7 +54,7 @@ class Implementation(Wire):
 
 
 class InitializeAnswer(Wire):
-    """The host's answer to ``initialize``."""
+    """The host's response to ``initialize``."""
 
     client_capabilities: ClientCapabilities
     client_info: Implementation
@@ -63,7 +63,7 @@ class InitializeAnswer(Wire):
 
 
 def host_answer(version: str, extensions: dict[str, Any] | UnsetType = UNSET) -> InitializeAnswer:
-    """Return the answer of acpterm `version`; `extensions` says what else it can do."""
+    """Return the response of acpterm `version`; `extensions` are its own capabilities."""
     return InitializeAnswer(
         client_capabilities=ClientCapabilities(
             terminal=True,

@@ -1,73 +1,67 @@
-"""Params and results out of JSON, as forgiving as the schema and no more.
+"""Decode params and results from JSON, exactly as leniently as the schema requires.
 
-The rule: a value that fits its type is decoded in one go. Only one that does not is read
-again, field by field: where the schema says ``x-deserialize-default-on-error`` a bad value
-counts as absent, where it says ``x-deserialize-skip-invalid-items`` a bad item is left out,
-at any depth; anywhere else a bad value is an error that names it.
+The rule: a value that fits its type is decoded at once. Only one that does not is decoded again,
+field by field. Where the schema has ``x-deserialize-default-on-error`` an invalid value counts as
+absent; where it has ``x-deserialize-skip-invalid-items`` an invalid item is skipped, at any depth.
+Anywhere else an invalid value is an error that names it.
 """
 
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Raw, Struct, UnsetType
 
+from acpterm.acp.raw_json import DECODE_ERRORS, ITEMS_DECODER, MEMBERS_DECODER
 from acpterm.acp.schema import FieldSchema, fields_of, schema_of_struct, struct_for
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
 
 S = TypeVar("S", bound=Struct)
 
-# A wrong type; a string that is half a surrogate pair or not UTF-8; nesting too deep for
-# where we are on the stack.
-_BAD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-_members: Final = msgspec.json.Decoder(dict[str, Raw])
-_items: Final = msgspec.json.Decoder(list[Raw])
-
 
 def decode(raw: Raw | UnsetType | bytes, into: type[S], where: str = "params") -> S:
     """Return the value of type `into` in `raw`; null counts as absent.
 
-    `where` is what messages call the value. Raises RpcError (-32602) if the value is absent
-    or is bad where the schema does not forgive it. Raw values in what is returned refer to
+    `where` is the name of the value in error messages. Raises RpcError (-32602) if the value is
+    absent, or invalid where the schema does not tolerate it. Raw values in the result refer to
     `raw`, and keep it alive.
     """
-    shape = schema_of_struct(into)
+    schema = schema_of_struct(into)
     if isinstance(raw, UnsetType) or bytes(memoryview(raw)[:5]) == b"null":
-        raise RpcError(INVALID_PARAMS, f"{where} is missing: it must be {shape.expected}")
+        raise RpcError(INVALID_PARAMS, f"{where} is missing: it must be {schema.expected}")
     try:
-        value: S = shape.decoder.decode(raw)
-    except _BAD:
-        value = _read(Raw(raw), shape, where)
+        value: S = schema.decoder.decode(raw)
+    except DECODE_ERRORS:
+        value = _read(Raw(raw), schema, where)
     return value
 
 
-def _read(raw: Raw, shape: FieldSchema, where: str) -> Any:
-    """Return a value with what is forgiven left out of it, else raise RpcError."""
+def _read(raw: Raw, schema: FieldSchema, where: str) -> Any:
+    """Return a value without its tolerated invalid parts. Raises RpcError for other ones."""
     try:
-        return shape.decoder.decode(raw)
-    except _BAD:
+        return schema.decoder.decode(raw)
+    except DECODE_ERRORS:
         first = bytes(memoryview(raw)[:1])
     try:
-        if first == b"{" and shape.structs:
-            members = _members.decode(raw)
-            struct = struct_for(shape.structs, members)
+        if first == b"{" and schema.structs:
+            members = MEMBERS_DECODER.decode(raw)
+            struct = struct_for(schema.structs, members)
             if struct is not None:
                 return _read_members(members, struct, where)
-        if first == b"[" and shape.items is not None:
-            return _read_items(_items.decode(raw), shape, shape.items, where)
-    except _BAD:
+        if first == b"[" and schema.items is not None:
+            return _read_items(ITEMS_DECODER.decode(raw), schema, schema.items, where)
+    except DECODE_ERRORS:
         pass
-    raise RpcError(INVALID_PARAMS, f"{where} is {excerpt(raw)}: it must be {shape.expected}")
+    raise RpcError(INVALID_PARAMS, f"{where} is {excerpt(raw)}: it must be {schema.expected}")
 
 
 def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> Struct:
+    """Return a Struct from its members, without the tolerated invalid ones."""
     values = {}
     for field in fields_of(struct):
         inside = f"{where}.{field.wire_name}"
         if field.wire_name not in members:
             if field.required:
-                right = field.schema.expected
-                raise RpcError(INVALID_PARAMS, f"{inside} is missing: it must be {right}")
+                expected = field.schema.expected
+                raise RpcError(INVALID_PARAMS, f"{inside} is missing: it must be {expected}")
             continue
         try:
             values[field.name] = _read(members[field.wire_name], field.schema, inside)
@@ -77,12 +71,13 @@ def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> 
     return struct(**values)
 
 
-def _read_items(raws: list[Raw], shape: FieldSchema, items: FieldSchema, where: str) -> list[Any]:
+def _read_items(raws: list[Raw], schema: FieldSchema, items: FieldSchema, where: str) -> list[Any]:
+    """Return the items of an array, without the tolerated invalid ones."""
     values = []
     for index, raw in enumerate(raws):
         try:
             values.append(_read(raw, items, f"{where}[{index}]"))
         except RpcError:
-            if not shape.skip_invalid_items:
+            if not schema.skip_invalid_items:
                 raise
     return values

@@ -1,6 +1,6 @@
-"""JSON that is looked into member by member, each of which stays as it came.
+"""Lenient access to the members, items and strings of raw JSON.
 
-The rule: what is not of the kind that is looked for has no members, no items and no text.
+The rule: a value of another type than the requested one has no members, no items and no text.
 """
 
 from typing import Final
@@ -8,36 +8,39 @@ from typing import Final
 import msgspec
 from msgspec import Raw, UnsetType
 
-_members: Final = msgspec.json.Decoder(dict[str, Raw])
-_items: Final = msgspec.json.Decoder(list[Raw])
-_BAD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+MEMBERS_DECODER: Final = msgspec.json.Decoder(dict[str, Raw])
+ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
+
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The errors of decoders: for a value of another type; for a string that has half a surrogate pair
+or is not UTF-8; for nesting that is too deep for the current stack."""
 
 
 def members(raw: Raw | UnsetType | None) -> dict[str, Raw]:
-    """Give the members of a JSON object, each as it came; none of anything else."""
+    """Return the members of a JSON object as raw JSON; an empty dict for any other value."""
     if raw is None or isinstance(raw, UnsetType):
         return {}
     try:
-        return _members.decode(raw)
-    except _BAD:
+        return MEMBERS_DECODER.decode(raw)
+    except DECODE_ERRORS:
         return {}
 
 
 def items(raw: Raw | UnsetType | None) -> list[Raw]:
-    """Give the items of a JSON array, each as it came; none of anything else."""
+    """Return the items of a JSON array as raw JSON; an empty list for any other value."""
     if raw is None or isinstance(raw, UnsetType):
         return []
     try:
-        return _items.decode(raw)
-    except _BAD:
+        return ITEMS_DECODER.decode(raw)
+    except DECODE_ERRORS:
         return []
 
 
 def text(raw: Raw | UnsetType | None) -> str | None:
-    """Give the string that a JSON value is; None if it is none."""
+    """Return the value of a JSON string; None for any other value."""
     if raw is None or isinstance(raw, UnsetType):
         return None
     try:
         return msgspec.json.decode(raw, type=str)
-    except _BAD:
+    except DECODE_ERRORS:
         return None

@@ -1,7 +1,7 @@
-"""What a wire type looks like, worked out once per type.
+"""The schemas of wire types, derived once per type.
 
-The rule: whatever is needed to read a value slowly, field by field, and to say in words what
-a right one would be, comes from the type's own annotations.
+The rule: everything that is needed to decode a value field by field, and to describe a valid one in
+words, comes from the type's own annotations.
 """
 
 import functools
@@ -23,22 +23,22 @@ _SIMPLE: Final[dict[Any, str]] = {
 
 
 class FieldSchema(NamedTuple):
-    """How to read one value."""
+    """The schema of one value."""
 
     decoder: msgspec.json.Decoder[Any]
-    """Reads it if nothing is wrong with it."""
+    """Decodes a value that is completely valid."""
     structs: tuple[type[Struct], ...]
-    """What it is one of, if it is an object with known members."""
+    """The types that the value may have, if it is an object with known members."""
     items: "FieldSchema | None"
-    """What its items are, if it is an array of any length."""
+    """The schema of the items, if the value is an array of any length."""
     default_on_error: bool
     skip_invalid_items: bool
     expected: str
-    """What it must be, in words."""
+    """A description of a valid value, to follow "it must be" in messages."""
 
 
 class Field(NamedTuple):
-    """How to read one member of an object."""
+    """The schema of one member of an object."""
 
     name: str
     wire_name: str
@@ -48,7 +48,7 @@ class Field(NamedTuple):
 
 @functools.cache
 def schema_of_struct(struct: type[Struct]) -> FieldSchema:
-    """Return the shape of a type's own values."""
+    """Return the schema of a type's values."""
     return _schema_of(struct)
 
 
@@ -62,9 +62,9 @@ def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
 
 
 def struct_for(structs: tuple[type[Struct], ...], members: dict[str, msgspec.Raw]) -> Any:
-    """Return the one of `structs` that an object's tag names, None if it names none.
+    """Return the one of `structs` that an object's tag names; None if it names none.
 
-    Where there is but one it need not be named.
+    The tag may be absent if there is only one struct.
     """
     for struct in structs:
         config = struct.__struct_config__
@@ -83,20 +83,20 @@ def _schema_of(annotation: Any) -> FieldSchema:
     members = tuple(_members(annotation))
     flags = {key for meta in metas for key in meta.extra or ()}
     items = [get_args(member)[0] for member in members if get_origin(member) is list]
-    right = " or ".join(_words(member, metas) for member in members if member is not type(None))
-    about = [meta.description for meta in metas if meta.description]
+    expected = " or ".join(_words(member, metas) for member in members if member is not type(None))
+    descriptions = [meta.description for meta in metas if meta.description]
     return FieldSchema(
         decoder=msgspec.json.Decoder(annotation),
         structs=tuple(member for member in members if _is_struct(member)),
         items=_schema_of(items[0]) if items else None,
         default_on_error=ON_ERROR in flags,
         skip_invalid_items=SKIP in flags,
-        expected=", ".join([right, *about]),
+        expected=", ".join([expected, *descriptions]),
     )
 
 
 def _members(annotation: Any) -> Iterator[Any]:
-    """Yield what a value may be, without unions and annotations; UNSET is not a value."""
+    """Yield the types of a union, without annotations; UNSET is not a value."""
     if get_origin(annotation) is Annotated:
         yield from _members(get_args(annotation)[0])
     elif get_origin(annotation) in {Union, types.UnionType}:
@@ -107,7 +107,7 @@ def _members(annotation: Any) -> Iterator[Any]:
 
 
 def _metas(annotation: Any) -> Iterator[Meta]:
-    """Yield what is said of a value itself, not of the items in it."""
+    """Yield the annotations of a value itself, not of its items."""
     if get_origin(annotation) is Annotated:
         yield from (meta for meta in annotation.__metadata__ if isinstance(meta, Meta))
         yield from _metas(get_args(annotation)[0])
@@ -121,7 +121,7 @@ def _is_struct(annotation: Any) -> bool:
 
 
 def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
-    """Return what a value of a type without unions and annotations is, in words."""
+    """Describe a value of a type that has no unions and annotations."""
     origin, arguments = get_origin(plain), get_args(plain)
     words = _SIMPLE.get(plain, "a JSON value")
     if plain is int:

@@ -1,7 +1,7 @@
-"""``session/update`` and ``session/cancel``, as far as terminals are concerned.
+"""``session/update`` and ``session/cancel``, as far as terminals need them.
 
-The rule: tool calls are typed, everything else is passed on as it came, known or not. In an
-update an absent field (UNSET) leaves what there is and a null one (None) clears it.
+The rule: tool calls are typed; all other updates are passed on as raw JSON, known or not. In an
+update, an absent field (UNSET) keeps the previous value and a null one (None) clears it.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -28,7 +28,7 @@ ToolCallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "fail
 
 
 class Content(Wire, tag_field="type", tag="content", omit_defaults=True):
-    """A content block in a tool call, whatever kind it is."""
+    """A content block in a tool call, of any kind."""
 
     content: Raw
     meta: MetaIn = field(default=None, name="_meta")
@@ -44,7 +44,7 @@ class Diff(Wire, tag_field="type", tag="diff", omit_defaults=True):
 
 
 class Terminal(Wire, tag_field="type", tag="terminal", omit_defaults=True):
-    """A terminal in a tool call. Its id may be one that no client made."""
+    """A terminal in a tool call. It may be one that the agent created, not the client."""
 
     terminal_id: str
     meta: MetaIn = field(default=None, name="_meta")
@@ -54,7 +54,7 @@ ToolCallContent: TypeAlias = Content | Diff | Terminal
 
 
 class ToolCallLocation(Wire, omit_defaults=True):
-    """A file that a tool call is about. `line` counts as the agent does."""
+    """A file that a tool call concerns. `line` counts from 0 or 1, as the agent does."""
 
     path: str
     line: Annotated[Annotated[int, Meta(ge=0, le=2**32 - 1)] | None, DEFAULT_ON_ERROR] = None
@@ -80,9 +80,9 @@ class ToolCall(Wire, tag_field="sessionUpdate", tag="tool_call", omit_defaults=T
 
 
 class ToolCallUpdate(Wire, tag_field="sessionUpdate", tag="tool_call_update", omit_defaults=True):
-    """What has changed in a tool call; a list replaces the whole list.
+    """The changes of a tool call. A list replaces the whole previous list.
 
-    There may have been no ToolCall before it.
+    It may arrive without a previous ToolCall.
     """
 
     tool_call_id: str
@@ -101,14 +101,14 @@ class ToolCallUpdate(Wire, tag_field="sessionUpdate", tag="tool_call_update", om
 
 
 class OtherUpdate(Struct, frozen=True):
-    """An update that is not about a tool call, or is of a kind nobody knows yet."""
+    """An update that does not concern a tool call, or is of an unknown kind."""
 
     kind: str
     raw: Raw
 
 
 class SessionNotification(Wire, omit_defaults=True):
-    """``session/update``. What the update is, `read_update` says."""
+    """``session/update``. `read_update` decodes the update."""
 
     session_id: SessionId
     update: Raw
@@ -127,10 +127,10 @@ class _Kind(Wire):
 
 
 def read_update(update: Raw) -> ToolCall | ToolCallUpdate | OtherUpdate:
-    """Return what the update of a SessionNotification is.
+    """Decode the update of a SessionNotification.
 
-    Raises RpcError (-32602) if it has no kind, or if a tool call is bad where the schema does
-    not forgive it.
+    Raises RpcError (-32602) if it has no kind, or if a tool call is invalid where the schema does
+    not tolerate it.
     """
     where = "params.update"
     kind = decode(update, _Kind, where).session_update

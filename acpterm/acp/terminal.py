@@ -1,10 +1,10 @@
-"""``terminal/*`` of ACP v1: what agents ask and what they are answered.
+"""``terminal/*`` of ACP v1: requests of agents, and the responses.
 
-The rule: an exit status always has both ``exitCode`` and ``signal``, null included, since
-agents read both; it is left out of an output until the command has exited.
+The rule: an exit status always has both ``exitCode`` and ``signal``, even if null, because agents
+read both. A ``terminal/output`` response has none until the command has exited.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -12,6 +12,15 @@ from acpterm.acp.base import DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS, MetaIn, MetaO
 
 SessionId = Annotated[str, Meta(description="the id of a session")]
 TerminalId = Annotated[str, Meta(description="an id that terminal/create returned")]
+
+TERMINAL_METHODS: Final = (
+    "terminal/create",
+    "terminal/output",
+    "terminal/wait_for_exit",
+    "terminal/kill",
+    "terminal/release",
+)
+"""The terminal methods of ACP v1."""
 
 
 class EnvVariable(Wire, omit_defaults=True):
@@ -25,8 +34,8 @@ class EnvVariable(Wire, omit_defaults=True):
 class CreateTerminalRequest(Wire, omit_defaults=True):
     """``terminal/create``.
 
-    `args` is None when absent: `command` is then for a shell to read. With a list, even an
-    empty one, it is a program. `output_byte_limit` is in bytes of UTF-8.
+    `args` is None when absent: `command` is then shell text. With a list, even an empty one,
+    `command` is a program. `output_byte_limit` is in bytes of UTF-8.
     """
 
     session_id: SessionId
@@ -41,7 +50,7 @@ class CreateTerminalRequest(Wire, omit_defaults=True):
 
 
 class CreateTerminalResponse(Wire):
-    """The answer to ``terminal/create``."""
+    """The response to ``terminal/create``."""
 
     terminal_id: str
     meta: MetaOut = field(default=UNSET, name="_meta")
@@ -64,7 +73,7 @@ class TerminalExitStatus(Wire):
 
 
 class TerminalOutputResponse(Wire):
-    """The answer to ``terminal/output``. `exit_status` is UNSET until the command has exited."""
+    """The response to ``terminal/output``. `exit_status` is UNSET until the command has exited."""
 
     output: str
     truncated: bool
@@ -73,10 +82,10 @@ class TerminalOutputResponse(Wire):
 
 
 class WaitForTerminalExitResponse(TerminalExitStatus):
-    """The answer to ``terminal/wait_for_exit``: the exit status itself, not a member of it."""
+    """The response to ``terminal/wait_for_exit``: the exit status itself."""
 
 
 class Empty(Wire):
-    """The answer to ``terminal/kill`` and ``terminal/release``."""
+    """The response to ``terminal/kill`` and ``terminal/release``."""
 
     meta: MetaOut = field(default=UNSET, name="_meta")

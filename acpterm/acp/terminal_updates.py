@@ -1,13 +1,13 @@
-"""What an agent says of terminals that it has itself, for the client to show.
+"""Updates in which an agent reports terminals that it runs itself, for the client to show.
 
-It may say so in two ways, which come to the same here:
+Agents report them in two formats, which are decoded to the same types here:
 
-- in `_meta` of a `tool_call` or `tool_call_update`: `terminal_info` (there is one), then
+- in `_meta` of a `tool_call` or `tool_call_update`: `terminal_info` (a terminal exists), then
   `terminal_output` or `terminal_output_delta` (text to append), `terminal_exit`;
-- in updates of their own, of ACP v2: `terminal_update` (absent keeps, null clears) and
-  `terminal_output_chunk` (base64; a character may be in two chunks).
+- in separate updates of ACP v2: `terminal_update` (absent keeps, null clears) and
+  `terminal_output_chunk` (base64; a character may be split between two chunks).
 
-What cannot be read is no note: the update is passed on all the same.
+Values that cannot be decoded are ignored: the update is passed on all the same.
 """
 
 import base64
@@ -28,19 +28,19 @@ META_KEYS: Final = (
     "terminal_exit",
 )
 
-# As codex-acp has them.
-_RAW_OUTPUT: Final = ("aggregated_output", "formatted_output", "stdout")
+# The members of `rawOutput` that codex-acp sends, the most complete one first.
+_RAW_OUTPUT_KEYS: Final = ("aggregated_output", "formatted_output", "stdout")
 
 
 class ExitInfo(NamedTuple):
-    """How a program ended: by a code or a signal; both are None when nobody knows."""
+    """How a program ended: by a code or a signal; both are None if unknown."""
 
     code: int | None
     signal: str | None
 
 
 class Info(NamedTuple):
-    """There is a terminal; None is what was not said."""
+    """A terminal exists; None if a value was not reported."""
 
     terminal: str
     cwd: str | None
@@ -48,7 +48,7 @@ class Info(NamedTuple):
 
 
 class Output(NamedTuple):
-    """It has printed this; `whole` if it takes the place of all that was before."""
+    """New output of a terminal; with `whole` it replaces all previous output."""
 
     terminal: str
     data: bytes
@@ -56,7 +56,7 @@ class Output(NamedTuple):
 
 
 class Exit(NamedTuple):
-    """Its program has ended; or not, if `end` is None."""
+    """The program of a terminal has ended; if `end` is None, it has not."""
 
     terminal: str
     end: ExitInfo | None
@@ -66,7 +66,7 @@ TerminalUpdate: TypeAlias = Info | Output | Exit
 
 
 def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
-    """Give the notes in the `_meta` of an update, in the order in which they take effect."""
+    """Yield the updates in the `_meta` of a tool call, in the order in which they take effect."""
     found = members(meta)
     info = members(found.get("terminal_info"))
     if (terminal := text(info.get("terminal_id"))) is not None:
@@ -82,7 +82,7 @@ def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
 
 
 def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
-    """Give the notes in an update of one of `V2_KINDS` (ACP v2, "Terminals")."""
+    """Yield the updates in an update of one of `V2_KINDS` (ACP v2, "Terminals")."""
     terminal = text(update.get("terminalId"))
     if terminal is None:
         return
@@ -106,12 +106,12 @@ def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
 def from_raw_output(raw: Raw | None) -> str | None:
     """Return the output of a command from the `rawOutput` of a tool call, if it has any.
 
-    Of `_RAW_OUTPUT` the first is the most complete; a string is the output itself.
+    `rawOutput` is the output as a string, or an object with some of `_RAW_OUTPUT_KEYS`.
     """
     if (whole := text(raw)) is not None:
         return whole or None
     found = members(raw)
-    for name in _RAW_OUTPUT:
+    for name in _RAW_OUTPUT_KEYS:
         if output := text(found.get(name)):
             return output + (text(found.get("stderr")) or "") if name == "stdout" else output
     return text(found.get("stderr")) or None

@@ -1,17 +1,16 @@
-"""What the person's front ends ask a host, on the socket that is not for agents: ``_acpterm/…``.
+"""The wire types of the user's socket: ``_acpterm/…`` requests of the user's commands.
 
-The rule: as in `extensions`, these are read strictly. A terminal is named by its id, the beginning
-of its id or its name if no other has it, or ``@last`` for the one that was made last.
+As in `agent_api`, they are decoded strictly. A terminal is given by its id, by an unambiguous
+prefix of its id, by its name, or by ``@last`` for the terminal that was created last.
 
 Times of day are in milliseconds since 1970, sizes in bytes, positions in bytes of the terminal's
-stream since its beginning. A request that goes on (`attach`, `export`, `events`, `subscribe`) names
-a `token` of the asker's choice; what it is told on the way has that token, its answer comes at the
-end, and ``$/cancel_request`` ends it.
+stream since its beginning. The requests that stay open and send notifications (`attach`, `follow`,
+`export`, `events`, `subscribe`) are in `user_streams`.
 """
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import Meta, field
 
 from acpterm.acp.agent_api import Cells, Format, Natural, Positive
 from acpterm.acp.base import Wire
@@ -20,28 +19,22 @@ from acpterm.acp.terminal import EnvVariable
 TerminalName = Annotated[
     str, Meta(description="a terminal's id, the beginning of it, its name, or @last")
 ]
-Token = Annotated[str, Meta(description="any string: what is told on the way has it, too")]
 Owner: TypeAlias = Literal["agent", "user"]
 State: TypeAlias = Literal["running", "exited", "released"]
-UpdateFormat: TypeAlias = Literal["meta", "v2"]
 
 
 class NoParams(Wire):
-    """The params of a method that takes none."""
+    """The params of a method without params."""
 
 
 class ListRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/list``. `all` has those too that were released and are kept."""
+    """``_acpterm/terminal/list``. `all` includes released terminals that are retained."""
 
     all: bool = False
 
 
 class UserTerminalRequest(Wire):
-    """Params of the methods about one terminal that take no more.
-
-    They are ``output``, ``wait``, ``kill``, ``release``, ``promote``, ``screen``, ``inspect`` and
-    ``restart``.
-    """
+    """The params of methods that take only a terminal."""
 
     terminal_id: TerminalName
 
@@ -49,7 +42,7 @@ class UserTerminalRequest(Wire):
 class GetRequest(UserTerminalRequest, omit_defaults=True):
     """``_acpterm/terminal/get``.
 
-    With `own`, ``@last`` is the user's own terminal that was made last, as for ``attach`` and
+    With `own`, ``@last`` is the user's own terminal that was created last, as for ``attach`` and
     ``write``.
     """
 
@@ -66,10 +59,10 @@ class ExitInfo(Wire):
 
 
 class TerminalInfo(Wire):
-    """What the user is sent of a terminal.
+    """The state of a terminal, as the user sees it.
 
-    `waiting_for_input` is null where it cannot be known. `ending`: it was killed or released, and
-    its program has not ended yet.
+    `waiting_for_input` is null if it cannot be known. `ending` says that the terminal was killed or
+    released and its program has not ended yet.
     """
 
     terminal_id: str
@@ -99,18 +92,18 @@ class TerminalInfo(Wire):
 
 
 class ListResponse(Wire):
-    """The answer to ``_acpterm/terminal/list``: in the order in which they were made."""
+    """The response to ``_acpterm/terminal/list``: terminals in the order of their creation."""
 
     terminals: list[TerminalInfo]
 
 
 class UserCreateRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/create``: a terminal of the person's own.
+    """``_acpterm/terminal/create``: create a terminal of the user's own.
 
-    `command` and `args` are as in ``terminal/create``. It is answered with a TerminalInfo. With
-    `hold` its program waits until this connection follows it with `hold`, and so misses nothing.
-    With `stdin`, the path of a named pipe or file, that is the program's standard input, and not
-    the terminal. With `remove` the terminal is removed when its program has ended.
+    `command` and `args` are as in ``terminal/create``. The response is a TerminalInfo. With `hold`
+    the program blocks until this connection follows it with `hold`, so that no output is lost.
+    `stdin` is the path of a named pipe or file to be the program's standard input instead of the
+    terminal. With `remove` the terminal is removed when its program has ended.
     """
 
     command: Annotated[str, Meta(description="the command to run")]
@@ -126,7 +119,7 @@ class UserCreateRequest(Wire, omit_defaults=True):
 
 
 class UserReadRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/read``: as an agent's, of any terminal.
+    """``_acpterm/terminal/read``: read any terminal.
 
     The params are those of an agent's read (protocol.md), without the session.
     """
@@ -138,8 +131,20 @@ class UserReadRequest(Wire, omit_defaults=True):
     wait_ms: Natural | None = None
 
 
+class OutputResponse(Wire):
+    """The response to ``_acpterm/terminal/output``: the text that an agent would get.
+
+    It is the text up to `position`. `truncated` says that its beginning was dropped.
+    """
+
+    text: str
+    truncated: bool
+    position: int
+    exit_status: ExitInfo | None
+
+
 class UserWriteRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/write``: as an agent's; with `encoding` any bytes can be typed."""
+    """``_acpterm/terminal/write``: write input, as an agent does. With `encoding`, any bytes."""
 
     terminal_id: TerminalName
     data: Annotated[str, Meta(description="what to type")]
@@ -147,7 +152,7 @@ class UserWriteRequest(Wire, omit_defaults=True):
 
 
 class UserResizeRequest(Wire):
-    """``_acpterm/terminal/resize``: the size that it has while nobody is attached."""
+    """``_acpterm/terminal/resize``: set the size while no window is attached."""
 
     terminal_id: TerminalName
     cols: Cells
@@ -155,14 +160,14 @@ class UserResizeRequest(Wire):
 
 
 class RenameRequest(Wire):
-    """``_acpterm/terminal/rename``: give a terminal a name, in place of the one it has."""
+    """``_acpterm/terminal/rename``: set or replace the name of a terminal."""
 
     terminal_id: TerminalName
     name: Annotated[str, Meta(description="the new name")]
 
 
 class LaunchInfo(Wire):
-    """What a terminal of the user's was created with: its environment, umask and command."""
+    """The command, environment and umask with which a terminal of the user was created."""
 
     command: str
     args: list[str] | None
@@ -179,10 +184,10 @@ class WindowInfo(Wire):
 
 
 class InspectResponse(Wire):
-    """The answer to ``_acpterm/terminal/inspect``: all that is known of a terminal.
+    """The response to ``_acpterm/terminal/inspect``: everything known about a terminal.
 
-    `launch` is null for one that an agent created. `oldest` is the position of the oldest byte of
-    output that can be read, `retained_bytes` the memory that the output takes.
+    `launch` is null for a terminal that an agent created. `oldest` is the position of the oldest
+    retained byte of output, `retained_bytes` the memory that the output occupies.
     """
 
     terminal: TerminalInfo
@@ -193,18 +198,18 @@ class InspectResponse(Wire):
 
 
 class UserSignalRequest(Wire):
-    """``_acpterm/terminal/signal``: a signal by its name, such as ``SIGINT``."""
+    """``_acpterm/terminal/signal``: send a signal, by its name such as ``SIGINT``."""
 
     terminal_id: TerminalName
     signal: Annotated[str, Meta(description="the name of a signal, such as SIGINT")]
 
 
 class ScreenResponse(Wire):
-    """The answer to ``_acpterm/terminal/screen``.
+    """The response to ``_acpterm/terminal/screen``.
 
-    `rows` are text with colours as escape sequences (SGR), each ending without any; `cursor` is a
-    column and a row from 0. `application_cursor` says how the program wants the arrow keys,
-    `bracketed_paste` whether it wants to be told what is pasted.
+    `rows` are text with colours as escape sequences (SGR), which are reset at the end of each row.
+    `cursor` is a column and a row, from 0. `application_cursor` says that the program has set the
+    application mode of the arrow keys, `bracketed_paste` that pasted text is to be marked as such.
     """
 
     rows: list[str]
@@ -216,91 +221,6 @@ class ScreenResponse(Wire):
     bracketed_paste: bool
     title: str | None
     position: int
-
-
-class ExportRequest(Wire):
-    """``_acpterm/terminal/export``: what is kept of a terminal, as asciicast v2.
-
-    It is told in parts, and answered at the end.
-    """
-
-    terminal_id: TerminalName
-    token: Token
-
-
-class ExportedNotification(Wire):
-    """``_acpterm/terminal/exported``: the next lines of an asciicast, each with its newline."""
-
-    token: Token
-    lines: str
-
-
-class AttachRequest(Wire, omit_defaults=True):
-    """``_acpterm/terminal/attach``: show a terminal in a window of so many columns and rows."""
-
-    terminal_id: TerminalName
-    token: Token
-    cols: Cells
-    rows: Cells
-    read_only: bool = False
-
-
-class AttachedNotification(Wire, omit_defaults=True):
-    """``_acpterm/terminal/attached``: what the window is to print next, base64 of bytes.
-
-    `kind` is `screen` when it repaints the whole window, `output` for what follows. A screen
-    that is `alternate` is painted on the window's alternate screen; the main one stays as it is,
-    and is painted by another `screen` before anything is printed there.
-    """
-
-    token: Token
-    kind: Literal["screen", "output"]
-    data: str
-    alternate: bool = False
-
-
-class AttachResponse(Wire):
-    """The answer to ``_acpterm/terminal/attach``, when it is over.
-
-    `reason`: the program has `exited`, or the terminal was `released` while it ran on.
-    """
-
-    reason: Literal["exited", "released"]
-    exit_status: ExitInfo | None = None
-
-
-class WindowRequest(Wire):
-    """``_acpterm/terminal/window``: an attached window has this size now, and is painted anew."""
-
-    token: Token
-    cols: Cells
-    rows: Cells
-
-
-class EventsRequest(Wire):
-    """``_acpterm/events``: have everything told that happens from now on."""
-
-    token: Token
-
-
-class EventNotification(Wire, omit_defaults=True):
-    """``_acpterm/event``: something has happened. `lost` counts those before that were not told.
-
-    `event` is one of ``connected``, ``disconnected``, ``created``, ``exited``, ``killed``,
-    ``released``, ``promoted``, ``renamed``, ``waiting``, ``resumed``, ``attached``, ``detached``,
-    ``resized`` and ``tool_call``.
-    """
-
-    token: Token
-    event: str
-    at: int
-    terminal: TerminalInfo | None = None
-    connection: str | None = None
-    agent: str | None = None
-    session_id: str | None = None
-    by: str | None = None
-    update: Any | UnsetType = UNSET
-    lost: int = 0
 
 
 class SessionInfo(Wire):
@@ -315,29 +235,16 @@ class SessionInfo(Wire):
 
 
 class SessionsResponse(Wire):
-    """The answer to ``_acpterm/session/list``."""
+    """The response to ``_acpterm/session/list``."""
 
     sessions: list[SessionInfo]
 
 
-class SubscribeRequest(Wire, omit_defaults=True):
-    """``_acpterm/session/subscribe``: have the tool calls of a session told, and their terminals.
-
-    They are told as ``session/update``, in the given `form`. `connection` is needed where two have
-    a session of that id. Answered when the session's connection has closed.
-    """
-
-    session_id: Annotated[str, Meta(description="the id of a session")]
-    token: Token
-    connection: str | None = None
-    format: UpdateFormat = "meta"
-
-
 class StatusResponse(Wire):
-    """The answer to ``_acpterm/status``. Sizes in bytes, times in milliseconds.
+    """The response to ``_acpterm/status``. Sizes are in bytes, times in milliseconds.
 
-    `keeper_pid` is the process that has the terminals and listens, `worker_pid` the one that
-    answers; `takeovers` counts the workers that have taken over from another one.
+    `keeper_pid` is the process that owns the terminals and sockets, `worker_pid` the process that
+    serves requests. `takeovers` counts the workers that have taken over from a predecessor.
     """
 
     version: str

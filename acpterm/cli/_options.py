@@ -1,17 +1,14 @@
-"""What commands have in common: the flags for settings, and how a command fails."""
+"""What commands have in common: options for settings, and how a command fails."""
 
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 import click
-import trio
 
-from acpterm.client.errors import root_error
 from acpterm.config import ConfigError, Settings, load
 
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
 
 
 def common(function: F) -> F:
@@ -103,16 +100,6 @@ def settings(config: str | None, **flags: object) -> Settings:
         return load(config, flags=flags)
     except ConfigError as error:
         fail(str(error))
-
-
-def run(work: Callable[..., Awaitable[T]], *args: Any, expected: tuple[type[Exception], ...]) -> T:
-    """Run an async function with trio; fail with what an `expected` exception says."""
-    done: list[T] = []
-    try:
-        done.append(trio.run(work, *args, strict_exception_groups=True))
-    except* expected as errors:
-        fail(root_error(errors))
-    return done[0]
 
 
 def fail(message: str, status: int = 1) -> NoReturn:

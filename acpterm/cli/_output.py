@@ -6,8 +6,8 @@ import sys
 import msgspec
 
 from acpterm.client.sanitize import escape_json
-from acpterm.client.user.output.named import named
-from acpterm.runtime.stdio import write_fully
+from acpterm.client.user.output.print import named
+from acpterm.runtime.blocking_io import write_fully
 
 
 def echo(text: str) -> None:

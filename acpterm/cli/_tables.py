@@ -1,83 +1,135 @@
-"""Tables for people, drawn by rich: no boxes, as wide as the terminal, or as wide as they need.
+"""The table of terminals: no boxes, as wide as the window, or as wide as it needs to be."""
 
-Whoever needs rich has it through this module, which does away with `cli.main`'s refusal of it: by
-now structlog is imported.
-"""
-
-import io
 import os
-import sys
-from collections.abc import Sequence
-from typing import Final, Self
+import time
+from collections.abc import Iterable, Sequence
+from enum import Enum, auto
+from typing import Final
 
-import structlog
-
-if sys.modules.get("rich", structlog) is None:
-    del sys.modules["rich"]
-
-from rich.cells import cell_len
-from rich.console import Console, ConsoleDimensions, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
+from acpterm.acp.user_api import TerminalInfo
 from acpterm.cli._output import is_colour_wanted, window
-from acpterm.client.sanitize import one_line
-from acpterm.client.user.format import ENDING, HEADER, NOTHING, WAITS, Row
-from acpterm.client.user.list_view import ListView, Part
+from acpterm.client.user.completion import short_ids
+from acpterm.client.user.format import ENDING, HEADER, NOTHING, WAITS, Row, in_list_order, row
+from acpterm.client.user.list_view import Item
 
-# Columns between two columns.
+# Spaces between two columns.
 _GAP: Final = 2
-# Where there is not room for all of it, these columns go, in this order, and then the command.
-_LESS: Final = ("size", "session", "output", "agent", "owner", "age", "name")
-# What is left of these before a column goes; they get what room there is, in this order.
-_SHRUNK: Final = {"name": 20, "command": 24, "agent": 16, "session": 12}
-# A command or a state of which less can be seen says nothing.
-_LEAST: Final = 4
-_FOREVER: Final = 1 << 20
+# In a narrow window these columns are left out, in this order, and then the command.
+_DROPPED: Final = ("size", "session", "output", "agent", "owner", "age", "name")
+# They are cut to a width before a column is left out, and get what room there is, in this order.
+_CUT: Final = {"name": 20, "command": 24, "agent": 16, "session": 12}
+# A command or a state that is cut to less says nothing.
+_WIDTH_MIN: Final = 4
+
+# Parameters of SGR (ECMA-48): an attribute and a colour.
+_PLAIN: Final = ("", "")
+_BOLD: Final = ("1", "")
+_DIM: Final = ("2", "")
+_CYAN: Final = ("", "36")
+_RED: Final = ("", "31")
+_STATES: Final = {
+    WAITS: ("1", "33"),
+    ENDING: ("", "33"),
+    "running": ("", "32"),
+    "exited 0": _DIM,
+}
+_REVERSE: Final = "7"
+
+
+class Styles(Enum):
+    """How a table may be styled."""
+
+    NONE = auto()
+    ATTRIBUTES = auto()
+    COLOURS = auto()
+
+
+def items(terminals: Iterable[TerminalInfo]) -> list[Item]:
+    """Return terminals as the items of a list, in its order, as of now."""
+    now, found = time.time(), in_list_order(terminals)
+    short = short_ids([one.terminal_id for one in found])
+    return [Item(one.terminal_id, row(one, short[one.terminal_id], now)) for one in found]
 
 
 def text_of(rows: Sequence[Row]) -> str:
-    """Draw a list of terminals for stdout, as it is now."""
+    """Return the table for stdout."""
     if os.isatty(1):
         # An ID is not cut, however narrow the window.
         columns = max(window()[0], *(cell_len(row.id) for row in (HEADER, *rows)))
-        return _drawn(table(rows, columns), columns, colours=is_colour_wanted())
-    return _drawn(table(rows, None), _FOREVER, colours=False)
+        styles = Styles.COLOURS if is_colour_wanted() else Styles.NONE
+        return "\n".join(table(rows, columns, styles))
+    return "\n".join(table(rows, None, Styles.NONE))
 
 
 def table(
     rows: Sequence[Row],
     columns: int | None,
+    styles: Styles,
     *,
     selected: int | None = None,
     among: Sequence[Row] | None = None,
-) -> Table:
-    """Draw a list of terminals in so many columns; None for as many as it needs.
+) -> list[str]:
+    """Return the lines of a table in so many columns; None for as many as it needs.
 
     `among`: all rows of a list of which these are a part, for which the columns are wide enough.
     """
     sizes = _sizes(rows if among is None else among, columns)
-    drawn = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for name, size in sizes.items():
-        header = Text(getattr(HEADER, name))
-        drawn.add_column(header, width=size, no_wrap=True, overflow="ellipsis")
-    for place, row in enumerate(rows):
-        cells = (_cell(name, getattr(row, name)) for name in sizes)
-        drawn.add_row(*cells, style="reverse" if place == selected else None)
-    return drawn
+    headers = [(getattr(HEADER, name), size, _BOLD) for name, size in sizes.items()]
+    lines = [_line(headers, styles)]
+    for place, one in enumerate(rows):
+        values = [(name, getattr(one, name), size) for name, size in sizes.items()]
+        cells = [(value, size, _style(name, value)) for name, value, size in values]
+        lines.append(_line(cells, styles, is_selected=place == selected))
+    return lines
+
+
+def _line(
+    cells: Sequence[tuple[str, int, tuple[str, str]]], styles: Styles, *, is_selected: bool = False
+) -> str:
+    """Return a line of cells, which are text, a width, and a style."""
+    line = ""
+    for text, size, (attribute, colour) in cells:
+        cut = cut_to(text, size)
+        blank = " " * (size - cell_len(cut) + _GAP)
+        codes = [attribute, colour if styles is Styles.COLOURS else "", _REVERSE * is_selected]
+        code = ";".join(filter(None, codes))
+        if styles is Styles.NONE or not code:
+            line += cut + blank
+        elif is_selected:
+            line += f"\x1b[{code}m{cut}{blank}\x1b[0m"
+        else:
+            line += f"\x1b[{code}m{cut}\x1b[0m{blank}"
+    return line.rstrip()
+
+
+def cell_len(text: str) -> int:
+    """Return how many columns a text takes in a window."""
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcwidth  # noqa: PLC0415  slow to import, and rarely needed
+
+    return sum(max(0, wcwidth(character)) for character in text)
+
+
+def cut_to(text: str, size: int) -> str:
+    """Return a text, or the beginning of it and an ellipsis, in at most `size` columns."""
+    if cell_len(text) <= size:
+        return text
+    while cell_len(text) >= size and text:
+        text = text[: min(len(text) - 1, size - 1)]
+    return f"{text}…" if size else ""
 
 
 def _sizes(rows: Sequence[Row], columns: int | None) -> dict[str, int]:
-    """Choose the columns that there is room for, and their widths. The ID is never cut."""
+    """Return the columns that there is room for, and their widths. The ID is never cut."""
     needs = {
         name: max(cell_len(getattr(row, name)) for row in (HEADER, *rows)) for name in Row._fields
     }
     if columns is None or _total(needs) <= columns:
         return needs
-    empty = [name for name in _LESS if all(getattr(row, name) == NOTHING for row in rows)]
-    sizes = {name: min(need, _SHRUNK.get(name, need)) for name, need in needs.items()}
-    for name in (*empty, *_LESS):
+    empty = [name for name in _DROPPED if all(getattr(row, name) == NOTHING for row in rows)]
+    sizes = {name: min(need, _CUT.get(name, need)) for name, need in needs.items()}
+    for name in (*empty, *_DROPPED):
         if _total(sizes) <= columns:
             break
         sizes.pop(name, None)
@@ -85,9 +137,9 @@ def _sizes(rows: Sequence[Row], columns: int | None) -> dict[str, int]:
         over = _total(sizes) - columns
         if over > 0:
             sizes[name] -= over
-            if sizes[name] < _LEAST:
+            if sizes[name] < _WIDTH_MIN:
                 del sizes[name]
-    for name in _SHRUNK:
+    for name in _CUT:
         if name in sizes:
             room = max(0, columns - _total(sizes))
             sizes[name] = min(needs[name], sizes[name] + room)
@@ -98,81 +150,10 @@ def _total(sizes: dict[str, int]) -> int:
     return sum(sizes.values()) + _GAP * (len(sizes) - 1)
 
 
-_STYLES: Final = {
-    WAITS: "bold yellow",
-    ENDING: "yellow",
-    "running": "green",
-    "exited 0": "dim",
-}
-
-
-def _cell(name: str, value: str) -> Text:
+def _style(name: str, value: str) -> tuple[str, str]:
     if name == "state":
         how, released, _ = value.partition(", released")
-        return Text(value, style="dim" if released else _STYLES.get(how, "red"))
+        return _DIM if released else _STATES.get(how, _RED)
     if name == "id":
-        return Text(value, style="cyan")
-    return Text(value, style="dim" if value == NOTHING else "")
-
-
-def _drawn(drawn: Table | Text, columns: int, *, colours: bool) -> str:
-    to = io.StringIO()
-    Console(
-        file=to,
-        width=columns,
-        force_terminal=colours,
-        color_system="standard" if colours else None,
-        no_color=not colours,
-        highlight=False,
-        emoji=False,
-        markup=False,
-        legacy_windows=False,
-    ).print(drawn)
-    return "\n".join(line.rstrip() for line in to.getvalue().splitlines())
-
-
-class Screen:
-    """The whole screen, on which a list is drawn again and again; a context manager."""
-
-    def __init__(self) -> None:
-        colours = is_colour_wanted()
-        self._console = Console(
-            force_terminal=True,
-            color_system="standard" if colours else None,
-            no_color=not colours,
-            highlight=False,
-            emoji=False,
-            markup=False,
-        )
-        self._live = Live(console=self._console, screen=True, auto_refresh=False)
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._live.__exit__(None, None, None)
-
-    def draw(self, view: ListView, note: str = "") -> None:
-        """Draw the part of a list that there is room for, and `note` below it."""
-        columns, lines = window()
-        self._console.size = ConsoleDimensions(columns, lines)
-        # The header, and the last line.
-        part = view.part(lines - 2)
-        among = [item.row for item in view.items]
-        drawn = table(part.rows, columns, selected=part.selected, among=among)
-        blank = [Text("")] * (lines - 2 - len(part.rows))
-        last = Text(_last_line(view, part, note), no_wrap=True, overflow="ellipsis", style="dim")
-        self._live.update(Group(drawn, *blank, last), refresh=True)
-
-
-def _last_line(view: ListView, part: Part, note: str) -> str:
-    if view.is_typing_filter:
-        return f"/{one_line(view.filter)}"
-    if note:
-        return one_line(note)
-    shown = f"{part.first + 1}-{part.first + len(part.rows)} of {part.total}"
-    words = [shown if part.total else "none"]
-    if view.filter:
-        words.append(f"filter: {one_line(view.filter)}")
-    return "   ".join([*words, "Enter attaches, / filters, q quits"])
+        return _CYAN
+    return _DIM if value == NOTHING else _PLAIN

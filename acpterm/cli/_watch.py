@@ -1,37 +1,96 @@
-"""`acpterm ls --watch` on a terminal: the whole screen, redrawn until Ctrl-C or q.
+"""`acpterm ls --watch`: the list, shown again whenever something changes, until Ctrl-C or q.
+
+In a window it takes the whole screen.
 
 States: the list is *watched*, until a key leaves it or opens the terminal that is selected; that is
 *attached* to in this window, on the same connection, until it is left; then the list is watched
 again. The screen is the list's only while it is watched.
 """
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, Self
 
 import trio
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.cli._keyboard import quiet_keys
-from acpterm.cli._tables import Screen
+from acpterm.cli._async import call_async
+from acpterm.cli._keyboard import has_keyboard, quiet_keys, until_quit
+from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text, window
+from acpterm.cli._tables import Styles, cut_to, items, table, text_of
+from acpterm.cli.attach import detaching_keys
+from acpterm.client.sanitize import one_line
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.events import until_ended
-from acpterm.client.user.list_view import Action, Item, ListView
+from acpterm.client.user.list_view import Action, Item, ListView, Part
+from acpterm.client.user.output.print import put
 from acpterm.client.user.watched import refresh
 from acpterm.client.user.words import ended, title
 from acpterm.jsonrpc import RpcError
 from acpterm.pty import linux
+from acpterm.runtime.threads import run_blocking
 
 # Seconds after which ages are another second's.
 _REFRESH_S: Final = 1.0
 _CHUNK: Final = 1024
 
 
-async def watch_screen(
+def watch(
+    config: str | None,
+    socket: str | None,
+    chosen: Callable[[list[TerminalInfo]], list[TerminalInfo]],
+    *,
+    everything: bool,
+    as_json: bool,
+) -> int:
+    """Show the terminals that are `chosen` until Ctrl-C, q, or another signal.
+
+    Returns the exit status.
+    """
+    keys = detaching_keys(config, socket)
+
+    async def show(client: UserClient) -> int:
+        if not as_json and is_terminal():
+            return await _watch_screen(
+                client, lambda found: items(chosen(found)), keys, everything=everything
+            )
+        return await _watch_lines(client, chosen, everything=everything, as_json=as_json)
+
+    return call_async(config, socket, show, start=True)
+
+
+async def _watch_lines(
+    client: UserClient,
+    chosen: Callable[[list[TerminalInfo]], list[TerminalInfo]],
+    *,
+    everything: bool,
+    as_json: bool,
+) -> int:
+    """Print the list again whenever it changes."""
+    printed = ""
+
+    async def show(found: list[TerminalInfo]) -> None:
+        nonlocal printed
+        found = chosen(found)
+        text = json_text(found) if as_json else f"{text_of([row for _, row in items(found)])}\n"
+        if text != printed:
+            printed = text
+            await run_blocking(partial(echo, text), abandon_on_cancel=True)
+
+    look = partial(refresh, client, show, everything=everything)
+    if not has_keyboard():
+        return await until_ended(look)
+    with quiet_keys():
+        return await until_ended(partial(until_quit, look))
+
+
+async def _watch_screen(
     client: UserClient,
     items: Callable[[list[TerminalInfo]], list[Item]],
     keys: DetachFilter,
@@ -45,7 +104,7 @@ async def watch_screen(
     view = ListView()
     note = ""
     while True:
-        watched = WatchScreen(client, items, view, note, everything=everything)
+        watched = _WatchScreen(client, items, view, note, everything=everything)
         status = await watched.run()
         if not watched.opened or view.selected is None:
             return status
@@ -70,7 +129,51 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
     return f"{title(info)} {ended(over.exit_status) if over.exit_status else 'was removed'}"
 
 
-class WatchScreen:
+def _write(text: str) -> None:
+    put(text.encode(errors="replace"))
+
+
+class _Screen:
+    """The whole screen, on which a list is drawn repeatedly; a context manager."""
+
+    def __init__(self) -> None:
+        self._styles = Styles.COLOURS if is_colour_wanted() else Styles.ATTRIBUTES
+
+    def __enter__(self) -> Self:
+        # The alternate screen, without a cursor.
+        _write("\x1b[?1049h\x1b[?25l")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.suppress(OSError):
+            _write("\x1b[?25h\x1b[?1049l")
+
+    def draw(self, view: ListView, note: str = "") -> None:
+        """Draw the part of a list that there is room for, and `note` below it."""
+        columns, height = window()
+        # The header and the last line take a line each.
+        part = view.part(height - 2)
+        among = [item.row for item in view.items]
+        lines = table(part.rows, columns, self._styles, selected=part.selected, among=among)
+        lines += [""] * (height - 1 - len(lines))
+        lines.append(f"\x1b[2m{cut_to(_last_line(view, part, note), columns)}\x1b[0m")
+        # Each line is cleared before it is written: afterwards the cursor may be on its last cell.
+        _write("\x1b[H" + "\r\n".join(f"\x1b[K{line}" for line in lines[-height:]))
+
+
+def _last_line(view: ListView, part: Part, note: str) -> str:
+    if view.is_typing_filter:
+        return f"/{one_line(view.filter)}"
+    if note:
+        return one_line(note)
+    shown = f"{part.first + 1}-{part.first + len(part.rows)} of {part.total}"
+    words = [shown if part.total else "none"]
+    if view.filter:
+        words.append(f"filter: {one_line(view.filter)}")
+    return "   ".join([*words, "Enter attaches, / filters, q quits"])
+
+
+class _WatchScreen:
     """The list, watched once."""
 
     def __init__(
@@ -84,7 +187,7 @@ class WatchScreen:
     ) -> None:
         self.opened = False
         """Whether it was left to attach to the terminal that is selected."""
-        self._front = client
+        self._client = client
         self._items = items
         self._view = view
         self._note = note
@@ -93,7 +196,7 @@ class WatchScreen:
 
     async def run(self) -> int:
         """Show the list until it is left; return the exit status."""
-        with quiet_keys(), Screen() as self._screen:
+        with quiet_keys(), _Screen() as self._screen:
             return await until_ended(self._watch)
 
     async def _watch(self) -> None:
@@ -101,7 +204,7 @@ class WatchScreen:
             nursery.start_soon(self._watch_size)
             nursery.start_soon(self._watch_keys, nursery.cancel_scope)
             await refresh(
-                self._front,
+                self._client,
                 self._show,
                 everything=self._everything,
                 every=_REFRESH_S,

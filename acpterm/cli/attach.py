@@ -5,8 +5,9 @@ import os
 
 import click
 
-from acpterm.acp.user_api import AttachResponse, ListRequest, ListResponse, TerminalInfo
-from acpterm.cli._daemon import call
+from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
+from acpterm.acp.user_streams import AttachResponse
+from acpterm.cli._async import call_async
 from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._terminal_name import terminal_argument
 from acpterm.client.daemon import DaemonError
@@ -61,7 +62,7 @@ def command(
         # What the program printed last may have no end of line.
         return f"\n[{title(info)} {_became(over)}]" if over else f"[{title(info)} runs on]"
 
-    tell(call(config, socket, be_there))
+    tell(call_async(config, socket, be_there))
 
 
 async def latest(client: UserClient) -> TerminalInfo:

@@ -4,7 +4,8 @@ import textwrap
 
 import click
 
-from acpterm.cli._options import at_daemon, run
+from acpterm.cli._async import run
+from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, is_colour_wanted, is_terminal, json_text, window
 from acpterm.client.user.doctor import CheckResult, examine
 from acpterm.runtime import logs

@@ -5,8 +5,8 @@ from functools import partial
 import click
 from msgspec import Raw
 
-from acpterm.acp.user_api import EventNotification
-from acpterm.cli._daemon import call
+from acpterm.acp.user_streams import EventNotification
+from acpterm.cli._async import call_async
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text, window
 from acpterm.client.user.client import UserClient
@@ -49,7 +49,7 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     async def work(client: UserClient) -> int:
         return await until_ended(lambda: follow(client, take))
 
-    raise SystemExit(call(config, socket, work, start=True))
+    raise SystemExit(call_async(config, socket, work, start=True))
 
 
 def _line(what: EventRow, *, colours: bool) -> str:

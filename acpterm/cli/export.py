@@ -8,11 +8,12 @@ from typing import BinaryIO, Final
 import click
 
 from acpterm.acp.user_api import ScreenResponse, TerminalInfo
+from acpterm.cli._async import call_async
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._terminal_name import terminal_argument
 from acpterm.client.sanitize import escape_invisible_text
-from acpterm.client.user.client import UserClient
+from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.export import picture
 from acpterm.client.user.export.export import write_cast
 from acpterm.client.user.export.files import write_to
@@ -64,11 +65,17 @@ def command(
         # What is made is whole before the first byte of it is written.
         with tempfile.TemporaryFile() as made:
             is_shown = output == "-" and os.isatty(1)
-            lacks = call(
-                config,
-                socket,
-                lambda client: _make(client, terminal, form, made, is_shown=is_shown),
-            )
+            if form == "asciicast":
+                report = call_async(
+                    config, socket, lambda client: write_cast(client, terminal, made)
+                )
+                lacks = report.summary("of the recording cannot be read") if report.unread else None
+            else:
+                lacks = call(
+                    config,
+                    socket,
+                    lambda client: _make(client, terminal, form, made, is_shown=is_shown),
+                )
             if lacks:
                 click.echo(f"acpterm: {lacks}", err=True)
             write_to(output, made)
@@ -88,19 +95,16 @@ def _format_of(output: str) -> str:
     return _ENDINGS[ending]
 
 
-async def _make(
-    client: UserClient, terminal: str, form: str, file: BinaryIO, *, is_shown: bool
+def _make(
+    client: BlockingClient, terminal: str, form: str, file: BinaryIO, *, is_shown: bool
 ) -> str | None:
     """Write it to `file`; return what it lacks, if anything. `is_shown`: in the user's window."""
-    if form == "asciicast":
-        report = await write_cast(client, terminal, file)
-        return report.said("of the recording cannot be read") if report.unread else None
     if form == "text":
-        lost = await _text(client, terminal, file, escape_invisible_text if is_shown else str)
+        lost = _text(client, terminal, file, escape_invisible_text if is_shown else str)
         return _beginning(lost) if lost else None
-    screen = await client.terminal_request("screen", terminal, ScreenResponse)
-    info = await client.terminal_request("get", terminal, TerminalInfo)
-    file.write(picture.drawn(screen, info.command, as_page=form == "html").encode())
+    screen = client.terminal_request("screen", terminal, ScreenResponse)
+    info = client.terminal_request("get", terminal, TerminalInfo)
+    file.write(picture.render(screen, info.command, as_page=form == "html").encode())
     return None
 
 
@@ -108,15 +112,14 @@ def _beginning(lost: int) -> str:
     return f"the beginning is missing{'' if lost == UNKNOWN else f': {lost} bytes'}"
 
 
-async def _text(
-    client: UserClient, terminal: str, file: BinaryIO, printed: Callable[[str], str]
+def _text(
+    client: BlockingClient, terminal: str, file: BinaryIO, printed: Callable[[str], str]
 ) -> int:
     """Write its text, `printed`; return the bytes missing at the beginning, or `UNKNOWN`."""
     missing_first, last = 0, ""
-    async with follow_text(client, terminal, stay=False) as text:
-        async for over, line, lost in text:
-            missing_first = missing_first or lost
-            file.write(printed(over).encode())
-            last = printed(line)
+    for over, line, lost in follow_text(client, terminal, stay=False):
+        missing_first = missing_first or lost
+        file.write(printed(over).encode())
+        last = printed(line)
     file.write(f"{last}\n".encode() if last else b"")
     return missing_first

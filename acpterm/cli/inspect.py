@@ -11,7 +11,6 @@ from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.user.client import UserClient
 from acpterm.client.user.format import duration, memory, state, summary_line
 
 _WIDTH = 16
@@ -30,11 +29,11 @@ def command(terminal: str, as_json: bool, config: str | None, socket: str | None
 
     Exit status: 0; 1 if there is no such terminal.
     """
-
-    async def inspect(client: UserClient) -> InspectResponse:
-        return await client.terminal_request("inspect", terminal, InspectResponse)
-
-    found = call(config, socket, inspect)
+    found = call(
+        config,
+        socket,
+        lambda client: client.terminal_request("inspect", terminal, InspectResponse),
+    )
     echo_once(json_text(found) if as_json else _text(found))
 
 

@@ -1,23 +1,24 @@
 """`acpterm kill`: ends the programs of terminals."""
 
 import signal
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 import click
-import trio
 
-from acpterm.acp import Empty
-from acpterm.acp.user_api import TerminalInfo, UserSignalRequest
-from acpterm.cli._daemon import call
-from acpterm.cli._each import end, for_each
+from acpterm.acp.terminal import Empty
+from acpterm.acp.user_api import TerminalInfo, UserSignalRequest, UserTerminalRequest
+from acpterm.cli._daemon import call, end
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo
 from acpterm.cli._terminal_name import terminal_argument
 from acpterm.client.sanitize import one_line
-from acpterm.client.user.client import UserClient
-from acpterm.client.user.output.stdout import note
+from acpterm.client.user.blocking_client import BlockingClient, Slow
+from acpterm.client.user.output.print import note
+from acpterm.client.user.requests import W
 from acpterm.client.user.words import ended
+from acpterm.jsonrpc import RpcError
 from acpterm.pty.signals import name_of, number_of
 
 _NUMBERS: Final = frozenset(str(int(number)) for number in signal.valid_signals())
@@ -68,34 +69,58 @@ def command(
 
     Exit status: 0 done, 1 for one of them it could not be done, 2 the command line is wrong.
     """
-
-    async def kill(client: UserClient, name: str) -> None:
-        if signal_name is not None:
-            await client.call("terminal/signal", UserSignalRequest(name, signal_name), Empty)
-            return
-        before = await client.terminal_request("get", name, TerminalInfo)
-        await client.terminal_request("kill", before.terminal_id, Empty)
-        if not no_wait:
-            how = await _how_it_ended(client, name, before)
-            with suppress(BrokenPipeError):  # the others are to be killed all the same
-                echo(f"{one_line(name)}: {how}")
-
-    async def work(client: UserClient) -> list[str]:
-        return await for_each(client, terminals, kill)
-
-    end(call(config, socket, work))
+    names = list(dict.fromkeys(terminals))
+    end(
+        call(
+            config,
+            socket,
+            lambda client: (
+                _signal(client, names, signal_name)
+                if signal_name is not None
+                else _kill(client, names, wait=not no_wait)
+            ),
+        )
+    )
 
 
-async def _how_it_ended(client: UserClient, name: str, before: TerminalInfo) -> str:
-    if before.exit_status is not None:
-        return f"had {ended(before.exit_status)} already"
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_report_slow, name)
-        info = await client.terminal_request("wait", before.terminal_id, TerminalInfo)
-        nursery.cancel_scope.cancel()
-    return "ended" if info.exit_status is None else ended(info.exit_status)
+def _signal(client: BlockingClient, names: Sequence[str], signal_name: str) -> list[str]:
+    requests = [UserSignalRequest(name, signal_name) for name in names]
+    answers = dict(client.call_each("terminal/signal", requests, Empty))
+    return [answer.message for _, answer in sorted(answers.items()) if isinstance(answer, RpcError)]
 
 
-async def _report_slow(name: str) -> None:
-    await trio.sleep(_SLOW_S)
-    await note(f"acpterm: {one_line(name)} is still ending: waiting (Ctrl-C stops waiting)")
+def _kill(client: BlockingClient, names: Sequence[str], *, wait: bool) -> list[str]:
+    """Kill each terminal and print how it ended; return the messages of those that fail."""
+    failed: dict[str, str] = {}
+
+    def ask(method: str, terminals: Mapping[str, str], into: type[W]) -> Iterator[tuple[str, W]]:
+        """Yield the name and the answer of each terminal, of those by name; note failures."""
+        order = list(terminals)
+        requests = [UserTerminalRequest(terminals[name]) for name in order]
+        slow = Slow(_SLOW_S, lambda at: _report_slow(order[at])) if method == "wait" else None
+        for at, answer in client.call_each(f"terminal/{method}", requests, into, slow):
+            if isinstance(answer, RpcError):
+                failed[order[at]] = answer.message
+            else:
+                yield order[at], answer
+
+    before = dict(ask("get", {name: name for name in names}, TerminalInfo))
+    ids = {name: info.terminal_id for name, info in before.items()}
+    killed = dict(ask("kill", ids, Empty))
+    if wait:
+        for name in killed:
+            if (status := before[name].exit_status) is not None:
+                _print_end(name, f"had {ended(status)} already")
+        running = {name: ids[name] for name in killed if before[name].exit_status is None}
+        for name, info in ask("wait", running, TerminalInfo):
+            _print_end(name, "ended" if info.exit_status is None else ended(info.exit_status))
+    return [failed[name] for name in names if name in failed]
+
+
+def _print_end(name: str, how: str) -> None:
+    with suppress(BrokenPipeError):  # the others are to be killed all the same
+        echo(f"{one_line(name)}: {how}")
+
+
+def _report_slow(name: str) -> None:
+    note(f"acpterm: {one_line(name)} is still ending: waiting (Ctrl-C stops waiting)")

@@ -6,7 +6,7 @@ from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._since import SinceParam
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.user.client import UserClient
+from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.output.show import Since, print_raw, print_stamped, print_text
 
 
@@ -60,8 +60,8 @@ def command(
     if raw and timestamps:
         fail("say --raw or --timestamps, not both", 2)
 
-    async def print_it(client: UserClient) -> None:
+    def print_it(client: BlockingClient) -> None:
         printing = print_raw if raw else print_stamped if timestamps else print_text
-        await printing(client, terminal, stay=follow, since=since or Since(), tail=tail)
+        printing(client, terminal, stay=follow, since=since or Since(), tail=tail)
 
     call(config, socket, print_it)

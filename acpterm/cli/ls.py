@@ -1,28 +1,13 @@
 """`acpterm ls`: lists the terminals, once or while they are watched."""
 
-import time
-from collections.abc import Callable
-from functools import partial
-from typing import TypeAlias
-
 import click
 
-from acpterm.acp.user_api import TerminalInfo
-from acpterm.cli._daemon import call, call_running
-from acpterm.cli._keyboard import has_keyboard, quiet_keys, until_quit
+from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
+from acpterm.cli._daemon import call_running
 from acpterm.cli._options import at_daemon
-from acpterm.cli._output import echo, echo_once, is_terminal, json_text
-from acpterm.cli.attach import detaching_keys
-from acpterm.client.user.attach.detach_keys import DetachFilter
-from acpterm.client.user.client import UserClient
-from acpterm.client.user.completion import short_ids
-from acpterm.client.user.events import until_ended
-from acpterm.client.user.format import in_list_order, row
-from acpterm.client.user.list_view import Item
-from acpterm.client.user.watched import refresh, terminals
-from acpterm.runtime.threads import run_blocking
-
-_Chosen: TypeAlias = Callable[[list[TerminalInfo]], list[TerminalInfo]]
+from acpterm.cli._output import echo_once, json_text
+from acpterm.cli._tables import items, text_of
+from acpterm.client.user.format import in_list_order
 
 
 @click.command("ls")
@@ -68,51 +53,15 @@ def command(
         return [one for one in found if one.state == "running" or not running]
 
     if watched:
-        keys = detaching_keys(config, socket)
-        watch = partial(_watch, everything=everything, as_json=as_json, chosen=chosen, keys=keys)
-        raise SystemExit(call(config, socket, watch, start=True))
-    found = chosen(call_running(config, socket, partial(terminals, everything=everything)) or [])
+        from acpterm.cli._watch import watch  # noqa: PLC0415  it imports trio
+
+        raise SystemExit(watch(config, socket, chosen, everything=everything, as_json=as_json))
+    request = ListRequest(all=everything)
+    answer = call_running(
+        config, socket, lambda client: client.call("terminal/list", request, ListResponse)
+    )
+    found = chosen(answer.terminals if answer else [])
     if not quiet:
-        echo_once(json_text(found) if as_json else _text(found))
+        echo_once(json_text(found) if as_json else text_of([item.row for item in items(found)]))
     elif found:
         echo_once("\n".join(one.terminal_id for one in in_list_order(found)))
-
-
-def _items(found: list[TerminalInfo]) -> list[Item]:
-    now = time.time()
-    short = short_ids([terminal.terminal_id for terminal in found])
-    return [
-        Item(one.terminal_id, row(one, short[one.terminal_id], now)) for one in in_list_order(found)
-    ]
-
-
-def _text(found: list[TerminalInfo]) -> str:
-    from acpterm.cli._tables import text_of  # noqa: PLC0415  rich is slow to import: JSON needs none
-
-    return text_of([item.row for item in _items(found)])
-
-
-async def _watch(
-    client: UserClient, *, everything: bool, as_json: bool, chosen: _Chosen, keys: DetachFilter
-) -> int:
-    if not as_json and is_terminal():
-        from acpterm.cli._watch import watch_screen  # noqa: PLC0415  as above
-
-        return await watch_screen(
-            client, lambda found: _items(chosen(found)), keys, everything=everything
-        )
-    said = ""
-
-    async def show(found: list[TerminalInfo]) -> None:
-        nonlocal said
-        found = chosen(found)
-        now = json_text(found) if as_json else f"{_text(found)}\n"
-        if now != said:
-            said = now
-            await run_blocking(partial(echo, now), abandon_on_cancel=True)
-
-    look = partial(refresh, client, show, everything=everything)
-    if not has_keyboard():
-        return await until_ended(look)
-    with quiet_keys():
-        return await until_ended(partial(until_quit, look))

@@ -14,7 +14,6 @@ import click
 from click.shell_completion import CompletionItem, ZshComplete, add_completion_class
 
 from acpterm import __version__
-from acpterm.client.errors import root_error
 
 # structlog imports rich if it is there, to draw tracebacks, which are plain here (`host.logs`): a
 # third of the time that a command takes to start.
@@ -143,6 +142,8 @@ def main() -> None:
     try:
         sys.exit(group(prog_name="acpterm"))
     except* OSError as errors:
+        from acpterm.client.errors import root_error  # noqa: PLC0415  only for a failure
+
         os._exit(_say(root_error(errors)))
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from acpterm.cli._each import do_to_each
+from acpterm.cli._daemon import call_each
 from acpterm.cli._options import at_daemon
 from acpterm.cli._terminal_name import terminal_argument
 
@@ -18,4 +18,4 @@ def command(terminals: tuple[str, ...], config: str | None, socket: str | None) 
 
     Exit status: 0 done, 1 for one of them it could not be done, 2 the command line is wrong.
     """
-    do_to_each(config, socket, "promote", terminals)
+    call_each(config, socket, "promote", terminals)

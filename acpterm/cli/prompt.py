@@ -7,7 +7,8 @@ import sys
 
 import click
 
-from acpterm.cli._options import BeforeAgent, common, hosted, run, settings
+from acpterm.cli._async import run
+from acpterm.cli._options import BeforeAgent, common, hosted, settings
 from acpterm.cli._params import Finite
 from acpterm.client.prompt.acp_client import Workspace
 from acpterm.client.prompt.permissions import Rule

@@ -4,7 +4,8 @@ from typing import Literal
 
 import click
 
-from acpterm.cli._options import BeforeAgent, common, fail, hosted, run, settings
+from acpterm.cli._async import run
+from acpterm.cli._options import BeforeAgent, common, fail, hosted, settings
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.wirelog import LogError
 from acpterm.keeper.client import KeeperLostError

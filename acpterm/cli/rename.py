@@ -6,7 +6,6 @@ from acpterm.acp.user_api import RenameRequest, TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.user.client import UserClient
 from acpterm.jsonrpc import is_utf8_encodable
 
 
@@ -25,7 +24,5 @@ def command(terminal: str, name: str, config: str | None, socket: str | None) ->
     if not is_utf8_encodable(name):
         fail(f"{name!r} is not UTF-8: no terminal can have that name")
 
-    async def rename(client: UserClient) -> None:
-        await client.call("terminal/rename", RenameRequest(terminal, name), TerminalInfo)
-
-    call(config, socket, rename)
+    request = RenameRequest(terminal, name)
+    call(config, socket, lambda client: client.call("terminal/rename", request, TerminalInfo))

@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 import click
 
-from acpterm.cli._daemon import call
+from acpterm.cli._async import call_async, run
 from acpterm.cli._keyboard import has_keyboard
-from acpterm.cli._options import at_daemon, fail, run
+from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._params import Finite
 from acpterm.cli._terminal_name import TerminalName
 from acpterm.client import replay
@@ -57,11 +57,11 @@ def command(
         if "/" in what or os.path.exists(what):
             file = _open(what)
         else:
-            call(config, socket, lambda client: write_cast(client, what, made))
+            call_async(config, socket, lambda client: write_cast(client, what, made))
             made.seek(0)
         with file:
             try:
-                cast = replay.read(replay.lines_of(file))
+                cast = replay.read(replay.read_lines(file))
             except (replay.CastError, OSError) as error:
                 fail(f"{what}: {error}")
             if not os.isatty(1):
@@ -84,14 +84,14 @@ def command(
 
 def _reread(file: BinaryIO) -> replay.Cast:
     file.seek(0)
-    return replay.read(replay.lines_of(file))
+    return replay.read(replay.read_lines(file))
 
 
 def _tell(what: str, report: replay.Report) -> None:
     """Say which lines were left out; fail if nothing else was there."""
     if not report.unread:
         return
-    said = f"{what}: {report.said('left out')}"
+    said = f"{what}: {report.summary('left out')}"
     if not report.events:
         fail(said)
     click.echo(f"acpterm: {said}", err=True)

@@ -2,13 +2,12 @@
 
 import click
 
-from acpterm.acp import Empty
+from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import UserResizeRequest
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon
 from acpterm.cli._params import Size
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.user.client import UserClient
 
 
 @click.command("resize")
@@ -23,8 +22,5 @@ def command(terminal: str, size: tuple[int, int], config: str | None, socket: st
 
     Exit status: 0; 1 if there is no such terminal or it has ended; 2 for a size that is none.
     """
-
-    async def resize(client: UserClient) -> None:
-        await client.call("terminal/resize", UserResizeRequest(terminal, *size), Empty)
-
-    call(config, socket, resize)
+    request = UserResizeRequest(terminal, *size)
+    call(config, socket, lambda client: client.call("terminal/resize", request, Empty))

@@ -4,7 +4,7 @@ import click
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon, run, settings
+from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._terminal_name import terminal_argument
 from acpterm.client.daemon import DaemonError
@@ -47,8 +47,10 @@ def command(terminal: str | None, as_json: bool, config: str | None, socket: str
         )
         echo_once(json_text(info) if as_json else info.terminal_id)
         return
-    chosen = settings(config, socket=socket)
-    done = run(restart, chosen, expected=(DaemonError, RpcError))
+    try:
+        done = restart(settings(config, socket=socket))
+    except (DaemonError, RpcError) as error:
+        fail(str(error))
     echo_once(json_text(_object(done)) if as_json else _text(done))
 
 

@@ -3,11 +3,10 @@
 import click
 
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
-from acpterm.cli._daemon import call_running
-from acpterm.cli._each import do_to_each, end, failures
+from acpterm.cli._daemon import call_each, call_running, end, failures
 from acpterm.cli._options import at_daemon
 from acpterm.cli._terminal_name import terminal_argument
-from acpterm.client.user.client import UserClient
+from acpterm.client.user.blocking_client import BlockingClient
 
 
 @click.command("rm")
@@ -28,21 +27,21 @@ def command(
     if exited == bool(terminals):
         raise click.UsageError("say which: TERMINAL…, or --exited, and not both")
     if terminals:
-        do_to_each(config, socket, "release", terminals)
+        call_each(config, socket, "release", terminals)
     else:
         end(call_running(config, socket, _remove_all) or [])
 
 
-async def _remove_all(client: UserClient) -> list[str]:
-    found = await client.call("terminal/list", ListRequest(all=True), ListResponse)
-    over = [terminal.terminal_id for terminal in found.terminals if _is_over(terminal)]
-    wrong = await failures(client, "release", over)
+def _remove_all(client: BlockingClient) -> list[str]:
+    found = client.call("terminal/list", ListRequest(all=True), ListResponse)
+    ended = [terminal.terminal_id for terminal in found.terminals if _is_over(terminal)]
+    wrong = failures(client, "release", ended)
     if not wrong:
         return []
     # One that is gone meanwhile, as the daemon forgets the oldest by itself, is no failure.
-    found = await client.call("terminal/list", ListRequest(all=True), ListResponse)
+    found = client.call("terminal/list", ListRequest(all=True), ListResponse)
     left = {terminal.terminal_id for terminal in found.terminals}
-    return wrong if left.intersection(over) else []
+    return wrong if left.intersection(ended) else []
 
 
 def _is_over(terminal: TerminalInfo) -> bool:

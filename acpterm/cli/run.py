@@ -1,26 +1,17 @@
 """`acpterm run`: runs a command in a terminal of the user's own."""
 
 import os
-from contextlib import nullcontext, suppress
 from typing import Any
 
 import click
 
-from acpterm.acp import Empty, EnvVariable
-from acpterm.acp.user_api import AttachResponse, TerminalInfo, UserCreateRequest
+from acpterm.acp.terminal import EnvVariable
+from acpterm.acp.user_api import TerminalInfo, UserCreateRequest
 from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon, fail, settings
+from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo, window
 from acpterm.cli._params import Size
-from acpterm.cli.attach import detaching_keys, tell
-from acpterm.client.user.attach.attach import attach
-from acpterm.client.user.attach.pipe import ExitResult, follow
-from acpterm.client.user.attach.stdin_pipe import is_passed_on, named_pipe
-from acpterm.client.user.attach.tty import Tty
-from acpterm.client.user.client import UserClient
-from acpterm.client.user.words import exit_code, title
-from acpterm.config import user_socket
-from acpterm.jsonrpc import RpcError, is_utf8_encodable
+from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.pty import linux
 
 
@@ -111,55 +102,38 @@ def command(
     if interactive and (no_stdin or detached):
         other = "-n" if no_stdin else "-d"
         raise click.UsageError(f"-i passes stdin on, and {other} does not: choose one of them")
-    directory = _folder(cwd)
+    directory = _directory(cwd)
     _protect(directory)
-    here = Tty.is_there() and not (detached or no_stdin)
-    detaching = detaching_keys(config, socket) if here else None
-    cols, rows = size or ((None, None) if detached or not os.isatty(1) else window())
-    order = UserCreateRequest(
+    request = UserCreateRequest(
         command=words[0],
         args=words[1:] or None,
         env=list(env),
         cwd=directory if is_utf8_encodable(directory) else None,
         name=name,
-        cols=cols,
-        rows=rows,
-        hold=not here and not detached,
         remove=remove and detached,
     )
-    passes_stdin = not (here or detached or no_stdin) and is_passed_on(even_terminal=interactive)
-    runtime_dir = os.path.dirname(user_socket(settings(config, socket=socket)))
-
-    async def start(client: UserClient) -> tuple[TerminalInfo, AttachResponse | ExitResult | None]:
-        with named_pipe(runtime_dir) if passes_stdin else nullcontext() as pipe:
-            order.stdin = pipe
-            info = await client.call("terminal/create", order, TerminalInfo)
-            how: AttachResponse | ExitResult | None = None
-            if detaching is not None:
-                how = await attach(client, Tty(), info, detaching)
-            elif not detached:
-                how = await follow(client, info, pipe=pipe, raw=raw or os.isatty(1))
-            if remove and how is not None:
-                with suppress(RpcError):  # it was removed meanwhile
-                    await client.terminal_request("release", info.terminal_id, Empty)
-            return info, how
-
-    info, how = call(config, socket, start, start=True)
     if detached:
+        request.cols, request.rows = size or (None, None)
+        info = call(
+            config,
+            socket,
+            lambda client: client.call("terminal/create", request, TerminalInfo),
+            start=True,
+        )
         echo(info.name or info.terminal_id)
-    elif how is None:
-        tell(f"[left running: acpterm attach {title(info)} comes back to it]")
-    else:
-        raise SystemExit(_status(info, how))
+        return
+    from acpterm.cli._run_attached import run_attached  # noqa: PLC0415  it imports trio
 
-
-def _status(info: TerminalInfo, how: AttachResponse | ExitResult) -> int:
-    if isinstance(how, ExitResult) and how.signal is not None:
-        return 128 + how.signal
-    status = how.status if isinstance(how, ExitResult) else how.exit_status
-    if status is None:
-        fail(f"terminal {title(info)} was removed")
-    return exit_code(status)
+    request.cols, request.rows = size or (window() if os.isatty(1) else (None, None))
+    run_attached(
+        config,
+        socket,
+        request,
+        remove=remove,
+        interactive=interactive,
+        no_stdin=no_stdin,
+        raw=raw,
+    )
 
 
 def _checked(words: list[str], *others: str | None) -> list[str]:
@@ -171,13 +145,13 @@ def _checked(words: list[str], *others: str | None) -> list[str]:
 
 def _protect(directory: str) -> None:
     """Keep what is typed here, which may be a password, from other processes."""
-    # A runtime_dir whose name cannot be sent is looked up by the daemon, which must be allowed to.
+    # A directory whose name cannot be sent is looked up by the daemon, which must be allowed to.
     if is_utf8_encodable(directory):
         linux.forbid_inspection()
 
 
-def _folder(cwd: str | None) -> str:
+def _directory(cwd: str | None) -> str:
     try:
         return os.path.abspath(cwd) if cwd else os.getcwd()
     except OSError as error:
-        fail(f"the current runtime_dir cannot be found: {error.strerror}; change to another one")
+        fail(f"the current directory cannot be found: {error.strerror}; change to another one")

@@ -12,7 +12,7 @@ from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
 from acpterm.cli._terminal_name import terminal_argument
 from acpterm.client.sanitize import escape_invisible_text
-from acpterm.client.user.client import UserClient
+from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.export import picture
 from acpterm.client.user.export.files import write_to
 
@@ -36,13 +36,13 @@ def command(
     if svg is not None and as_json:
         fail("say --svg or --json, not both", 2)
 
-    async def look(client: UserClient) -> tuple[ScreenResponse, TerminalInfo]:
-        shown = await client.terminal_request("screen", terminal, ScreenResponse)
-        return shown, await client.terminal_request("get", terminal, TerminalInfo)
+    def read(client: BlockingClient) -> tuple[ScreenResponse, TerminalInfo]:
+        screen = client.terminal_request("screen", terminal, ScreenResponse)
+        return screen, client.terminal_request("get", terminal, TerminalInfo)
 
-    screen, info = call(config, socket, look)
+    screen, info = call(config, socket, read)
     if svg is not None:
-        drawn = picture.drawn(screen, info.command)
+        drawn = picture.render(screen, info.command)
         try:
             write_to(svg, io.BytesIO(drawn.encode()))
         except OSError as error:

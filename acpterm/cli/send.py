@@ -10,7 +10,7 @@ import click
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._terminal_name import LAST, terminal_argument
-from acpterm.client.user.client import UserClient
+from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.send_keys import Key, Step, Text, type_steps
 from acpterm.keys import key_bytes, looks_like_key
 
@@ -143,11 +143,11 @@ def command(
     if sys.stdin is None and Text(None) in steps:
         fail("stdin is closed: there is nothing to type from it")
 
-    async def type_it(client: UserClient) -> None:
+    def type_it(client: BlockingClient) -> None:
         name = terminal
         if terminal == LAST:
             # Once for all steps: a terminal that is made meanwhile must not get the rest.
-            name = (await client.own(terminal)).terminal_id
-        await type_steps(client, name, steps, paste=paste)
+            name = (client.own(terminal)).terminal_id
+        type_steps(client, name, steps, paste=paste)
 
     call(config, socket, type_it)

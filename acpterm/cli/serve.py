@@ -9,17 +9,17 @@ from functools import partial
 
 import click
 
-from acpterm.cli._options import common, fail, run, settings
+from acpterm.cli._async import run
+from acpterm.cli._options import common, fail, settings
 from acpterm.config import agent_socket
-from acpterm.host.daemon import serve
-from acpterm.host.server.listener import ListenError
+from acpterm.host.daemon import serve, start_keeper
 from acpterm.host.server.systemd import FIRST, ActivationError, check_handed
-from acpterm.host.start import start_keeper
 from acpterm.host.state.records import StateVersionError
 from acpterm.keeper.client import KeeperLostError, inherited_keeper
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
 from acpterm.runtime.shutdown_signals import shutdown_signals as ending_signals
+from acpterm.runtime.unix_socket import ListenError
 
 
 @click.command("serve")

@@ -1,9 +1,9 @@
-"""`acpterm status`: says how the daemon is."""
+"""`acpterm status`: shows the status of the daemon."""
 
 import click
 
 from acpterm.acp.user_api import StatusResponse
-from acpterm.cli._options import at_daemon, run, settings
+from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client.daemon import DaemonError
 from acpterm.client.user.format import duration, memory, summary_line
@@ -26,7 +26,10 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
 
     Exit status: 0 it runs, 1 it does not, or cannot be asked.
     """
-    found = run(status, settings(config, socket=socket), expected=(DaemonError, RpcError))
+    try:
+        found = status(settings(config, socket=socket))
+    except (DaemonError, RpcError) as error:
+        fail(str(error))
     if found is None:
         echo_once("null" if as_json else "not running")
         raise SystemExit(1)
@@ -52,14 +55,14 @@ def _text(status: StatusResponse) -> str:
         ends = f"ends when it was not needed for {duration(status.idle_exit_ms / 1000)}"
     used = "?" if status.rss_bytes is None else memory(status.rss_bytes)
     # This command is one of them.
-    people = max(status.users - 1, 0)
+    users = max(status.users - 1, 0)
     rows = {
         "daemon": f"acpterm {summary_line(status.version)}, pid {status.pid}, "
         f"runs for {duration(status.uptime_ms / 1000)}, {ends}",
         "agents' socket": summary_line(status.agent_socket or "none"),
         "your socket": summary_line(status.user_socket or "none"),
         "terminals": f"{status.running} running, {status.exited} exited, {status.retained} kept",
-        "connections": f"{_count(people, 'of yours', 'of yours')}, "
+        "connections": f"{_count(users, 'of yours', 'of yours')}, "
         f"{_count(status.agents, 'agent', 'agents')}",
         **_workers(status),
         "memory": f"{used}, output held: {memory(status.output_bytes)}",

@@ -2,7 +2,8 @@
 
 import click
 
-from acpterm.cli._options import common, fail, run, settings
+from acpterm.cli._async import run
+from acpterm.cli._options import common, fail, settings
 from acpterm.client.daemon import DaemonError
 from acpterm.client.stdio import relay_stdio
 from acpterm.host.daemon import serve_stdio

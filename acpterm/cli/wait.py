@@ -1,25 +1,26 @@
 """`acpterm wait`: waits until programs end, or print something."""
 
-import math
 import os
 import re
 import signal
+import time
+from contextlib import closing
 from typing import Any, Final, NoReturn
 
 import click
-import trio
 
-from acpterm.acp.user_api import TerminalInfo
+from acpterm.acp.user_api import TerminalInfo, UserTerminalRequest
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo
 from acpterm.cli._params import Finite
 from acpterm.cli._terminal_name import terminal_argument
 from acpterm.client.sanitize import escape_invisible_text
-from acpterm.client.user.client import UserClient
+from acpterm.client.user.blocking_client import BlockingClient, DeadlineError
 from acpterm.client.user.output.search import LineSearch
 from acpterm.client.user.output.text_follow import follow_text
 from acpterm.client.user.words import exit_code
+from acpterm.jsonrpc import RpcError
 
 _TIMED_OUT: Final = 124
 # Seconds after the time is over in which it may end in order.
@@ -72,20 +73,25 @@ def command(
     """
     names = list(dict.fromkeys(terminals))
 
-    async def wait(client: UserClient) -> tuple[int, str]:
+    def wait(client: BlockingClient) -> tuple[int, str]:
         left = list(names)
-        with trio.move_on_after(math.inf if timeout is None else timeout):
+        if timeout is not None:
+            client.deadline = time.monotonic() + timeout
+        try:
             # A name may be another terminal's when it is asked for again.
             ids = {
-                name: (await client.terminal_request("get", name, TerminalInfo)).terminal_id
+                name: client.terminal_request("get", name, TerminalInfo).terminal_id
                 for name in names
             }
             if pattern is None:
-                return await _ended(client, ids, left)
-            return await _printed(client, ids, left, pattern)
-        what = "not ended" if pattern is None else f"not printed {pattern.pattern!r}"
-        which = f"terminal {left[0]} has" if len(left) == 1 else f"terminals {', '.join(left)} have"
-        return _TIMED_OUT, f"{which} {what} within {timeout:g} s"
+                return _ended(client, ids, left)
+            return _printed(client, ids, left, pattern)
+        except DeadlineError:
+            event = "not ended" if pattern is None else f"not printed {pattern.pattern!r}"
+            which = (
+                f"terminal {left[0]} has" if len(left) == 1 else f"terminals {', '.join(left)} have"
+            )
+            return _TIMED_OUT, f"{which} {event} within {timeout:g} s"
 
     if timeout is not None:
         # An expression may take for ever in one look, while nothing else runs here.
@@ -102,33 +108,32 @@ def _give_up(*_: object) -> NoReturn:
     os._exit(_TIMED_OUT)
 
 
-async def _ended(client: UserClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
+def _ended(client: BlockingClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
     """Wait for all programs to end; `left` are the names of those that have not."""
     codes: dict[str, int] = {}
-
-    async def wait(name: str) -> None:
-        info = await client.terminal_request("wait", ids[name], TerminalInfo)
-        codes[name] = 1 if info.exit_status is None else exit_code(info.exit_status)
+    order = list(ids)
+    requests = [UserTerminalRequest(ids[name]) for name in order]
+    for at, answer in client.call_each("terminal/wait", requests, TerminalInfo):
+        if isinstance(answer, RpcError):
+            raise answer
+        name = order[at]
+        codes[name] = 1 if answer.exit_status is None else exit_code(answer.exit_status)
         left.remove(name)
-
-    async with trio.open_nursery() as nursery:
-        for name in ids:
-            nursery.start_soon(wait, name)
     return next((codes[name] for name in ids if codes[name]), 0), ""
 
 
-async def _printed(
-    client: UserClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
+def _printed(
+    client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> tuple[int, str]:
     """Wait for each program to print a match, one after the other: each is read from its start."""
     for name, identifier in ids.items():
-        matching = LineSearch(pattern)
+        search = LineSearch(pattern)
         found: str | None = None
-        async with follow_text(client, identifier) as text:
-            async for over, line, lost in text:
+        with closing(follow_text(client, identifier)) as text:
+            for over, line, lost in text:
                 if lost:
-                    matching.forget()
-                if (found := matching.find(over, line)) is not None:
+                    search.forget()
+                if (found := search.find(over, line)) is not None:
                     break
         if found is None:
             return 1, f"terminal {name} has ended and has not printed {pattern.pattern!r}"

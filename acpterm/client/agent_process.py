@@ -1,12 +1,12 @@
-"""The agent: a program that is started, spoken to on its stdin and stdout, and ended for sure.
+"""The agent process: started here, spoken to on its stdin and stdout, and always ended.
 
-States: *running*; *exited*, when it is reaped: `returncode` is set. `open_agent` owns the process,
-its pipes and its whole tree of processes. At its end the agent's stdin is closed, and it has
-`FAREWELL` seconds to go by itself; then the tree gets SIGTERM, a grace, and SIGKILL. Agents
-were seen to stay when their stdin closed, and to leave programs behind.
+States: *running*; *exited*, once the process is reaped and `returncode` is set. `open_agent` owns
+the process, its pipes and its whole process tree. When its block ends, the agent's stdin is closed
+and the agent has `EXIT_TIMEOUT_S` to exit; then the tree gets SIGTERM, a grace period, and SIGKILL.
+This is needed: some agents stay after their stdin closed, and some leave programs behind.
 
-What the agent says on its stderr goes to ours, and its last lines are kept: they say as a rule why
-an agent does not do what it should. Its environment and folder are ours.
+The agent's stderr is passed on to ours. Its last lines are kept, since they usually say why an
+agent does not work. The agent inherits our environment and working directory.
 """
 
 import math
@@ -27,18 +27,19 @@ from acpterm.pty.tracking.tree import ProcessTree, end
 from acpterm.pty.tracking.trees import Trees
 from acpterm.runtime import stdio
 
-# Seconds that the agent has to go by itself when its stdin is closed.
+# Time for the agent to exit by itself once its stdin is closed.
 EXIT_TIMEOUT_S: Final = 1.0
-_LAST_DEADLINE: Final = 5.0
-# Seconds that the agent's last words on stderr may take to come when it has gone.
+# Time for its tree to end, in addition to `EXIT_TIMEOUT_S` and the grace period.
+_KILL_TIMEOUT_S: Final = 5.0
+# Time for the rest of stderr to arrive after the agent has exited.
 STDERR_TAIL_TIMEOUT_S: Final = 0.5
-LINES: Final = 10
-_LINE: Final = 500
-# Seconds that the agent's stdout may stay silent, held by another program, when the agent is gone.
-DRAIN: Final = 0.5
+STDERR_LINES_MAX: Final = 10
+_STDERR_LINE_BYTES: Final = 500
+# After the agent has exited, other programs may hold its stdout open: how long it may stay silent.
+DRAIN_TIMEOUT_S: Final = 0.5
 
 StderrFilter: TypeAlias = Callable[[bytes], bytes]
-"""What becomes of a piece of the agent's stderr on its way to ours."""
+"""Transforms a piece of the agent's stderr before it is written to ours."""
 
 
 class StartError(Exception):
@@ -46,32 +47,32 @@ class StartError(Exception):
 
 
 class _Stdout(trio.abc.ReceiveStream):
-    """What the agent says. Once it has exited this ends, be it that its children hold it open."""
+    """The agent's stdout. It ends once the agent has exited, even if children hold it open."""
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
-        self._patience = math.inf
-        self._waiting: trio.CancelScope | None = None
+        self._timeout = math.inf
+        self._receiving: trio.CancelScope | None = None
 
     def drain(self) -> None:
-        """Wait for no more than `DRAIN` seconds for each piece of what is still to come."""
-        self._patience = DRAIN
-        if self._waiting is not None:
-            self._waiting.deadline = trio.current_time() + DRAIN
+        """From now on, end the stream once nothing has arrived for `DRAIN_TIMEOUT_S`."""
+        self._timeout = DRAIN_TIMEOUT_S
+        if self._receiving is not None:
+            self._receiving.deadline = trio.current_time() + DRAIN_TIMEOUT_S
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Receive; nothing is the end."""
-        with trio.move_on_after(self._patience) as self._waiting:
+        """Receive some bytes; `b""` is the end of the stream."""
+        with trio.move_on_after(self._timeout) as self._receiving:
             return await self._stream.receive_some(max_bytes)
         return b""
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the stream."""
         await self._stream.aclose()
 
 
 class AgentProcess:
-    """A running agent. Made by `open_agent`."""
+    """A running agent, created by `open_agent`."""
 
     def __init__(self, command: str, process: trio.Process) -> None:
         assert process.stdin is not None  # noqa: S101  both are pipes
@@ -81,52 +82,53 @@ class AgentProcess:
         self.stdout: Final = _Stdout(process.stdout)
         self.exited: Final = trio.Event()
         self.stdin_closed_at: float | None = None
-        """When its stdin was closed."""
+        """`trio.current_time()` when its stdin was closed."""
         self._process = process
-        self._stderr_lines: deque[str] = deque(maxlen=LINES)
+        self._stderr_lines: deque[str] = deque(maxlen=STDERR_LINES_MAX)
         self._stderr_closed: Final = trio.Event()
 
     @property
     def stream(self) -> trio.abc.Stream:
-        """Its stdin and stdout as one stream."""
+        """The agent's stdin and stdout as one stream."""
         return trio.StapledStream(self.stdin, self.stdout)
 
     @property
     def returncode(self) -> int | None:
-        """How it exited, as `subprocess` has it: negative for a signal; None while it runs."""
+        """The exit code as in `subprocess`: negative for a signal, None while the agent runs."""
         return self._process.returncode if self.exited.is_set() else None
 
     def exit_message(self) -> str:
-        """Say how it ended, with what it said last: for whoever still waits for an answer."""
+        """Return how the agent ended and its last stderr lines, to answer pending requests with."""
         code = self.returncode
         if code is None:
-            what = "has closed its stdout"
+            ending = "has closed its stdout"
         elif code < 0:
-            what = f"was ended by {name_of(-code)}"
+            ending = f"was ended by {name_of(-code)}"
         else:
-            what = f"exited with status {code}"
-        return f"the agent {self.command!r} {what}{self.stderr_tail()}"
+            ending = f"exited with status {code}"
+        return f"the agent {self.command!r} {ending}{self.stderr_tail()}"
 
     def stderr_tail(self) -> str:
-        """Give its last lines on stderr, to end a message with."""
-        words = [line for line in self._stderr_lines if line]
-        return "; its last words: " + "\n".join(words) if words else ""
+        """Return the last lines of stderr as the end of a message; "" if there are none."""
+        lines = [line for line in self._stderr_lines if line]
+        return "; its last words: " + "\n".join(lines) if lines else ""
 
     async def wait_stderr_closed(self) -> None:
-        """Wait for what it still had to say on stderr, but not for long."""
+        """Wait until stderr has been read to its end, for at most `STDERR_TAIL_TIMEOUT_S`."""
         with trio.move_on_after(STDERR_TAIL_TIMEOUT_S):
             await self._stderr_closed.wait()
 
     async def close_stdin(self) -> None:
-        """Close its stdin: from now on it has `FAREWELL` seconds to go. Can be repeated."""
+        """Close the agent's stdin, which asks it to exit. Idempotent."""
         if self.stdin_closed_at is None:
             self.stdin_closed_at = trio.current_time()
             await self.stdin.aclose()
 
-    async def pump_stderr(self, voice: StderrFilter | None) -> None:
-        """Keep the last lines of its stderr, and pass all of it on to ours, as `voice` has it.
+    async def pump_stderr(self, stderr_filter: StderrFilter | None) -> None:
+        """Keep the last lines of stderr, and write all of it to ours through `stderr_filter`.
 
-        If nobody reads ours, it is read on all the same: the agent is not to wait for that.
+        With None nothing is written. Reading goes on when our stderr breaks, so that the agent
+        never blocks on a full pipe.
         """
         stderr = self._process.stderr
         assert stderr is not None  # noqa: S101  it is a pipe
@@ -134,13 +136,13 @@ class AgentProcess:
         try:
             async for data in stderr:
                 *lines, rest = (rest + data).split(b"\n")
-                self._stderr_lines.extend(_line(line) for line in lines[-LINES:])
-                rest = rest[-_LINE:]
-                if voice is not None:
+                self._stderr_lines.extend(_line(line) for line in lines[-STDERR_LINES_MAX:])
+                rest = rest[-_STDERR_LINE_BYTES:]
+                if stderr_filter is not None:
                     try:
-                        await stdio.write_all(2, voice(bytes(data)))
+                        await stdio.write_all(2, stderr_filter(bytes(data)))
                     except OSError:
-                        voice = None
+                        stderr_filter = None
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
@@ -149,7 +151,7 @@ class AgentProcess:
             await stderr.aclose()
 
     async def reap(self, tree: ProcessTree) -> None:
-        """Wait for its end."""
+        """Wait until the process has exited, and record it."""
         await self._process.wait()
         tree.reaped()
         self.exited.set()
@@ -158,17 +160,17 @@ class AgentProcess:
 
 def _line(data: bytes) -> str:
     text = data.decode(errors="replace").rstrip()
-    return "".join(c if c.isprintable() else "\ufffd" for c in text[-_LINE:])
+    return "".join(c if c.isprintable() else "\ufffd" for c in text[-_STDERR_LINE_BYTES:])
 
 
 @asynccontextmanager
 async def open_agent(
-    argv: Sequence[str], trees: Trees, *, grace: float, voice: StderrFilter | None
+    argv: Sequence[str], trees: Trees, *, grace: float, stderr_filter: StderrFilter | None
 ) -> AsyncIterator[AgentProcess]:
-    """Run an agent for as long as the block lasts; then end it and all that comes from it.
+    """Run an agent while the block lasts; then end its whole process tree.
 
-    `grace`: seconds between SIGTERM and SIGKILL; `voice`: how its stderr is passed on to ours,
-    None for not at all. Raises `StartError`.
+    `grace`: seconds between SIGTERM and SIGKILL. `stderr_filter` is applied to the agent's stderr
+    before it is written to ours; with None nothing is written. Raises `StartError`.
     """
     tree = trees.new(f"agent_{secrets.token_hex(16)}")
     starting = True
@@ -184,13 +186,13 @@ async def open_agent(
     finally:
         starting = False
     agent = AgentProcess(argv[0], process)
-    # Until it is ended it is heard and reaped, also when all around is cancelled.
+    # Shielded: stderr is read and the process reaped until it has ended, whatever is cancelled.
     watching = trio.CancelScope(shield=True)
 
     async def watch() -> None:
         with watching:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(agent.pump_stderr, voice)
+                nursery.start_soon(agent.pump_stderr, stderr_filter)
                 nursery.start_soon(agent.reap, tree)
 
     try:
@@ -199,7 +201,7 @@ async def open_agent(
             try:
                 yield agent
             finally:
-                with trio.move_on_after(EXIT_TIMEOUT_S + grace + _LAST_DEADLINE, shield=True):
+                with trio.move_on_after(EXIT_TIMEOUT_S + grace + _KILL_TIMEOUT_S, shield=True):
                     await _end(agent, tree, grace)
                 watching.cancel()
     finally:
@@ -223,7 +225,7 @@ async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
         raise StartError(_not_found(argv[0]))
     command = list(argv)
     if tree.join is not None:
-        # It joins its control group before it becomes the agent: nothing of it can be outside.
+        # Join the cgroup before exec, so that no process of the agent can be outside of it.
         command = ["/bin/sh", "-c", 'echo 0 >"$0" && exec "$@"', tree.join, program, *argv[1:]]
     try:
         with marks.inherited(tree.rlimits):
@@ -232,7 +234,7 @@ async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # A Ctrl-C in our terminal is for us: we tell the agent what it means.
+                # Ctrl-C in our terminal is for us: we send the agent a `session/cancel`.
                 start_new_session=True,
             )
     except (OSError, ValueError) as error:
@@ -242,16 +244,16 @@ async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
 
 
 def _not_found(command: str) -> str:
-    what = f"the agent {command!r} cannot be started"
+    message = f"the agent {command!r} cannot be started"
     if os.sep not in command:
-        return f"{what}: no such program is on the PATH, which is {os.environ.get('PATH', '')!r}"
+        return f"{message}: no such program is on the PATH, which is {os.environ.get('PATH', '')!r}"
     if not os.path.exists(command):
-        return f"{what}: there is no such file"
-    return f"{what}: it is no program that may be executed"
+        return f"{message}: there is no such file"
+    return f"{message}: it is no program that may be executed"
 
 
 def exit_status(code: int | None) -> int:
-    """Give the status to exit with for an agent that ended so; 1 when that is not known."""
+    """Return our exit status for an agent's exit code: 128 + N for signal N, 1 if unknown."""
     if code is None:
         return 1
     return code if code >= 0 else 128 - code

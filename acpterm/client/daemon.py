@@ -1,48 +1,39 @@
-"""The daemon, as its users find it: where it listens, and how it is started when it does not.
+"""The daemon, as its clients find it: where it listens, and how it is started when it does not.
 
-As with tmux there is one daemon a user, and whoever needs it first starts it. It belongs to nobody
-then: it has a session of its own and no terminal, outlives whoever started it, and ends by itself
-when nobody was connected for a while (`idle_exit`). What it says of its start is in a file beside
-its socket, and in the error when it does not come up.
+As with tmux there is one daemon a user, and the first command that needs it starts it (see
+`daemon_process`).
 
-Two that start it at once are no trouble: the second daemon finds the first one's lock and ends, and
-both connect to the first.
+Two commands that start it at once are no trouble: the second daemon finds the first one's lock and
+ends, and both commands connect to the first.
+
+Nothing here waits in trio: see `daemon_stream`.
 """
 
 import contextlib
-import errno
 import os
+import socket
 import stat
-import subprocess
-import sys
-from functools import partial
-from typing import Final, NamedTuple
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import trio
+from acpterm.config import Settings, agent_socket, user_socket
+from acpterm.runtime.blocking_io import write_fully
+from acpterm.runtime.unix_socket import peer_of
 
-from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
-from acpterm.host.server.listener import ALREADY_LISTENS, ListenError, make_private_dir
-from acpterm.host.server.peer import peer_of
-from acpterm.pty.processes import identity
-from acpterm.pty.tracking.marks import DETACHED
-from acpterm.runtime import stdio
-from acpterm.runtime.threads import run_blocking
+if TYPE_CHECKING:
+    from acpterm.client.daemon_process import DaemonProcess
 
 PATH_BYTES_MAX: Final = 107
 """Bytes that a socket's path may have (unix(7))."""
 # Seconds that a daemon has to come up.
 START_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.02
-# Seconds that one which somebody else has started may still take when ours has ended.
+# Seconds for which a daemon that another command has started is waited for when ours has ended.
 _OTHER_STARTER_TIMEOUT_S: Final = 1.0
 # Seconds in which a daemon that runs notices that its socket file was removed, and makes another.
 _REBOUND_S: Final = 3.0
-# What is meant for this process and not for its daemon.
-_NOT_PASSED_ON: Final = ("LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "NOTIFY_SOCKET")
 # What an agent may do instead.
 _EMBEDDED: Final = ", or use --embedded, which needs none"
-# Of what it said: the end.
-_SAID: Final = 2000
 _LOCK_BYTES_MAX: Final = 4096
 
 
@@ -51,108 +42,140 @@ class DaemonError(Exception):
 
 
 class PlaceError(DaemonError):
-    """No daemon can listen where it would have to."""
+    """No daemon can listen where the settings say."""
 
 
-async def connect(
-    settings: Settings, config: str | None = None, *, user: bool = False
-) -> trio.SocketStream:
+class NotRunningError(DaemonError):
+    """No daemon runs, and none was to be started."""
+
+
+class NoAnswerError(DaemonError):
+    """The host has not answered `initialize` in time: a daemon may have no worker."""
+
+
+def connect(settings: Settings, config: str | None = None, *, user: bool = False) -> socket.socket:
     """Connect to the daemon, which is started if it is not running; raises `DaemonError`.
 
-    It is connected to as an agent, or by the `user`, at its other socket. `config` is the file that
-    settings were read from, if one was named: the daemon reads it too. To be called before this
-    process adopts orphans (`Trees`): the daemon is to be nobody's child.
+    The connection is made as an agent, or by the `user`, at the other socket. `config` is the file
+    that settings were read from, if one was named: the daemon reads it too. To be called before
+    this process adopts orphans (`Trees`): the daemon must not become its child. It blocks for at
+    most `START_TIMEOUT_S`.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     with contextlib.suppress(OSError):
-        return await open_socket(path)
-    _check_places(settings, "" if user else _EMBEDDED)
-    why, said = "it takes no connections", "it was woken by a connection of ours"
-    async with contextlib.AsyncExitStack() as stack:
-        with trio.move_on_after(START_TIMEOUT_S):
-            log = None
-            if not user or not await _wake(settings, stack):
-                log = await run_blocking(partial(_start, settings, config))
-            while True:
-                try:
-                    return await open_socket(path)
-                except OSError as error:
-                    why = error.strerror or str(error)
-                if log is not None and not await run_blocking(partial(_is_alive, log)):
-                    if stream := await _open_within(_OTHER_STARTER_TIMEOUT_S, path):
-                        return stream
-                    if ALREADY_LISTENS not in _said(log):
-                        break
-                    # Another one has the lock. It may be about to end; or its socket file was
-                    # removed, and it makes another.
-                    if stream := await _open_of_holder(settings, path):
-                        return stream
-                    log = await run_blocking(partial(_start, settings, config))
-                await trio.sleep(_POLL_S)
-        if log is not None:
-            said = _said(log)
-    if ALREADY_LISTENS in said and (pid := read_lock(settings).pid) is not None:
+        return open_socket(path)
+    _check_paths(settings, "" if user else _EMBEDDED)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    agents = _wake(settings) if user else None
+    with agents or contextlib.nullcontext():
+        return _start_and_connect(settings, config, path, deadline, start=agents is None)
+
+
+def _start_and_connect(
+    settings: Settings, config: str | None, path: str, deadline: float, *, start: bool
+) -> socket.socket:
+    """Start a daemon, unless a service manager does, and connect to it once it listens."""
+    # It is slow to import, and most commands find a daemon that runs.
+    from acpterm.client.daemon_process import ALREADY_LISTENS  # noqa: PLC0415
+
+    why, output = "it takes no connections", "it was woken by a connection of ours"
+    process = _start(settings, config) if start else None
+    while time.monotonic() < deadline:
+        try:
+            return open_socket(path)
+        except OSError as error:
+            why = error.strerror or str(error)
+        if process is not None and not process.is_alive():
+            if sock := _open_within(_OTHER_STARTER_TIMEOUT_S, path, deadline):
+                return sock
+            if ALREADY_LISTENS not in process.output():
+                break
+            # Another daemon has the lock. It may be about to end; or its socket file was removed,
+            # and it makes another.
+            if sock := _open_of_holder(settings, path, deadline):
+                return sock
+            process = _start(settings, config)
+        time.sleep(_POLL_S)
+    if process is not None:
+        output = process.output()
+    if ALREADY_LISTENS in output and (pid := read_lock(settings).pid) is not None:
         raise DaemonError(
             f"{_held(path, pid)}: wait a minute, and if it still does not, end it with kill {pid}; "
             "or use --embedded, where there is such a flag"
         )
     raise DaemonError(
-        f"the daemon for {path} does not answer ({why}): {said}; run acpterm serve to see why, or "
-        "use --embedded, where there is such a flag"
+        f"the daemon for {path} does not answer ({why}): {output}; run acpterm serve to see why, "
+        "or use --embedded, where there is such a flag"
     )
 
 
-async def _wake(settings: Settings, stack: contextlib.AsyncExitStack) -> bool:
-    """Connect to the agents' socket, if somebody listens there: it is held until `stack` closes.
+def _start(settings: Settings, config: str | None) -> "DaemonProcess":
+    from acpterm.client.daemon_process import StartError, start  # noqa: PLC0415  as above
 
-    A service manager may: then it starts the daemon, which listens for the user, too.
+    try:
+        return start(settings, config, log_file(settings))
+    except StartError as error:
+        raise DaemonError(str(error)) from error
+
+
+def _wake(settings: Settings) -> socket.socket | None:
+    """Connect to the agents' socket; None if nobody listens there.
+
+    A service manager may listen: it then starts the daemon, which listens for the user, too. The
+    connection is held until the daemon does.
     """
     try:
-        await stack.enter_async_context(await open_socket(agent_socket(settings)))
+        return open_socket(agent_socket(settings))
     except OSError:
-        return False
-    return True
+        return None
 
 
-async def _open_within(seconds: float, path: str) -> trio.SocketStream | None:
-    with trio.move_on_after(seconds):
-        while True:
-            with contextlib.suppress(OSError):
-                return await open_socket(path)
-            await trio.sleep(_POLL_S)
+def _open_within(seconds: float, path: str, deadline: float) -> socket.socket | None:
+    until = min(deadline, time.monotonic() + seconds)
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError):
+            return open_socket(path)
+        time.sleep(_POLL_S)
     return None
 
 
-async def open_socket(path: str) -> trio.SocketStream:
-    """Connect; raises `OSError`, and `DaemonError` if another user listens: nothing is sent then.
+def open_socket(path: str) -> socket.socket:
+    """Connect, without blocking; raises `OSError`, `BlockingIOError` if the queue is full.
 
-    A daemon is told our environment. In a folder that others can write to, as `/tmp`, anybody may
-    listen where ours is not.
+    Raises `DaemonError` if another user listens: nothing is sent then, since a daemon is sent our
+    environment. In a directory that others can write to, as `/tmp`, anybody may listen where ours
+    does not. The socket that is returned blocks.
     """
-    stream = await trio.open_unix_socket(path)
-    uid = peer_of(stream).uid
-    if uid < 0:
-        # trio takes the EAGAIN of a Unix socket for a connection that is under way.
-        await stream.aclose()
-        raise BlockingIOError(errno.EAGAIN, "the daemon's queue of connections is full", path)
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.setblocking(False)
+        sock.connect(path)
+        sock.setblocking(True)
+        _check_owner(sock, path)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _check_owner(sock: socket.socket, path: str) -> None:
+    uid = peer_of(sock).uid
     if uid not in (os.geteuid(), 0):
-        await stream.aclose()
         raise DaemonError(
-            f"the daemon at {path} is another user's (uid {uid}): choose another --socket, or use "
-            "--embedded, which needs none"
+            f"the daemon at {path} is another user's (uid {uid}): choose another --socket, or "
+            "use --embedded, which needs none"
         )
-    return stream
 
 
-async def connect_running(settings: Settings) -> trio.SocketStream | None:
+def connect_running(settings: Settings) -> socket.socket | None:
     """Connect the user to the daemon if it is running; None if it is not.
 
     Raises `DaemonError` if none can run there.
     """
     try:
-        return await open_socket(user_socket(settings))
+        return open_socket(user_socket(settings))
     except OSError:
-        _check_places(settings)
+        _check_paths(settings)
         return None
 
 
@@ -176,7 +199,7 @@ def read_lock(settings: Settings) -> Lock:
     return Lock(pid, " ".join(lines[1:]).strip() or None)
 
 
-def _check_places(settings: Settings, otherwise: str = "") -> None:
+def _check_paths(settings: Settings, otherwise: str = "") -> None:
     """Raise `PlaceError` if no daemon can listen where it would be; says what to do `otherwise`."""
     for path in (agent_socket(settings), user_socket(settings)):
         if (size := len(os.fsencode(path))) > PATH_BYTES_MAX:
@@ -197,76 +220,14 @@ def log_file(settings: Settings) -> str:
     return f"{agent_socket(settings)}.log"
 
 
-def _start(settings: Settings, config: str | None) -> str:
-    """Start a daemon, and give the file that its log and, in its first line, its pid are in."""
-    path, log = agent_socket(settings), log_file(settings)
-    command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]
-    env = {name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON}
-    # This process may adopt orphans; the daemon is none that its trees may end.
-    env[DETACHED[-1]] = "1"
-    if settings.user_socket is not None:
-        env[f"{ENV_PREFIX}USER_SOCKET"] = user_socket(settings)
-    # Its folder is another.
-    if config is not None:
-        command += ["--config", os.path.abspath(config)]
-    elif named := env.get(f"{ENV_PREFIX}CONFIG"):
-        env[f"{ENV_PREFIX}CONFIG"] = os.path.abspath(named)
-    # Nobody looks after its log.
-    env.setdefault(f"{ENV_PREFIX}LOG_LEVEL", "warning")
-    try:
-        make_private_dir(os.path.dirname(path))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
-        said = os.open(log, flags, 0o600)
-        try:
-            # The shell ends at once, so that the daemon is an orphan from its beginning.
-            subprocess.run(
-                ["/bin/sh", "-c", '"$@" & echo $! >&2', "sh", *command],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                start_new_session=True,
-                cwd="/",
-                env=env,
-                check=True,
-            )
-        finally:
-            os.close(said)
-    except (OSError, ListenError, subprocess.CalledProcessError) as error:
-        raise DaemonError(
-            f"no daemon can be started for {path}: {error}; see acpterm serve, or use --embedded "
-            "where there is such a flag"
-        ) from error
-    return log
-
-
-async def _open_of_holder(settings: Settings, path: str) -> trio.SocketStream | None:
-    """Connect to a daemon that has the lock, once it listens again; say that it does not."""
+def _open_of_holder(settings: Settings, path: str, deadline: float) -> socket.socket | None:
+    """Connect to a daemon that has the lock once it listens again; report that it does not."""
     pid = read_lock(settings).pid
-    if pid is not None and not os.path.lexists(path):  # noqa: ASYNC240  as quick as the open above
+    if pid is not None and not os.path.lexists(path):
         with contextlib.suppress(OSError):
-            await stdio.write_all(2, f"acpterm: {_held(path, pid)}: waiting for it\n".encode())
-    return await _open_within(_REBOUND_S, path)
+            write_fully(2, f"acpterm: {_held(path, pid)}: waiting for it\n".encode())
+    return _open_within(_REBOUND_S, path, deadline)
 
 
 def _held(path: str, pid: int) -> str:
     return f"process {pid} holds the lock {path}.lock, and does not listen at {path}"
-
-
-def _is_alive(log: str) -> bool:
-    """Whether the daemon that writes to this log is still there."""
-    try:
-        with open(log, "rb") as file:
-            found = identity(int(file.readline()))
-    except (OSError, ValueError):
-        return True
-    # One that nobody has waited for yet has ended all the same.
-    return found is not None and not found.zombie
-
-
-def _said(log: str) -> str:
-    try:
-        with open(log, errors="replace") as file:
-            lines = file.read()[-_SAID:].strip().splitlines()[1:]
-    except OSError as error:
-        return f"its log {log} cannot be read: {error.strerror}"
-    return "\n".join(lines) or "it said nothing"

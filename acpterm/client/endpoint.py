@@ -1,19 +1,19 @@
-"""Our end of a JSON-RPC stream: what we ask and are answered, what we are asked and answer.
+"""Our end of a JSON-RPC stream: sends requests and dispatches what the peer sends.
 
-Two of them are in use: towards the host, which only answers, and in `acpterm prompt` towards the
-agent, which asks as well.
+There are two uses: towards the host, which only sends responses, and in `acpterm prompt` towards
+the agent, which sends requests as well.
 
-States: *open*; *closed*, when the stream has ended or broken, or `run` was cancelled: each request
-without an answer gets a `LostError`, and so does what is asked from then on, at once. What is put
-before `run` has begun is sent when it has.
+States: *open*; *closed*, once the stream has ended or broken or `run` was cancelled. Then each
+pending request, and immediately each later one, gets a `LostError`. Messages that are queued before
+`run` has started are sent when it starts.
 
-With a `Recovery` there is a state between: *recovering*, when the stream has ended or broken. What
-is asked and told meanwhile waits. `Recovery.reconnect` returns another stream, on which what the
-other side may not have read or answered is sent again (`unanswered`); or it raises, and the
-endpoint is closed.
+With a `Recovery` there is a third state, *recovering*, once the stream has ended or broken. New
+requests and notifications are queued meanwhile. `Recovery.reconnect` returns another stream, on
+which all messages are sent again that the peer may not have read or answered (`unanswered`). If it
+raises, the endpoint is closed.
 
-An answer is given to a function that is called in the order in which answers come, by the reader:
-it must not wait. What the other side asks goes to `asked` and `told`, likewise.
+The reader calls the callbacks for responses, requests and notifications in the order in which the
+messages arrive. Callbacks must not block.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import trio
 from msgspec import UNSET, Raw, UnsetType
 
+from acpterm.client.errors import LostError
 from acpterm.client.unanswered import Unanswered
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
@@ -43,77 +44,75 @@ from acpterm.runtime.send_queue import SendQueue
 
 _CHUNK: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 256 * 1024
-"""Bytes that may wait to be sent before what brings more is held up."""
+"""Bytes queued for sending above which readers are paused."""
 
 Response: TypeAlias = Raw | RpcError
 OnResponse: TypeAlias = Callable[[Response], None]
 
 
-class LostError(RpcError):
-    """The connection has ended, and no answer comes; the message says why."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(INTERNAL_ERROR, message)
-
-
 class Recovery(Protocol):
-    """How an endpoint gets another stream when it has lost one."""
+    """Provides an endpoint with another stream when its stream is lost."""
 
     @property
     def unanswered(self) -> Unanswered:
-        """What was sent and has no answer; the endpoint keeps it."""
+        """The messages to send again after a loss; the endpoint records them here."""
 
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
-        """Return another stream and what was received from it. Raises `LostError`."""
-
-
-def _refuse(endpoint: "Endpoint", request: RequestReceived) -> None:
-    what = f"there is no method {quote(request.method)} here"
-    endpoint.fail(request.id, RpcError(METHOD_NOT_FOUND, what))
-
-
-async def _at_once(event: Event) -> None:
-    del event
+        """Return another stream and the bytes already received from it. Raises `LostError`."""
 
 
 class Endpoint:
-    """One end of a stream. `whom` is what messages call the other end."""
+    """One end of a stream.
+
+    `name` is what error messages call the peer. With `lenient`, lone
+    surrogates in what it sends are replaced instead of being an error.
+
+    - `on_request` is called with each request, which `respond` or `fail` answers, then or later. By
+      default every request is refused.
+    - `on_notification` is called with each notification.
+    - `on_cancel` is called with the id of each pending request that the peer cancels.
+    - `on_invalid` is called for each line that is not a message; no response is sent. Without it
+      the first such line closes the endpoint, since it may have been an awaited response.
+    - `exit_reason` is awaited when the stream has ended, and returns why, for pending requests.
+    - `before_event` is awaited before each message is dispatched.
+    """
 
     def __init__(
         self,
         stream: trio.abc.Stream,
-        whom: str,
+        name: str,
         max_line: int = LINE_BYTES_MAX,
         *,
         lenient: bool = False,
         recovery: Recovery | None = None,
+        on_request: Callable[[RequestReceived], None] | None = None,
+        on_notification: Callable[[NotificationReceived], None] | None = None,
+        on_cancel: Callable[[Id], None] | None = None,
+        on_invalid: Callable[[RpcError], None] | None = None,
+        exit_reason: Callable[[], Awaitable[str]] | None = None,
+        before_event: Callable[[Event], Awaitable[None]] | None = None,
+        throttle: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> None:
         self._stream = stream
         self._recovery = recovery
         self._unanswered = None if recovery is None else recovery.unanswered
-        self.name: Final = whom
+        self.name: Final = name
         self._peer = Peer(max_line, lenient=lenient)
         self._queue = SendQueue(stream, HIGH_WATER_BYTES)
-        self._answered: dict[int, OnResponse] = {}
+        self._pending: dict[int, OnResponse] = {}
         self._closed: RpcError | None = None
-        self.on_request: Callable[[RequestReceived], None] = lambda request: _refuse(self, request)
-        """Called with each request; `respond` or `fail` answers it, then or later."""
-        self.on_notification: Callable[[NotificationReceived], None] = lambda _: None
-        """Called with each notification."""
-        self.on_cancel: Callable[[Id], None] = lambda _: None
-        """Called with the id of each request in progress that is no longer wanted."""
-        self.on_invalid: Callable[[RpcError], None] | None = None
-        """Called for each line that is no message, which is then not answered; without it, the
-        first such line is the end: whoever waits could wait for ever."""
-        self.exit_reason: Callable[[], Awaitable[str]] | None = None
-        """Awaited when the stream has ended: says why, for whoever waits for an answer."""
-        self.before_event: Callable[[Event], Awaitable[None]] = _at_once
-        """Awaited before each message is dealt with."""
-        self.throttle: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
-        """Awaited after each message: until the next one may be dealt with."""
+        self._on_request = on_request or self._refuse
+        self.on_notification = on_notification
+        self._on_cancel = on_cancel
+        self._on_invalid = on_invalid
+        self._exit_reason = exit_reason
+        self._before_event = before_event
+        self.throttle = throttle
+        """Awaited after each message, until the next one may be dispatched. It can be replaced
+        later: the queue that responses of a host are for exists only after the host does."""
 
     async def run(self) -> None:
-        """Read and write until the stream ends, breaks or this is cancelled. Closes it."""
+        """Read and write until the stream ends or breaks; then close it, also when cancelled."""
         received = b""
         try:
             while self._closed is None:
@@ -129,13 +128,13 @@ class Endpoint:
         async with self._stream, trio.open_nursery() as nursery:
             nursery.start_soon(self._write, nursery.cancel_scope)
             await self._read(received)
-            if self.exit_reason is not None:
-                self.close(LostError(await self.exit_reason()))
+            if self._exit_reason is not None:
+                self.close(LostError(await self._exit_reason()))
             nursery.cancel_scope.cancel()
 
     async def _recover(self, recovery: Recovery) -> bytes:
-        """Reconnect, queue what is to be sent again, and return what was received."""
-        self._peer.close()  # half a line
+        """Reconnect, queue the messages to send again, and return the bytes received."""
+        self._peer.close()  # drops an incomplete line
         lost = recovery.unanswered.lost()
         self._queue.restart(lost.lines)
         try:
@@ -144,22 +143,22 @@ class Endpoint:
             self.close(error)
             return b""
         self._queue.connect(self._stream)
-        for id_, answer in lost.errors:
+        for id_, failure in lost.errors:
             if isinstance(id_, int):
                 self._peer.give_up(id_)
-                self._answer(id_, answer)
+                self._resolve(id_, failure)
         return received
 
-    def call(self, method: str, params: Any, answered: OnResponse) -> int | None:
-        """Send a request; `answered` is called with its result or error. Never waits.
+    def call(self, method: str, params: Any, on_response: OnResponse) -> int | None:
+        """Send a request; `on_response` is called with its result or error. Never blocks.
 
-        Gives its id, for `cancel`; None when the stream is closed.
+        Return the request's id, for `cancel`; None if the endpoint is closed.
         """
         if self._closed is not None:
-            answered(self._closed)
+            on_response(self._closed)
             return None
         id_, line = self._peer.request(method, params)
-        self._answered[id_] = answered
+        self._pending[id_] = on_response
         if self._unanswered is not None:
             self._unanswered.request(id_, method, line)
         self._queue.put(line)
@@ -168,28 +167,28 @@ class Endpoint:
     async def request(self, method: str, params: Any) -> Raw:
         """Send a request and wait for its result. Raises `RpcError` for an error.
 
-        Cancelled, it says so to the other side, and nobody takes the answer.
+        When cancelled, it sends `$/cancel_request` and ignores the response.
         """
-        answers: list[Response] = []
-        come = trio.Event()
+        responses: list[Response] = []
+        received = trio.Event()
 
-        def take(answer: Response) -> None:
-            answers.append(answer)
-            come.set()
+        def on_response(response: Response) -> None:
+            responses.append(response)
+            received.set()
 
-        id_ = self.call(method, params, take)
+        id_ = self.call(method, params, on_response)
         try:
-            await come.wait()
+            await received.wait()
         except trio.Cancelled:
             if id_ is not None:
                 self.cancel(id_)
             raise
-        if isinstance(answers[0], RpcError):
-            raise answers[0]
-        return answers[0]
+        if isinstance(responses[0], RpcError):
+            raise responses[0]
+        return responses[0]
 
     def notify(self, method: str, params: Any) -> None:
-        """Send a notification. Never waits; after the end it is dropped."""
+        """Send a notification. Never blocks; dropped once the endpoint is closed."""
         if self._closed is None:
             line = self._peer.notify(method, params)
             if self._unanswered is not None:
@@ -197,55 +196,56 @@ class Endpoint:
             self._queue.put(line)
 
     def cancel(self, id_: int) -> None:
-        """Say that a request of ours is no longer wanted; it is answered all the same."""
-        if self._closed is None and id_ in self._answered:
+        """Send `$/cancel_request` for a request of ours; its response still comes."""
+        if self._closed is None and id_ in self._pending:
             line = self._peer.cancel(id_)
             if self._unanswered is not None:
                 self._unanswered.cancel(id_, line)
             self._queue.put(line)
 
     def respond(self, id_: Id, result: Any) -> None:
-        """Answer a request of the other side's."""
+        """Respond to a request of the peer with a result."""
         if self._closed is None:
             self._queue.put(self._peer.respond(id_, result))
 
     def fail(self, id_: Id, error: RpcError) -> None:
-        """Answer a request of the other side's with an error."""
+        """Respond to a request of the peer with an error."""
         if self._closed is None:
             self._queue.put(self._peer.respond_error(id_, error))
 
-    def respond_raw(self, id_: Id, answer: Response) -> None:
-        """Answer a request of the other side's with a result or an error, whichever it is."""
-        if isinstance(answer, RpcError):
-            self.fail(id_, answer)
+    def respond_raw(self, id_: Id, response: Response) -> None:
+        """Respond to a request of the peer with a result or an error."""
+        if isinstance(response, RpcError):
+            self.fail(id_, response)
         else:
-            self.respond(id_, answer)
+            self.respond(id_, response)
 
     async def drain(self) -> None:
-        """Wait until there is not too much waiting to be sent."""
+        """Wait until at most `HIGH_WATER_BYTES` are queued for sending."""
         await self._queue.drain()
 
     def close(self, why: RpcError) -> None:
-        """Answer every request without an answer, and every later one, with `why`."""
+        """Fail every pending request, and every later one, with `why`."""
         if self._closed is None:
             self._closed = why
-        waiting, self._answered = self._answered, {}
-        for answered in waiting.values():
-            answered(self._closed)
+        pending, self._pending = self._pending, {}
+        for on_response in pending.values():
+            on_response(self._closed)
 
     async def _write(self, scope: trio.CancelScope) -> None:
         try:
             await self._queue.run()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            # What it has said last is still to be read.
+            # The peer may have sent more before it stopped reading: keep receiving.
             return
         scope.cancel()
 
     async def _read(self, data: bytes | bytearray) -> None:
         while True:
             for event in self._peer.receive_data(data):
-                await self.before_event(event)
-                self._take(event)
+                if self._before_event is not None:
+                    await self._before_event(event)
+                self._dispatch(event)
                 if self._closed is not None:
                     return
                 await self.throttle()
@@ -258,30 +258,36 @@ class Endpoint:
             if not data:
                 return
 
-    def _take(self, event: Event) -> None:
+    def _dispatch(self, event: Event) -> None:
         match event:
             case ResponseReceived(id_, result):
-                self._answer(id_, result)
+                self._resolve(id_, result)
             case ErrorReceived(id_, error):
                 data = UNSET if isinstance(error.data, UnsetType) else error.data
-                self._answer(id_, RpcError(error.code, error.message, data))
+                self._resolve(id_, RpcError(error.code, error.message, data))
             case RequestReceived():
-                self.on_request(event)
+                self._on_request(event)
             case NotificationReceived():
-                self.on_notification(event)
+                if self.on_notification is not None:
+                    self.on_notification(event)
             case CancelReceived(id_):
-                self.on_cancel(id_)
-            case InvalidReceived(_, wrong):
-                if self.on_invalid is not None:
-                    self.on_invalid(wrong)
+                if self._on_cancel is not None:
+                    self._on_cancel(id_)
+            case InvalidReceived(_, invalid):
+                if self._on_invalid is not None:
+                    self._on_invalid(invalid)
                 else:
-                    what = f"{self.name} said what is no message: {wrong.message}"
-                    self.close(RpcError(INTERNAL_ERROR, what))
+                    message = f"{self.name} said what is no message: {invalid.message}"
+                    self.close(RpcError(INTERNAL_ERROR, message))
             case _:
-                pass  # an answer that nobody waits for any more
+                pass  # a response to a request that was cancelled
 
-    def _answer(self, id_: int, answer: Response) -> None:
+    def _refuse(self, request: RequestReceived) -> None:
+        message = f"there is no method {quote(request.method)} here"
+        self.fail(request.id, RpcError(METHOD_NOT_FOUND, message))
+
+    def _resolve(self, id_: int, response: Response) -> None:
         if self._unanswered is not None:
             self._unanswered.answered(id_)
-        if answered := self._answered.pop(id_, None):
-            answered(answer)
+        if on_response := self._pending.pop(id_, None):
+            on_response(response)

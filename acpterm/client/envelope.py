@@ -1,7 +1,7 @@
-"""What a line says on its outside: enough to pass it on, without looking at what is in it.
+"""The outer members of a JSON-RPC message: enough to route it without decoding its contents.
 
-The rule: whoever only passes a message on passes on the line as it came. So nothing here is ever
-encoded again; `params`, `result` and `error` are the JSON that they came as.
+A message that is only passed on is passed on as the line that was received. So an `Envelope` is
+never encoded again; `params`, `result` and `error` are the raw JSON that was received.
 """
 
 from typing import Final, cast
@@ -9,13 +9,14 @@ from typing import Final, cast
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from acpterm.acp.raw_json import members
 from acpterm.jsonrpc import Id
 
 
 class Envelope(Struct, frozen=True):
-    """The members of a message, as far as they were there."""
+    """The members of a message that are present."""
 
-    # `float` since JSON has one kind of number: 1.0 is the same id as 1.
+    # `float` because JSON has one number type: 1.0 is the same id as 1.
     id: int | float | str | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
     params: Raw | UnsetType = UNSET
@@ -24,27 +25,27 @@ class Envelope(Struct, frozen=True):
 
     @property
     def key(self) -> Id:
-        """Its id as it was said, to answer with: a peer may say numbers that it should not."""
+        """The id to respond with, as received: a peer may use numbers that it should not."""
         return None if isinstance(self.id, UnsetType) else cast("Id", self.id)
 
     @property
     def is_request(self) -> bool:
-        """Whether it is owed an answer."""
+        """Whether the message is a request, which needs a response."""
         return self.method is not UNSET and self.id is not UNSET
 
     @property
     def is_response(self) -> bool:
-        """Whether it is the answer to a request."""
+        """Whether the message is the response to a request."""
         return self.method is UNSET and self.id is not UNSET
 
 
 _envelopes: Final = msgspec.json.Decoder(Envelope)
 EMPTY: Final = Envelope()
-"""What is seen of a line that is no message."""
+"""The envelope of a line that is not a message."""
 
 
 def parse_envelope(line: bytes) -> Envelope:
-    """Look at a line from outside; what is no message has no members."""
+    """Parse the outer members of a line; return `EMPTY` if it is not a message."""
     try:
         return _envelopes.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -52,5 +53,11 @@ def parse_envelope(line: bytes) -> Envelope:
 
 
 def is_true(raw: Raw | UnsetType | None) -> bool:
-    """Whether a JSON value is `true`."""
+    """Return whether a JSON value is `true`."""
     return isinstance(raw, Raw) and bytes(raw) == b"true"
+
+
+def cancelled_id(params: Raw | UnsetType) -> Id:
+    """Return the id in the params of a `$/cancel_request`; None if there is none."""
+    raw = members(params).get("requestId")
+    return None if raw is None else parse_envelope(b'{"id":' + bytes(raw) + b"}").key

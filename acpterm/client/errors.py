@@ -1,12 +1,21 @@
-"""What went wrong, out of the groups that nurseries put exceptions in."""
+"""Errors that several clients raise, and messages out of the exception groups of nurseries."""
 
 import os
 
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+
+
+class LostError(RpcError):
+    """The connection has ended, and no answer comes; the message says why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(INTERNAL_ERROR, message)
+
 
 def root_error(error: BaseException) -> str:
-    """Give the message of the first exception in a group of them, or of the exception itself.
+    """Return the message of `error`, or of the first exception if it is a group.
 
-    That of an `OSError` of the system's has the file's name, if it has one, and no number.
+    The message of an `OSError` is its text and the file name, if it has one, without the number.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -10,19 +10,17 @@ daemon itself has ended: only one that a service manager starts again comes back
 """
 
 import math
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-import trio
 from msgspec import Raw
 
 from acpterm import __version__
-from acpterm.acp import PROTOCOL_VERSION, Implementation, InitializeMeta
+from acpterm.acp import agent_api
 from acpterm.acp.agent_api import OWN
+from acpterm.acp.initialize import PROTOCOL_VERSION, Implementation
 from acpterm.acp.raw_json import members, text
-from acpterm.client.daemon import DaemonError, open_socket, read_lock
-from acpterm.config import Settings, agent_socket, user_socket
-from acpterm.host.launch.exec_context import ExecContext, to_wire
+from acpterm.client.daemon import DaemonError, NoAnswerError, read_lock
+from acpterm.config import Settings
 from acpterm.jsonrpc import (
     ErrorReceived,
     ErrorResponse,
@@ -32,9 +30,13 @@ from acpterm.jsonrpc import (
     UnexpectedResponse,
     is_utf8_encodable,
 )
+from acpterm.runtime.exec_context import RLIMITS, ExecContext
 
-_CHUNK: Final = 64 * 1024
-_RETRY_PAUSE_S: Final = 0.05
+INITIALIZE_TIMEOUT_S: Final = 10.0
+"""Seconds in which a host has to answer `initialize`."""
+RETRY_PAUSE_S: Final = 0.05
+"""Seconds between two attempts to connect again."""
+_NO_WORKER_TIMEOUT_S: Final = 3.0
 # A daemon that ends removes its socket, one that is killed leaves it. A service manager may start
 # another one at once.
 _NO_SOCKET_TIMEOUT_S: Final = 0.5
@@ -57,15 +59,6 @@ class ClosedError(HandshakeError):
     """The connection was closed before the answer."""
 
 
-class Reconnected(NamedTuple):
-    """A new connection, initialized."""
-
-    stream: trio.SocketStream
-    welcome: Welcome
-    received: bytes
-    """What came behind the answer to `initialize`."""
-
-
 def initialize_params(
     name: str | None = None,
     context: ExecContext | None = None,
@@ -81,7 +74,7 @@ def initialize_params(
     """
     own: dict[str, Any] = {"relay": True} if relay else {}
     if context is not None:
-        own["context"] = InitializeMeta(context=to_wire(context)).context
+        own["context"] = _to_wire(context)
     if secret is not None:
         own["resume"] = secret
     params: dict[str, Any] = {"protocolVersion": PROTOCOL_VERSION, "_meta": {OWN: own}}
@@ -91,6 +84,19 @@ def initialize_params(
     return params
 
 
+def _to_wire(context: ExecContext) -> agent_api.ExecContext:
+    """Return an execution context as `initialize` sends it to a host in another process.
+
+    JSON cannot hold text that is not UTF-8: such variables are left out, and so is such a
+    directory, which the host finds out from the system.
+    """
+    names = {number: name for name, number in RLIMITS.items()}
+    limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
+    env = {name: value for name, value in context.env.items() if is_utf8_encodable(name + value)}
+    cwd = context.cwd if is_utf8_encodable(context.cwd) else None
+    return agent_api.ExecContext(env=env, cwd=cwd, umask=context.umask, rlimits=limits)
+
+
 def read_welcome(result: Raw) -> Welcome:
     """Return what a result of `initialize` says about resuming."""
     own = members(members(members(result).get("_meta")).get(OWN))
@@ -98,28 +104,24 @@ def read_welcome(result: Raw) -> Welcome:
     return Welcome(text(own.get("resume")), resumed is not None and bytes(resumed) == b"true")
 
 
-async def shake_hands(
-    stream: trio.SocketStream, params: dict[str, Any], seconds: float
-) -> tuple[Welcome, bytes]:
-    """Send `initialize`; return what the answer says, and the bytes that came behind it.
+class Handshake:
+    """`initialize` and its answer, without I/O: send `line`, and feed what is received."""
 
-    Raises `HandshakeError`, after `seconds` at the latest.
-    """
-    peer = Peer()
-    _, line = peer.request("initialize", params)
-    received = b""
-    with trio.move_on_after(seconds) as waiting:
-        with suppress(trio.BrokenResourceError):  # an answer may have come all the same
-            await stream.send_all(line)
-        with suppress(trio.BrokenResourceError):
-            while b"\n" not in received and (data := await stream.receive_some(_CHUNK)):
-                received += data
-    answer, end, rest = received.partition(b"\n")
-    if end:
-        return _welcome(peer.receive_data(answer + end)), rest
-    if waiting.cancelled_caught:
-        raise HandshakeError(f"it does not answer within {seconds:g} s")
-    raise ClosedError("it closes the connection")
+    def __init__(self, params: dict[str, Any]) -> None:
+        self._peer = Peer()
+        _, self.line = self._peer.request("initialize", params)
+        self._received = b""
+
+    def feed(self, data: bytes) -> tuple[Welcome, bytes] | None:
+        """Return what the answer says and the bytes behind it; None while it is incomplete.
+
+        No bytes are the end of the stream. Raises `HandshakeError`.
+        """
+        if not data:
+            raise ClosedError("it closes the connection")
+        self._received += data
+        answer, end, rest = self._received.partition(b"\n")
+        return (_welcome(self._peer.receive_data(answer + end)), rest) if end else None
 
 
 def _welcome(answer: list[Event]) -> Welcome:
@@ -135,48 +137,51 @@ def _welcome(answer: list[Event]) -> Welcome:
             raise HandshakeError("what listens there answers something else")
 
 
-async def reconnect(
-    settings: Settings, params: dict[str, Any], seconds: float, *, user: bool = False
-) -> Reconnected:
-    """Connect to the daemon again, and wait until a worker answers `initialize`.
+def initialize_timeout(settings: Settings) -> float:
+    """Return the seconds to wait for `initialize`: fewer if the keeper says there is no worker."""
+    has_worker = read_lock(settings).message is None
+    return INITIALIZE_TIMEOUT_S if has_worker else _NO_WORKER_TIMEOUT_S
 
-    It is connected to as an agent, or by the `user`. Raises `DaemonError` when the daemon has ended
-    or refuses, or after `seconds`; the message follows "the daemon is gone: ".
-    """
-    path = user_socket(settings) if user else agent_socket(settings)
-    why = f"no worker answers within {seconds:g} s"
-    with trio.move_on_after(seconds):
-        found, since = (math.inf, ""), trio.current_time()
-        while True:
-            before = found
-            try:
-                return await _connect(path, params)
-            except FileNotFoundError:
-                found = _NO_SOCKET_TIMEOUT_S, "it has ended"
-            except ConnectionRefusedError:
-                found = _NO_LISTENER_TIMEOUT_S, "it was killed"
-            except (OSError, ClosedError):
-                # The queue of connections is full, or another worker has died.
-                found = math.inf, ""
-            except HandshakeError as error:
-                raise DaemonError(str(error)) from error
-            if found != before:
-                since = trio.current_time()
-            limit, reason = found
-            if trio.current_time() - since >= limit:
-                why = reason
-                break
-            await trio.sleep(_RETRY_PAUSE_S)
+
+def no_answer(name: str, settings: Settings, seconds: float) -> NoAnswerError:
+    """Return the error for a host that has not answered `initialize`, with the keeper's message."""
+    why = f"it does not answer within {seconds:g} s"
     if message := read_lock(settings).message:
         why = f"{why}: {message}"
-    raise DaemonError(why)
+    return NoAnswerError(f"{name} cannot be used: {why}")
 
 
-async def _connect(path: str, params: dict[str, Any]) -> Reconnected:
-    stream = await open_socket(path)
-    try:
-        welcome, received = await shake_hands(stream, params, math.inf)
-    except BaseException:
-        await trio.aclose_forcefully(stream)
-        raise
-    return Reconnected(stream, welcome, received)
+class ReconnectAttempts:
+    """Decides how long a daemon that does not answer any more is tried again.
+
+    Times are in seconds of any one clock.
+    """
+
+    def __init__(self, settings: Settings, seconds: float) -> None:
+        self._settings = settings
+        self._seconds = seconds
+        self._limit: tuple[float, str] = (math.inf, "")
+        self._since = 0.0
+
+    def failed(self, error: OSError | HandshakeError, now: float) -> None:
+        """Note a failed attempt. Raises `DaemonError` when the daemon has ended, or refuses."""
+        match error:
+            case FileNotFoundError():
+                limit = _NO_SOCKET_TIMEOUT_S, "it has ended"
+            case ConnectionRefusedError():
+                limit = _NO_LISTENER_TIMEOUT_S, "it was killed"
+            case OSError() | ClosedError():
+                # The queue of connections is full, or another worker has died.
+                limit = math.inf, ""
+            case _:
+                raise DaemonError(str(error)) from error
+        if limit != self._limit:
+            self._limit, self._since = limit, now
+        if now - self._since >= limit[0]:
+            raise self.give_up(limit[1])
+
+    def give_up(self, why: str | None = None) -> DaemonError:
+        """Return the error for no answer in time, or for `why`, with the keeper's message."""
+        why = why or f"no worker answers within {self._seconds:g} s"
+        message = read_lock(self._settings).message
+        return DaemonError(f"{why}: {message}" if message else why)

@@ -15,23 +15,26 @@ from typing import Final, NamedTuple
 
 import trio
 
-from acpterm.client.daemon import DaemonError, connect, read_lock
-from acpterm.client.endpoint import Endpoint, LostError
-from acpterm.client.handshake import Welcome, initialize_params, read_welcome, reconnect
+from acpterm.client.daemon import DaemonError
+from acpterm.client.daemon_stream import connect, reconnect
+from acpterm.client.endpoint import Endpoint
+from acpterm.client.errors import LostError
+from acpterm.client.handshake import (
+    Welcome,
+    initialize_params,
+    initialize_timeout,
+    no_answer,
+    read_welcome,
+)
 from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket
-from acpterm.host.host import open_host
-from acpterm.host.launch.exec_context import ExecContext
+from acpterm.host.open_host import open_host
 from acpterm.jsonrpc import RpcError
+from acpterm.runtime import exec_context
+from acpterm.runtime.exec_context import ExecContext
 
-_INITIALIZE_TIMEOUT_S: Final = 10.0
-_NO_WORKER_TIMEOUT_S: Final = 3.0
 # The host's own end of a connection takes at most three seconds.
 _CLOSE_TIMEOUT_S: Final = 4.0
-
-
-class NoAnswerError(DaemonError):
-    """The host has not answered `initialize` in time: a daemon may have no worker."""
 
 
 class DaemonRecovery:
@@ -115,7 +118,7 @@ async def open_host_connection(
 async def initialize(
     host: Endpoint,
     name: str,
-    context: ExecContext,
+    context: exec_context.ExecContext,
     settings: Settings,
     seconds: float | None = None,
 ) -> Welcome:
@@ -125,17 +128,13 @@ async def initialize(
     `seconds`: by default ten, or three if the daemon's keeper says that there is no worker.
     """
     if seconds is None:
-        has_worker = read_lock(settings).message is None
-        seconds = _INITIALIZE_TIMEOUT_S if has_worker else _NO_WORKER_TIMEOUT_S
+        seconds = initialize_timeout(settings)
     with trio.move_on_after(seconds):
         try:
             return read_welcome(await host.request("initialize", initialize_params(name, context)))
         except RpcError as error:
             raise DaemonError(f"{host.name} cannot be used: {error.message}") from error
-    why = f"it does not answer within {seconds:g} s"
-    if message := read_lock(settings).message:
-        why = f"{why}: {message}"
-    raise NoAnswerError(f"{host.name} cannot be used: {why}")
+    raise no_answer(host.name, settings, seconds)
 
 
 async def _run(endpoint: Endpoint, scope: trio.CancelScope) -> None:

@@ -1,12 +1,12 @@
-"""One terminal of ours, followed: what it prints from its beginning on, and how it ends.
+"""Polls the output of one of the host's terminals from its beginning, and its exit.
 
-The host is asked for what came since a position, and answers when there is something; between two
-such questions there is a pause, so that a flood is looked at now and then and not in full. What has
-left the host's ring meanwhile is counted as lost.
+Each read asks the host for output since a position and is answered once there is some. Reads are
+`POLL_INTERVAL_S` apart, so that a flood is sampled and not read in full. Bytes that have left the
+host's ring between two reads are counted as lost.
 
-A release makes the id invalid, and agents release at once after the end. So `last_call`, to be made
-right before a release is passed on, asks for all that there is and for the end: the host takes
-both before the release, and answers them in either order.
+A release makes the id invalid, and agents release immediately after the exit. So `final_read`,
+called right before a release is passed on, requests the remaining output and the exit status. The
+host receives both requests before the release, and answers them in either order.
 """
 
 import base64
@@ -30,15 +30,16 @@ from acpterm.client.update import SessionKey
 from acpterm.jsonrpc import RpcError
 
 READ_METHOD: Final = "_acpterm/terminal/read"
-# Bytes asked for at a time, and at the end; seconds between; milliseconds that an answer may wait.
+# Bytes per read, and of the final read.
 CHUNK_BYTES: Final = 256 * 1024
-TOTAL_BYTES_MAX: Final = 1024 * 1024
-PAUSE_S: Final = 0.2
-_WAIT: Final = 60_000
+FINAL_READ_BYTES: Final = 1024 * 1024
+POLL_INTERVAL_S: Final = 0.2
+# How long the host may delay the response to a read until there is output.
+_WAIT_MS: Final = 60_000
 
 
-class _Part(Wire):
-    """What is used of the answer to a read."""
+class _Chunk(Wire):
+    """The members of the response to a read that are used here."""
 
     data: str
     position: int
@@ -46,116 +47,117 @@ class _Part(Wire):
     exit_status: TerminalExitStatus | None = None
 
 
-_parts: Final = msgspec.json.Decoder(_Part)
-_ends: Final = msgspec.json.Decoder(WaitForTerminalExitResponse)
+_chunks: Final = msgspec.json.Decoder(_Chunk)
+_exit_responses: Final = msgspec.json.Decoder(WaitForTerminalExitResponse)
 
 
 class OutputPoller:
-    """Follows one terminal. `take` is given its output, and how much of it is missing before it.
+    """Polls one terminal until it has exited.
 
-    `room` is waited for before more is asked for.
+    `on_output` is called with output and the number of bytes lost before it, `on_exit` once at the
+    end. `drain` is awaited before each read.
     """
 
     def __init__(
         self,
         host: Endpoint,
         terminal: SessionKey,
-        take: Callable[[bytes, int], None],
-        ended: Callable[[ExitInfo], None],
-        room: Callable[[], Awaitable[None]],
+        on_output: Callable[[bytes, int], None],
+        on_exit: Callable[[ExitInfo], None],
+        drain: Callable[[], Awaitable[None]],
     ) -> None:
         self._host = host
         self._session, self._terminal = terminal
-        self._on_output = take
-        self._on_exit = ended
-        self._drain = room
+        self._on_output = on_output
+        self._on_exit = on_exit
+        self._drain = drain
         self._position = 0
         self._expedited = trio.Event()
-        self._called = False
+        self._final_read_sent = False
         self.done: Final = trio.Event()
-        """Set when the end has been told, or nothing more can come."""
+        """Set once `on_exit` was called."""
 
     async def run(self) -> None:
-        """Follow until the end; when it is cancelled or the host is gone, no further."""
+        """Poll until the terminal has exited, the host is gone, or this is cancelled."""
         try:
             while not self.done.is_set():
                 await self._drain()
-                part = _parts.decode(
-                    await self._host.request(READ_METHOD, self._since(CHUNK_BYTES, _WAIT))
+                chunk = _chunks.decode(
+                    await self._host.request(READ_METHOD, self._read_params(CHUNK_BYTES, _WAIT_MS))
                 )
-                news = self._add(part)
-                if part.exit_status is None:
-                    with trio.move_on_after(PAUSE_S):
+                has_news = self._add(chunk)
+                if chunk.exit_status is None:
+                    with trio.move_on_after(POLL_INTERVAL_S):
                         await self._expedited.wait()
-                elif not news:
-                    self._end(ExitInfo(part.exit_status.exit_code, part.exit_status.signal))
+                elif not has_news:
+                    self._finish(ExitInfo(chunk.exit_status.exit_code, chunk.exit_status.signal))
         except (RpcError, msgspec.DecodeError):
-            # It was released, and what `last_call` asked for comes; or else nothing comes any more.
-            if not self._called:
-                self._end(ExitInfo(None, None))
+            # If the terminal was released, `final_read` finishes. Otherwise nothing more will come.
+            if not self._final_read_sent:
+                self._finish(ExitInfo(None, None))
 
     def expedite(self) -> None:
-        """Have no more pauses: somebody waits for the end."""
+        """Stop pausing between reads, because a caller waits for `done`."""
         self._expedited.set()
 
     def final_read(self) -> None:
-        """Ask for the rest and the end, before a release that is about to be passed on."""
+        """Request the remaining output and the exit status, right before a release is sent."""
         self.expedite()
-        if self.done.is_set() or self._called:
+        if self.done.is_set() or self._final_read_sent:
             return
-        self._called = True
-        ends: list[ExitInfo] = []
+        self._final_read_sent = True
+        exits: list[ExitInfo] = []
 
-        def rest(answer: Response) -> None:
-            if not isinstance(answer, RpcError):
+        def on_read(response: Response) -> None:
+            if not isinstance(response, RpcError):
                 with contextlib.suppress(msgspec.DecodeError):
-                    self._add(_parts.decode(answer))
-            both()
+                    self._add(_chunks.decode(response))
+            on_either()
 
-        def how(answer: Response) -> None:
-            # An end that is known already is answered before what has to be read.
+        def on_wait(response: Response) -> None:
+            # This may come first: a known exit status is answered before output is read.
             end = ExitInfo(None, None)
-            if not isinstance(answer, RpcError):
+            if not isinstance(response, RpcError):
                 with contextlib.suppress(msgspec.DecodeError):
-                    status = _ends.decode(answer)
+                    status = _exit_responses.decode(response)
                     end = ExitInfo(status.exit_code, status.signal)
-            ends.append(end)
-            both()
+            exits.append(end)
+            on_either()
 
-        due = 2
+        outstanding = 2
 
-        def both() -> None:
-            nonlocal due
-            due -= 1
-            if not due:
-                self._end(ends[0])
+        def on_either() -> None:
+            nonlocal outstanding
+            outstanding -= 1
+            if not outstanding:
+                self._finish(exits[0])
 
-        self._host.call(READ_METHOD, self._since(TOTAL_BYTES_MAX, 0), rest)
-        which = TerminalRequest(self._session, self._terminal)
-        self._host.call("terminal/wait_for_exit", which, how)
+        self._host.call(READ_METHOD, self._read_params(FINAL_READ_BYTES, 0), on_read)
+        terminal = TerminalRequest(self._session, self._terminal)
+        self._host.call("terminal/wait_for_exit", terminal, on_wait)
 
-    def _since(self, most: int, wait: int) -> ReadRequest:
+    def _read_params(self, max_bytes: int, wait_ms: int) -> ReadRequest:
         return ReadRequest(
             self._session,
             self._terminal,
             self._position,
-            max_bytes=most,
+            max_bytes=max_bytes,
             format="raw",
-            wait_ms=wait,
+            wait_ms=wait_ms,
         )
 
-    def _add(self, part: _Part) -> bool:
-        """Take what is new in a part; whether there was any. Parts may overlap."""
-        data = base64.b64decode(part.data)
-        begin = part.position - len(data)
+    def _add(self, chunk: _Chunk) -> bool:
+        """Report the new bytes of a chunk, which may overlap; return whether there were any."""
+        data = base64.b64decode(chunk.data)
+        begin = chunk.position - len(data)
         lost = max(0, begin - self._position)
-        news = data[max(0, self._position - begin) :]
-        self._position = max(self._position, part.position)
-        if news or lost:
-            self._on_output(news, lost)
-        return bool(news)
+        new = data[max(0, self._position - begin) :]
+        self._position = max(self._position, chunk.position)
+        if new or lost:
+            self._on_output(new, lost)
+        return bool(new)
 
-    def _end(self, end: ExitInfo) -> None:
+    def _finish(self, end: ExitInfo) -> None:
         if not self.done.is_set():
             self.done.set()
             self._on_exit(end)

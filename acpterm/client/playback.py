@@ -1,14 +1,14 @@
-"""Playing an asciicast on a terminal, steered by keys.
+"""Play an asciicast on a terminal, controlled by keys.
 
-States: *playing* and *paused*; the space bar changes between them, a step pauses. The time of the
-playback is that of the cast, without what is over the limit of an idle time; `speed` maps it to the
-clock. Going back reads the cast again from its beginning: an emulator of its own is fed up to where
-it goes on, and its screen is painted, so that nothing flashes by.
+States: *playing* and *paused*. The space bar switches between them, and a step pauses. The time of
+the playback is that of the cast with each idle period cut to the idle limit; `speed` maps it to the
+clock. Seeking backwards reads the cast again from its start and feeds an emulator up to the new
+position. Only that screen is painted, so the output before it does not flash by.
 
-What is played are a program's own bytes, escape sequences and all, but for what the program asked
-its terminal: the answers would be typed into whatever comes after. A caller that plays them on a
-terminal sends it `paint.LEAVE` afterwards, however the playback ended: a program that was cut short
-leaves its terminal in any state.
+A playback writes the program's own bytes, including escape sequences, except for terminal queries,
+whose replies would become input of the next command. After a playback on a terminal, the caller
+must write `paint.LEAVE`, however the playback ended: the recorded program may have left the
+terminal in any state.
 """
 
 import math
@@ -26,12 +26,12 @@ from acpterm.terminal.vt.queries import QueryFilter
 
 SEEK_S: Final = 5.0
 SPEED_FACTOR: Final = 2.0
-# Where there is no emulator to paint from: the screen is cleared, and all is printed again.
+# Without an emulator, seeking backwards clears the screen and prints everything again.
 _CLEAR: Final = LEAVE + b"\x1b[H\x1b[2J"
 
 
 class Key(Enum):
-    """What steers a playback."""
+    """A control of the playback."""
 
     PAUSE = auto()
     STEP = auto()
@@ -43,10 +43,11 @@ class Key(Enum):
 
 
 class Playback:
-    """One playback. `reopen` reads the cast again, for going back; None if it cannot be done.
+    """One playback.
 
-    `speed`: how many times as fast; `idle_limit`: the most seconds, of the cast, between two
-    events. Raises `ValueError` unless both are above 0.
+    `speed` is a factor. `idle_limit` is the maximum time between two events, in seconds of the
+    cast. `reopen` reads the cast again, for seeking backwards; None if that is impossible. Raises
+    `ValueError` unless `speed` and `idle_limit` are above 0.
     """
 
     def __init__(
@@ -65,21 +66,21 @@ class Playback:
         self.speed = speed
         self.paused = False
         self.time = 0.0
-        """The time of the playback, in seconds: that of the last event, or of the last seek."""
+        """Playback time in seconds of the last event or the last seek."""
         self._write: Final = write
         self._idle_limit: Final = idle_limit
         self._reopen: Final = reopen
         self._queries = QueryFilter()
         self._last = 0.0
         self._next: tuple[float, Event] | None = None
-        # When the playback was at `time`.
+        # Clock time at which the playback was at `time`.
         self._clock = 0.0
         self._advance()
 
     async def run(self, keys: trio.MemoryReceiveChannel[Key] | None = None) -> None:
-        """Play to the end, or until it is quit. Can be cancelled at any time.
+        """Play to the end, or until `Key.QUIT`. May be cancelled at any time.
 
-        A slow `write` is caught up with.
+        If `write` is slow, later events are played without delay until the playback has caught up.
         """
         self._clock = trio.current_time()
         while self._next is not None:
@@ -89,7 +90,7 @@ class Playback:
             if key is not None:
                 await self._press(key)
             elif not self.paused:
-                await self._show()
+                await self._show_next()
 
     async def _wait(self, until: float, keys: trio.MemoryReceiveChannel[Key] | None) -> Key | None:
         """Wait for the next key; None if the time comes first."""
@@ -98,13 +99,13 @@ class Playback:
             await trio.sleep_until(due)
             return None
         try:
-            # Also when the next event is late.
+            # Check for a key first, so that keys also work while events are late.
             return keys.receive_nowait()
         except trio.WouldBlock:
             with trio.move_on_at(due), suppress(trio.EndOfChannel):
                 return await keys.receive()
         except trio.EndOfChannel:
-            # No key will come that could go on.
+            # Without keys the user could not resume.
             if self.paused:
                 self._resume()
             await trio.sleep_until(self._clock + (until - self.time) / self.speed)
@@ -132,7 +133,7 @@ class Playback:
         self._clock = trio.current_time()
 
     def _now(self) -> float:
-        """Return the time of the playback now."""
+        """Return the present playback time."""
         if self.paused or self._next is None:
             return self.time
         now = self.time + (trio.current_time() - self._clock) * self.speed
@@ -141,9 +142,9 @@ class Playback:
     def _move(self, time: float) -> None:
         self.time, self._clock = time, trio.current_time()
 
-    async def _show(self) -> None:
-        """Show the next event, whose time has come."""
-        assert self._next is not None  # noqa: S101  looked at by the caller, for the type checker
+    async def _show_next(self) -> None:
+        """Play the next event, which is due."""
+        assert self._next is not None  # noqa: S101  the caller has checked it
         time, event = self._next
         self._clock += (time - self.time) / self.speed
         self.time = time
@@ -151,7 +152,7 @@ class Playback:
         await self._print(event)
 
     async def _step(self) -> None:
-        """Show the next output."""
+        """Play up to and including the next output."""
         while self._next is not None:
             time, event = self._next
             self._move(time)
@@ -187,7 +188,7 @@ class Playback:
         self._move(to)
 
     async def _skip(self, to: float, emulator: Emulator) -> None:
-        """Go on to a time; what is shown until then is shown by the emulator alone."""
+        """Advance to a time, and feed the output until then to the emulator only."""
         while self._next is not None and self._next[0] <= to:
             event = self._next[1]
             self._advance()
@@ -197,12 +198,12 @@ class Playback:
 
     async def _print(self, event: Event) -> None:
         if event.code == OUTPUT and (
-            passed := self._queries.feed(event.data.encode(errors="replace"))
+            data := self._queries.feed(event.data.encode(errors="replace"))
         ):
-            await self._write(passed)
+            await self._write(data)
 
     def _advance(self) -> None:
-        """Look at the next event, and when it is due."""
+        """Read the next event, and calculate when it is due."""
         before = 0.0 if self._next is None else self._next[0]
         event = next(self.cast.events, None)
         if event is None:

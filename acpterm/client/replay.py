@@ -1,8 +1,8 @@
-"""Asciicasts, read: what a terminal showed, with the times it took.
+"""Read asciicasts, versions 2 and 3 (docs.asciinema.org/manual/asciicast).
 
-A cast is a file from anywhere. It is read leniently: a line that is no event is left out, and
-counted; only the first one, the header, has to be right. Version 2 is read, and 3, whose times
-count from the event before, and which has comments. (docs.asciinema.org/manual/asciicast)
+A cast may come from anywhere, so it is parsed leniently: only the header, which is the first line,
+must be valid. Other lines that are no events are skipped and counted. In version 3, times are
+relative to the previous event, and there are comments.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,45 +14,45 @@ from acpterm.terminal.text.slices import text_of
 
 OUTPUT: Final = "o"
 INPUT: Final = "i"
-# The longest line that is read, in bytes; what is longer is no event of ours.
-_LINE: Final = 16 * 1024 * 1024
-# What stands for a line that is longer: no line of a file is.
+# Longer lines are skipped.
+_LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+# Stands for a longer line. No line of a file is empty, since it has at least its newline.
 _TOO_LONG: Final = b""
 
 
 class CastError(Exception):
-    """What was given is no cast; the message says why."""
+    """The input is not an asciicast; the message says why."""
 
 
 class Event(NamedTuple):
     """One event of a cast."""
 
     time: float
-    """Seconds since the start; never less than that of the event before."""
+    """Seconds since the start; never less than that of the previous event."""
     code: str
-    """`o` output, `i` input, `r` a new size, `m` a marker, or others."""
+    """`o` output, `i` input, `r` resize, `m` marker, or others."""
     data: str
 
 
 class Report:
-    """How well a cast could be read: complete only when its events have been gone through."""
+    """Counts of the lines that were read and skipped; final once all events were iterated over."""
 
     def __init__(self) -> None:
         self.events = 0
-        """How many events were read."""
+        """Number of events that were read."""
         self.unread = 0
-        """How many lines could not be."""
+        """Number of lines that were skipped."""
         self._first = ""
 
     def add_unread(self, line: int, why: str) -> None:
-        """Count one more: the line of that number, from 1 on, which `why`, as in `is no JSON`."""
+        """Count a skipped line. Lines count from 1; `why` reads like `is no JSON`."""
         self.unread += 1
         self._first = self._first or f"line {line}, which {why}"
 
-    def said(self, what: str) -> str:
-        """Say how many lines `what`, as in `left out`, and what is wrong with the first.
+    def summary(self, what: str) -> str:
+        """Return how many lines were skipped, and what is wrong with the first.
 
-        To be asked only if there are any.
+        `what` completes the sentence, as in `left out`. Call this only if `unread` is not 0.
         """
         if self.unread == 1:
             return f"1 line {what}: it is {self._first}"
@@ -60,35 +60,35 @@ class Report:
 
 
 class Cast(NamedTuple):
-    """A cast: what its header says, and its events, which can be gone through once."""
+    """The header of a cast, and its events, which can be iterated over once."""
 
     cols: int
     rows: int
     title: str
     timestamp: float | None
-    """When it was recorded, in seconds since 1970; None where that is not said."""
+    """Time of the recording in seconds since 1970; None if missing."""
     has_env: bool
-    """Whether it says something of the program's environment."""
+    """Whether the header contains environment variables of the program."""
     events: Iterator[Event]
     report: Report
-    """What became of the lines, as far as the events have been gone through."""
+    """Counts of the lines behind the events that were iterated over so far."""
 
 
-def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Give the lines of a file; an empty one for each that is too long to be any of a cast."""
-    while line := file.readline(_LINE):
-        if line.endswith(b"\n") or len(line) < _LINE:
+def read_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file, and empty bytes for each line over `_LINE_BYTES_MAX`."""
+    while line := file.readline(_LINE_BYTES_MAX):
+        if line.endswith(b"\n") or len(line) < _LINE_BYTES_MAX:
             yield line
         else:
-            while (rest := file.readline(_LINE)) and not rest.endswith(b"\n"):
+            while (rest := file.readline(_LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
                 pass
             yield _TOO_LONG
 
 
 def read(lines: Iterable[bytes]) -> Cast:
-    """Read a cast from its lines. Raises `CastError` when the header is not right.
+    """Read a cast from its lines. Raises `CastError` if the header is invalid.
 
-    The lines are taken as the events are asked for.
+    Only the header is read at once; further lines are read as the events are iterated over.
     """
     rest = iter(lines)
     first = next(rest, None)
@@ -118,18 +118,18 @@ def read(lines: Iterable[bytes]) -> Cast:
 
 
 def _size(header: dict[str, Any], version: int) -> tuple[int, int]:
-    where: Any = header
+    size: Any = header
     names = "width", "height"
     if version == 3:
-        where = header.get("term", {})
+        size = header.get("term", {})
         names = "cols", "rows"
-    if not isinstance(where, dict):
-        raise CastError(f"the asciicast's term is {where!r}: it should be an object")
+    if not isinstance(size, dict):
+        raise CastError(f"the asciicast's term is {size!r}: it should be an object")
     for name in names:
-        value = where.get(name)
+        value = size.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise CastError(f"the asciicast's {name} is {value!r}: it should be 1 or more")
-    return where[names[0]], where[names[1]]
+    return size[names[0]], size[names[1]]
 
 
 def _events(lines: Iterable[bytes], report: Report, *, relative: bool) -> Iterator[Event]:
@@ -148,20 +148,20 @@ def _events(lines: Iterable[bytes], report: Report, *, relative: bool) -> Iterat
 
 
 class _BadLineError(Exception):
-    """A line is no event; the message says why, as in `is no JSON`."""
+    """A line is not an event; the message says why, as in `is no JSON`."""
 
 
 def _event(line: bytes) -> Event:
-    """Read an event, with its time as it stands there."""
+    """Parse an event, with its time as it is in the line."""
     if line == _TOO_LONG:
-        raise _BadLineError(f"has {_LINE} bytes or more")
+        raise _BadLineError(f"has {_LINE_BYTES_MAX} bytes or more")
     try:
-        found = msgspec.json.decode(line)
+        value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _BadLineError(f"is no JSON: {error}") from error
-    if not isinstance(found, list) or len(found) < 3:
+    if not isinstance(value, list) or len(value) < 3:
         raise _BadLineError("is no array of a time, a code and data")
-    time, code, data = found[:3]
+    time, code, data = value[:3]
     if not _is_number(time):
         raise _BadLineError("does not begin with a time in seconds")
     if not isinstance(code, str) or not isinstance(data, str):
@@ -170,7 +170,7 @@ def _event(line: bytes) -> Event:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Whether it is a time: finite, and of this world."""
+    """Return whether a value is a plausible time: a finite number, not beyond 1e12 seconds."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
 
 

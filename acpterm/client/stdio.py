@@ -1,8 +1,8 @@
-"""`acpterm stdio` with a daemon: connects it to the agent on stdin and stdout.
+"""`acpterm stdio` with a daemon: connects the agent on stdin and stdout to the daemon.
 
-Before the first byte the daemon is sent the environment, directory, umask and limits that terminals
-get: those of this process, which are its agent's. That takes a line of our own, whose answer the
-agent does not see. Then `stdio_relay` passes on what both say.
+First the daemon is sent the environment, directory, umask and limits of this process, which are the
+agent's own; terminals start with them. That is an `initialize` of our own, whose response the agent
+does not see. Then `stdio_relay` passes on all messages in both directions.
 """
 
 import socket
@@ -11,72 +11,74 @@ from typing import Final
 import structlog
 import trio
 
-from acpterm.client.daemon import DaemonError, connect, read_lock
-from acpterm.client.handshake import HandshakeError, Welcome, initialize_params, shake_hands
-from acpterm.client.stdio_relay import GONE_MESSAGE, Relay, blocking_socket
+from acpterm.client.daemon import DaemonError, read_lock
+from acpterm.client.daemon_stream import connect, shake_hands
+from acpterm.client.handshake import HandshakeError, Welcome, initialize_params
+from acpterm.client.stdio_relay import GONE_MESSAGE, StdioRelay, blocking_socket
 from acpterm.config import Settings, agent_socket
-from acpterm.host.launch import exec_context as askers
-from acpterm.host.launch.exec_context import ExecContext
-from acpterm.host.server.connection import CLOSE_TIMEOUT_S, SEND_TIMEOUT_S
-from acpterm.runtime import logs
+from acpterm.runtime import exec_context, logs
+from acpterm.runtime.exec_context import ExecContext
+from acpterm.runtime.send_queue import CLOSE_TIMEOUT_S, SEND_TIMEOUT_S
 from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_event
 
-# Seconds that a daemon has to answer at the beginning.
+# Time for the daemon to respond to our `initialize`.
 _CONNECT_TIMEOUT_S: Final = 10.0
-# Seconds that the end may take: the daemon's own part of it, and a moment for ours.
+# The daemon's own limits for closing a connection, and a margin.
 _CLOSE_TIMEOUT_S: Final = CLOSE_TIMEOUT_S + SEND_TIMEOUT_S + 0.6
-_WAY_OUT: Final = "use --embedded, which needs none"
+_USE_EMBEDDED: Final = "use --embedded, which needs none"
 
 _log = structlog.get_logger("acpterm.stdio")
 
 
-async def relay_stdio(reads: int, writes: int, settings: Settings, config: str | None) -> None:
-    """Pass on what the agent at these descriptors and the daemon say, until one of them is gone.
+async def relay_stdio(
+    stdin_fd: int, stdout_fd: int, settings: Settings, config: str | None
+) -> None:
+    """Relay messages between the agent at these descriptors and the daemon until one side is gone.
 
-    The daemon is started if it is not running; `config` is the file that settings were read from,
-    if one was named. The descriptors stay open: a thread may still wait at them. Raises
-    `DaemonError` when there is no daemon, or it goes before the agent does.
+    Start the daemon if it is not running; `config` is the settings file if one was named. The
+    descriptors stay open, since a thread may still be reading from one. Raises `DaemonError` if
+    there is no daemon, or if it exits before the agent does.
     """
-    context = askers.current()
+    context = exec_context.current()
     restore_signal_defaults()
     path = agent_socket(settings)
-    async with shutdown_event(logs.shorten) as told, trio.open_nursery() as nursery:
+    async with shutdown_event(logs.log_shutdown) as shutdown, trio.open_nursery() as nursery:
         starting = trio.CancelScope()
-        nursery.start_soon(_cancel_when, told, starting)
-        relay: Relay | None = None
+        nursery.start_soon(_cancel_when, shutdown, starting)
+        relay: StdioRelay | None = None
         with starting:
-            sock, welcome, received = await _reach(path, settings, config, context)
-            relay = Relay(
+            sock, welcome, received = await _connect(path, settings, config, context)
+            relay = StdioRelay(
                 sock,
                 welcome,
                 received,
                 settings,
-                reads=reads,
-                writes=writes,
+                stdin_fd=stdin_fd,
+                stdout_fd=stdout_fd,
                 close_timeout=_CLOSE_TIMEOUT_S,
             )
         if relay is not None:
             _log.info("connected", socket=path)
-            if fate := await relay.run(told):
-                raise DaemonError(f"the daemon at {path} {GONE_MESSAGE}: {fate}")
+            if why := await relay.run(shutdown):
+                raise DaemonError(f"the daemon at {path} {GONE_MESSAGE}: {why}")
         nursery.cancel_scope.cancel()
 
 
-async def _cancel_when(told: trio.Event, scope: trio.CancelScope) -> None:
-    await told.wait()
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
     scope.cancel()
 
 
-async def _reach(
+async def _connect(
     path: str, settings: Settings, config: str | None, context: ExecContext
 ) -> tuple[socket.socket, Welcome, bytes]:
-    """Connect to a daemon and initialize: a blocking socket, and what came behind the answer."""
+    """Connect and initialize; return a blocking socket and the bytes after the response."""
     try:
         stream = await connect(settings, config)
     except DaemonError as error:
         if "--embedded" in str(error):
             raise
-        raise DaemonError(f"{error}; put that right, or {_WAY_OUT}") from error
+        raise DaemonError(f"{error}; put that right, or {_USE_EMBEDDED}") from error
     async with stream:
         try:
             params = initialize_params(context=context, relay=True)
@@ -85,6 +87,6 @@ async def _reach(
             message = read_lock(settings).message
             why = f"{error}; end it" if message is None else f"{error}: {message}"
             raise DaemonError(
-                f"the daemon at {path} cannot be used: {why}, or {_WAY_OUT}"
+                f"the daemon at {path} cannot be used: {why}, or {_USE_EMBEDDED}"
             ) from error
         return blocking_socket(stream), welcome, received

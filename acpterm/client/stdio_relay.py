@@ -1,31 +1,32 @@
-"""What an agent on stdin and stdout and the daemon say to each other, passed on.
+"""Relays messages between an agent on stdin and stdout and the daemon.
 
-Bytes pass as they are, with two exceptions: a line of the daemon's is passed on when it is whole,
-so that half a line of a daemon that dies never reaches the agent; and what is unanswered is sent
-again when the connection was lost. For that the ids and methods of messages are looked at.
+Bytes pass unchanged, with two exceptions. A line from the daemon is passed on only once it is
+complete, so that half a line of a worker that dies never reaches the agent. And unanswered messages
+are sent again after the connection was lost; for that the ids and methods of messages are parsed.
 
-Each way has a thread that reads and writes in turn, and both block: so a reader that is slow holds
-up the writer at the other end, no more than `_CHUNK` bytes and one line are here at a time, and a
-byte waits for no event loop on its way.
+Each direction has a thread that alternates blocking reads and writes. So a slow reader slows the
+writer at the other end, at most `_CHUNK` bytes and one line are in memory per direction, and no
+byte waits for an event loop.
 
 States:
 
 - *open*.
-- *resuming*, when the connection is lost: the daemon's worker has died. Nothing is read from the
-  agent until there is a connection to the next worker and the daemon has presented the sessions
-  again for the secret that `initialize` gave us (`handshake`). Then what is unanswered is sent
-  again (`unanswered` says what is), and the connection is *open* or *ending*, as before. Requests
-  that cannot be repeated are answered with an error.
-- *ending*, when the agent has said its last or a signal came: the daemon is told that nothing more
-  comes, so that it releases the terminals and answers what is pending, and what it says is passed
-  on until it closes or `close_timeout` has gone by. A connection that is lost before all is
-  answered is resumed in this state too.
-- *over*. An agent that reads no more is gone: the connection is closed at once. A daemon that
-  closes while it is open and cannot be resumed has ended: what is pending gets an error.
+- *resuming*, once the connection is lost because the daemon's worker has died. Nothing is read from
+  the agent until there is a connection to the next worker, and the daemon has resumed the sessions
+  for the secret from `initialize` (`handshake`). Then unanswered messages are sent again
+  (`unanswered` says which), and the state is *open* or *ending* as before. Requests that cannot be
+  repeated are answered with an error.
+- *ending*, once stdin has ended or a signal has come. The sending side of the connection is shut
+  down, so that the daemon releases the terminals and answers pending requests. Messages from the
+  daemon are passed on until it closes the connection, or for `close_timeout` seconds. A connection
+  that is lost while requests are pending is resumed in this state too.
+- *closed*. If writing to the agent fails, the agent is gone and the connection is closed at once.
+  If the daemon closes the connection in *open* and it cannot be resumed, the daemon has exited, and
+  pending requests get an error.
 
-Who owns what: `_down`'s thread owns the end of the connection: it alone finds it lost and writes to
-the agent. `_up`'s thread, and `_repeat`'s after a loss, send to the daemon, never both at a time:
-`_sending` is true while one of them does. What they share is guarded by `_changed`.
+Threads: only `_pump_to_agent` detects that the connection is lost, closes it and writes to the
+agent. `_pump_to_daemon`, and `_repeat` after a loss, send to the daemon, but never at the same
+time: `_sending` is true while one of them sends. `_changed` guards the shared state.
 """
 
 import contextlib
@@ -38,14 +39,15 @@ import structlog
 import trio
 
 from acpterm.client.daemon import DaemonError
-from acpterm.client.handshake import Reconnected, Welcome, initialize_params, reconnect
+from acpterm.client.daemon_stream import Reconnected, reconnect
+from acpterm.client.handshake import Welcome, initialize_params
 from acpterm.client.request_log import RequestLog
 from acpterm.config import Settings
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
-from acpterm.runtime import stdio
+from acpterm.runtime import blocking_io
 
 _CHUNK: Final = 64 * 1024
-# Bytes of requests without an answer above which nothing more is read from the agent.
+# Bytes of unanswered requests above which nothing more is read from the agent.
 UNANSWERED_BYTES_MAX: Final = 16 * 1024 * 1024
 GONE_MESSAGE: Final = "is gone, and the terminals with it"
 
@@ -54,13 +56,13 @@ _log = structlog.get_logger("acpterm.stdio")
 
 
 def blocking_socket(stream: trio.SocketStream) -> socket.socket:
-    """Take the socket out of a stream."""
+    """Detach the socket of a stream, and make it blocking."""
     sock = socket.socket(fileno=stream.socket.detach())
     sock.setblocking(True)
     return sock
 
 
-class Relay:
+class StdioRelay:
     """One agent and its connection to the daemon: two threads, and a task that supervises them."""
 
     def __init__(
@@ -70,66 +72,66 @@ class Relay:
         received: bytes,
         settings: Settings,
         *,
-        reads: int,
-        writes: int,
+        stdin_fd: int,
+        stdout_fd: int,
         close_timeout: float,
     ) -> None:
         self._settings = settings
         self._close_timeout = close_timeout
-        self._reads = reads
-        self._writes = writes
+        self._stdin_fd = stdin_fd
+        self._stdout_fd = stdout_fd
         self._changed = threading.Condition()
         # The connection; None while there is none.
         self._sock: socket.socket | None = sock
         self._sending = False
         self._repeating = False
         self._ending = False
-        self._over = False
+        self._closed = False
         self._requests = RequestLog(settings.max_message_bytes)
         self._requests.secret = welcome.secret
-        # What the agent is sent next, and the beginning of a line of the daemon's.
-        self._received = received
-        self._begun: list[bytes] = []
+        # Bytes that go to the agent next; then the beginning of an incomplete line of the daemon.
+        self._unread = received
+        self._partial_line: list[bytes] = []
 
-    async def run(self, told: trio.Event) -> str | None:
-        """Go through the states; return how the daemon went, if it was too early.
+    async def run(self, shutdown: trio.Event) -> str | None:
+        """Relay until one side is gone; return why the daemon is, None if the agent went first.
 
-        `told` is set by a signal to end.
+        `shutdown` is set by a signal to exit.
         """
-        fate = None
+        failure = None
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._end_when_told, told, nursery.cancel_scope)
-                nursery.start_soon(self._end_with_input, nursery.cancel_scope)
-                while fate is None and (why := await _in_thread(self._down)):
-                    fate = await self._resume(why, nursery)
+                nursery.start_soon(self._end_on_shutdown, shutdown, nursery.cancel_scope)
+                nursery.start_soon(self._end_on_eof, nursery.cancel_scope)
+                while failure is None and (why := await _in_thread(self._pump_to_agent)):
+                    failure = await self._resume(why, nursery)
                 nursery.cancel_scope.cancel()
         finally:
-            # A thread that was abandoned would hold the connection open for as long as it waits.
+            # An abandoned thread would hold the connection open for as long as it blocks.
             self._close()
-        return fate
+        return failure
 
-    async def _end_when_told(self, told: trio.Event, relay: trio.CancelScope) -> None:
-        await told.wait()
-        self._say_last()
+    async def _end_on_shutdown(self, shutdown: trio.Event, relay: trio.CancelScope) -> None:
+        await shutdown.wait()
+        self._end_sending()
         relay.deadline = trio.current_time() + self._close_timeout
 
-    async def _end_with_input(self, relay: trio.CancelScope) -> None:
-        if await _in_thread(self._up):
+    async def _end_on_eof(self, relay: trio.CancelScope) -> None:
+        if await _in_thread(self._pump_to_daemon):
             relay.deadline = trio.current_time() + self._close_timeout
 
-    def _say_last(self) -> None:
+    def _end_sending(self) -> None:
         with self._changed:
             self._ending = True
             self._changed.notify_all()
             if self._sock is not None and not self._repeating:
-                with contextlib.suppress(OSError):  # it is lost, as `_down` is about to find
+                with contextlib.suppress(OSError):  # it is lost; `_pump_to_agent` detects that
                     self._sock.shutdown(socket.SHUT_WR)
 
     def _close(self) -> None:
         with self._changed:
             sock, self._sock = self._sock, None
-            self._over = True
+            self._closed = True
             self._changed.notify_all()
         if sock is not None:
             with contextlib.suppress(OSError):
@@ -137,72 +139,76 @@ class Relay:
             sock.close()
 
     async def _resume(self, why: str, nursery: trio.Nursery) -> str | None:
-        """Reconnect and resume; return why that is not possible.
+        """Reconnect and resume; return None, or why that is not possible.
 
-        Then what is unanswered is answered with an error.
+        If it is not possible, every pending request is answered with an error.
         """
         _log.info("connection lost", reason=why)
         if self._resumable:
             params = initialize_params(secret=self._requests.secret, relay=True)
             try:
-                found = await reconnect(self._settings, params, self._settings.resume_timeout)
+                resumed = await reconnect(self._settings, params, self._settings.resume_timeout)
             except DaemonError as error:
                 why = str(error)
             else:
-                sock = blocking_socket(found.stream)
-                if found.welcome.resumed:
-                    self._go_on(sock, found, nursery)
+                sock = blocking_socket(resumed.stream)
+                if resumed.welcome.resumed:
+                    self._use_connection(sock, resumed, nursery)
                     return None
                 sock.close()
                 why = "another one is there, which has none of them"
         errors = self._requests.fail(RpcError(INTERNAL_ERROR, f"the daemon {GONE_MESSAGE}: {why}"))
         with contextlib.suppress(OSError):  # the agent is gone
-            await _in_thread(stdio.write_fully, self._writes, errors)
+            await _in_thread(blocking_io.write_fully, self._stdout_fd, errors)
         return why
 
     @property
     def _resumable(self) -> bool:
         return self._requests.secret is not None and self._settings.resume_timeout > 0
 
-    def _go_on(self, sock: socket.socket, found: Reconnected, nursery: trio.Nursery) -> None:
+    def _use_connection(
+        self, sock: socket.socket, resumed: Reconnected, nursery: trio.Nursery
+    ) -> None:
+        """Send unanswered messages on a resumed connection, and go on with it."""
         with self._changed:
             lines, answers = self._requests.repeat()
-            self._requests.secret = found.welcome.secret or self._requests.secret
+            self._requests.secret = resumed.welcome.secret or self._requests.secret
             self._sock = sock
             self._sending = self._repeating = True
-        self._received = answers + found.received
-        # In a thread of its own: the daemon may answer before it has read all of them.
+        self._unread = answers + resumed.received
+        # In a separate thread: the daemon may respond before it has read all of them, and has to be
+        # read from meanwhile.
         nursery.start_soon(_in_thread, self._repeat, sock, b"".join(lines))
         _log.info("resumed", requests=len(lines))
 
     def _repeat(self, sock: socket.socket, data: bytes) -> None:
-        """Send again what is unanswered, in a thread."""
+        """Send unanswered messages again. Runs in a thread."""
         self._send(sock, data)
         with self._changed:
             self._repeating = False
         if self._ending:
-            self._say_last()
+            self._end_sending()
 
-    # The agent's messages, in a thread
+    # Agent to daemon, in a thread
 
-    def _up(self) -> bool:
-        """Pass on what the agent says: whether it has said its last."""
+    def _pump_to_daemon(self) -> bool:
+        """Pass messages on to the daemon; return whether stdin has ended."""
         while True:
             try:
-                data = stdio.read_some(self._reads, _CHUNK)
-            except OSError:  # as the hang-up of a terminal: nothing more comes
+                data = blocking_io.read_some(self._stdin_fd, _CHUNK)
+            except OSError:  # such as EIO when a terminal hangs up: treat it as the end
                 data = b""
             if not data:
-                self._say_last()
+                self._end_sending()
                 return True
-            if not self._pass_up(data):
+            if not self._pass_to_daemon(data):
                 return False
 
-    def _pass_up(self, data: bytes) -> bool:
-        """Send to the daemon, when there is a connection; return whether more can be sent."""
+    def _pass_to_daemon(self, data: bytes) -> bool:
+        """Send to the daemon once there is a connection; return whether to go on reading."""
         with self._changed:
             while self._sock is None or self._sending:
-                if self._over:
+                if self._closed:
                     return False
                 self._changed.wait()
             sock = self._sock
@@ -210,59 +216,59 @@ class Relay:
             self._sending = True
         self._send(sock, data)
         with self._changed:
-            while self._requests.unanswered.size > UNANSWERED_BYTES_MAX and not self._over:
+            while self._requests.unanswered.size > UNANSWERED_BYTES_MAX and not self._closed:
                 self._changed.wait()
-            return not (self._over or self._ending)
+            return not (self._closed or self._ending)
 
     def _send(self, sock: socket.socket, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # it is lost, as `_down` is about to find
+        with contextlib.suppress(OSError):  # it is lost; `_pump_to_agent` detects that
             sock.sendall(data)
         with self._changed:
             self._requests.settle()
             self._sending = False
             self._changed.notify_all()
 
-    # The daemon's messages, in a thread
+    # Daemon to agent, in a thread
 
-    def _down(self) -> str | None:
-        """Pass on what the daemon says; return how the connection ended, None if all is over."""
-        sock, data = self._sock, self._received
-        assert sock is not None  # noqa: S101  it is this thread that finds it lost
+    def _pump_to_agent(self) -> str | None:
+        """Pass messages on to the agent; return why the connection was lost, None if it ended."""
+        sock, data = self._sock, self._unread
+        assert sock is not None  # noqa: S101  only this thread clears it
         while True:
             try:
-                self._pass_down(data)
+                self._pass_to_agent(data)
             except OSError:  # the agent is gone
                 return None
             try:
                 data = sock.recv(_CHUNK)
             except OSError as error:
-                return self._lose(sock, error.strerror or str(error))
+                return self._abandon(sock, error.strerror or str(error))
             if data:
                 continue
             if not self._ending or (self._resumable and self._requests.unanswered):
-                return self._lose(sock, "it has closed the connection")
+                return self._abandon(sock, "it has closed the connection")
             with contextlib.suppress(OSError):
-                stdio.write_fully(self._writes, b"".join(self._begun))
+                blocking_io.write_fully(self._stdout_fd, b"".join(self._partial_line))
             return None
 
-    def _pass_down(self, data: bytes) -> None:
-        """Write whole lines to the agent; keep the beginning of one. Raises `OSError`."""
+    def _pass_to_agent(self, data: bytes) -> None:
+        """Write complete lines to the agent; keep the incomplete one. Raises `OSError`."""
         end = data.rfind(b"\n") + 1
         if not end:
-            self._begun.append(data)
+            self._partial_line.append(data)
             return
-        lines = b"".join((*self._begun, data[:end]))
-        self._begun = [data[end:]]
+        lines = b"".join((*self._partial_line, data[:end]))
+        self._partial_line = [data[end:]]
         self._requests.received(lines)
-        stdio.write_fully(self._writes, lines)
+        blocking_io.write_fully(self._stdout_fd, lines)
         with self._changed:
             self._requests.settle()
             self._changed.notify_all()
 
-    def _lose(self, sock: socket.socket, why: str) -> str:
-        """Close a connection that was lost, and return why; half a line of the daemon's is dropped.
+    def _abandon(self, sock: socket.socket, why: str) -> str:
+        """Close a connection that was lost, drop the incomplete line, and return `why`.
 
-        No other thread uses it then.
+        Closes only once no other thread uses the socket.
         """
         with self._changed:
             self._sock = None
@@ -270,5 +276,5 @@ class Relay:
                 sock.shutdown(socket.SHUT_RDWR)
             self._changed.wait_for(lambda: not self._sending)
         sock.close()
-        self._begun = []
+        self._partial_line = []
         return why

@@ -1,12 +1,12 @@
-"""The agent's `terminal/*` and `_acpterm/*`: passed on to the host, and its answers back.
+"""Passes an agent's `terminal/*` and `_acpterm/*` requests on to the host, and the responses back.
 
-Kept beside that, for the ends that the agent does not care for: which terminals it holds, in which
-session. A turn that is over kills those that are left (their ids stay valid); those left over from
-an earlier turn are released. A session that is closed has its terminals released. What `cancel`
-means the host knows itself: it kills at once, and releases after two seconds. All that is left goes
-with the connection to the host.
+It also records which terminals the agent holds in which session, to clean up those that the agent
+does not. The end of a turn kills the terminals that are left (their ids stay valid) and releases
+those that were already left over by an earlier turn. Closing a session releases its terminals. The
+host itself handles `session/cancel`: it kills at once, and releases after two seconds. Closing the
+connection to the host ends all other terminals.
 
-A follower is there for each terminal that is shown, from its first showing to its end.
+Each terminal that is shown has an `OutputPoller`, from when it is first shown until it has exited.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,34 +16,35 @@ import trio
 from msgspec import Raw, UnsetType
 
 from acpterm.acp import TerminalRequest
-from acpterm.acp.agent_api import OWN
+from acpterm.acp.agent_api import EXTENSION_METHODS, EXTENSIONS, OWN
 from acpterm.acp.raw_json import items, members, text
+from acpterm.acp.terminal import TERMINAL_METHODS
 from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.handshake import initialize_params
 from acpterm.client.output_poller import OutputPoller
 from acpterm.client.update import SessionKey
-from acpterm.host.agent.methods import REQUESTS
-from acpterm.host.agent.session_methods import EXTENSIONS
-from acpterm.host.launch.command import one_line
 from acpterm.jsonrpc import Id, RpcError
+from acpterm.runtime.command_line import command_line
 
-# What the host answers an agent: all but `initialize`, which is for whoever connects.
-METHODS: Final = frozenset(REQUESTS) - {"initialize"}
-EXTENDED: Final = {OWN: EXTENSIONS}
-"""What an agent is told of that, in `_meta` of the client's capabilities."""
-# Seconds that what is shown may take to be complete: when its turn is over, and before what the
-# agent says after a release.
+# The agent's methods that the host handles. `initialize` is the client's own.
+HOST_METHODS: Final = frozenset((*TERMINAL_METHODS, *EXTENSION_METHODS))
+EXTENSIONS_META: Final = {OWN: EXTENSIONS}
+"""Announces those methods to the agent, in `_meta` of the client's capabilities."""
+# Time for the output that is shown to become complete: at the end of a turn, and before the agent's
+# message that follows a release is handled.
 SETTLE_TIMEOUT_S: Final = 0.5
 RELEASE_TIMEOUT_S: Final = 0.3
 
 
 class Terminals:
-    """What one agent has of a host.
+    """The terminals of one agent.
 
-    `answer` is called with the id of each request and its answer. `made` is told of each terminal
-    with its command and folder, `take` and `ended` of the output and the end of those followed;
-    `room` is waited for before there is more output.
+    - `respond` is called with the id of each of the agent's requests and its response.
+    - `on_created` is called with each new terminal, its command and its working directory.
+    - `on_output` and `on_exit` are called for terminals that are followed; the former with the
+      number of bytes lost before the output.
+    - `drain` is awaited before more output is read.
     """
 
     def __init__(
@@ -51,135 +52,136 @@ class Terminals:
         host: Endpoint,
         nursery: trio.Nursery,
         *,
-        answer: Callable[[Id, Response], None],
-        made: Callable[[SessionKey, str, str | None], None],
-        take: Callable[[SessionKey, bytes, int], None],
-        ended: Callable[[SessionKey, ExitInfo], None],
-        room: Callable[[], Awaitable[None]],
+        respond: Callable[[Id, Response], None],
+        on_created: Callable[[SessionKey, str, str | None], None],
+        on_output: Callable[[SessionKey, bytes, int], None],
+        on_exit: Callable[[SessionKey, ExitInfo], None],
+        drain: Callable[[], Awaitable[None]],
     ) -> None:
         self._host = host
         self._nursery = nursery
-        self._answer = answer
-        self._on_created = made
-        self._on_output = take
-        self._on_exit = ended
-        self._room = room
-        self._folders: dict[str, str] = {}
-        # Those that the agent holds, and whether a turn has been over since each was made.
+        self._respond = respond
+        self._on_created = on_created
+        self._on_output = on_output
+        self._on_exit = on_exit
+        self._drain = drain
+        self._session_cwds: dict[str, str] = {}
+        # The terminals that the agent holds, and whether a turn has ended since each was created.
         self._held: dict[SessionKey, bool] = {}
-        self._followers: dict[SessionKey, OutputPoller] = {}
-        # How many turns of each session are over.
+        self._pollers: dict[SessionKey, OutputPoller] = {}
+        # The number of turns that have ended, per session.
         self._turns: dict[str, int] = {}
         self._settling: list[OutputPoller] = []
-        self._asked: dict[Id, int] = {}
+        # Our request to the host for each pending request of the agent.
+        self._host_request_ids: dict[Id, int] = {}
 
     def request(self, id_: Id, method: str, params: Raw | UnsetType) -> None:
-        """Pass on a request of the agent's; its answer comes back by itself."""
-        found = members(params)
-        session = text(found.get("sessionId")) or ""
-        key = session, text(found.get("terminalId")) or ""
+        """Pass on a request of the agent; `respond` gets its response."""
+        fields = members(params)
+        session = text(fields.get("sessionId")) or ""
+        key = session, text(fields.get("terminalId")) or ""
         if method == "terminal/release":
-            if follower := self._followers.get(key):
-                follower.final_read()
-                self._settling.append(follower)
+            if poller := self._pollers.get(key):
+                poller.final_read()
+                self._settling.append(poller)
             self._held.pop(key, None)
 
         turn = self._turns.get(session, 0)
 
-        def answered(answer: Response) -> None:
-            self._asked.pop(id_, None)
-            made = None if isinstance(answer, RpcError) else text(members(answer).get("terminalId"))
-            if method == "terminal/create" and made is not None:
-                terminal = session, made
+        def on_response(response: Response) -> None:
+            self._host_request_ids.pop(id_, None)
+            result = None if isinstance(response, RpcError) else response
+            terminal_id = text(members(result).get("terminalId"))
+            if method == "terminal/create" and terminal_id is not None:
+                terminal = session, terminal_id
                 self._held[terminal] = False
-                self._on_created(
-                    terminal, _command(found), text(found.get("cwd")) or self._folders.get(session)
-                )
+                cwd = text(fields.get("cwd")) or self._session_cwds.get(session)
+                self._on_created(terminal, _command(fields), cwd)
                 if self._turns.get(session, 0) != turn:
                     self._reclaim(terminal)
-            self._answer(id_, answer)
+            self._respond(id_, response)
 
-        asked = self._host.call(method, params, answered)
-        if asked is not None and id_ is not None:
-            self._asked[id_] = asked
+        host_request_id = self._host.call(method, params, on_response)
+        if host_request_id is not None and id_ is not None:
+            self._host_request_ids[id_] = host_request_id
 
     def cancel(self, id_: Id) -> bool:
-        """Pass on that the agent no longer wants a request; whether it is one of those here."""
-        asked = self._asked.get(id_)
-        if asked is not None:
-            self._host.cancel(asked)
-        return asked is not None
+        """Cancel a pending request of the agent; return whether the host has it."""
+        host_request_id = self._host_request_ids.get(id_)
+        if host_request_id is not None:
+            self._host.cancel(host_request_id)
+        return host_request_id is not None
 
     async def drain(self) -> None:
-        """Wait until the host has taken most of what it was told."""
+        """Wait until at most the high-water mark is queued for the host."""
         await self._host.drain()
 
     def notify(self, method: str, params: Raw | UnsetType | dict[str, str]) -> None:
-        """Have the host know of a `session/update` or `session/cancel`."""
+        """Pass on a `session/update` or `session/cancel`."""
         self._host.notify(method, params)
 
     def name_agent(self, info: dict[str, Raw]) -> None:
-        """Send the host the agent's name, from the `agentInfo` that it gives of itself."""
+        """Send the host the agent's name, from the agent's `agentInfo`."""
         if name := text(info.get("name")):
             self._host.call("initialize", initialize_params(name), _ignore)
 
     def open_session(self, session: str, cwd: str) -> None:
-        """Learn a session's folder: that of its commands, unless they name another."""
-        self._folders[session] = cwd
+        """Record a session's directory, the default for its commands, and send it to the host."""
+        self._session_cwds[session] = cwd
         self._host.call("_acpterm/session/set", {"sessionId": session, "cwd": cwd}, _ignore)
 
     def close_session(self, session: str) -> None:
-        """Learn that a session is closed: nobody can use its terminals any more."""
-        self._folders.pop(session, None)
+        """Release the terminals of a closed session: it cannot use them any more."""
+        self._session_cwds.pop(session, None)
         for key in [key for key in self._held if key[0] == session]:
             self._release(key)
 
     def follow(self, terminal: SessionKey) -> None:
-        """Follow a terminal from its beginning, once."""
-        if terminal in self._followers:
+        """Start to poll a terminal from its beginning, unless that was started before."""
+        if terminal in self._pollers:
             return
-        follower = OutputPoller(
+        poller = OutputPoller(
             self._host,
             terminal,
-            take=lambda data, lost: self._on_output(terminal, data, lost),
-            ended=lambda end: self._on_exit(terminal, end),
-            room=self._room,
+            on_output=lambda data, lost: self._on_output(terminal, data, lost),
+            on_exit=lambda end: self._on_exit(terminal, end),
+            drain=self._drain,
         )
-        self._followers[terminal] = follower
-        self._nursery.start_soon(self._run, terminal, follower)
+        self._pollers[terminal] = poller
+        self._nursery.start_soon(self._run, terminal, poller)
 
-    async def settle(self, more: Iterable[SessionKey] = ()) -> None:
-        """Wait until what is shown of terminals is complete, or `RELEASING` seconds.
+    async def settle(self, terminals: Iterable[SessionKey] = ()) -> None:
+        """Wait until the output of terminals is complete, for at most `RELEASE_TIMEOUT_S`.
 
-        That is of those just released, and of `more`. To be awaited before the agent's next message
-        is taken: that comes after.
+        This concerns terminals just released, and `terminals`. To be awaited before the agent's
+        next message is handled, so that the output is shown above it.
         """
-        for follower in [found for key in more if (found := self._followers.get(key))]:
-            follower.expedite()
-            self._settling.append(follower)
+        for poller in [poller for key in terminals if (poller := self._pollers.get(key))]:
+            poller.expedite()
+            self._settling.append(poller)
         if self._settling:
             settling, self._settling = self._settling, []
             with trio.move_on_after(RELEASE_TIMEOUT_S):
-                for follower in settling:
-                    await follower.done.wait()
+                for poller in settling:
+                    await poller.done.wait()
 
     async def end_turn(self, session: str) -> None:
-        """Kill what the session's turn has left, and wait until what is shown of it is complete.
+        """Kill the terminals left over by a turn, and wait until their output is complete.
 
-        That takes at most `SETTLING` seconds.
+        Waits for at most `SETTLE_TIMEOUT_S`.
         """
         self._turns[session] = self._turns.get(session, 0) + 1
         for key in [key for key in self._held if key[0] == session]:
             self._reclaim(key)
-        followers = [follower for key, follower in self._followers.items() if key[0] == session]
-        for follower in followers:
-            follower.expedite()
+        pollers = [poller for key, poller in self._pollers.items() if key[0] == session]
+        for poller in pollers:
+            poller.expedite()
         with trio.move_on_after(SETTLE_TIMEOUT_S):
-            for follower in followers:
-                await follower.done.wait()
+            for poller in pollers:
+                await poller.done.wait()
 
     def _reclaim(self, key: SessionKey) -> None:
-        """Deal with a terminal that a turn has left: kill it; release it if it was left before."""
+        """Kill a terminal left over by a turn; release it if an earlier turn had left it over."""
         if self._held[key]:
             self._release(key)
         else:
@@ -187,24 +189,24 @@ class Terminals:
             self._host.call("terminal/kill", TerminalRequest(*key), _ignore)
 
     def _release(self, key: SessionKey) -> None:
-        if follower := self._followers.get(key):
-            follower.final_read()
+        if poller := self._pollers.get(key):
+            poller.final_read()
         del self._held[key]
         self._host.call("terminal/release", TerminalRequest(*key), _ignore)
 
-    async def _run(self, terminal: SessionKey, follower: OutputPoller) -> None:
-        await follower.run()
-        if not follower.done.is_set():
-            await follower.done.wait()
-        self._followers.pop(terminal, None)
+    async def _run(self, terminal: SessionKey, poller: OutputPoller) -> None:
+        await poller.run()
+        if not poller.done.is_set():
+            await poller.done.wait()
+        self._pollers.pop(terminal, None)
 
 
 def _command(params: dict[str, Raw]) -> str:
-    """Give a command in one line, as a person would type it."""
+    """Return a command as one line, as a user would type it."""
     command = text(params.get("command")) or ""
     args = [arg for item in items(params.get("args")) if (arg := text(item)) is not None]
-    return one_line(command, args)
+    return command_line(command, args)
 
 
-def _ignore(answer: Response) -> None:
-    del answer
+def _ignore(response: Response) -> None:
+    del response

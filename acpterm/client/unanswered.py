@@ -1,31 +1,32 @@
-"""What a client has sent to the daemon and would have to send again on another connection.
+"""The messages that a client has to send again if its connection to the daemon is lost.
 
-When the daemon's worker dies, its successor has the terminals but not the messages that the dead
-worker had read or not read. So a client remembers what it has sent until an answer shows that it is
-no longer needed. `lost` returns what to send on the next connection. Sans-IO; the caller sends.
+When the daemon's worker dies, its successor has the terminals, but it has neither the messages that
+the dead worker had read nor those still unread. So a client keeps what it has sent until a response
+shows that it is no longer needed. `lost` returns what to send on the next connection. Sans-IO: the
+caller sends.
 
-What is repeated, in the order in which it was sent:
+Sent again, in the original order:
 
-- Every request without a response, with its old id: the daemon recognises a `terminal/create` by
-  it and does not execute it twice; all others can be done again.
-- Except `UNREPEATABLE` ones: nobody can know whether the text was typed or the signal sent. They
-  are answered with an error that says so; their lines are not kept.
-- Except one that was lost with `LOSSES_MAX` connections: it may be what the workers die of, and the
-  keeper starts no sixth one in a minute. It is answered with an error. Requests that wait for a
-  program (`_WAITING`) are not counted: they were there by chance.
+- Every request without a response, with its old id. The daemon recognises a `terminal/create` by
+  the id and does not execute it twice; all other requests can be repeated.
+- Except `UNREPEATABLE` requests, because it is unknown whether the text was typed or the signal
+  sent. They are answered with an error that says so; their lines are not kept.
+- Except a request that was lost with `LOSSES_MAX` connections: it may be what kills the workers,
+  and the keeper starts no sixth worker within a minute. It is answered with an error. Requests that
+  wait for a program (`_WAITING`) are not counted, since they were pending by chance.
 - `$/cancel_request`, as long as the request that it names has no response.
 - `session/update` and `session/cancel`, unless they are known to have been read. The daemon
-  handles messages in order, so a notification was read when a request that was sent after it has
-  been answered. One that was read all the same is harmless: an update says the same again.
-- Except a `session/cancel` with a later `terminal/create` of its session that has no response yet:
-  repeated, it could end what was created after it. That create would not have been sent if the
-  cancel were still to come.
+  handles messages in order, so a notification has been read once a later request is answered.
+  Repeating one that has been read is harmless: an update has the same content again.
+- Except a `session/cancel` that is followed by a `terminal/create` of its session that has no
+  response yet: repeating the cancel could end the terminal created after it. The agent would not
+  have sent that create if the cancel were still to take effect.
 
-Bounds: `size` is the bytes of the requests, for the caller to send no more above a limit.
-Notifications are dropped, oldest first, above `NOTIFICATION_BYTES_MAX`, which is more than a Unix
-socket holds unread on Linux: what is older was read.
+Bounds: `size` is the number of bytes of the requests; the caller stops sending above a limit.
+Above `NOTIFICATION_BYTES_MAX` the oldest notifications are dropped. That is more than a Unix socket
+on Linux holds unread, so older notifications have been read.
 
-Requests with a null id cannot be told apart: they are not remembered, so they are not repeated.
+Requests with a null id cannot be told apart: they are not recorded, and so not sent again.
 """
 
 from collections import deque
@@ -39,7 +40,7 @@ UNREPEATABLE: Final = {
     "_acpterm/terminal/write": "it was typed",
     "_acpterm/terminal/signal": "the signal was sent",
 }
-"""Methods that are not repeated, and what is unknown of them after a loss."""
+"""Methods that are not sent again, and what is unknown about them after a loss."""
 LOSSES_MAX: Final = 4
 NOTIFICATION_BYTES_MAX: Final = 512 * 1024
 _WAITING: Final = ("terminal/wait_for_exit", "_acpterm/terminal/read")
@@ -60,12 +61,12 @@ _lines: Final = msgspec.json.Decoder(_Line)
 
 
 class Lost(NamedTuple):
-    """What becomes of the messages that were sent on a lost connection."""
+    """How to go on with the messages that were sent on a lost connection."""
 
     lines: list[bytes]
-    """To be sent on the next connection, in this order."""
+    """Lines to send on the next connection, in this order."""
     errors: list[tuple[Id, RpcError]]
-    """The answers to the requests that are not repeated; these are forgotten."""
+    """Responses to the requests that are not sent again; these are no longer recorded."""
 
 
 class _Request:
@@ -77,7 +78,7 @@ class _Request:
         self.line = line
         self.cancel = b""
         self.losses = 0
-        # Requests that were sent with this id while it was in use: each gets an error.
+        # Number of further requests with this id while it was in use: each gets an error.
         self.repeats_of_id = 0
 
 
@@ -88,7 +89,7 @@ class _Notification(NamedTuple):
 
 
 class Unanswered:
-    """The messages of one client. Lines have their newline."""
+    """The unanswered messages of one client. Lines include their newline."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -96,19 +97,19 @@ class Unanswered:
         self._notifications: deque[_Notification] = deque()
         self._notification_bytes = 0
         self.size = 0
-        """Bytes of the requests that would be repeated."""
+        """Bytes of the requests that would be sent again."""
 
     def __len__(self) -> int:
-        """Return how many requests have no response."""
+        """Return the number of requests without a response."""
         return len(self._requests)
 
     @property
     def ids(self) -> list[Id]:
-        """The ids of the requests that have no response, in the order in which they were sent."""
+        """The ids of the requests without a response, in the order in which they were sent."""
         return list(self._requests)
 
     def request(self, id_: Id, method: str, line: bytes) -> None:
-        """Remember a request, before it is sent."""
+        """Record a request, before it is sent."""
         if id_ is None:
             return
         if earlier := self._requests.get(id_):
@@ -121,7 +122,7 @@ class Unanswered:
         self.size += len(kept)
 
     def notification(self, method: str, line: bytes) -> None:
-        """Remember a notification if it is one that would be repeated."""
+        """Record a notification if it is of a kind that is sent again."""
         if method not in (_UPDATE, _CANCEL):
             return
         self._notifications.append(_Notification(self._number(), method, line))
@@ -130,13 +131,13 @@ class Unanswered:
             self._notification_bytes -= len(self._notifications.popleft().line)
 
     def cancel(self, id_: Id, line: bytes) -> None:
-        """Remember that a request was cancelled; `line` is the `$/cancel_request`."""
+        """Record that a request was cancelled; `line` is the `$/cancel_request`."""
         if (request := self._requests.get(id_)) and not request.cancel:
             request.cancel = line
             self.size += len(line)
 
     def answered(self, id_: Id, *, failed: bool = False) -> str | None:
-        """Forget a request that has its response; return its method, None if it is not known.
+        """Remove a request that has its response; return its method, None if it is unknown.
 
         `failed`: the response is an error.
         """
@@ -153,7 +154,7 @@ class Unanswered:
         return request.method
 
     def lost(self) -> Lost:
-        """Return what to send on the next connection; it stays remembered."""
+        """Return what to send on the next connection; those messages stay recorded."""
         errors: list[tuple[Id, RpcError]] = []
         for id_, request in list(self._requests.items()):
             request.repeats_of_id = 0
@@ -173,7 +174,7 @@ class Unanswered:
         return self._next
 
     def _drop_cancel(self, create: bytes) -> None:
-        """Drop the `session/cancel`s of the session in which a terminal is created."""
+        """Drop the `session/cancel`s of the session in which `create` creates a terminal."""
         if not any(sent.method == _CANCEL for sent in self._notifications):
             return
         session = _session(create)
@@ -186,7 +187,7 @@ class Unanswered:
 
 
 def _error(request: _Request) -> RpcError:
-    """Return the answer to a request that is not repeated."""
+    """Return the error response to a request that is not sent again."""
     if request.method in UNREPEATABLE:
         why = (
             "the daemon was replaced while this was being done: it is unknown whether "

@@ -1,7 +1,7 @@
-"""A `session/update` of the agent's, as far as the proxy looks into it; and such ones of our own.
+"""`session/update` notifications: partial decoding of the agent's, and encoding of our own.
 
-What is not about terminals stays the JSON that it came as, member by member, so that an update of
-which something was replaced says otherwise what it said.
+Members that are not about terminals stay raw JSON, so replacing one member of an update leaves all
+others exactly as the agent sent them.
 """
 
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -15,11 +15,11 @@ TOOL_CALLS: Final = ("tool_call", "tool_call_update")
 SESSION_UPDATE: Final = "session/update"
 
 SessionKey: TypeAlias = tuple[str, str]
-"""A session's id, and the id of a terminal or a tool call in it."""
+"""A session's id, and the id of a terminal or a tool call in that session."""
 
 
 class Update(NamedTuple):
-    """What an update says."""
+    """A partially decoded `session/update`."""
 
     session: str
     kind: str
@@ -27,18 +27,18 @@ class Update(NamedTuple):
     params: dict[str, Raw]
 
     @property
-    def call(self) -> str | None:
-        """The id of the tool call that it is about, if any."""
+    def tool_call(self) -> str | None:
+        """The id of the tool call that the update is about; None if it is about none."""
         return text(self.fields.get("toolCallId")) if self.kind in TOOL_CALLS else None
 
-    def line(self, **fields: Any) -> bytes:
-        """Write the update again, with some members replaced; named as on the wire."""
+    def encode(self, **fields: Any) -> bytes:
+        """Encode the update with some members replaced, named as on the wire."""
         update = {**self.fields, **fields}
         return encode_notification(SESSION_UPDATE, {**self.params, "update": update})
 
 
-def read(params: Raw | UnsetType) -> Update | None:
-    """Look into the params of a `session/update`; None if they are not what they should be."""
+def parse_update(params: Raw | UnsetType) -> Update | None:
+    """Parse the params of a `session/update`; return None if they are invalid."""
     outer = members(params)
     fields = members(outer.get("update"))
     session, kind = text(outer.get("sessionId")), text(fields.get("sessionUpdate"))
@@ -47,16 +47,16 @@ def read(params: Raw | UnsetType) -> Update | None:
     return Update(session, kind, fields, outer)
 
 
-def terminal_in(item: Raw) -> str | None:
-    """Give the id of the terminal that an item of a tool call's content embeds, if it is one."""
+def embedded_terminal(item: Raw) -> str | None:
+    """Return the id of the terminal that an item of a tool call's content embeds, if any."""
     if b"terminal" not in bytes(item):
         return None
-    found = members(item)
-    return text(found.get("terminalId")) if text(found.get("type")) == "terminal" else None
+    fields = members(item)
+    return text(fields.get("terminalId")) if text(fields.get("type")) == "terminal" else None
 
 
-def tool_call_update(call: SessionKey, **fields: Any) -> bytes:
-    """Write an update of a tool call: all that changes is given here, named as on the wire."""
-    session, identifier = call
-    update = {"sessionUpdate": "tool_call_update", "toolCallId": identifier, **fields}
+def encode_tool_call_update(call: SessionKey, **fields: Any) -> bytes:
+    """Encode a `tool_call_update` with the members that change, named as on the wire."""
+    session, call_id = call
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, **fields}
     return encode_notification(SESSION_UPDATE, {"sessionId": session, "update": update})

@@ -1,8 +1,9 @@
-"""The wire, written down: each message on a line of its own, when it was and which way it went.
+"""The wire log: a file with one line per message, with its time and direction.
 
-A line is `{"t": SECONDS, "dir": "agent->client", "msg": …}`; what is no JSON is a string in `text`
-instead of `msg`. The file is for this user alone, since what agents and editors say to each other
-may hold secrets. Writing is in a thread: a slow disk slows nobody, up to what the outbox holds.
+A line is `{"t": SECONDS, "dir": "agent->client", "msg": …}`; a message that is not JSON is a string
+in `text` instead of `msg`. Only this user may read the file, since messages between agents and
+editors may hold secrets. A thread writes the file, so a slow disk delays no message until the send
+queue is full.
 """
 
 import contextlib
@@ -19,8 +20,8 @@ import trio
 from msgspec import Raw, UnsetType
 
 from acpterm.jsonrpc import LineSplitter
-from acpterm.runtime.file_stream import FileStream
 from acpterm.runtime.send_queue import SendQueue
+from acpterm.runtime.stdio import FileStream
 from acpterm.runtime.threads import run_blocking
 
 _CLOSE_TIMEOUT_S: Final = 5.0
@@ -42,20 +43,20 @@ _any: Final = msgspec.json.Decoder(Raw)
 
 
 class WireLog:
-    """A log that is open. Without a file it does nothing."""
+    """An open wire log. Without a queue it does nothing."""
 
-    def __init__(self, outbox: SendQueue | None) -> None:
-        self._queue = outbox
+    def __init__(self, queue: SendQueue | None) -> None:
+        self._queue = queue
         self._begin = time.monotonic()
 
     def write(self, direction: str, line: bytes) -> None:
-        """Note a message, which is a line without its end. Never waits."""
+        """Log a message, given as a line without its newline. Never blocks."""
         if self._queue is None:
             return
         entry = _Line(round(time.monotonic() - self._begin, 3), direction)
         try:
             entry.msg = _any.decode(line)
-            # Strings were skipped there, and may be anything.
+            # Decoding to Raw does not validate strings: check that they are UTF-8.
             line.decode()
             data = _encoder.encode(entry)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -64,16 +65,16 @@ class WireLog:
         self._queue.put(data.replace(b"\n", b" ") + b"\n")
 
     async def drain(self) -> None:
-        """Wait until not too much waits to be written."""
+        """Wait until the queue has fallen below its high-water mark."""
         if self._queue is not None:
             await self._queue.drain()
 
 
 @asynccontextmanager
 async def open_log(path: str | None) -> AsyncIterator[WireLog]:
-    """Have a log for as long as the block lasts, in a file that begins anew. Raises `LogError`.
+    """Open a log while the block lasts, and truncate its file. Raises `LogError`.
 
-    None is a log that nobody keeps.
+    With None, yield a log that does nothing.
     """
     if path is None:
         yield WireLog(None)
@@ -82,14 +83,14 @@ async def open_log(path: str | None) -> AsyncIterator[WireLog]:
         fd = await run_blocking(partial(_open, path))
     except OSError as error:
         raise LogError(f"the log {path!r} cannot be written: {error.strerror}") from error
-    outbox = SendQueue(FileStream(fd))
+    queue = SendQueue(FileStream(fd))
     async with trio.open_nursery() as nursery:
         written = trio.Event()
-        nursery.start_soon(_write, outbox, path, written)
+        nursery.start_soon(_write, queue, path, written)
         try:
-            yield WireLog(outbox)
+            yield WireLog(queue)
         finally:
-            outbox.close()
+            queue.close()
             with trio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
                 await written.wait()
             nursery.cancel_scope.cancel()
@@ -98,16 +99,16 @@ async def open_log(path: str | None) -> AsyncIterator[WireLog]:
 
 def _open(path: str) -> int:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    # One that was there may be for others; what is no file, or somebody else's, stays as it is.
+    # An existing file may be readable by others. Devices and other users' files are left alone.
     if stat.S_ISREG(os.fstat(fd).st_mode):
         with contextlib.suppress(PermissionError):
             os.fchmod(fd, 0o600)
     return fd
 
 
-async def _write(outbox: SendQueue, path: str, written: trio.Event) -> None:
+async def _write(queue: SendQueue, path: str, written: trio.Event) -> None:
     try:
-        await outbox.run()
+        await queue.run()
     except trio.BrokenResourceError as error:
         os.write(2, f"acpterm: the log {path!r} can no longer be written: {error}\n".encode())
     finally:
@@ -115,7 +116,7 @@ async def _write(outbox: SendQueue, path: str, written: trio.Event) -> None:
 
 
 class LoggedStream(trio.abc.Stream):
-    """A stream whose lines are noted, in both directions. `directions`: sent, received."""
+    """A stream that logs its lines in both directions. `directions`: names for sent, received."""
 
     def __init__(self, stream: trio.abc.Stream, log: WireLog, directions: tuple[str, str]) -> None:
         self._stream = stream
@@ -124,23 +125,23 @@ class LoggedStream(trio.abc.Stream):
         self._sending, self._receiving = LineSplitter(), LineSplitter()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send, and note."""
+        """Log and send."""
         self._record(self._sending, self._sent, data)
         await self._stream.send_all(data)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Receive, and note."""
+        """Receive and log."""
         await self._log.drain()
         data = await self._stream.receive_some(max_bytes)
         self._record(self._receiving, self._received, data)
         return data
 
     async def wait_send_all_might_not_block(self) -> None:
-        """As the stream does."""
+        """Wait as the wrapped stream does."""
         await self._stream.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """As the stream does."""
+        """Close the wrapped stream."""
         await self._stream.aclose()
 
     def _record(

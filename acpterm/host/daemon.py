@@ -1,47 +1,90 @@
-"""A host that is a process: for the person and any number of agents on sockets, or for one agent.
+"""Run a host as a process: a daemon on sockets, or a host for one agent on stdin and stdout.
 
-Two ways to be one: `serve`, a daemon on Unix sockets, until it is told to end or nobody needs it;
-`serve_stdio`, for the one agent that spawned this process, until it is gone.
+`start_keeper` makes the two processes of a daemon: the keeper, which is the main one, and its first
+worker. `serve` is the worker: it serves the user and any number of agents on Unix sockets, until it
+is asked to end or is idle for too long. `serve_stdio` serves the one agent that spawned this
+process, until that disconnects.
 
-At the end no new connection is taken, the host ends (`host`), and the sockets are removed. SIGTERM,
-SIGINT, SIGHUP and SIGQUIT begin it; a second one does not hurry it.
+At the end no new connection is accepted, the host is closed (see `open_host`), and the sockets are
+removed. SIGTERM, SIGINT, SIGHUP and SIGQUIT begin the end; a second signal does not speed it up.
 """
 
 import contextlib
 import gc
 import math
 import os
-import resource
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 import structlog
 import trio
 
 from acpterm.config import Settings
-from acpterm.host.host import Host, Supervision, open_host
+from acpterm.host.host import Host
 from acpterm.host.host_state import DaemonInfo
-from acpterm.host.launch import exec_context as askers
+from acpterm.host.open_host import Supervision, open_host
 from acpterm.host.server.accepting import Acceptor
-from acpterm.host.server.listener import ListenError
 from acpterm.host.server.sockets import Listening, Sockets, open_sockets
 from acpterm.host.state.records import StateVersionError
 from acpterm.host.state.snapshot import Snapshot
-from acpterm.keeper.client import KeeperClient
+from acpterm.keeper.client import KeeperClient, become_keeper, worker_pair
 from acpterm.pty import linux
-from acpterm.runtime import log_limits, logs
-from acpterm.runtime.descriptors import reserve
+from acpterm.runtime import exec_context, logs
+from acpterm.runtime.descriptors import raise_open_files, reserve
 from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_event
+from acpterm.runtime.unix_socket import ListenError
 
 FIRST_REQUEST_TIMEOUT_S: Final = 10.0
-"""Seconds that one which ends by itself waits for the first connection, if not for longer."""
+"""Seconds that a daemon which ends when idle waits at least for the first connection."""
 
 _ALIVE_PERIOD_S: Final = 1.0
 _BOUND_CHECK_S: Final = 2.0
 _LOG_CHECK_S: Final = 10.0
-_FAILED: Final = 70
+_EXIT_FAILED: Final = 70
 
 _log = structlog.get_logger("acpterm.daemon")
+
+
+def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> KeeperClient:
+    """Fork the first worker of a new keeper; return the worker's connection to it, in the worker.
+
+    This process itself becomes the keeper, and starts later workers with `worker_command`. Call it
+    before any thread is started, and before the limit of open files is raised. `handed`:
+    descriptors that the keeper takes. Raises `OSError`.
+    """
+    ours, theirs = worker_pair()
+    worker = os.fork()
+    if worker:
+        ours.close()
+        _set_close_on_exec(handed)
+        become_keeper(theirs, worker, worker_command)
+    # Linux shares processors out by session: the worker gets a share of its own.
+    os.setsid()
+    theirs.close()
+    _close(handed)
+    return KeeperClient(ours)
+
+
+def _set_close_on_exec(handed: Container[int]) -> None:
+    """Prevent programs from inheriting descriptors, but for the first three and `handed`."""
+    for fd in _open_descriptors():
+        if fd > 2 and fd not in handed:
+            with contextlib.suppress(OSError):
+                os.set_inheritable(fd, False)
+
+
+def _close(handed: Container[int]) -> None:
+    for fd in _open_descriptors():
+        if fd in handed:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def _open_descriptors() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/dev/fd")]
+    except OSError:
+        return []
 
 
 async def serve(
@@ -50,14 +93,14 @@ async def serve(
     *,
     patience: float = math.inf,
 ) -> None:
-    """Be a worker of `keeper`: serve agents and the user until the keeper asks for the end.
+    """Serve agents and the user as a worker of `keeper`, until the keeper asks for the end.
 
-    It ends by itself when for
-    `patience` seconds nothing was connected and no terminal held. Raises `StateVersionError`, and
-    takes nothing over, if the worker before was a newer acpterm; `ListenError`, `TrackingError`;
-    `KeeperLostError` when all has been ended since the keeper is gone.
+    The daemon ends by itself after `patience` seconds without a connection or a held terminal.
+    Raises `StateVersionError`, and takes nothing over, if the previous worker was a newer acpterm;
+    `ListenError`, `TrackingError`; `KeeperLostError` after the keeper was lost and everything was
+    ended.
     """
-    context = askers.current()
+    context = exec_context.current()
     raise_open_files()
     reserve.keep()
     restore_signal_defaults()
@@ -70,75 +113,75 @@ async def serve(
         keeper.refuse(f"refuses: {error}")
         raise
     if snapshot.host is not None and snapshot.host.context is not None:
-        context = askers.from_record(snapshot.host.context)
+        context = snapshot.host.context.to_context()
     sockets = open_sockets(settings, snapshot.listeners, keeper.entries, keeper.pid)
-    ending = trio.Event()
-    supervision = Supervision(on_terminate=ending.set, on_failure=_die)
-    serves = False
+    end_requested = trio.Event()
+    supervision = Supervision(on_terminate=end_requested.set, on_failure=_exit_at_once)
+    is_serving = False
     try:
         async with open_host(
             settings, context, keeper, snapshot, supervision, socket_path=sockets.agent_path
         ) as host:
-            serves = True
+            is_serving = True
             with supervision.guarding():
                 host.state.daemon_info = DaemonInfo(
                     agent_socket=sockets.agent_path,
                     user_socket=sockets.user_path,
                     idle_exit_s=patience if patience < math.inf else None,
                     tracking=host.tracking,
-                    end=ending.set,
+                    end=end_requested.set,
                 )
                 sockets.store(keeper)
-                await _serve_until(ending, host, sockets, patience, keeper)
+                await _serve_until(end_requested, host, sockets, patience, keeper)
     except BaseException:
-        # What the worker before has bound stays for the next one.
-        if not serves:
+        # The sockets of the previous worker stay for the next one.
+        if not is_serving:
             sockets.remove(new_only=True)
         raise
     sockets.remove()
-    if host.keeper_is_lost is not None:
-        raise host.keeper_is_lost
+    if host.lost_keeper is not None:
+        raise host.lost_keeper
     keeper.end()
     _log.info("ended")
 
 
 async def _serve_until(
-    ending: trio.Event, host: Host, sockets: Sockets, patience: float, keeper: KeeperClient
+    end_requested: trio.Event, host: Host, sockets: Sockets, patience: float, keeper: KeeperClient
 ) -> None:
-    """Serve until the end is asked for, or the keeper is lost."""
+    """Serve until the end is requested, or the keeper is lost."""
     accepting = trio.CancelScope()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_accept, accepting, host, sockets, keeper)
         nursery.start_soon(_report_alive, keeper)
         nursery.start_soon(_rotate_log, f"{sockets.agent_path}.log", keeper.pid)
         if patience < math.inf:
-            nursery.start_soon(_end_when_idle, host, sockets.has_queued, patience, ending)
+            nursery.start_soon(_end_when_idle, host, sockets.has_queued, patience, end_requested)
         where = "handed over" if sockets.is_handed else sockets.agent_path
         _log.info("listening", socket=where, pid=keeper.pid)
-        await ending.wait()
+        await end_requested.wait()
         _log.info("ending")
         accepting.cancel()
         await host.close()
         nursery.cancel_scope.cancel()
 
 
-def _die(error: BaseException) -> None:
-    """End this process at once: the next worker goes on with the programs, which unwinding ends."""
+def _exit_at_once(error: BaseException) -> None:
+    """Exit without unwinding, which would end the programs: the next worker takes them over."""
     _log.critical("the worker failed, another one takes over", exc_info=error)
-    os._exit(_FAILED)
+    os._exit(_EXIT_FAILED)
 
 
 async def _report_alive(keeper: KeeperClient) -> None:
-    """Have the service manager see that this loop turns."""
+    """Report to the service manager that the event loop is running."""
     while True:
         keeper.alive()
         await trio.sleep(_ALIVE_PERIOD_S)
 
 
 async def _end_when_idle(
-    host: Host, has_queued: Callable[[], bool], patience: float, told: trio.Event
+    host: Host, has_queued: Callable[[], bool], patience: float, end_requested: trio.Event
 ) -> None:
-    # Whoever has started it is yet to connect.
+    # The process that started the daemon has yet to connect.
     with trio.move_on_after(FIRST_REQUEST_TIMEOUT_S):
         while not host.is_needed():
             await host.wait_changed()
@@ -149,20 +192,20 @@ async def _end_when_idle(
             while not host.is_needed():
                 await host.wait_changed()
             continue
-        # Whoever is accepted at this moment is one of the host's connections two turns later.
+        # A connection that is being accepted takes two turns of the loop to be the host's.
         for _ in range(2):
             await trio.lowlevel.checkpoint()
         if host.is_needed() or has_queued():
             continue
         _log.info("ending: nobody was connected, and there was no terminal", seconds=patience)
-        told.set()
+        end_requested.set()
         return
 
 
 async def _accept(
     scope: trio.CancelScope, host: Host, sockets: Sockets, keeper: KeeperClient
 ) -> None:
-    # The handlers run in a nursery that outlives the listening: theirs is to close, not to break.
+    # The handlers' nursery outlives the listening: their connections must close, not break.
     async with trio.open_nursery() as connections:
         with scope:
             async with trio.open_nursery() as nursery:
@@ -175,23 +218,23 @@ async def _accept(
 
 
 async def _rotate_log(path: str, pid: int) -> None:
-    """Keep the log of a daemon that a command has started from growing for ever."""
+    """Rotate the log of a daemon that a command has started, so that it does not grow forever."""
     while True:
         with contextlib.suppress(OSError):
-            log_limits.rotate(path, pid)
+            logs.rotate(path, pid)
         await trio.sleep(_LOG_CHECK_S)
 
 
 async def _keep_bound(
     kind: Listening, keeper: KeeperClient, acceptor: Acceptor, nursery: trio.Nursery
 ) -> None:
-    """Bind a socket again whose file was removed: nobody could reach the terminals otherwise."""
+    """Bind a socket again if its file was removed: the terminals would be out of reach."""
     while True:
         await trio.sleep(_BOUND_CHECK_S)
         try:
             listener = kind.rebind(keeper)
         except (ListenError, OSError) as error:
-            # An OSError: no descriptor is left to look with. There may be one the next time.
+            # An OSError: no descriptor was left for the check; there may be one the next time.
             _log.warning("the socket was removed and cannot be bound again", error=str(error))
             continue
         if listener is not None:
@@ -200,36 +243,28 @@ async def _keep_bound(
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
-    """Serve the agent at the other end of `stream` until it is gone, or a signal ends this."""
-    context = askers.current()
+    """Serve the agent at the other end of `stream` until it disconnects, or a signal arrives."""
+    context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()
     freeze()
     linux.forbid_inspection()
     async with (
-        shutdown_event(logs.shorten) as told,
+        shutdown_event(logs.log_shutdown) as end_requested,
         open_host(settings, context) as host,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(_close_when, told, host)
+        nursery.start_soon(_close_when, end_requested, host)
         await host.serve(stream, context)
         nursery.cancel_scope.cancel()
 
 
-async def _close_when(told: trio.Event, host: Host) -> None:
-    await told.wait()
+async def _close_when(end_requested: trio.Event, host: Host) -> None:
+    await end_requested.wait()
     await host.close()
 
 
-def raise_open_files() -> None:
-    """Allow this process as many open files as it may have: a terminal takes two or three."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def freeze() -> None:
-    """Have what is there now, which stays, left out of collections: those hold everything up."""
+    """Exempt the objects that exist now from collections, which stop the event loop."""
     gc.collect()
     gc.freeze()

@@ -1,7 +1,8 @@
-"""What happens in a host, told to whoever listens, without waiting for anybody.
+"""The event bus: publishes what happens in a host to subscriptions, without waiting for any.
 
-A listener has a queue of `MOST` happenings, each of which holds little. One that does not keep up
-loses the oldest, and is told how many. Where nobody listens nothing is made.
+A subscription queues at most `QUEUE_MAX` events, each of which is small. A subscriber that does not
+keep up loses the oldest events, and gets the number of events that it lost. While there is no
+subscription no event is made.
 """
 
 import time
@@ -12,14 +13,16 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp.user_api import TerminalInfo
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.terminal_info import terminal_info
 
 QUEUE_MAX: Final = 1_000
-# Bytes of an update that is told: a subscriber to its session is told of those that are longer.
+# Bytes of a session update that an event carries; longer ones go only to the session's subscribers.
 UPDATE_BYTES_MAX: Final = 16 * 1024
 
 
 class Event:
-    """Something that has happened. `at`: seconds since 1970."""
+    """An event. `at`: seconds since 1970."""
 
     def __init__(
         self,
@@ -39,14 +42,14 @@ class Event:
         self.connection: Final = connection
         self.agent: Final = agent
         self.session: Final = session
-        # A copy, which holds nothing of the message; what is long is not told here.
+        # A copy: a slice would keep the whole message in memory.
         self.update: Final = (
             update.copy() if update and len(bytes(update)) <= UPDATE_BYTES_MAX else None
         )
 
 
 class Subscription:
-    """One who listens."""
+    """The queue of one subscriber."""
 
     def __init__(self) -> None:
         self._queue: deque[Event] = deque()
@@ -54,7 +57,7 @@ class Subscription:
         self._has_events = trio.Event()
 
     def put(self, event: Event) -> None:
-        """Have something told, when there is time."""
+        """Queue an event; drop the oldest one if the queue is full."""
         if len(self._queue) >= QUEUE_MAX:
             self._queue.popleft()
             self._dropped += 1
@@ -62,26 +65,36 @@ class Subscription:
         self._has_events.set()
 
     async def next(self) -> tuple[Event, int]:
-        """Wait for what happened next; and how much was lost before it."""
+        """Wait for the next event; return it, and how many events before it were dropped."""
         while not self._queue:
             self._has_events = trio.Event()
             await self._has_events.wait()
-        lost, self._dropped = self._dropped, 0
-        return self._queue.popleft(), lost
+        dropped, self._dropped = self._dropped, 0
+        return self._queue.popleft(), dropped
 
 
 class EventBus:
-    """Who listens in one host."""
+    """The subscriptions of one host."""
 
     def __init__(self) -> None:
         self.subscriptions: Final[set[Subscription]] = set()
 
     @property
     def has_subscribers(self) -> bool:
-        """Whether anybody listens."""
+        """Whether there is any subscription."""
         return bool(self.subscriptions)
 
     def publish(self, event: Event) -> None:
-        """Tell all who listen."""
-        for listener in self.subscriptions:
-            listener.put(event)
+        """Queue an event for every subscription."""
+        for subscription in self.subscriptions:
+            subscription.put(event)
+
+    def publish_terminal(self, event: str, entry: TerminalEntry, by: str | None = None) -> None:
+        """Publish an event of a terminal; `by` is who caused it.
+
+        The event has a snapshot of the terminal, since subscribers may read it much later, with the
+        cached `waiting` flag: events that change the flag are the input monitor's.
+        """
+        if self.has_subscribers:
+            info = terminal_info(entry, waiting=entry.waiting)
+            self.publish(Event(event, terminal=info, by=by))

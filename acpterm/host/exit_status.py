@@ -1,4 +1,4 @@
-"""How a program ended, as it is said on the wire."""
+"""Exit statuses on the wire."""
 
 import math
 from typing import Final
@@ -10,14 +10,15 @@ from acpterm.config import Settings
 from acpterm.pty.signals import number_of
 from acpterm.terminal.status import ExitStatus
 
-# By the last part of the name in `initialize`: `@mistralai/mistral-vibe` is one.
+# Agents that take a null exit code for success, by the last part of their name in `initialize`,
+# such as `@mistralai/mistral-vibe`.
 _NULL_IS_SUCCESS: Final = frozenset({"mistral-vibe"})
 
 
 def gives_signal_code(settings: Settings, agent: str | None = None) -> bool:
-    """Return whether `agent` is sent 128 + n as the exit code on death by signal n, and not null.
+    """Return whether death by signal n is reported as exit code 128 + n, and not null.
 
-    `agent` is the name that it gives itself; None is the user.
+    `agent` is the agent's name in `initialize`; None for the user.
     """
     if settings.signal_exit_code == "auto":
         return (agent or "").rpartition("/")[2].lower() in _NULL_IS_SUCCESS
@@ -25,7 +26,7 @@ def gives_signal_code(settings: Settings, agent: str | None = None) -> bool:
 
 
 def exit_status(status: ExitStatus | None, *, signal_code: bool) -> TerminalExitStatus | UnsetType:
-    """Return an exit status for the wire; absent while there is none."""
+    """Return an exit status for the wire; UNSET while the program runs."""
     if status is None:
         return UNSET
     code = exit_code(status, signal_code=signal_code)
@@ -40,7 +41,7 @@ def exit_code(status: ExitStatus, *, signal_code: bool) -> int | None:
 
 
 def exit_meta(status: ExitStatus) -> dict[str, ExitMeta]:
-    """Write what acpterm says beside it."""
+    """Return the `_meta` of an exit status."""
     return {
         "acpterm": ExitMeta(
             ended_by=status.ended_by.value,

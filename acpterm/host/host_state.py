@@ -1,4 +1,4 @@
-"""What all connections of one host share."""
+"""The state that all connections of one host share."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -8,11 +8,12 @@ import trio
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.config import Settings
-from acpterm.host.events import Event, EventBus
-from acpterm.host.input_monitor import InputMonitor
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.events import EventBus
+from acpterm.host.input_monitor import InputMonitor, is_waiting
 from acpterm.host.memory import SessionMemory
 from acpterm.host.recording.recorder import Recorder
-from acpterm.host.registry import TerminalEntry, TerminalRegistry
+from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import HostRecord
 from acpterm.host.state.store import HOST_KEY
 from acpterm.host.state.writer import StateWriter
@@ -20,7 +21,9 @@ from acpterm.host.terminal_info import terminal_info
 from acpterm.host.windows import Windows
 from acpterm.keeper.client import KeeperClient
 from acpterm.pty.processes import now as boot_time
+from acpterm.pty.tracking.trees import Trees
 from acpterm.terminal.pool import Pool
+from acpterm.terminal.terminal import Terminal
 
 
 def _nothing() -> None:
@@ -28,26 +31,31 @@ def _nothing() -> None:
 
 
 class DaemonInfo(NamedTuple):
-    """Where a host is to be found, and how it ends. `patience`: seconds that it stays unneeded."""
+    """Where a daemon listens, and how to end it."""
 
     agent_socket: str | None = None
     user_socket: str | None = None
     idle_exit_s: float | None = None
+    """Seconds without a connection or a terminal after which it ends; None for never."""
     tracking: str = ""
     end: Callable[[], None] = _nothing
 
 
 class HostState:
-    """What all connections of one host share; the pool is run by whoever made it."""
+    """The state that all connections of one host share.
+
+    The creator runs `pool`, and tasks of recordings run in `nursery`.
+    """
 
     def __init__(
         self,
         settings: Settings,
-        pool: Pool,
-        nursery: trio.Nursery,
         keeper: KeeperClient,
+        trees: Trees,
+        nursery: trio.Nursery,
         record: HostRecord,
     ) -> None:
+        self.settings: Final = settings
         self.keeper: Final = keeper
         self.state: Final = StateWriter(keeper)
         self._record: Final = record
@@ -56,15 +64,22 @@ class HostState:
         self._recorder = Recorder(settings)
         self.daemon_info = DaemonInfo()
         self.agents = 0
+        """How many connections of agents there are."""
         self.users = 0
-        self.settings: Final = settings
-        self.pool: Final = pool
+        """How many connections of the user's clients there are."""
         self.session_memory: Final = SessionMemory()
+        self.changed: Final = trio.lowlevel.ParkingLot()
+        """Unparked when the host may no longer be needed, or may be needed again."""
         self.events: Final = EventBus()
-        self.registry: Final = TerminalRegistry(pool, settings)
-        self.windows: Final = Windows(self._publish)
-        self.input_monitor: Final = InputMonitor(self.registry, self._publish)
-        self.registry.on_event = self._publish
+        self.pool: Final = Pool(keeper, trees, grace=settings.kill_grace, on_exit=self._record_exit)
+        self.registry: Final = TerminalRegistry(
+            self.pool, settings, self.events, self.changed.unpark_all
+        )
+        self.windows: Final = Windows(self.events)
+        self.input_monitor: Final = InputMonitor(self.registry, self.events)
+
+    def _record_exit(self, terminal: Terminal) -> None:
+        self.registry.record_exit(terminal)
 
     @property
     def uptime(self) -> float:
@@ -72,19 +87,19 @@ class HostState:
         return boot_time() - self._record.started_at
 
     def new_connection_name(self) -> str:
-        """Return the name of a new connection of an agent: none before had it."""
+        """Return a name for an agent's new connection; no name is given twice."""
         self._record.connections += 1
         self.state.changed(HOST_KEY, self._record.encode)
         return f"c{self._record.connections}"
 
     def reserve_connection(self, name: str) -> None:
-        """Give the name of a restored connection to no other."""
+        """Prevent the name of a restored connection from being given again."""
         number = name.removeprefix("c")
         if number.isdigit():
             self._record.connections = max(self._record.connections, int(number))
 
     def add(self, entry: TerminalEntry, env: Mapping[str, str]) -> None:
-        """Take a terminal that was just made; `env` is its program's environment."""
+        """Add a terminal that was just created; `env` is its program's environment."""
         if self.settings.record:
             path = self._recorder.start(
                 entry.terminal,
@@ -98,10 +113,9 @@ class HostState:
             entry.set_recording(path)
         entry.store_launch()
         self.registry.add(entry)
-        self._watch_exit(entry)
 
     def restore(self, entry: TerminalEntry) -> None:
-        """Take a terminal over from the worker before, and go on with its recording."""
+        """Add a terminal of the previous worker, and resume its recording."""
         record = entry.record
         if record.recorded is not None and record.recording is not None:
             self._recorder.resume(
@@ -112,21 +126,7 @@ class HostState:
                 on_progress=entry.set_recorded,
             )
         self.registry.restore(entry)
-        self._watch_exit(entry)
-
-    def _watch_exit(self, entry: TerminalEntry) -> None:
-        if entry.terminal.exit is None:
-            entry.terminal.when_exited = partial(self.registry.record_exit, entry)
-        else:
-            self.registry.record_exit(entry)
 
     def terminal_info(self, entry: TerminalEntry) -> TerminalInfo:
-        """Say how a terminal is now, for the person. Looks whether it waits: some 100 µs."""
-        return terminal_info(entry, self.windows, waiting=self.input_monitor.check(entry))
-
-    def _publish(self, event: str, entry: TerminalEntry, by: str | None = None) -> None:
-        if self.events.has_subscribers:
-            # As it is now: who listens may come to it much later. Whether it waits is as it was
-            # seen last: to look now would be to tell of that first.
-            info = terminal_info(entry, self.windows, waiting=entry.waiting)
-            self.events.publish(Event(event, terminal=info, by=by))
+        """Describe a terminal. Probes whether it waits for input, which takes some 100 µs."""
+        return terminal_info(entry, waiting=is_waiting(entry))

@@ -1,63 +1,62 @@
-"""Which terminals wait for somebody to type: a prompt is not a slow program.
+"""Detection of programs that wait for input: a prompt is not a slow program.
 
-It is looked at when it is asked for, and in terminals that have been quiet for `QUIET` seconds
-alone: what prints does not wait. While somebody listens to events all that run are looked at every
-`ROUND` seconds, and what has changed is told.
+`is_waiting` probes one terminal. A terminal that has printed within the last `QUIET_S` seconds is
+not probed: a program that prints does not wait. While events have subscribers, `InputMonitor`
+probes all running terminals every `PERIOD_S` seconds, and publishes what has changed.
 """
 
 import time
-from collections.abc import Callable
 from typing import Final
 
 import trio
 
-from acpterm.host.registry import TerminalEntry, TerminalRegistry
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.events import EventBus
+from acpterm.host.registry import TerminalRegistry
 
 QUIET_S: Final = 0.1
 PERIOD_S: Final = 0.5
-# Terminals looked at between two checkpoints.
+# Terminals that are probed between two checkpoints.
 _BATCH: Final = 16
 
 
+def is_waiting(entry: TerminalEntry) -> bool | None:
+    """Return whether a terminal waits for input; None where that cannot be known.
+
+    Takes some 100 µs.
+    """
+    terminal = entry.terminal
+    if terminal.exit is not None:
+        return False
+    if time.monotonic() - (terminal.timeline.last or 0) < QUIET_S:
+        return False
+    return terminal.waits_for_input()
+
+
 class InputMonitor:
-    """Looks at the terminals of a roster. `told` is called with what has changed."""
+    """Publishes on `bus` when a terminal of `registry` begins or ceases to wait for input."""
 
-    def __init__(
-        self, registry: TerminalRegistry, told: Callable[[str, TerminalEntry, str | None], None]
-    ) -> None:
-        self._roster = registry
-        self._on_change = told
-        # Who is told looks once more: that is not told in the middle of it, but the next time.
-        self._publishing: TerminalEntry | None = None
+    def __init__(self, registry: TerminalRegistry, bus: EventBus) -> None:
+        self._registry: Final = registry
+        self._bus: Final = bus
 
-    def check(self, entry: TerminalEntry) -> bool | None:
-        """Whether a terminal waits for input; None where nobody can know. Takes some 100 µs."""
-        terminal = entry.terminal
-        if terminal.exit is not None:
-            waits: bool | None = False
-        elif time.monotonic() - (terminal.timeline.last or 0) < QUIET_S:
-            waits = False
-        else:
-            waits = terminal.waits_for_input()
-        if waits != entry.waiting and self._publishing is not entry:
-            before, entry.waiting = entry.waiting, waits
-            self._publishing = entry
-            try:
-                if waits:
-                    self._on_change("waiting", entry, None)
-                elif before and terminal.exit is None:
-                    self._on_change("resumed", entry, None)
-            finally:
-                self._publishing = None
-        return waits
+    def check(self, entry: TerminalEntry) -> None:
+        """Probe a terminal; publish an event if it has begun or ceased to wait for input."""
+        before, entry.waiting = entry.waiting, is_waiting(entry)
+        if entry.waiting == before:
+            return
+        if entry.waiting:
+            self._bus.publish_terminal("waiting", entry)
+        elif before and entry.terminal.exit is None:
+            self._bus.publish_terminal("resumed", entry)
 
-    async def run(self, is_needed: Callable[[], bool]) -> None:
-        """Look at all that run, again and again while they are `heard` of, until cancelled."""
+    async def run(self) -> None:
+        """Check all running terminals periodically while events have subscribers."""
         while True:
             await trio.sleep(PERIOD_S)
-            if not is_needed():
+            if not self._bus.has_subscribers:
                 continue
-            for number, entry in enumerate(self._roster):
+            for number, entry in enumerate(self._registry):
                 if entry.terminal.exit is None:
                     self.check(entry)
                 if number % _BATCH == _BATCH - 1:

@@ -1,8 +1,8 @@
-"""What agents' sessions remember, counted in bytes: for each connection, and for all together.
+"""Limits on the memory of agents' sessions: for each connection, and for all together.
 
-When there is too much, the sessions that were used longest ago forget: those of the connection that
-has too much, or of the one that has the most. So no agent's are forgotten for one that has more.
-The session whose message is being handled is the only one that is spared.
+Over a limit, the least recently used sessions shrink: those of the connection that exceeds its own
+limit, or of the connection that takes the most. So no agent loses anything to one that takes more.
+Only the session whose message is being handled is spared.
 """
 
 from collections import OrderedDict
@@ -14,11 +14,11 @@ TOTAL_BYTES: Final = 128 * 1024 * 1024
 
 
 class Counted(Protocol):
-    """What is counted: a session."""
+    """A session, as far as it is counted."""
 
     @property
     def size(self) -> int:
-        """Bytes of memory, about."""
+        """Approximate bytes of memory."""
 
 
 C = TypeVar("C", bound=Counted)
@@ -32,58 +32,56 @@ class SessionMemory:
         self.connections: Final[set[ConnectionMemory[Any]]] = set()
 
     def limit(self, counting: "ConnectionMemory[Any]") -> None:
-        """Have the connections forget that have the most, as far as that is needed.
+        """Shrink sessions until all together are within the limit, the largest connections first.
 
-        Every session may be forgotten, but the one used last of the connection `counting`: its
-        message has just been handled.
+        The session that `counting` used last is spared: its message has just been handled.
         """
         if self.is_within_limit():
             return
         for connection in sorted(self.connections, key=lambda one: -one.total):
-            connection.forget(self.is_within_limit, spare_last=connection is counting)
+            connection.shrink(self.is_within_limit, spare_last=connection is counting)
             if self.is_within_limit():
                 return
 
     def is_within_limit(self) -> bool:
-        """Return whether all sessions together take no more than they may."""
+        """Return whether all sessions together are within the limit."""
         return self.total <= TOTAL_BYTES
 
 
 class ConnectionMemory(Generic[C]):
     """The sizes of one connection's sessions, until it is closed.
 
-    `shrink` is called with a session that is to forget what it can, and to be counted again, or
-    removed.
+    `shrink` is called with a session that must free memory, and then be recounted or removed.
     """
 
     def __init__(self, memory: SessionMemory, shrink: Callable[[C], None]) -> None:
         self.total = 0
         self._memory: Final = memory
         self._shrink = shrink
-        # Those used longest ago first.
+        # The least recently used first.
         self._sizes: Final[OrderedDict[C, int]] = OrderedDict()
         memory.connections.add(self)
 
     def count(self, session: C) -> None:
-        """Count a session that may have changed; have others forget if that is too much."""
+        """Count a session that may have changed; shrink others if that exceeds a limit."""
         self._add(session.size - self._sizes.get(session, 0))
         self._sizes[session] = session.size
         self._sizes.move_to_end(session)
-        self.forget(lambda: self.total <= CONNECTION_BYTES, spare_last=True)
+        self.shrink(lambda: self.total <= CONNECTION_BYTES, spare_last=True)
         self._memory.limit(self)
 
     def recount(self, session: C) -> None:
-        """Count a session that has shrunk."""
+        """Count a session that has shrunk, without marking it as used."""
         self._add(session.size - self._sizes[session])
         self._sizes[session] = session.size
 
     def remove(self, session: C) -> None:
-        """Count a session no more."""
+        """Stop counting a session."""
         self._add(-self._sizes.pop(session, 0))
 
-    def forget(self, is_enough: Callable[[], bool], *, spare_last: bool) -> None:
-        """Have sessions forget until it is enough; with `spare_last` not the one used last."""
-        # Called for each message: the copy is made only when something has to go.
+    def shrink(self, is_enough: Callable[[], bool], *, spare_last: bool) -> None:
+        """Shrink sessions until `is_enough`; `spare_last` spares the one that was used last."""
+        # Called for each message: copy the list only if a session must shrink.
         if is_enough():
             return
         sessions = list(self._sizes)
@@ -93,11 +91,11 @@ class ConnectionMemory(Generic[C]):
                 return
 
     def close(self) -> None:
-        """Count none of these sessions any more."""
+        """Stop counting all of these sessions."""
         self._add(-self.total)
         self._sizes.clear()
         self._memory.connections.discard(self)
-        # It refers to the connection, which is to be freed at once.
+        # It refers to the connection, which must be freed at once.
         self._shrink = lambda _: None
 
     def _add(self, size: int) -> None:

@@ -1,8 +1,8 @@
-"""A worker takes over what the one before has left: connections, sessions and terminals.
+"""Restore the connections, sessions and terminals of the previous worker.
 
-In this order: what the snapshot has of connections and their sessions, which are then absent until
-they are resumed; then each terminal that the keeper holds, with its record. A terminal whose record
-cannot be read belongs to nobody: it is ended and forgotten.
+First the connections and sessions of the snapshot, which are absent until they are resumed; then
+each terminal that the keeper holds, with its record. A terminal whose record cannot be read has no
+owner: it is ended and forgotten.
 """
 
 import math
@@ -15,9 +15,8 @@ import trio
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session_methods import release_later
+from acpterm.host.entry import AgentInfo, Origin, Session, TerminalEntry
 from acpterm.host.host_state import HostState
-from acpterm.host.launch.exec_context import ExecContext, from_record
-from acpterm.host.registry import AgentInfo, Origin, Session, TerminalEntry
 from acpterm.host.state.records import LaunchRecord, TerminalRecord
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import launch_key, terminal_key
@@ -25,6 +24,7 @@ from acpterm.keeper.client import ExitReport, Found
 from acpterm.pty.master import window_size
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Trees
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.pool import TerminalSpec
 from acpterm.terminal.status import EndedBy
 
@@ -32,7 +32,7 @@ _log = structlog.get_logger("acpterm.restore")
 
 
 class Restorer:
-    """Rebuilds the state of a host. `nursery`: for what goes on later."""
+    """Restores the state of a host. `nursery` runs the tasks that release terminals later."""
 
     def __init__(
         self,
@@ -42,19 +42,19 @@ class Restorer:
         context: ExecContext,
         nursery: trio.Nursery,
     ) -> None:
-        self._shared: Final = host
+        self._host: Final = host
         self._resumption: Final = resumption
         self._trees: Final = trees
-        self._asker: Final = context
+        self._context: Final = context
         self._nursery: Final = nursery
-        self._callers: Final[dict[str, AgentConnection]] = {}
+        self._connections: Final[dict[str, AgentConnection]] = {}
 
     def restore(self, snapshot: Snapshot, found: Iterable[Found]) -> None:
-        """Take over what was found."""
+        """Restore the records of `snapshot`, and the terminals that the keeper has `found`."""
         for key in snapshot.unusable:
-            self._shared.state.removed(key)
+            self._host.state.removed(key)
         for name in {record.connection for record in snapshot.terminals.values()}:
-            self._shared.reserve_connection(name or "")
+            self._host.reserve_connection(name or "")
         self._restore_connections(snapshot)
         known = set()
         for terminal in found:
@@ -65,30 +65,30 @@ class Restorer:
                     snapshot.terminals.get(terminal.name),
                     snapshot.launches.get(terminal.name),
                 )
-            except Exception as error:  # noqa: BLE001  one that fails costs the others nothing
+            except Exception as error:  # noqa: BLE001  the other terminals must be restored all the same
                 _log.error("terminal not restored", terminal=terminal.name, exc_info=error)
         for name in snapshot.terminals.keys() - known:
-            self._shared.state.removed(terminal_key(name))
+            self._host.state.removed(terminal_key(name))
         for name in snapshot.launches.keys() - known:
-            self._shared.state.removed(launch_key(name))
+            self._host.state.removed(launch_key(name))
 
     def _restore_connections(self, snapshot: Snapshot) -> None:
         for name, stored in snapshot.connections.items():
             record = stored.record
-            context = from_record(record.context) if record.context else self._asker
+            context = record.context.to_context() if record.context else self._context
             connection = AgentConnection(
-                context, self._shared, name, self._resumption, record.secret, holders=record.holders
+                context, self._host, name, self._resumption, record.secret, holders=record.holders
             )
             connection.agent.name = record.agent
             for number, (session, calls) in stored.sessions.items():
                 connection.restore_session(number, session, calls.items())
-            self._callers[name] = connection
+            self._connections[name] = connection
             self._resumption.restored(connection)
 
     def _restore_terminal(
         self, found: Found, record: TerminalRecord | None, launch: LaunchRecord | None
     ) -> None:
-        host, pool = self._shared, self._shared.pool
+        host, pool = self._host, self._host.pool
         reaped_at = found.exit.reaped_at if found.exit else None
         tree = self._trees.adopt(found.name, found.pid, found.started, reaped_at=reaped_at)
         if record is None:
@@ -132,34 +132,34 @@ class Restorer:
             terminal.kill(EndedBy(record.killed_by))
         if connection is not None and record.session is not None and record.is_held:
             session = connection.session(record.session)
-            connection.owned(session)
+            connection.retain(session)
             connection.restore_terminal(session, entry)
             if record.release_at is not None:
                 delay = max(0.0, record.release_at - boot_time())
                 self._nursery.start_soon(release_later, connection, session, [entry], delay)
         elif not record.is_users:
-            # Its connection has ended, and the worker with it, before this was stored.
+            # Its connection ended, and the worker died before it stored the release.
             host.registry.release(entry, EndedBy.DISCONNECT)
 
     def _connection_of(self, record: TerminalRecord) -> AgentConnection | None:
-        """Return the connection that may name a terminal, if there is one.
+        """Return the connection that can name a terminal, if there is one.
 
-        A keeper that died has left the terminals' records alone: the connection is then made from
-        those, with the execution context of the daemon.
+        After the death of a keeper only the records of terminals are left: the connection is then
+        made from those, with the execution context of the daemon.
         """
         name = record.connection
         if name is None:
             return None
         is_over = record.released_time is not None or not record.is_held
-        if name not in self._callers and record.secret is not None and not is_over:
+        if name not in self._connections and record.secret is not None and not is_over:
             connection = AgentConnection(
-                self._asker, self._shared, name, self._resumption, record.secret
+                self._context, self._host, name, self._resumption, record.secret
             )
             connection.agent.name = record.agent
             connection.mark_changed()
-            self._callers[name] = connection
+            self._connections[name] = connection
             self._resumption.restored(connection)
-        return self._callers.get(name)
+        return self._connections.get(name)
 
     def _session(
         self, connection: AgentConnection | None, record: TerminalRecord
@@ -174,7 +174,7 @@ class Restorer:
 
 
 def _ended_by(record: TerminalRecord, report: ExitReport | None) -> EndedBy | None:
-    """Return who has ended, or is about to end, the program; None while it is itself."""
+    """Return who killed the program, or is about to; None if nobody has."""
     ended = math.inf if report is None else report.reaped_at
     if record.killed_by is not None and (record.killed_at or 0.0) <= ended:
         return EndedBy(record.killed_by)

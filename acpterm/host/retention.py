@@ -1,8 +1,8 @@
-"""Which of the terminals that are over are forgotten for others: each owner's for its own.
+"""Which terminals that are over must be forgotten to stay within the limits.
 
-The user has one share, and all agents have another of the same size. What agents leave behind
-never pushes out what is the user's. Within the agents' share, the connection that has the most
-loses its oldest first, so one agent does not push out what the others have.
+The user has one share, and all agents together have another of the same size, so agents' terminals
+never push out the user's. Within the agents' share, the connection that takes the most loses its
+oldest terminals first, so no agent pushes out what the others have left.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeVar
 
 
 class Retained(Protocol):
-    """A terminal that is over: see `roster.Entry`."""
+    """A terminal that is over: see `entry.TerminalEntry`."""
 
     @property
     def is_users(self) -> bool:
@@ -23,18 +23,18 @@ class Retained(Protocol):
 
     @property
     def over_since(self) -> float:
-        """When it was over, on the boot clock."""
+        """Since when the terminal has been over, on the boot clock."""
 
     @property
     def retained_bytes(self) -> int:
-        """Bytes of its output."""
+        """Bytes of output in memory."""
 
 
 R = TypeVar("R", bound=Retained)
 
 
 class Share:
-    """How much each share may hold: terminals, bytes, and seconds."""
+    """The limits of each share: number of terminals, bytes, and age in seconds."""
 
     def __init__(self, number: int, size: int, age: float) -> None:
         self.count: Final = number
@@ -43,7 +43,7 @@ class Share:
 
 
 def surplus(entries: Iterable[R], share: Share, now: float) -> list[R]:
-    """Return those of the terminals that are over that are to be forgotten."""
+    """Return the entries that exceed the limits; all `entries` are over."""
     entries = sorted(entries, key=lambda entry: entry.over_since)
     found = [entry for entry in entries if entry.over_since < now - share.age]
     left = entries[len(found) :]
@@ -56,7 +56,7 @@ def surplus(entries: Iterable[R], share: Share, now: float) -> list[R]:
 
 
 def _above(queues: dict[str | None, list[R]], share: Share) -> list[R]:
-    """Return what is too much, of the queue that has the most each time, the oldest first."""
+    """Return what exceeds the limits: each time the oldest entry of the largest queue."""
     found: list[R] = []
     numbers = {owner: len(queue) for owner, queue in queues.items()}
     sizes = {owner: sum(entry.retained_bytes for entry in queue) for owner, queue in queues.items()}

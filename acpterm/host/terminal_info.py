@@ -1,15 +1,14 @@
-"""A terminal as the person is told of it."""
+"""The description of a terminal that the user's clients get."""
 
 import os
 
 from acpterm.acp.user_api import ExitInfo, TerminalInfo
-from acpterm.host.registry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, TerminalEntry
-from acpterm.host.windows import Windows
+from acpterm.host.entry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, TerminalEntry
 from acpterm.terminal.status import ExitStatus
 
 
-def terminal_info(entry: TerminalEntry, windows: Windows, *, waiting: bool | None) -> TerminalInfo:
-    """Say how a terminal is now; `waiting`: whether it waits for input (see `attention`)."""
+def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo:
+    """Describe a terminal; `waiting`: whether it waits for input (see `input_monitor`)."""
     terminal, session = entry.terminal, entry.session
     last = terminal.timeline.last
     return TerminalInfo(
@@ -25,7 +24,7 @@ def terminal_info(entry: TerminalEntry, windows: Windows, *, waiting: bool | Non
             call for call in entry.tool_calls[-TOOL_CALLS_MAX:] if len(call) <= TOOL_CALL_ID_MAX
         ],
         command=entry.command,
-        # Not every folder's name is UTF-8.
+        # The name of a directory need not be UTF-8.
         cwd=os.fsencode(entry.cwd).decode(errors="replace"),
         pid=terminal.pid,
         cols=terminal.cols,
@@ -34,7 +33,7 @@ def terminal_info(entry: TerminalEntry, windows: Windows, *, waiting: bool | Non
         last_output_at=None if last is None else round(1000 * _unix_time(entry, last)),
         exited_at=None if entry.exited_at is None else round(1000 * entry.exited_at),
         position=terminal.ring.end,
-        attached=windows.count(entry),
+        attached=entry.window_count,
         waiting_for_input=waiting,
         recording=entry.recording,
         exit_status=exit_info(terminal.exit),
@@ -44,12 +43,12 @@ def terminal_info(entry: TerminalEntry, windows: Windows, *, waiting: bool | Non
 
 
 def _unix_time(entry: TerminalEntry, moment: float) -> float:
-    """Give the time of day, in seconds since 1970, of a moment of the monotonic clock."""
+    """Convert a time of the monotonic clock to seconds since 1970."""
     return entry.created_at + moment - entry.terminal.timeline.start
 
 
 def exit_info(status: ExitStatus | None) -> ExitInfo | None:
-    """Say how a program ended."""
+    """Describe how a program exited; None while it runs."""
     if status is None:
         return None
     return ExitInfo(

@@ -1,6 +1,6 @@
-"""What is done to a terminal, whoever asks for it: typing, signals, and looking at what it has.
+"""Operations on a terminal that agents and the user share: reading, typing and signals.
 
-What goes wrong is said as an `RpcError` that names the terminal.
+Failures are `RpcError`s that name the terminal.
 """
 
 import base64
@@ -14,21 +14,21 @@ from acpterm.acp.agent_api import Format
 from acpterm.host.exit_status import exit_status
 from acpterm.host.launch.validation import seconds
 from acpterm.host.screens import check_screen, current_screen
-from acpterm.host.server.sender import Sender
+from acpterm.host.server.dispatch import Sender
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.pty.signals import number_of
 from acpterm.terminal import views
 from acpterm.terminal.keyboard import InputFullError
 from acpterm.terminal.terminal import Terminal
 
-# Bytes that one read gives when it does not say, and at most.
+# Bytes that one read returns by default, and at most.
 READ_BYTES_MAX: Final = 1024 * 1024
 # Kill and release are answered after this long, whether the program has ended or not.
 KILL_REPLY_TIMEOUT_S: Final = 0.3
 
 
 class ReadParams(Protocol):
-    """What both kinds of read have: see `acp.ReadRequest`."""
+    """The parameters that both kinds of read request have: see `acp.ReadRequest`."""
 
     since: int | None
     max_bytes: int | None
@@ -37,23 +37,23 @@ class ReadParams(Protocol):
 
 
 class Reader(Protocol):
-    """Who reads."""
+    """The connection that reads."""
 
     @property
     def sender(self) -> Sender:
-        """Sends to the reader."""
+        """Sends to the reader's client."""
 
     @property
     def signal_code(self) -> bool:
-        """Whether death by a signal has an exit code; see `exit_status.gives_signal_code`."""
+        """Whether the reader gets an exit code after death by a signal: see `exit_status`."""
 
 
 def read(
     reader: Reader, terminal: Terminal, params: ReadParams
 ) -> Coroutine[Any, Any, ReadResponse]:
-    """Read what came after a position, waiting for it up to `wait_ms`.
+    """Return a coroutine that reads the output after a position, and waits up to `wait_ms` for it.
 
-    A release that comes after it only ends the waiting.
+    If the terminal is released meanwhile, the wait ends early.
     """
     view = params.format or terminal.view
     if view == "screen":
@@ -82,33 +82,33 @@ async def _read(reader: Reader, terminal: Terminal, params: ReadParams, view: st
             screen, position = await current_screen(terminal)
             text = screen.text()
             lost = 0 if params.since is None else max(0, terminal.ring.start - params.since)
-            return _answer(reader, terminal, text, position, lost)
-        most = min(params.max_bytes or READ_BYTES_MAX, READ_BYTES_MAX)
-        part = views.since(terminal, params.since, most, as_text=view == "text")
-        # Half a character or half an escape sequence is no news yet.
-        if part.position > since or terminal.exit is not None or trio.current_time() >= deadline:
+            return _response(reader, terminal, text, position, lost)
+        limit = min(params.max_bytes or READ_BYTES_MAX, READ_BYTES_MAX)
+        chunk = views.since(terminal, params.since, limit, as_text=view == "text")
+        # An incomplete character or escape sequence yields no text yet.
+        if chunk.position > since or terminal.exit is not None or trio.current_time() >= deadline:
             break
         seen = terminal.ring.end
     if view == "text":
-        return _answer(reader, terminal, part.data.decode(), part.position, part.lost)
-    answer = _answer(
-        reader, terminal, base64.b64encode(part.data).decode(), part.position, part.lost
+        return _response(reader, terminal, chunk.data.decode(), chunk.position, chunk.lost)
+    response = _response(
+        reader, terminal, base64.b64encode(chunk.data).decode(), chunk.position, chunk.lost
     )
-    answer.encoding = "base64"
-    return answer
+    response.encoding = "base64"
+    return response
 
 
-def _answer(
+def _response(
     reader: Reader, terminal: Terminal, data: str, position: int, lost: int
 ) -> ReadResponse:
-    ended = exit_status(terminal.exit, signal_code=reader.signal_code)
-    return ReadResponse(data=data, position=position, lost=lost, exit_status=ended)
+    status = exit_status(terminal.exit, signal_code=reader.signal_code)
+    return ReadResponse(data=data, position=position, lost=lost, exit_status=status)
 
 
 def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]:
-    """Type; the coroutine waits until the terminal has taken it all.
+    """Type `data`; return a coroutine that waits until the terminal has taken all of it.
 
-    What is typed is in order from here on, whichever answer comes first.
+    The input is queued at once, so the order of calls is kept whichever response comes first.
     """
     try:
         typed = terminal.keyboard.type(data)
@@ -132,7 +132,7 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
 
 
 def signal(terminal: Terminal, name: str) -> None:
-    """Signal the foreground process group, as a key would."""
+    """Send a signal to the foreground process group, as a key such as Ctrl-C does."""
     try:
         number = number_of(name)
     except ValueError as error:
@@ -148,13 +148,13 @@ def signal(terminal: Terminal, name: str) -> None:
 
 
 def has_ended(terminal: Terminal) -> RpcError:
-    """Make the error of a terminal that can only be read any more."""
+    """Return the error for a terminal that has ended: only its output can still be read."""
     return RpcError(
         INVALID_PARAMS, f"terminal {terminal.id!r} has ended: its output can still be read"
     )
 
 
-def answer_when_ended(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
+def respond_after_exit(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
     """Return the response to a kill or release: once the program has ended.
 
     After `KILL_REPLY_TIMEOUT_S` it is sent all the same; the escalation to SIGKILL goes on.

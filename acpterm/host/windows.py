@@ -9,12 +9,13 @@ the emulator answers. Other windows get frames of the screen (`user.attach`).
 """
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final
 
 import trio
 
-from acpterm.host.registry import TerminalEntry
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.events import EventBus
 
 
 class Window:
@@ -45,20 +46,12 @@ class _AttachedTerminal:
 
 
 class Windows:
-    """The windows of all terminals of a host.
+    """The windows of all terminals of a host. Their events are published on `bus`."""
 
-    `on_event` is called with the kind of an event, the terminal, and who caused it (None here).
-    """
-
-    def __init__(self, on_event: Callable[[str, TerminalEntry, str | None], None]) -> None:
-        self._on_event = on_event
+    def __init__(self, bus: EventBus) -> None:
+        self._bus: Final = bus
         self._attached: dict[str, _AttachedTerminal] = {}
         self._restored: list[TerminalEntry] = []
-
-    def count(self, entry: TerminalEntry) -> int:
-        """Return the number of windows of a terminal."""
-        attached = self._attached.get(entry.id)
-        return len(attached.windows) if attached else 0
 
     def of(self, entry: TerminalEntry) -> list[Window]:
         """Return the windows of a terminal."""
@@ -106,16 +99,18 @@ class Windows:
             entry.id, _AttachedTerminal((terminal.cols, terminal.rows))
         )
         attached.windows.append(window)
-        self._on_event("attached", entry, None)
+        entry.window_count = len(attached.windows)
+        self._bus.publish_terminal("attached", entry)
         self._apply_size(entry, attached)
 
     def close(self, entry: TerminalEntry, window: Window) -> None:
         """Detach a window."""
         attached = self._attached[entry.id]
         attached.windows.remove(window)
+        entry.window_count = len(attached.windows)
         if not attached.windows:
             del self._attached[entry.id]
-        self._on_event("detached", entry, None)
+        self._bus.publish_terminal("detached", entry)
         self._apply_size(entry, attached)
 
     def change(self, entry: TerminalEntry, window: Window, cols: int, rows: int) -> None:
@@ -137,7 +132,7 @@ class Windows:
             if any(not window.read_only for window in attached.windows):
                 return
         entry.terminal.resize(cols, rows)
-        self._on_event("resized", entry, None)
+        self._bus.publish_terminal("resized", entry)
 
     def _apply_size(self, entry: TerminalEntry, attached: _AttachedTerminal) -> None:
         sizing = [window for window in attached.windows if not window.read_only]
@@ -149,5 +144,5 @@ class Windows:
         if (cols, rows) != (terminal.cols, terminal.rows):
             with contextlib.suppress(trio.ClosedResourceError, OSError):
                 terminal.resize(cols, rows)
-                self._on_event("resized", entry, None)
+                self._bus.publish_terminal("resized", entry)
         terminal.notify()

@@ -1,6 +1,6 @@
-"""JSON-RPC 2.0, sans-IO: bytes in, messages out; correlation; cancellation."""
+"""JSON-RPC 2.0 without I/O: framing, messages, matching of responses, cancellation."""
 
-from acpterm.jsonrpc.decoder import decode
+from acpterm.jsonrpc.decoder import decode, replace_lone_surrogates
 from acpterm.jsonrpc.encoder import (
     encode_error,
     encode_notification,
@@ -44,7 +44,6 @@ from acpterm.jsonrpc.messages import (
     Response,
 )
 from acpterm.jsonrpc.peer import Peer
-from acpterm.jsonrpc.surrogates import replace_lone_surrogates
 
 __all__ = [
     "AUTH_REQUIRED",

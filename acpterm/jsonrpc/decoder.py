@@ -1,15 +1,17 @@
-"""A message out of one line of JSON.
+"""Decode a message from one line of JSON.
 
-The rule: a good line is parsed once. A bad one is looked at again, slowly, to say what is
-wrong with it and to find the id which the answer should have.
+The rule: a valid line is parsed once. An invalid one is parsed again, slowly, to describe what is
+wrong with it and to find the id for the error response.
 
-A null id with a method is a request; only an absent one makes a notification. An integer may
-be written as JSON allows (``1.0`` is 1). Something without a method is a response as soon as
-it has ``result`` or ``error``, or an id and no ``params``: it is never answered, since the
-answer would hit a request of the other side which happens to have the same id.
+A message with a method and a null id is a request; only an absent id makes a notification. An
+integer may be written in any way that JSON allows (``1.0`` is 1). A message without a method counts
+as a response if it has ``result`` or ``error``, or an id and no ``params``. An invalid response is
+never answered, because the answer would match a request of the other side that happens to have the
+same id.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -30,10 +32,10 @@ from acpterm.jsonrpc.messages import (
 
 
 class _Envelope(Struct):
-    """Every member that any message has."""
+    """All members that a message may have."""
 
     jsonrpc: Literal["2.0"]
-    # `float` only so that 1.0 can be told from 1.5: JSON has one kind of number.
+    # `float` is here to distinguish 1.0 from 1.5, because JSON has only one type of numbers.
     id: int | float | str | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
     params: Raw | UnsetType = UNSET
@@ -48,27 +50,31 @@ _ids: Final = msgspec.json.Decoder(int | float | str | None)
 _versions: Final = msgspec.json.Decoder(Literal["2.0"])
 _strings: Final = msgspec.json.Decoder(str)
 _errors: Final = msgspec.json.Decoder(ErrorObject)
+# An escaped backslash; a complete surrogate pair; or, as group 1, half a pair.
+_ESCAPE: Final = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
 
 
 def decode(line: bytes) -> Message:
-    """Return the message in a line.
+    """Return the message in a line. Raises InvalidMessage.
 
-    The Raw values in it refer to `line`, and keep it alive. Raises InvalidMessage.
+    The Raw values of the message refer to `line`, and keep it alive.
     """
     try:
         if not line.isascii():
-            str(line, "utf-8")  # the parser does not look inside what it leaves raw
+            str(line, "utf-8")  # the parser does not validate the values that it leaves raw
         envelope = _envelopes.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _what_is_wrong(line) from None
+        raise _invalid_message(line) from None
     message = _message(envelope)
     if message is None:
-        raise _what_is_wrong(line)
+        raise _invalid_message(line)
     return message
 
 
 def _message(envelope: _Envelope) -> Message | None:
-    """Return the message with these members; None if they do not make one."""
+    """Return the message that the members form; None if they form none."""
     id_, method = id_of(envelope.id), envelope.method
     result, error = envelope.result, envelope.error
     if isinstance(id_, UnsetType):
@@ -86,7 +92,7 @@ def _message(envelope: _Envelope) -> Message | None:
 
 
 def id_of(value: object) -> Id | UnsetType:
-    """Return the id which a decoded JSON value is; UNSET if it is none."""
+    """Return a decoded JSON value as an id; UNSET if it is not a valid id."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -94,8 +100,8 @@ def id_of(value: object) -> Id | UnsetType:
     return value if value is None or isinstance(value, str) else UNSET
 
 
-def _what_is_wrong(line: bytes) -> InvalidMessage:
-    """Return the refusal of a line that is no message."""
+def _invalid_message(line: bytes) -> InvalidMessage:
+    """Return the error for a line that is not a message."""
     try:
         str(line, "utf-8")
         _any_json.decode(line)
@@ -106,27 +112,27 @@ def _what_is_wrong(line: bytes) -> InvalidMessage:
     except msgspec.ValidationError:
         what = f"a message must be a JSON object, not {excerpt(line)}"
         if line.lstrip().startswith(b"["):
-            right = "send each message on a line of its own"
-            what = f"batches are not part of ACP v1: {right}, not {excerpt(line)}"
+            expected = "send each message on a line of its own"
+            what = f"batches are not part of ACP v1: {expected}, not {excerpt(line)}"
         return InvalidMessage(INVALID_REQUEST, what)
     except msgspec.DecodeError as error:
         what = f"the message is not JSON: {excerpt(line)}"
         why = str(error).removeprefix("JSON is malformed: ")
         return _unreadable(line, f"{what}: {why}: a message must be one line of JSON")
     except RecursionError:
-        right = "send it with fewer arrays and objects inside each other"
-        what = f"the message is nested too deeply to be read: {excerpt(line)}: {right}"
+        advice = "send it with fewer arrays and objects inside each other"
+        what = f"the message is nested too deeply to be read: {excerpt(line)}: {advice}"
         return InvalidMessage(PARSE_ERROR, what)
     value = _decoded(_ids, members["id"]) if "id" in members else UNSET
-    what = _what_is_wrong_inside(members, id_is_bad="id" in members and id_of(value) is UNSET)
-    return _refusal(INVALID_REQUEST, what, members, value)
+    what = _describe_invalid_members(members, id_is_bad="id" in members and id_of(value) is UNSET)
+    return _invalid_object(INVALID_REQUEST, what, members, value)
 
 
 def _unreadable(line: bytes, what: str) -> InvalidMessage:
-    r"""Return the refusal of a line that is not JSON, with its id if that can be made out.
+    r"""Return the error for a line that is not JSON, with the id of the line if it can be found.
 
-    Python's own parser takes what ours does not: half a surrogate pair (``\ud83d`` alone),
-    which is what JavaScript makes of a string cut in the wrong place.
+    Python's own parser accepts lines that msgspec refuses: those with half a surrogate pair
+    (``\ud83d`` alone), which JavaScript produces if a string is cut in the wrong place.
     """
     try:
         members = json.loads(str(line, "utf-8", "replace"))
@@ -138,12 +144,14 @@ def _unreadable(line: bytes, what: str) -> InvalidMessage:
         what += r", without NaN, Infinity or half a surrogate pair (\ud800 to \udfff alone)"
     value = members.get("id", UNSET)
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        value = UNSET  # an answer could not have such an id
-    return _refusal(PARSE_ERROR, what, members, value)
+        value = UNSET  # a response could not contain such an id
+    return _invalid_object(PARSE_ERROR, what, members, value)
 
 
-def _refusal(code: int, what: str, members: Mapping[str, object], value: object) -> InvalidMessage:
-    """Return the refusal of an object, given its members and its decoded id."""
+def _invalid_object(
+    code: int, what: str, members: Mapping[str, object], value: object
+) -> InvalidMessage:
+    """Return the error for an object, given its members and its decoded id."""
     id_ = id_of(value)
     return InvalidMessage(
         code,
@@ -154,7 +162,7 @@ def _refusal(code: int, what: str, members: Mapping[str, object], value: object)
 
 
 def _is_response(members: Mapping[str, object]) -> bool:
-    """Say whether something that is no message was meant as a response."""
+    """Return whether an invalid message was meant as a response."""
     if "method" in members:
         return False
     return bool({"result", "error"} & members.keys()) or (
@@ -162,8 +170,8 @@ def _is_response(members: Mapping[str, object]) -> bool:
     )
 
 
-def _what_is_wrong_inside(members: Mapping[str, Raw], *, id_is_bad: bool) -> str:
-    """Say what keeps an object with these members from being a message."""
+def _describe_invalid_members(members: Mapping[str, Raw], *, id_is_bad: bool) -> str:
+    """Describe why an object with these members is not a message."""
     kinds = {"method", "result", "error"} & members.keys()
     wrong = ""
     if "jsonrpc" not in members:
@@ -171,8 +179,8 @@ def _what_is_wrong_inside(members: Mapping[str, Raw], *, id_is_bad: bool) -> str
     elif _decoded(_versions, members["jsonrpc"]) is UNSET:
         wrong = f'jsonrpc is {excerpt(members["jsonrpc"])}: it must be "2.0"'
     elif id_is_bad:
-        right = "a string, null, or an integer of 64 bits"
-        wrong = f"id is {excerpt(members['id'])}: it must be {right}"
+        expected = "a string, null, or an integer of 64 bits"
+        wrong = f"id is {excerpt(members['id'])}: it must be {expected}"
     elif "method" in members and _decoded(_strings, members["method"]) is UNSET:
         wrong = f"method is {excerpt(members['method'])}: it must be a string"
     elif len(kinds) > 1:
@@ -181,8 +189,8 @@ def _what_is_wrong_inside(members: Mapping[str, Raw], *, id_is_bad: bool) -> str
             " method (a request), result and error (responses)"
         )
     elif "error" in members and _decoded(_errors, members["error"]) is UNSET:
-        right = "an object with an integer code and a string message"
-        wrong = f"error is {excerpt(members['error'])}: it must be {right}"
+        expected = "an object with an integer code and a string message"
+        wrong = f"error is {excerpt(members['error'])}: it must be {expected}"
     elif kinds:
         wrong = "id is missing: a response must have the id of the request it answers"
     else:
@@ -191,8 +199,21 @@ def _what_is_wrong_inside(members: Mapping[str, Raw], *, id_is_bad: bool) -> str
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], raw: Raw) -> object:
-    """Return what a member decodes to; UNSET if it is of another type."""
+    """Return the decoded value of a member; UNSET if it has another type."""
     try:
         return decoder.decode(raw)
     except msgspec.DecodeError:
         return UNSET
+
+
+def replace_lone_surrogates(line: bytes) -> bytes:
+    r"""Return a line with each lone surrogate replaced by U+FFFD.
+
+    A lone surrogate (``\ud83d`` without ``\ude00``) is not JSON. JavaScript produces it if a string
+    is cut in the wrong place, such as a message that a model sends in pieces. A lenient reader
+    repairs nothing else. A host refuses such a line instead, since a command with a replaced
+    character is not the intended one.
+    """
+    if b"\\ud" not in line and b"\\uD" not in line:
+        return line
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], line)

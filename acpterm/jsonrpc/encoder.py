@@ -1,6 +1,6 @@
-r"""One line of JSON out of a message.
+r"""Encode a message as one line of JSON.
 
-The rule: what leaves is one line, with one ``\n``, at its end, whatever was put into it.
+The rule: the result is one line with a single ``\n``, at its end, whatever the values contain.
 """
 
 from typing import Any, Final
@@ -46,29 +46,29 @@ class _ErrorResponse(Struct):
 
 
 def encode_request(request_id: Id, method: str, params: Any = UNSET) -> bytes:
-    """Return a request as a line. `params` is a Struct, Raw or any JSON value; UNSET for none."""
+    """Encode a request. `params` is a Struct, Raw or any JSON value; UNSET for none."""
     return _line(_Request("2.0", request_id, method, params))
 
 
 def encode_notification(method: str, params: Any = UNSET) -> bytes:
-    """Return a notification as a line. `params` as for a request."""
+    """Encode a notification. `params` is as for a request."""
     return _line(_Notification("2.0", method, params))
 
 
 def encode_response(request_id: Id, result: Any) -> bytes:
-    """Return a result as a line. `result` is a Struct, Raw or any JSON value."""
+    """Encode a response with a result. `result` is a Struct, Raw or any JSON value."""
     return _line(_Response("2.0", request_id, result))
 
 
 def encode_error(request_id: Id, error: RpcError) -> bytes:
-    """Return a failure as a line."""
-    # File names that are not UTF-8 hold surrogates, and messages quote file names.
+    """Encode an error response."""
+    # Messages quote file names, which contain surrogates if they are not UTF-8.
     message = error.message.encode("utf-8", "backslashreplace").decode("utf-8")
     return _line(_ErrorResponse("2.0", request_id, _Error(error.code, message, error.data)))
 
 
 def is_utf8_encodable(value: str) -> bool:
-    """Whether JSON can hold a string: a name of a file that is not UTF-8 holds surrogates."""
+    """Return whether JSON can contain a string. A file name that is not UTF-8 has surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -79,7 +79,7 @@ def is_utf8_encodable(value: str) -> bool:
 def _line(message: Struct) -> bytes:
     line = _encoder.encode_lines([message])
     if line.find(b"\n") != len(line) - 1:
-        # Raw values from elsewhere may be laid out over several lines. Within JSON a newline
-        # is never part of a string, so a space means the same.
+        # Raw values of other origin may extend over several lines. A newline in JSON is never
+        # part of a string, so a space is equivalent.
         line = line[:-1].replace(b"\n", b" ") + b"\n"
     return line

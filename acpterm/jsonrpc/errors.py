@@ -1,4 +1,4 @@
-"""What can be wrong, as the other side is told.
+"""Errors that are sent to the other side, and the excerpts of values in their messages.
 
 The rule: a message says what was wrong, with which value, and what would be right, because
 agents show their model the message and nothing else.
@@ -18,16 +18,13 @@ AUTH_REQUIRED: Final = -32000
 RESOURCE_NOT_FOUND: Final = -32002
 
 EXCERPT_MAX: Final = 80
-"""How many characters of a value a message shows."""
+"""The number of characters of a value that a message contains."""
 QUOTE_MAX: Final = 500
-"""How many characters of a string it quotes, a path as a rule."""
+"""The number of characters of a string that a message quotes, usually a path."""
 
 
 class RpcError(Exception):
-    """An error to answer a request with.
-
-    `data` is any JSON value, or UNSET for none.
-    """
+    """An error response to a request. `data` is any JSON value, or UNSET for none."""
 
     def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
         super().__init__(message)
@@ -40,20 +37,20 @@ class RpcError(Exception):
 
 
 class LocalProtocolError(Exception):
-    """This side tried something that JSON-RPC does not allow; nothing was sent."""
+    """This side tried something that JSON-RPC does not allow. Nothing was sent."""
 
 
 def excerpt(value: bytes | bytearray | Raw | str, limit: int = EXCERPT_MAX) -> str:
-    """Return JSON text as a message shows it: one line, at most `limit` characters."""
+    """Return JSON text for a message: one line of at most `limit` characters."""
     if not isinstance(value, str):
-        # A character has at most four bytes: no need to decode a message of 10 MB.
+        # A character has at most four bytes. This avoids decoding a message of 10 MB.
         value = str(memoryview(value)[: 4 * limit + 4], "utf-8", "replace")
-    # Not `split()` first: the value may be long, and only its head is shown.
+    # Cut before `split()`, because the value may be long and only its head is needed.
     text = " ".join(value[: 4 * limit + 4].split())
     text = "".join(c if c.isprintable() else "\ufffd" for c in text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def quote(value: str, limit: int = QUOTE_MAX) -> str:
-    """Return a string as a message quotes it: in one line, at most `limit` characters of it."""
+    """Return a quoted string for a message: one line, with at most `limit` of its characters."""
     return repr(value) if len(value) <= limit else f"{value[: limit - 1]!r}…"

@@ -1,6 +1,6 @@
-"""What may have happened when bytes have arrived.
+"""The events that `Peer.receive_data` returns.
 
-The rule: an event is a value. It holds what the other side said and nothing of the peer.
+The rule: an event is a value. It contains what the other side sent, and no reference to the peer.
 """
 
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from acpterm.jsonrpc.messages import ErrorObject, ErrorResponse, Id, Response
 
 
 class RequestReceived(Struct, frozen=True):
-    """The other side wants an answer: `Peer.respond` or `Peer.respond_error`, once."""
+    """A request, to be answered once: by `Peer.respond` or `Peer.respond_error`."""
 
     id: Id
     method: str
@@ -20,42 +20,42 @@ class RequestReceived(Struct, frozen=True):
 
 
 class NotificationReceived(Struct, frozen=True):
-    """The other side wants something to be known."""
+    """A notification."""
 
     method: str
     params: Raw | UnsetType = UNSET
 
 
 class ResponseReceived(Struct, frozen=True):
-    """A request of ours succeeded. It is pending no more."""
+    """A request of this side succeeded, and is no longer pending."""
 
     id: int
     result: Raw
 
 
 class ErrorReceived(Struct, frozen=True):
-    """A request of ours failed, or its answer was no answer. It is pending no more."""
+    """A request of this side failed, or its response was invalid. It is no longer pending."""
 
     id: int
     error: ErrorObject
 
 
 class CancelReceived(Struct, frozen=True):
-    """The other side no longer wants a request in progress; it is still owed an answer."""
+    """The other side has cancelled a request in progress, which must still be answered."""
 
     id: int | str
 
 
 class UnexpectedResponse(Struct, frozen=True):
-    """An answer to nothing that is pending: never asked, or answered before."""
+    """A response to no pending request: to one never sent, or already answered."""
 
     message: Response | ErrorResponse
 
 
 class InvalidReceived(Struct, frozen=True):
-    """A line that is not a message, or not one which may come now.
+    """A line that is not a message, or one that is not allowed in this state.
 
-    `reply` is the line to send for it, None if it must not be answered.
+    `reply` is the line to send in response; None if the line must not be answered.
     """
 
     reply: bytes | None

@@ -1,8 +1,8 @@
-r"""Lines out of bytes.
+r"""Split a stream of bytes into lines.
 
-The rule: one message per line that ends in ``\n``, however the bytes were cut on their way
-here, and never more than one line's limit of them in memory. A line over the limit is
-counted and dropped while it arrives; the line after it is not lost.
+The rule: one message per line that ends in ``\n``, however the transport has split the bytes, and
+never more than the limit of one line in memory. A line over the limit is counted and dropped while
+it arrives; the next line is not lost.
 """
 
 from typing import Final
@@ -10,27 +10,26 @@ from typing import Final
 from msgspec import Struct
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The longest line taken unless told otherwise, in bytes."""
+"""The default maximum length of a line, in bytes."""
 
 
 class Oversized(Struct, frozen=True):
-    """A line that was too long to keep, reported once, where its end was."""
+    """A line over the limit. It is reported once, at its end."""
 
     size: int
-    """How long it was, in bytes, without its ``\n``."""
+    """The length of the line in bytes, without its ``\n``."""
 
 
 class LineSplitter:
-    """Cut a stream of bytes into lines.
+    """Splits a stream of bytes into lines.
 
-    State: the beginning of the line that is not finished yet, and that line's length. The
-    two agree until the length passes the limit; from there on to the end of the line only
-    the length is kept. Bytes that were looked at are never looked at again, so the work is
-    linear in what is fed, however it is split.
+    State: the beginning of the unfinished line, and that line's length. The two agree until the
+    length exceeds the limit. From then until the end of the line only the length is kept. No byte
+    is scanned twice, so the work is linear in the input, however it is split.
     """
 
     def __init__(self, max_line: int = LINE_BYTES_MAX) -> None:
-        r"""Take lines of at most `max_line` bytes, a ``\r`` included and the ``\n`` not."""
+        r"""Accept lines of at most `max_line` bytes, with a ``\r`` but without the ``\n``."""
         if max_line < 1:
             raise ValueError(f"max_line is {max_line}: it must be 1 byte or more")
         self.max_line: Final = max_line
@@ -38,9 +37,9 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes | Oversized]:
-        r"""Take the next bytes; return the lines they finish, in order.
+        r"""Feed the next bytes; return the lines that they complete, in order.
 
-        Lines come without their ``\n`` or ``\r\n``; blank ones do not come at all.
+        Lines are returned without their ``\n`` or ``\r\n``. Blank lines are skipped.
         """
         if not isinstance(data, bytes):
             data = bytes(data)
@@ -59,20 +58,20 @@ class LineSplitter:
 
     @property
     def unfinished(self) -> bytes | None:
-        """The beginning of the line that is not finished yet; None of one over the limit."""
+        """The beginning of the unfinished line; None if the line is over the limit."""
         return bytes(self._partial) if self._size <= self.max_line else None
 
     def close(self) -> bytes:
-        """Say that nothing more comes; return what is left of an unfinished line.
+        """End the input; return the unfinished line, which is not a message.
 
-        It is not a message: its end never came. Of a line over the limit nothing is left.
+        The result is empty if the line is over the limit.
         """
         rest = bytes(self._partial)
         self._partial, self._size = bytearray(), 0
         return rest
 
     def _keep(self, data: bytes, start: int) -> None:
-        """Take `data` from `start` on as more of the unfinished line."""
+        """Append `data`, from `start` on, to the unfinished line."""
         self._size += len(data) - start
         if self._size <= self.max_line:
             self._partial += memoryview(data)[start:]
@@ -80,7 +79,7 @@ class LineSplitter:
             self._partial = bytearray()
 
     def _finish(self, data: bytes, start: int, end: int) -> bytes | Oversized:
-        """Return the line which ends at `end`; `data[start:end]` is the last of it."""
+        """Return the line that ends at `end`; its last part is `data[start:end]`."""
         size = self._size + end - start
         head, self._partial, self._size = self._partial, bytearray(), 0
         if size > self.max_line:

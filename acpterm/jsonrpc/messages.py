@@ -1,8 +1,8 @@
-"""What a JSON-RPC 2.0 message is.
+"""The types of JSON-RPC 2.0 messages.
 
-The rule: a message is exactly one of request, notification, response and error response;
-anything else is an `InvalidMessage`. `params` and `result` stay the JSON they came as: what
-they mean is for whoever knows the method.
+The rule: a message is exactly one of request, notification, response and error response; any other
+line is an `InvalidMessage`. `params` and `result` remain raw JSON, to be decoded by the handler of
+the method.
 """
 
 from typing import Final, TypeAlias
@@ -12,11 +12,11 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from acpterm.jsonrpc.errors import RpcError
 
 Id: TypeAlias = int | str | None
-"""What ACP v1's ``RequestId`` allows; an integer has 64 bits, sign included."""
+"""The type that ACP v1's ``RequestId`` allows. An integer has 64 bits, including the sign."""
 
 
 class ErrorObject(Struct, frozen=True, omit_defaults=True):
-    """JSON-RPC 2.0, section 5.1."""
+    """The error of an error response (JSON-RPC 2.0, section 5.1)."""
 
     code: int
     message: str
@@ -24,7 +24,7 @@ class ErrorObject(Struct, frozen=True, omit_defaults=True):
 
 
 class Request(Struct, frozen=True):
-    """Something that is owed an answer, whatever its id: a null one too."""
+    """A message that must be answered, even if its id is null."""
 
     id: Id
     method: str
@@ -32,21 +32,21 @@ class Request(Struct, frozen=True):
 
 
 class Notification(Struct, frozen=True):
-    """Something without an id, which is never answered."""
+    """A message without an id, which is never answered."""
 
     method: str
     params: Raw | UnsetType = UNSET
 
 
 class Response(Struct, frozen=True):
-    """A result."""
+    """The result of a request."""
 
     id: Id
     result: Raw
 
 
 class ErrorResponse(Struct, frozen=True):
-    """A failure. The id is null when the other side could not read ours."""
+    """The failure of a request. The id is null if the other side could not read the request's."""
 
     id: Id
     error: ErrorObject
@@ -55,11 +55,11 @@ class ErrorResponse(Struct, frozen=True):
 Message: TypeAlias = Request | Notification | Response | ErrorResponse
 
 
-class InvalidMessage(RpcError):  # noqa: N818 - it is what was received, as well as an error
-    """A line that is no message.
+class InvalidMessage(RpcError):  # noqa: N818 - it is a kind of received message, not only an error
+    """A line that is not a message.
 
-    `id` is the one to answer with, null when it could not be read. `is_response` says that
-    the line was meant as a response: it must not be answered at all.
+    `id` is the id for the error response; null if it could not be read. `is_response` says that the
+    line was meant as a response, and must not be answered.
     """
 
     def __init__(

@@ -1,21 +1,21 @@
-"""One end of a connection: which request belongs to which answer, in both directions.
+"""One end of a connection, which matches requests and responses in both directions.
 
-The rule: every request that comes in is answered once, and every answer that comes in
-belongs to one request that went out.
+The rule: every incoming request is answered once, and every incoming response belongs to one
+outgoing request.
 
 State, and what changes it:
 
-- *in progress*: ids of the other side's requests that are owed an answer. A request adds its
-  id; `respond` and `respond_error` take it out; a cancellation leaves it in. While an id is
-  in progress another request with it is refused. Null ids cannot be told apart, so they are
-  not kept here: such a request may be answered at any time and cannot be cancelled.
-- *pending*: ids of our own requests which have no answer yet. They are 0, 1, 2, … and never
-  used again. `request` adds one; its answer, good or malformed, takes it out; `cancel` leaves
-  it in, for the other side still answers; `give_up` takes it out.
+- *in progress*: ids of the other side's requests that are not answered yet. A request adds its id;
+  `respond` and `respond_error` remove it; a cancellation does not. While an id is in progress,
+  another request with the same id is refused. Null ids cannot be distinguished, so they are not
+  tracked: such a request may be answered at any time and cannot be cancelled.
+- *pending*: ids of this side's requests that have no response yet. They are 0, 1, 2, … and never
+  reused. `request` adds one; its response, valid or malformed, removes it; `cancel` does not,
+  because the other side still responds; `give_up` removes it.
 - *the unfinished line*: in the `LineSplitter`.
 
-Nothing here reads or writes: bytes to send are returned, and sending them, in the order in
-which they were returned, is the caller's.
+No I/O happens here: methods return the bytes to send, and the caller sends them in the order in
+which they were returned.
 """
 
 from collections.abc import Set as AbstractSet
@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acpterm.jsonrpc.decoder import decode, id_of
+from acpterm.jsonrpc.decoder import decode, id_of, replace_lone_surrogates
 from acpterm.jsonrpc.encoder import (
     encode_error,
     encode_notification,
@@ -52,7 +52,6 @@ from acpterm.jsonrpc.messages import (
     Request,
     Response,
 )
-from acpterm.jsonrpc.surrogates import replace_lone_surrogates
 
 CANCEL_REQUEST: Final = "$/cancel_request"
 
@@ -68,9 +67,9 @@ class Peer:
     """One end of a connection."""
 
     def __init__(self, max_line: int = LINE_BYTES_MAX, *, lenient: bool = False) -> None:
-        """Take lines of at most `max_line` bytes; refuse longer ones.
+        """Accept lines of at most `max_line` bytes; refuse longer ones.
 
-        `lenient` mends what can be (`mended`) before a line is refused.
+        With `lenient`, lone surrogates in a line are replaced instead of refused.
         """
         self._lines = LineSplitter(max_line)
         self._lenient = lenient
@@ -79,17 +78,12 @@ class Peer:
         self._next_id = 0
 
     @property
-    def in_progress(self) -> int:
-        """How many of the other side's requests are owed an answer, null ids apart."""
-        return len(self._in_progress)
-
-    @property
     def pending(self) -> AbstractSet[int]:
-        """The ids of our requests that have no answer yet, as of now."""
+        """A snapshot of the ids of this side's requests that have no response yet."""
         return frozenset(self._pending)
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> list[Event]:
-        """Take the next bytes from the other side; return what they say, in order."""
+        """Process the next bytes from the other side; return their events, in order."""
         events: list[Event] = []
         for line in self._lines.feed(data):
             if isinstance(line, Oversized):
@@ -108,15 +102,15 @@ class Peer:
                 case Notification(method, params):
                     events.append(NotificationReceived(method, params))
                 case Response() | ErrorResponse():
-                    events.append(self._answer(message))
+                    events.append(self._response(message))
         return events
 
     def close(self) -> bytes:
-        """Say that nothing more comes; return the line that was left unfinished."""
+        """End the input; return the unfinished line."""
         return self._lines.close()
 
     def request(self, method: str, params: Any = UNSET) -> tuple[int, bytes]:
-        """Ask something; return the id its answer will have, and the line to send."""
+        """Start a request; return the id that its response will have, and the line to send."""
         id_ = self._next_id
         line = encode_request(id_, method, params)
         self._next_id += 1
@@ -124,26 +118,26 @@ class Peer:
         return id_, line
 
     def notify(self, method: str, params: Any = UNSET) -> bytes:
-        """Return the line that tells the other side something."""
+        """Return the line of a notification."""
         return encode_notification(method, params)
 
     def cancel(self, request_id: int) -> bytes:
-        """Return the line that says a request of ours is no longer wanted.
+        """Return the line that cancels a request of this side.
 
-        It stays pending: the other side answers it all the same. One that has been answered
-        meanwhile may be cancelled too; the other side ignores that.
+        The request stays pending, because the other side still responds. A request that was
+        answered meanwhile may be cancelled as well; the other side ignores that.
         """
         return encode_notification(CANCEL_REQUEST, {"requestId": request_id})
 
     def give_up(self, request_id: int) -> None:
-        """Expect no answer to a request of ours any more: it was lost."""
+        """Stop expecting a response to a request of this side, because it was lost."""
         self._pending.discard(request_id)
 
     def respond(self, request_id: Id, result: Any) -> bytes:
-        """Return the line that answers a request with its result.
+        """Return the line of a response with a result.
 
-        Raises LocalProtocolError when no such request is in progress. If the result cannot
-        be encoded, that error is raised and the request stays in progress.
+        Raises LocalProtocolError if no such request is in progress. If the result cannot be
+        encoded, raises that error, and the request stays in progress.
         """
         self._check_in_progress(request_id)
         line = encode_response(request_id, result)
@@ -151,7 +145,7 @@ class Peer:
         return line
 
     def respond_error(self, request_id: Id, error: RpcError) -> bytes:
-        """Return the line that answers a request with an error. Raises as `respond` does."""
+        """Return the line of an error response. Raises the errors of `respond`."""
         self._check_in_progress(request_id)
         line = encode_error(request_id, error)
         self._in_progress.discard(request_id)
@@ -164,18 +158,18 @@ class Peer:
             )
 
     def _oversized(self, line: Oversized) -> InvalidReceived:
-        right = f"a message may have at most {self._lines.max_line}"
-        error = RpcError(INVALID_REQUEST, f"the message has {line.size} bytes: {right}")
+        limit = f"a message may have at most {self._lines.max_line}"
+        error = RpcError(INVALID_REQUEST, f"the message has {line.size} bytes: {limit}")
         return InvalidReceived(encode_error(None, error), error)
 
     def _invalid(self, error: InvalidMessage) -> list[Event]:
-        # The exception's traceback refers to the message, and to the list that this goes into.
+        # A new exception, because the traceback of `error` would keep the message alive.
         refusal = RpcError(error.code, error.message)
         if not error.is_response:
             return [InvalidReceived(encode_error(error.id, refusal), refusal)]
         events: list[Event] = [InvalidReceived(None, refusal)]
         if isinstance(error.id, int) and error.id in self._pending:
-            # No better answer will come, and whoever asked must not wait for ever.
+            # No better response will come, and the caller must not wait for ever.
             self._pending.discard(error.id)
             what = ErrorObject(error.code, f"the answer was no response: {error.message}")
             events.append(ErrorReceived(error.id, what))
@@ -186,8 +180,8 @@ class Peer:
         if id_ is not None:
             if id_ in self._in_progress:
                 text = excerpt(msgspec.json.encode(id_))
-                right = "a request needs an id that no unanswered one has"
-                error = RpcError(INVALID_REQUEST, f"id {text} is still in progress: {right}")
+                expected = "a request needs an id that no unanswered one has"
+                error = RpcError(INVALID_REQUEST, f"id {text} is still in progress: {expected}")
                 return InvalidReceived(encode_error(id_, error), error)
             self._in_progress.add(id_)
         return RequestReceived(id_, request.method, request.params)
@@ -204,11 +198,11 @@ class Peer:
             return [CancelReceived(id_)]
         return []
 
-    def _answer(self, answer: Response | ErrorResponse) -> Event:
-        id_ = answer.id
+    def _response(self, response: Response | ErrorResponse) -> Event:
+        id_ = response.id
         if not isinstance(id_, int) or id_ not in self._pending:
-            return UnexpectedResponse(answer)
+            return UnexpectedResponse(response)
         self._pending.discard(id_)
-        if isinstance(answer, Response):
-            return ResponseReceived(id_, answer.result)
-        return ErrorReceived(id_, answer.error)
+        if isinstance(response, Response):
+            return ResponseReceived(id_, response.result)
+        return ErrorReceived(id_, response.error)

@@ -1,6 +1,6 @@
-"""The worker's side of the keeper: starting one, or finding the one that started this process.
+"""The worker's side of the keeper: start a keeper, or connect to the one that started this process.
 
-Everything that a worker needs of this package is importable from here.
+A worker imports everything that it needs from this package from here.
 """
 
 import os
@@ -15,6 +15,7 @@ import trio
 
 from acpterm.keeper import protocol
 from acpterm.keeper.keeper_client import KeeperClient
+from acpterm.keeper.protocol import KEEPER_FD_VARIABLE
 from acpterm.keeper.reports import (
     UNKNOWN,
     Entry,
@@ -44,7 +45,7 @@ __all__ = [
     "worker_pair",
 ]
 
-KEEPER_FD_VARIABLE: Final = "ACPTERM_KEEPER_FD"
+
 _END_TIMEOUT_S: Final = 4.0
 _POLL_S: Final = 0.002
 
@@ -52,7 +53,8 @@ _POLL_S: Final = 0.002
 def keeper_command() -> list[str]:
     """Return the command that starts a keeper, without its arguments.
 
-    Without site-packages, to be small; where ptyprocess makes its children it is needed.
+    On Linux the keeper runs without site-packages, to stay small. Other systems need it, because
+    ptyprocess spawns the programs there.
     """
     main = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
     flags = ["-I", "-S"] if sys.platform == "linux" else ["-I"]
@@ -63,11 +65,13 @@ def keeper_command() -> list[str]:
 async def embedded_keeper(
     on_lost: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[KeeperClient]:
-    """Start a keeper as a child; it ends with the block, and ends all programs that are left.
+    """Start a keeper as a child process for the duration of the block.
 
-    It also ends, with them, when this process ends in any other way. Raises `OSError` when it
-    cannot be started, and `KeeperLostError`, out of the block too: then the block is cancelled, but
-    not before `on_lost` has returned.
+    At the end of the block the keeper kills all programs that are left, and exits. It does the same
+    when this process ends in any other way.
+
+    Raises `OSError` when the keeper cannot be started. Raises `KeeperLostError` when the keeper
+    dies, also while the block runs: `on_lost` is awaited first, then the block is cancelled.
     """
     process, sock = _start_embedded()
     client = KeeperClient(sock)
@@ -90,7 +94,7 @@ async def embedded_keeper(
             nursery.start_soon(serve, nursery.cancel_scope)
             try:
                 yield client
-            except Exception as error:  # noqa: BLE001  raised below, out of the nursery's group
+            except Exception as error:  # noqa: BLE001  raised below, outside the exception group
                 failure = error
             nursery.cancel_scope.cancel()
         if failure is not None:
@@ -105,7 +109,7 @@ def _start_embedded() -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = worker_pair()
     try:
         fd = theirs.fileno()
-        # A session of its own: a Ctrl-C at this process's terminal is not for it.
+        # In its own session, the keeper does not get the SIGINT of a Ctrl-C at our terminal.
         process = subprocess.Popen(
             [*keeper_command(), "embedded", str(fd), str(os.getpid())],
             pass_fds=(fd,),
@@ -130,24 +134,24 @@ async def _wait_ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def worker_pair() -> tuple[socket.socket, socket.socket]:
-    """Make the two ends of a connection between a worker and its keeper."""
-    ours, theirs = protocol.pair()
+    """Create the two ends of a connection between a worker and its keeper."""
+    ours, theirs = protocol.socket_pair()
     return socket.socket(fileno=ours.detach()), socket.socket(fileno=theirs.detach())
 
 
 def become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str]) -> NoReturn:
-    """Replace this process by the keeper of a daemon.
+    """Replace this process with the keeper of a daemon. Raises `OSError`.
 
-    `worker` is the pid of a child of this process that holds the other end of `sock`: the first
-    worker. Later ones are started by `worker_command`, in this directory. Raises `OSError`.
+    `worker` is the pid of the first worker, a child of this process that holds the other end of
+    `sock`. The keeper starts later workers with `worker_command`, in the current directory.
     """
     sock.set_inheritable(True)
     arguments = ["supervise", str(sock.fileno()), str(worker), "--", *worker_command]
     command = [*keeper_command(), *arguments]
-    os.execv(command[0], command)  # noqa: S606  no shell is wanted
+    os.execv(command[0], command)  # noqa: S606  no shell is involved on purpose
 
 
 def inherited_keeper() -> KeeperClient | None:
-    """Return the connection that this worker was started with; None if it was started otherwise."""
+    """Return a client for the keeper that started this process; None if no keeper started it."""
     number = os.environ.pop(KEEPER_FD_VARIABLE, None)
     return None if number is None else KeeperClient(socket.socket(fileno=int(number)))

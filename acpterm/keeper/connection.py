@@ -1,7 +1,7 @@
 """The worker's socket to the keeper, on trio.
 
-Sending never waits: what does not fit is queued, with duplicates of its descriptors, and sent by
-`flush_forever`. Receiving is one loop at a time.
+Sending never waits: a message that does not fit into the socket's buffer is queued, with duplicates
+of its descriptors, and `flush_forever` sends it. Only one task may receive at a time.
 """
 
 import errno
@@ -18,12 +18,12 @@ from acpterm.keeper.reports import KeeperLostError
 
 _MESSAGES_PER_TURN: Final = 64
 _RETRY_S: Final = 0.02
-# Too many descriptors under way, or no descriptor left for the file of a long message.
+# Too many descriptors in flight, or no free descriptor for the file of a long message.
 _RETRIED: Final = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.EMFILE, errno.ENFILE)
 
 
 class Connection:
-    """One connection, which owns the socket."""
+    """One connection. Owns the socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -31,15 +31,15 @@ class Connection:
         self._sock: Final = sock
         self._queue: Final[deque[tuple[bytes, list[int]]]] = deque()
         self._changed = trio.Event()
-        self._refused = False
+        self._is_refused = False
         self.lost: str | None = None
-        """Why there is no keeper any more."""
+        """Why the keeper is gone; None while it is there."""
 
     def send(self, kind: str, *fields: object, fds: Sequence[int] = ()) -> None:
-        """Send a message, now or later. The descriptors stay the caller's.
+        """Send a message, or queue it. The caller keeps ownership of `fds`.
 
-        Sends nothing once the keeper is gone: receiving says so. Raises `OSError` (EMFILE) when
-        descriptors cannot be queued.
+        Drops the message once the keeper is gone; the receiving task reports that. Raises `OSError`
+        (EMFILE) when the message has to be queued and its descriptors cannot be duplicated.
         """
         data = protocol.encode(kind, *fields)
         if self.lost is not None or (not self._queue and self._try(data, fds)):
@@ -49,30 +49,31 @@ class Connection:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether all that was sent has left this process, or nothing does any more."""
+        """True if no message is queued, or if the keeper is gone."""
         return not self._queue or self.lost is not None
 
     async def flushed(self) -> None:
-        """Wait until all that was sent has left this process."""
+        """Wait until no message is queued."""
         while not self.is_flushed:
             await self._changed.wait()
 
     async def flush_forever(self) -> None:
-        """Send what is queued, whenever there is something."""
+        """Send queued messages until cancelled."""
         while True:
             while self._queue:
                 if self._try(*self._queue[0]):
                     _, fds = self._queue.popleft()
                     _close(fds)
                 else:
-                    # Where the socket is writable and refuses all the same, not at once again.
+                    # A socket that refuses a message although it is writable would make this loop
+                    # spin, so wait a little in that case.
                     await trio.lowlevel.wait_writable(self._sock)
-                    await trio.sleep(_RETRY_S if self._refused else 0)
+                    await trio.sleep(_RETRY_S if self._is_refused else 0)
             self._change()
             await self._changed.wait()
 
     def close(self) -> None:
-        """Close the socket and drop what is queued."""
+        """Close the socket and drop all queued messages."""
         self._sock.close()
         while self._queue:
             _close(self._queue.popleft()[1])
@@ -80,7 +81,10 @@ class Connection:
     async def receive_until(
         self, done: Callable[[], bool], dispatch: Callable[[protocol.Message], None]
     ) -> None:
-        """Dispatch messages until `done`. Raises `KeeperLostError`, and `lost` is set."""
+        """Dispatch messages until `done()` is true.
+
+        Raises `KeeperLostError`, after setting `lost`, when the keeper is gone.
+        """
         while True:
             for _ in range(_MESSAGES_PER_TURN):
                 if done():
@@ -103,18 +107,22 @@ class Connection:
             await trio.lowlevel.checkpoint()
 
     def _try(self, data: bytes, fds: Sequence[int]) -> bool:
-        """Return whether the message is dealt with; if not, `_refused` says in which way."""
-        self._refused = False
+        """Try to send a message; return False if it has to be sent again later.
+
+        `_is_refused` then tells whether the socket refused it for another reason than a full
+        buffer.
+        """
+        self._is_refused = False
         try:
             protocol.send(self._sock, data, fds)
         except BlockingIOError:
             return False
         except BrokenPipeError:
-            return True  # receiving sees the end, and what came before it
+            return True  # the receiving task handles the close, after the messages before it
         except OSError as error:
             if error.errno not in _RETRIED:
                 raise
-            self._refused = True
+            self._is_refused = True
             return False
         return True
 

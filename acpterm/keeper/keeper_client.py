@@ -1,10 +1,14 @@
 """One worker's connection to its keeper, on trio.
 
-Order: `connect`, which fills `terminals` and `entries`; `watch` for every terminal found; `ready`,
-which waits until the keeper lets this worker publish; then `run`, in a nursery, for as long as the
-worker lives. Reports about a terminal that is not yet watched wait for `watch`.
+Order of calls: `connect`, which fills `terminals` and `entries`; `watch` for every terminal found;
+`ready`, which waits until the keeper lets this worker publish; then `run`, in a nursery, for as
+long as the worker lives. Reports about a terminal that is not watched yet are kept for `watch`.
 
-Nothing here waits for the keeper's socket: what does not fit is queued, and sent by `run`.
+No method waits for room in the keeper's socket: messages that do not fit are queued, and `run`
+sends them.
+
+The class has a method or a handler for every message of `protocol`. That makes it long, but
+splitting it would only add delegation.
 """
 
 import errno
@@ -17,6 +21,7 @@ import trio
 
 from acpterm import __version__
 from acpterm.keeper.connection import Connection
+from acpterm.keeper.pending_requests import PendingRequests
 from acpterm.keeper.protocol import Message
 from acpterm.keeper.reports import (
     Entry,
@@ -31,37 +36,28 @@ from acpterm.keeper.wakeups import WakeUps
 from acpterm.pty.program import Program
 
 
-class _Spawning:
-    """A spawn whose answer is awaited, by a task unless that was cancelled."""
-
-    def __init__(self, make: Callable[[Spawned], TerminalEvents]) -> None:
-        self.make: Final = make
-        self.task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
-
-
 class KeeperClient:
     """The worker's end of one connection."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.pid = 0
-        """The keeper's."""
+        """The keeper's pid."""
         self.takeovers = 0
         """How many workers there were before this one."""
         self.embedded = False
+        """Whether the keeper is this worker's child, and exits with it."""
         self.stored = False
-        """Whether programs outlive the keeper, since the service manager stores their terminals."""
+        """Whether the service manager stores the terminals, so that programs outlive the keeper."""
         self.terminals: list[Found] = []
         self.entries: dict[str, Entry] = {}
         self._connection: Final = Connection(sock)
         self._wake_ups: Final = WakeUps()
-        self._requests = 0
-        self._spawning: dict[int, _Spawning] = {}
-        self._restarting: dict[int, trio.lowlevel.Task] = {}
+        self._requests: Final = PendingRequests()
         self._watched: dict[str, TerminalEvents] = {}
         # Reports about terminals that were found and are not watched yet.
-        self._early: dict[str, list[Callable[[TerminalEvents], None]]] = {}
+        self._pending_reports: dict[str, list[Callable[[TerminalEvents], None]]] = {}
         self._state_complete = False
-        self._went = False
+        self._go_received = False
         self._terminated = False
         self._on_terminate: Callable[[], None] | None = None
         self._handlers: Final[dict[str, Callable[[Message], None]]] = {
@@ -84,17 +80,17 @@ class KeeperClient:
         await self._connection.receive_until(lambda: self._state_complete, self._dispatch)
 
     async def ready(self) -> None:
-        """Report that the state is restored, and wait until this worker is the one that serves.
+        """Report that the state is restored, and wait until this worker is to serve.
 
         Raises `KeeperLostError`.
         """
         self._connection.send("ready")
-        await self._connection.receive_until(lambda: self._went, self._dispatch)
+        await self._connection.receive_until(lambda: self._go_received, self._dispatch)
 
     async def run(self, *, on_terminate: Callable[[], None]) -> None:
-        """Receive until cancelled. Raises `KeeperLostError` when the keeper is gone.
+        """Send and receive until cancelled. Raises `KeeperLostError` when the keeper is gone.
 
-        `on_terminate` is called when a signal asks the daemon to end, once.
+        `on_terminate` is called once, when a signal requests that the daemon shut down.
         """
         await trio.lowlevel.checkpoint()
         self._on_terminate = on_terminate
@@ -108,18 +104,21 @@ class KeeperClient:
                 await self._connection.receive_until(lambda: False, self._dispatch)
             except KeeperLostError as error:
                 lost = error
-                self._fail_requests(error)
+                self._requests.fail_all(error)
             nursery.cancel_scope.cancel()
         if lost is not None:
             raise lost
 
     def close(self) -> None:
-        """Close the connection; no task may use it any more."""
+        """Close the connection. No task may be using it."""
         self._connection.close()
         self._wake_ups.close()
 
     def refuse(self, reason: str) -> None:
-        """Report that this worker cannot take over: `refuses: …`. It is to end, without `ready`."""
+        """Report that this worker cannot take over; `reason` reads like `refuses: …`.
+
+        The worker must then exit without calling `ready`.
+        """
         self._connection.send("refuse", reason)
 
     async def spawn(
@@ -136,66 +135,69 @@ class KeeperClient:
     ) -> TerminalEvents:
         """Start a program; return what `make` returns.
 
-        `make` is called as soon as the answer is there, before any report about the terminal. The
-        record is stored as entry `t/NAME` together with the start. Raises `OSError` when the keeper
-        refuses, with the reason, and `KeeperLostError`. Cancelled, it leaves no program behind.
+        `make` is called as soon as the response arrives, before any report about the terminal. The
+        keeper stores `record` as entry `t/NAME` when it starts the program. `cgroup` is an open
+        directory of the control group that the program starts in.
+
+        Raises `OSError` with the reason when the keeper refuses, and `KeeperLostError`. When
+        cancelled, the program is killed as soon as the keeper has reported its start.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._require_keeper()
-        request = self._new_request()
-        fields = request, name, _plain(program), cols, rows, ring_size, record
+        request = self._requests.new_number()
+        fields = request, name, _to_wire(program), cols, rows, ring_size, record
         self._connection.send("spawn", *fields, fds=[] if cgroup is None else [cgroup])
-        spawning = self._spawning[request] = _Spawning(make)
-
-        def abandon(_raise: object) -> trio.lowlevel.Abort:
-            spawning.task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        made: TerminalEvents = await trio.lowlevel.wait_task_rescheduled(abandon)
-        return made
+        return await self._requests.wait_spawned(request, make)
 
     def watch(self, name: str, events: TerminalEvents) -> None:
-        """Report about a terminal that was found, from now on and what came since."""
+        """Pass reports about a terminal that was found to `events`, also those kept until now."""
         self._watched[name] = events
-        for report in self._early.pop(name, ()):
+        for report in self._pending_reports.pop(name, ()):
             report(events)
 
     def unwatch(self, name: str) -> None:
-        """Report about a terminal no longer. Can be repeated."""
+        """Drop all further reports about a terminal. Idempotent."""
         self._watched.pop(name, None)
-        self._early.pop(name, None)
+        self._pending_reports.pop(name, None)
         self._wake_ups.disarm(name)
 
     def arm(self, name: str, header: memoryview) -> None:
-        """Have `wake` called once, when more is written to the ring with this header.
+        """Request one call of `wake` when more is written to the ring with this header.
 
-        The caller must look at `HEAD` once more after this call, before it waits.
+        The caller must check `HEAD` again after this call and before it waits, since the keeper may
+        have written in between.
         """
         self._wake_ups.arm(name, header)
 
     def disarm(self, name: str) -> None:
-        """Undo `arm`; to be called before the ring is unmapped. Can be repeated."""
+        """Undo `arm`. Must be called before the ring is unmapped. Idempotent."""
         self._wake_ups.disarm(name)
 
     def kick(self) -> None:
-        """Notify the keeper that there is room again in a ring that was `STALLED`."""
+        """Notify the keeper that a ring with `STALLED` set has free space again."""
         self._wake_ups.kick()
 
     def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
-        """Store an entry for a successor; replaces the one of that key. `fds` stay the caller's."""
+        """Store an entry for the next worker, replacing any entry of that key.
+
+        The caller keeps ownership of `fds`.
+        """
         self._connection.send("put", key, value, fds=fds)
 
     def delete(self, key: str) -> None:
-        """Delete an entry, if it is there."""
+        """Delete an entry if it exists."""
         self._connection.send("delete", key)
 
     @property
     def is_flushed(self) -> bool:
-        """Whether all that was put has left this process."""
+        """Whether every `put` so far has left this process."""
         return self._connection.is_flushed
 
     async def flushed(self) -> None:
-        """Wait until what was put has left this process, and so survives it; mostly at once."""
+        """Wait until every `put` so far has left this process, and so survives its death.
+
+        Usually returns at once.
+        """
         await self._connection.flushed()
 
     def close_master(self, name: str) -> None:
@@ -203,7 +205,7 @@ class KeeperClient:
         self._connection.send("close", name)
 
     def forget(self, name: str) -> None:
-        """Have the keeper drop all it holds of a terminal; kills a program that still runs."""
+        """Make the keeper drop a terminal with all its state, and kill its program if it runs."""
         self.unwatch(name)
         self._connection.send("forget", name)
 
@@ -212,54 +214,38 @@ class KeeperClient:
         self._connection.send("status", text)
 
     def alive(self) -> None:
-        """Report that this worker's loop turns, for the service manager's watchdog."""
+        """Report that this worker's event loop runs, for the service manager's watchdog."""
         self._connection.send("alive")
 
     def end(self) -> None:
-        """Announce that the daemon ends: the keeper ends what is left once this worker has gone."""
+        """Announce that the daemon shuts down.
+
+        The keeper kills all programs that are left when this worker has exited.
+        """
         self._connection.send("end")
 
     async def restart(self) -> None:
-        """Replace this worker by the installed version.
+        """Replace this worker with the installed version.
 
-        Does not return when that succeeds: the process is killed. Raises `RestartError` when the
-        new one did not come up, and `KeeperLostError`.
+        Does not return on success, because the keeper kills this process. Raises `RestartError`
+        when the new worker fails to start, and `KeeperLostError`.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._require_keeper()
-        request = self._new_request()
+        request = self._requests.new_number()
         self._connection.send("restart", request)
-        self._restarting[request] = trio.lowlevel.current_task()
-
-        def abandon(_raise: object) -> trio.lowlevel.Abort:
-            self._restarting.pop(request, None)
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abandon)
+        await self._requests.wait_restarted(request)
 
     def _require_keeper(self) -> None:
         if self._connection.lost is not None:
             raise KeeperLostError(self._connection.lost)
-
-    def _new_request(self) -> int:
-        self._requests += 1
-        return self._requests
-
-    def _fail_requests(self, error: KeeperLostError) -> None:
-        tasks = [spawning.task for spawning in self._spawning.values()]
-        tasks += self._restarting.values()
-        self._spawning.clear()
-        self._restarting.clear()
-        for task in tasks:
-            if task is not None:
-                trio.lowlevel.reschedule(task, outcome.Error(KeeperLostError(*error.args)))
 
     def _wake(self, name: str) -> None:
         if name in self._watched:
             self._watched[name].wake()
 
     def _dispatch(self, message: Message) -> None:
-        """Act on a message. Fields beyond the known ones are ignored: the keeper may be newer."""
+        """Handle a message. Unknown kinds and additional fields are ignored."""
         handler = self._handlers.get(message.kind)
         if handler is not None:
             handler(message)
@@ -271,9 +257,9 @@ class KeeperClient:
     def _terminal(self, message: Message) -> None:
         name, pid, started, report, closed_end = message.fields[:5]
         ring, master = _ring_and_master(message)
-        ended = None if report is None else exit_report(*report)
-        self.terminals.append(Found(name, pid, started, master, ring, ended, closed_end))
-        self._early[name] = []
+        exited = None if report is None else exit_report(*report)
+        self.terminals.append(Found(name, pid, started, master, ring, exited, closed_end))
+        self._pending_reports[name] = []
 
     def _entry(self, message: Message) -> None:
         key, value = message.fields[:2]
@@ -283,46 +269,45 @@ class KeeperClient:
         self._state_complete = True
 
     def _go(self, _message: Message) -> None:
-        self._went = True
+        self._go_received = True
 
     def _spawned(self, message: Message) -> None:
         request, name, pid, started, way = message.fields[:5]
-        spawning = self._spawning.pop(request, None)
-        task = None if spawning is None else spawning.task
-        if spawning is None or task is None:
+        spawn = self._requests.pop_spawn(request)
+        if spawn is None:
             self.forget(name)
-        elif message.cut:
+            return
+        if message.cut:
             self.forget(name)
-            refusal = OSError(errno.EMFILE, "the worker has no descriptor left")
-            trio.lowlevel.reschedule(task, outcome.Error(refusal))
+            spawn.finish(outcome.Error(OSError(errno.EMFILE, "the worker has no descriptor left")))
+            return
+        ring, master = _ring_and_master(message)
+        result = outcome.capture(spawn.make, Spawned(name, pid, started, master, ring, way))
+        if isinstance(result, outcome.Value):
+            self._watched[name] = result.value
         else:
-            ring, master = _ring_and_master(message)
-            made = outcome.capture(spawning.make, Spawned(name, pid, started, master, ring, way))
-            if isinstance(made, outcome.Value):
-                self._watched[name] = made.value
-            else:
-                self.forget(name)
-            trio.lowlevel.reschedule(task, made)
+            self.forget(name)
+        spawn.finish(result)
 
     def _refused(self, message: Message) -> None:
         request, number, reason = message.fields[:3]
-        spawning = self._spawning.pop(request, None)
-        if spawning is not None and spawning.task is not None:
-            trio.lowlevel.reschedule(spawning.task, outcome.Error(OSError(number, reason)))
+        spawn = self._requests.pop_spawn(request)
+        if spawn is not None:
+            spawn.finish(outcome.Error(OSError(number, reason)))
 
     def _exited(self, message: Message) -> None:
         report = exit_report(*message.fields[1:6])
-        self._tell(message.fields[0], lambda events: events.exited(report))
+        self._deliver(message.fields[0], lambda events: events.exited(report))
 
     def _closed(self, message: Message) -> None:
         name, end = message.fields[:2]
-        self._tell(name, lambda events: events.closed(end))
+        self._deliver(name, lambda events: events.closed(end))
 
-    def _tell(self, name: str, report: Callable[[TerminalEvents], None]) -> None:
+    def _deliver(self, name: str, report: Callable[[TerminalEvents], None]) -> None:
         if name in self._watched:
             report(self._watched[name])
-        elif name in self._early:
-            self._early[name].append(report)
+        elif name in self._pending_reports:
+            self._pending_reports[name].append(report)
 
     def _terminate(self, _message: Message) -> None:
         if not self._terminated:
@@ -332,16 +317,14 @@ class KeeperClient:
 
     def _restart_failed(self, message: Message) -> None:
         request, reason = message.fields[:2]
-        task = self._restarting.pop(request, None)
-        if task is not None:
-            trio.lowlevel.reschedule(task, outcome.Error(RestartError(reason)))
+        self._requests.fail_restart(request, RestartError(reason))
 
 
-def _plain(program: Program) -> tuple[object, ...]:
-    """Return the program as marshal takes it: tuples, lists and dicts, and no subclasses."""
-    argv, env, cwd, umask, rlimits, otherwise = program
+def _to_wire(program: Program) -> tuple[object, ...]:
+    """Return a program as marshal accepts it: tuples, lists and dicts, but no subclasses."""
+    argv, env, cwd, umask, rlimits, fallback_argv = program
     limits = [tuple(limit) for limit in rlimits]
-    return list(argv), dict(env), cwd, umask, limits, otherwise and list(otherwise)
+    return list(argv), dict(env), cwd, umask, limits, fallback_argv and list(fallback_argv)
 
 
 def _ring_and_master(message: Message) -> tuple[int, int | None]:

@@ -2,22 +2,22 @@
 
 Transport: a pair of sequence-packet Unix sockets (datagram sockets where the system has no
 sequence packets). One message is one datagram: `marshal` of `(VERSION, kind, *fields)`, with
-descriptors as SCM_RIGHTS. A message of more than `DATAGRAM_BYTES` travels in an unlinked file
+descriptors as SCM_RIGHTS. A message of more than `DATAGRAM_BYTES` is sent in an unlinked file
 whose descriptor is the last one passed; the datagram is then `(VERSION, "big")`.
 
 From the worker:
 
-    hello(worker_version)               first message; the answer is the state, below
-    ready()                             the state is restored; the answer is `go`
-    refuse(reason)                      instead of `ready`: this worker cannot take over, and ends
+    hello(worker_version)               first message; the keeper responds with the state, below
+    ready()                             the state is restored; the keeper responds with `go`
+    refuse(reason)                      instead of `ready`: this worker cannot take over, and exits
     spawn(request, name, program, cols, rows, ring_size, record)   [cgroup directory] or []
-    put(key, value) descriptors         store an entry; replaces the one of that key
+    put(key, value) descriptors         store an entry, replacing any entry of that key
     delete(key)
     close(name)                         close the keeper's master of a terminal
     forget(name)                        drop a terminal with its ring, report and entry "t/NAME"
-    restart(request)                    replace this worker by the installed version
+    restart(request)                    replace this worker with the installed version
     status(text), alive()               for the service manager
-    end()                               the daemon ends: end what is left when the worker has gone
+    end()                               the daemon shuts down: kill the rest when the worker exits
 
 From the keeper:
 
@@ -26,15 +26,15 @@ From the keeper:
     entry(key, value) descriptors
     state_end()
     go()
-    spawned(request, name, pid, started, way)    [ring, master]; [ring] if it has ended and closed
+    spawned(request, name, pid, started, way)    [ring, master]; [ring] if it has closed already
     refused(request, errno, message)
     exited(name, wait_status, cpu_s, max_rss_bytes, reaped_at, end)
     closed(name, end)
-    terminate()                         a signal asks the daemon to end
+    terminate()                         a signal requests that the daemon shut down
     restart_failed(request, reason)
 
-`stored`: the service manager stores what programs need to outlive the keeper. `wait_status` is None
-when the status is unknown: the program is not this keeper's child.
+`stored` is true if the service manager stores the descriptors that let programs outlive the keeper.
+`wait_status` is None when the status is unknown, because the program is not this keeper's child.
 
 States of a worker, as the keeper sees it:
 
@@ -42,24 +42,24 @@ States of a worker, as the keeper sees it:
        each state --socket closes--> gone
 
 Before `go` a worker publishes nothing: it writes no consumed position and no reply, sends no `put`,
-and accepts no connection. A worker on probation (an upgrade) can so be dropped without a trace.
+and accepts no connection. The candidate of an upgrade can therefore be dropped without a trace.
 
 States of a terminal: *running*; *exited* when the child is reaped (`exited` is sent, and everything
-that the child wrote lies before `end`); *closed* when in addition the PTY has closed (`closed` is
-sent, and nothing more comes). `exited` always comes before `closed`.
+that the child wrote is before `end`); *closed* when in addition the PTY has closed (`closed` is
+sent, and no more output follows). `exited` always comes before `closed`.
 
-Unhappy orders, and what holds then:
+Races and failures:
 
 - The worker dies between `spawn` and `spawned`: the program was started exactly once if the keeper
-  received the request, and the successor finds it with its record, which is stored with the spawn.
-- The worker cancels a spawn: it waits for the answer all the same and sends `forget`.
-- `forget` of a program that runs: its process group is killed, and no `exited` is sent.
-- `close`, `forget` or `delete` of a name that the keeper does not know: nothing happens.
-- A worker that does not read: messages to it are queued in the keeper, which goes on.
-- A message of an unknown kind is ignored, and so are fields beyond the known ones: a worker may be
-  newer than its keeper. A different VERSION is refused: `ProtocolError`.
-- A datagram whose descriptors did not fit into the receiver's table says so (`Message.cut`): the
-  keeper refuses such a spawn with EMFILE, and the worker forgets such a terminal.
+  received the request. The successor finds it with its record, which is stored by the spawn.
+- The worker cancels a spawn: it still waits for the response, and then sends `forget`.
+- `forget` of a running program: its process group is killed, and no `exited` is sent.
+- `close`, `forget` or `delete` of an unknown name is ignored.
+- A worker does not read: the keeper queues messages to it, and continues.
+- A message of an unknown kind is ignored, and so are additional fields: a worker may be newer than
+  its keeper. A different VERSION is refused with `ProtocolError`.
+- The descriptors of a message do not fit into the receiver's table (`Message.cut`): the keeper
+  refuses such a spawn with EMFILE, and the worker forgets such a terminal.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ import marshal
 import mmap
 import os
 import struct
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,9 +78,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 1
+KEEPER_FD_VARIABLE = "ACPTERM_KEEPER_FD"
+"""Environment variable that passes a worker the number of its connection's descriptor."""
 DATAGRAM_BYTES = 64 * 1024
 _SEND_BUFFER_BYTES = 1024 * 1024
-# The kernel's limit is 253 in one message (SCM_MAX_FD); one is for the file of a long message.
+# The kernel allows 253 in one message (SCM_MAX_FD); one is reserved for the file of a long message.
 DESCRIPTORS_MAX = 252
 _INT = struct.Struct("=i")
 _SEQPACKET = getattr(_socket, "SOCK_SEQPACKET", None)
@@ -88,11 +91,11 @@ _BIG = marshal.dumps((VERSION, "big"), 2)
 
 
 class ProtocolError(Exception):
-    """The other end does not speak this version; the message says what it sent."""
+    """The peer speaks another version of the protocol; the message quotes what it sent."""
 
 
 class Message:
-    """One message: its kind, its fields, and the descriptors that came with it."""
+    """A received message: its kind, its fields, and the descriptors that came with it."""
 
     __slots__ = ("cut", "fds", "fields", "kind")
 
@@ -101,21 +104,21 @@ class Message:
         self.fields = fields
         self.fds = fds
         self.cut = cut
-        """Whether descriptors were lost, for want of room in this process's table."""
+        """Whether descriptors were lost because this process's descriptor table is full."""
 
     def take_fds(self) -> list[int]:
-        """Return the descriptors, which are the caller's then."""
+        """Return the descriptors and pass their ownership to the caller."""
         fds, self.fds = self.fds, []
         return fds
 
     def close(self) -> None:
-        """Close the descriptors that were not taken."""
+        """Close all descriptors that were not taken."""
         for fd in self.take_fds():
             os.close(fd)
 
 
-def pair() -> tuple[_socket.socket, _socket.socket]:
-    """Make the two ends of a connection, neither of them blocking."""
+def socket_pair() -> tuple[_socket.socket, _socket.socket]:
+    """Create the two ends of a connection, both non-blocking."""
     try:
         kind = _socket.SOCK_DGRAM if _SEQPACKET is None else _SEQPACKET
         ends = _socket.socketpair(_socket.AF_UNIX, kind)
@@ -125,22 +128,23 @@ def pair() -> tuple[_socket.socket, _socket.socket]:
         ends = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_DGRAM)
     for end in ends:
         end.setblocking(False)
-        # Twice of what is the default, where no limit has been raised.
+        # The kernel doubles the value and caps it at net.core.wmem_max: by default this gives
+        # twice the normal buffer.
         end.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
     return ends
 
 
 def encode(kind: str, *fields: Any) -> bytes:
-    """Return the datagram of a message."""
+    """Return the datagram that carries a message."""
     return marshal.dumps((VERSION, kind, *fields), 2)
 
 
 def send(sock: _socket.socket, data: bytes, fds: Sequence[int] = ()) -> None:
-    """Send what `encode` returned.
+    """Send a message that `encode` returned.
 
-    Raises `BlockingIOError` when there is no room just now, `BrokenPipeError` when the other end
-    is closed, and other `OSError`s when it cannot be sent now though there may be room: EMFILE for
-    a long message, ETOOMANYREFS while too many descriptors are under way.
+    Raises `BlockingIOError` when the socket's buffer is full, and `BrokenPipeError` when the peer
+    has closed. Raises other `OSError`s when sending fails although the buffer may have room: EMFILE
+    for a long message, ETOOMANYREFS while too many descriptors are in flight.
     """
     if len(data) <= DATAGRAM_BYTES:
         _send(sock, data, fds)
@@ -164,15 +168,15 @@ def _send(sock: _socket.socket, data: bytes, fds: Sequence[int]) -> None:
         try:
             sock.sendmsg([data], rights)
         except ConnectionResetError:
-            # Left by a peer that closed with messages unread; the next call says EPIPE.
+            # The peer closed with messages unread; the next call raises EPIPE.
             continue
         return
 
 
 def receive(sock: _socket.socket) -> Message | None:
-    """Return the next message; None when the other end is closed and all was received.
+    """Return the next message; None when the peer has closed and all its messages were received.
 
-    Raises `BlockingIOError` when there is none just now, and `ProtocolError`.
+    Raises `BlockingIOError` when no message is available, and `ProtocolError`.
     """
     received = _receive(sock)
     if received is None:
@@ -189,14 +193,14 @@ def receive(sock: _socket.socket) -> Message | None:
 
 
 def _receive(sock: _socket.socket) -> tuple[bytes, list[int], bool] | None:
-    """Return a datagram, its descriptors, and whether some were lost."""
+    """Return the next datagram, its descriptors, and whether some of them were lost."""
     space = _socket.CMSG_SPACE((DESCRIPTORS_MAX + 1) * _INT.size)
     try:
         data, passed, flags, _ = sock.recvmsg(DATAGRAM_BYTES, space, _CLOEXEC)
     except ConnectionResetError:
         if _is_datagram(sock):
             return None
-        # The peer closed with messages unread. What it had sent itself is still there.
+        # The peer closed with messages unread. Those that it had sent can still be received.
         data, passed, flags, _ = sock.recvmsg(DATAGRAM_BYTES, space, _CLOEXEC)
     if not data:
         return None
@@ -237,8 +241,8 @@ def _decode(data: bytes, fds: list[int], *, cut: bool) -> Message:
 
 
 def unlinked_file(name: str) -> int:
-    """Open an empty file that has no name: in memory where the system can."""
-    if hasattr(os, "memfd_create"):
+    """Open an empty file that has no name, in memory where the system supports that."""
+    if sys.platform == "linux" and hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)
     import tempfile  # noqa: PLC0415  only where there is no memfd
 

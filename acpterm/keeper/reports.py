@@ -1,33 +1,33 @@
-"""What a worker gets from its keeper."""
+"""The values, callbacks and errors that a worker gets from its keeper."""
 
 from typing import Final, NamedTuple, Protocol
 
 UNKNOWN: Final = -1
-"""The status of a program whose end was not seen: it was another keeper's child."""
+"""Status of a program that was not reaped by this keeper: it was an earlier keeper's child."""
 
 
 class ExitReport(NamedTuple):
-    """How a program ended."""
+    """How a program exited."""
 
     status: int
-    """As `os.wait` has it, or `UNKNOWN`."""
+    """Wait status as returned by `os.wait`, or `UNKNOWN`."""
     cpu: float
-    """Seconds of processor time, user and system, with the children that it waited for."""
+    """CPU time in seconds, user and system, including children that the program waited for."""
     max_rss: int
-    """Bytes: the most memory that it, or one of its children, held at a time."""
+    """Peak resident set size in bytes, of the program or of one of its children."""
     reaped_at: float
-    """On the clock since boot (CLOCK_BOOTTIME)."""
+    """Seconds since boot (CLOCK_BOOTTIME)."""
     end: int
-    """Everything that the program wrote itself lies before this position."""
+    """Position in the output; everything that the program itself wrote is before it."""
 
 
 class Spawned(NamedTuple):
-    """A program that was started. The descriptors are the receiver's to close."""
+    """A program that was started. The receiver owns the descriptors."""
 
     name: str
     pid: int
     started: float
-    """Seconds since boot, as in /proc/PID/stat; 0.0 where that is unknown."""
+    """Start time in seconds since boot, as in /proc/PID/stat; 0.0 if unknown."""
     master: int | None
     """None if the terminal was closed before this message could be sent."""
     ring: int
@@ -36,7 +36,7 @@ class Spawned(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A terminal of the worker before. The descriptors are the receiver's to close."""
+    """A terminal of the previous worker. The receiver owns the descriptors."""
 
     name: str
     pid: int
@@ -49,35 +49,35 @@ class Found(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a worker before has put. The descriptors are the receiver's to close."""
+    """An entry that a previous worker has stored. The receiver owns the descriptors."""
 
     value: bytes
     fds: tuple[int, ...]
 
 
 class TerminalEvents(Protocol):
-    """Receives the reports about one terminal. The methods return at once and do not raise."""
+    """Callbacks for one terminal. They must not block and must not raise."""
 
     def exited(self, report: ExitReport) -> None:
-        """Act on the end of the program, which was reaped; called once, before `closed`."""
+        """Handle the exit of the program, which was reaped. Called once, before `closed`."""
 
     def closed(self, end: int) -> None:
-        """Act on the end of the output, at position `end`; called once."""
+        """Handle the end of the output, at position `end`. Called once."""
 
     def wake(self) -> None:
-        """Look at the ring: more was written since `KeeperClient.arm`. Called once per `arm`."""
+        """Handle output that was written since `KeeperClient.arm`. Called once per `arm`."""
 
 
 class KeeperLostError(Exception):
-    """The keeper is gone: programs run on without a parent that reports on them."""
+    """The keeper is gone: programs continue without a parent that reports their exit."""
 
 
 class RestartError(Exception):
-    """The new worker did not come up, and this one goes on; the message says why."""
+    """The new worker failed to start, so this one continues; the message says why."""
 
 
 def exit_report(
     status: int | None, cpu: float, max_rss: int, reaped_at: float, end: int
 ) -> ExitReport:
-    """Make a report of what the keeper sent."""
+    """Return the report for the fields that the keeper sent; a status of None is `UNKNOWN`."""
     return ExitReport(UNKNOWN if status is None else status, cpu, max_rss, reaped_at, end)

@@ -1,38 +1,38 @@
 """The ring file of a terminal: its output, in memory that keeper and worker share.
 
 Layout: a header of native 64-bit words; a record area, which ends at `DATA_OFFSET`; then
-`capacity` bytes of output. The byte at position p of the stream lies at
-`DATA_OFFSET + p % capacity`. Positions only grow. New words come last: keeper and worker may be of
-different versions.
+`capacity` bytes of output. The byte at position p of the stream is at `DATA_OFFSET + p % capacity`.
+Positions only grow. New words are added at the end, since keeper and worker may be of different
+versions.
 
-| word | written by | is |
+| word | written by | content |
 | --- | --- | --- |
 | `MAGIC` | keeper, once | identifies the layout |
-| `CAPACITY` | keeper, once | bytes of output that fit |
-| `HEAD` | keeper | end of what is written |
+| `CAPACITY` | keeper, once | capacity in bytes of output |
+| `HEAD` | keeper | end of the output written so far |
 | `RESERVED` | keeper | upper bound of the write in progress; `HEAD` when there is none |
-| `CONSUMED` | worker | everything before it may be overwritten |
-| `STALLED` | keeper | 1 while the PTY is not read for want of room |
-| `ARMED` | worker sets, keeper clears | 1 while the worker waits for more |
+| `CONSUMED` | worker | everything before this position may be overwritten |
+| `STALLED` | keeper | 1 while the PTY is not read because the ring is full |
+| `ARMED` | worker sets, keeper clears | 1 while the worker waits for more output |
 | `EMULATOR` | worker | position + 1 while the emulator is fed, else 0 |
 | `REPLIED` | worker | replies to queries before this position were sent |
-| `RECORD` | keeper | where the record lies: offset << 32 or-ed with its length; 0: none |
-| `PID`, `STARTED` | keeper, once | the child; its start time in microseconds since boot |
-| `EXITED` | keeper | wait status + 1 once it is reaped, `EXITED_UNKNOWN`, or 0 |
+| `RECORD` | keeper | location of the record: offset << 32 or-ed with its length; 0: none |
+| `PID`, `STARTED` | keeper, once | the child's pid; its start time in microseconds since boot |
+| `EXITED` | keeper | wait status + 1 once the child is reaped, `EXITED_UNKNOWN`, or 0 |
 | `EXIT_END`, `EXIT_CPU`, `EXIT_RSS`, `EXIT_AT` | keeper | the rest of the report; microseconds |
 | `CLOSED` | keeper | end + 1 once the terminal is closed, or 0 |
 | `EMULATOR_KILLS` | keeper | how often a worker was killed while the emulator was fed |
 
-The keeper clears `EMULATOR` behind a worker that ended in any other way than by a crash; where the
-worker was killed, it counts that in `EMULATOR_KILLS`, and clears it no more the third time.
+When a worker has gone, the keeper clears `EMULATOR` unless the worker crashed. If the worker was
+killed, it first counts that in `EMULATOR_KILLS`; from the third time on, it leaves `EMULATOR` set.
 
-The keeper keeps `RESERVED <= CONSUMED + capacity`: what is not consumed is never overwritten.
+The keeper maintains `RESERVED <= CONSUMED + capacity`: unconsumed output is never overwritten.
 
-A reader copies, then checks: of a copy of [p, p + n) the bytes at positions of at least
-`RESERVED - capacity`, as it reads after the copy, are valid.
+A reader copies first and checks afterwards: of a copy of [p, p + n), the bytes from position
+`RESERVED - capacity` on are valid, with `RESERVED` as read after the copy.
 
-The record is written beside the present one, then `RECORD` is set, in one store: a keeper that dies
-in the middle leaves the record before it.
+A new record is written beside the present one; then a single store sets `RECORD`. A keeper that
+dies while it writes leaves the previous record intact.
 """
 
 from __future__ import annotations
@@ -78,16 +78,16 @@ EXITED_UNKNOWN = 1 << 32
 _MAP_OPTIONS = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
-# What a read that may be the keeper's last is expected to overwrite: no byte of valid UTF-8.
+# Fills the space of a read that may be the keeper's last; 0xff does not occur in valid UTF-8.
 UNREAD = b"\xff" * 4096
 
 
 class RingError(Exception):
-    """A file that should be a ring file is none; the message says how it differs."""
+    """A file is not a valid ring file; the message says why."""
 
 
 class RingFile:
-    """One ring file, mapped. `close` unmaps it; the descriptor stays its owner's."""
+    """A mapped ring file. `close` unmaps it; the caller keeps ownership of the descriptor."""
 
     __slots__ = ("_map", "_record_area", "capacity", "data", "header")
 
@@ -95,13 +95,13 @@ class RingFile:
         view = memoryview(mapped)
         self._map = mapped
         self.header = view[:RECORD_OFFSET].cast("Q")
-        """The words; index it with the constants of this module."""
+        """The header's words; the indices are the constants of this module."""
         self._record_area = view[RECORD_OFFSET:DATA_OFFSET]
         self.data = view[DATA_OFFSET:]
         self.capacity: int = len(self.data)
 
     def close(self) -> None:
-        """Unmap the file. Views of `data` that others hold keep it mapped until they go."""
+        """Unmap the file, or leave that to the last view of `data` that still exists."""
         for view in (self.header, self._record_area, self.data):
             view.release()
         try:
@@ -109,34 +109,35 @@ class RingFile:
         except BufferError:
             return
 
-    def room(self) -> int:
-        """Return how many bytes can be written without overwriting what is not consumed."""
+    def free_bytes(self) -> int:
+        """Return how many bytes can be written without overwriting unconsumed output."""
         header = self.header
         return header[CONSUMED] + self.capacity - header[HEAD]
 
-    def give_back_room(self) -> None:
-        """Give the memory behind the room back to the system, where that can be done (Linux).
+    def release_free_pages(self) -> None:
+        """Return the memory of the ring's free space to the system, where possible (Linux).
 
-        For the keeper, or for a worker once the keeper has written its last byte: what is written
-        meanwhile would be lost.
+        Only the keeper may call this, or a worker after the keeper has written its last byte:
+        output that is written at the same time would be lost.
         """
         if not hasattr(mmap, "MADV_REMOVE"):
             return
-        room, at = self.room(), self.header[HEAD] % self.capacity
-        wrapped = max(0, at + room - self.capacity)
-        for begin, end in ((at, at + room - wrapped), (0, wrapped)):
-            first = -(-(DATA_OFFSET + begin) // _PAGE_BYTES) * _PAGE_BYTES
-            behind = (DATA_OFFSET + end) // _PAGE_BYTES * _PAGE_BYTES
-            if first < behind:
+        size, at = self.free_bytes(), self.header[HEAD] % self.capacity
+        wrapped = max(0, at + size - self.capacity)
+        for begin, end in ((at, at + size - wrapped), (0, wrapped)):
+            start = -(-(DATA_OFFSET + begin) // _PAGE_BYTES) * _PAGE_BYTES
+            stop = (DATA_OFFSET + end) // _PAGE_BYTES * _PAGE_BYTES
+            if start < stop:
                 try:
-                    self._map.madvise(mmap.MADV_REMOVE, first, behind - first)
+                    self._map.madvise(mmap.MADV_REMOVE, start, stop - start)
                 except OSError:
                     return
 
     def read(self, since: int, max_bytes: int) -> tuple[int, bytes]:
-        """Return the position and the bytes of what is there at `since` or, if gone, after it.
+        """Return at most `max_bytes` of output and its position.
 
-        Nothing at all is returned as the position where the next byte will be.
+        Output starts at `since`, or at the oldest retained byte if that is later. Without output,
+        the position is that of the next byte to be written.
         """
         header, data, capacity = self.header, self.data, self.capacity
         end = header[HEAD]
@@ -152,31 +153,31 @@ class RingFile:
             start = min(valid, end)
         return start, copy
 
-    def expect_read(self, head: int, end: int) -> None:
-        """Fill what the next read is to overwrite, so that `recover` can tell how much it took.
+    def mark_unread(self, head: int, end: int) -> None:
+        """Fill the space of the next read, so that `recover` can tell how much of it was written.
 
-        A PTY gives at most `UNREAD` bytes at a time.
+        A single read of a PTY returns at most as many bytes as `UNREAD` has.
         """
         at = head % self.capacity
         size = min(end - head, len(UNREAD), self.capacity - at)
         self.data[at : at + size] = UNREAD[:size]
 
     def recover(self) -> None:
-        """Count what a keeper that was killed in the middle of a read had taken by then."""
+        """Add to the output what a keeper had read that was killed in the middle of a read."""
         header = self.header
         head, end = header[HEAD], header[RESERVED]
         at = head % self.capacity
-        taken = bytes(self.data[at : at + min(end - head, len(UNREAD))]).rstrip(UNREAD[:1])
-        header[HEAD] = head + len(taken)
+        read = bytes(self.data[at : at + min(end - head, len(UNREAD))]).rstrip(UNREAD[:1])
+        header[HEAD] = head + len(read)
         header[RESERVED] = header[HEAD]
 
     def write_record(self, record: bytes) -> bool:
-        """Replace the record; False, and the record before it stays, when it does not fit."""
-        place = self.header[RECORD]
-        offset, length = place >> 32, place & 0xFFFF_FFFF
+        """Replace the record. Return False, and keep the present record, if it does not fit."""
+        location = self.header[RECORD]
+        offset, length = location >> 32, location & 0xFFFF_FFFF
         size = len(record)
-        # Where it is not in the way of the present one; low, so that few pages are used.
-        start = 0 if place == 0 or size <= offset else offset + length
+        # The new record must not overlap the present one. The lower place uses fewer pages.
+        start = 0 if location == 0 or size <= offset else offset + length
         if start + size > len(self._record_area):
             return False
         self._record_area[start : start + size] = record
@@ -184,23 +185,23 @@ class RingFile:
         return True
 
     def record(self) -> bytes:
-        """Return the record; empty when there is none."""
-        place = self.header[RECORD]
-        offset, length = place >> 32, place & 0xFFFF_FFFF
+        """Return the record; empty if there is none."""
+        location = self.header[RECORD]
+        offset, length = location >> 32, location & 0xFFFF_FFFF
         return bytes(self._record_area[offset : offset + length])
 
 
-def capacity_of(ring_size: int) -> int:
-    """Return the capacity of a ring that was asked to hold `ring_size` bytes."""
+def capacity_for(ring_size: int) -> int:
+    """Return the capacity in bytes of a ring for `ring_size` bytes: whole pages, with a minimum."""
     return -(-max(ring_size, CAPACITY_MIN_BYTES) // _PAGE_BYTES) * _PAGE_BYTES
 
 
 def create_ring(ring_size: int) -> tuple[int, RingFile]:
-    """Create and map a ring file: its descriptor, which is the caller's, and the mapping.
+    """Create and map a ring file; return its descriptor, which the caller owns, and the mapping.
 
-    Raises `OSError` when there is no descriptor or no memory for it.
+    Raises `OSError` when no descriptor or no memory is available.
     """
-    capacity = capacity_of(ring_size)
+    capacity = capacity_for(ring_size)
     fd = unlinked_file("acpterm-ring")
     try:
         os.ftruncate(fd, DATA_OFFSET + capacity)
@@ -214,7 +215,7 @@ def create_ring(ring_size: int) -> tuple[int, RingFile]:
 
 
 def map_ring(fd: int) -> RingFile:
-    """Map a ring file that is there. Raises `RingError` for any other file, and `OSError`."""
+    """Map an existing ring file. Raises `RingError` for any other file, and `OSError`."""
     size = os.fstat(fd).st_size
     if size < DATA_OFFSET + CAPACITY_MIN_BYTES:
         raise RingError(

@@ -1,6 +1,7 @@
-"""Waking each other: keeper and worker, by an event descriptor for each direction.
+"""Wake-ups between keeper and worker: one event descriptor for each direction.
 
-One event of the keeper may be about any number of rings: which, their headers say.
+One event from the keeper may concern any number of rings; the `ARMED` words of their headers tell
+which.
 """
 
 import os
@@ -13,12 +14,12 @@ import trio
 
 from acpterm.keeper.ring import ARMED
 
-# What is written to an event descriptor: it adds 1.
+# Writing this to an eventfd adds 1 to its counter.
 _ONE: Final = (1).to_bytes(8, sys.byteorder)
 
 
 class WakeUps:
-    """The worker's side. It owns the descriptors, once `open` was called."""
+    """The worker's side. Owns the descriptors once `open` was called."""
 
     def __init__(self) -> None:
         self._from_keeper: int | None = None
@@ -26,23 +27,23 @@ class WakeUps:
         self._armed: Final[dict[str, memoryview]] = {}
 
     def open(self, from_keeper: int, to_keeper: int) -> None:
-        """Take over the descriptors."""
+        """Take ownership of the descriptors."""
         self._from_keeper, self._to_keeper = from_keeper, to_keeper
 
     def close(self) -> None:
-        """Close the descriptors; no task may wait any more."""
+        """Close the descriptors. `report_forever` must not be running."""
         for fd in {self._from_keeper, self._to_keeper}:
             if fd is not None:
                 os.close(fd)
         self._from_keeper = self._to_keeper = None
 
     def arm(self, name: str, header: memoryview) -> None:
-        """Have more output of this terminal reported once."""
+        """Request one wake-up for more output of this terminal."""
         self._armed[name] = header
         header[ARMED] = 1
 
     def disarm(self, name: str) -> None:
-        """Undo `arm`. Can be repeated."""
+        """Undo `arm`. Idempotent."""
         self._armed.pop(name, None)
 
     def kick(self) -> None:
@@ -52,14 +53,14 @@ class WakeUps:
                 os.write(self._to_keeper, _ONE)
 
     async def report_forever(self, wake: Callable[[str], None]) -> None:
-        """Call `wake` with the name of each terminal that was armed and has more."""
-        assert self._from_keeper is not None  # noqa: S101  it is opened before
+        """Call `wake` with the name of each armed terminal that has more output."""
+        assert self._from_keeper is not None  # noqa: S101  `open` was called before
         while True:
             await trio.lowlevel.wait_readable(self._from_keeper)
             with suppress(BlockingIOError):
                 os.read(self._from_keeper, 4096)
             for name, header in tuple(self._armed.items()):
-                # An earlier one's `wake` may have unmapped this one's ring.
+                # The `wake` of a terminal earlier in this loop may have unmapped this ring.
                 if name in self._armed and not header[ARMED]:
                     del self._armed[name]
                     wake(name)

@@ -1,1 +1,1 @@
-"""One child on one PTY, as the worker sees it: resize, signal, and its whole tree of processes."""
+"""One program on one PTY, as the worker uses it: the master, signals and the process tree."""

@@ -1,6 +1,6 @@
-"""The seam: what only Linux has, behind names that say whether it is there.
+"""The features that only Linux has. Each function reports whether its feature is available.
 
-Everything else in this package asks here and has another way for where the answer is no.
+The rest of this package calls these functions, and has a fallback for other systems.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from acpterm.runtime.descriptors import EXHAUSTED
 
 AVAILABLE = sys.platform == "linux"
 
-# Input flag that makes the line discipline's erase remove a whole UTF-8 character (termios(3)).
+# The input flag that makes the line discipline's erase remove a whole UTF-8 character (termios(3)).
 IUTF8 = 0x4000 if AVAILABLE else 0
 
 # A resource limit that no kernel enforces, and its line in /proc/PID/limits (proc_pid_limits(5)).
@@ -24,11 +24,13 @@ LOCKS_LINE = b"Max file locks"
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+# 52 fields of at most 20 digits, and a name of at most 64 bytes.
+_STAT_BYTES_MAX = 4096
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def has_pidfd() -> bool:
-    """Whether this kernel and this Python can wait for and signal a process by descriptor."""
+    """Return whether this kernel and Python can wait for and signal a process by descriptor."""
     if not (hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")):
         return False
     try:
@@ -39,7 +41,7 @@ def has_pidfd() -> bool:
 
 
 def become_subreaper() -> bool:
-    """Make orphaned descendants this process's children; whether it could be done."""
+    """Make orphaned descendants children of this process; return whether that succeeded."""
     if not AVAILABLE:
         return False
     libc = ctypes.CDLL(None, use_errno=True)
@@ -47,11 +49,11 @@ def become_subreaper() -> bool:
 
 
 def forbid_inspection() -> bool:
-    """Keep this user's other processes from copying our descriptors and memory.
+    """Prevent this user's other processes from copying this process's descriptors and memory.
 
-    That is PR_SET_DUMPABLE 0 (prctl(2)): pidfd_getfd, ptrace and most of `/proc/PID` are refused
+    Sets PR_SET_DUMPABLE to 0 (prctl(2)): pidfd_getfd, ptrace and most of `/proc/PID` are refused
     to processes without CAP_SYS_PTRACE, and no core is dumped. An exec makes a process inspectable
-    again. Return whether it could be done.
+    again. Returns whether that succeeded.
     """
     if not AVAILABLE:
         return False
@@ -60,7 +62,7 @@ def forbid_inspection() -> bool:
 
 
 def pid_namespace() -> int:
-    """Return the number of the pid namespace that this process's pids are of; 0 if unknown."""
+    """Return the inode of this process's pid namespace; 0 if unknown."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino if AVAILABLE else 0
     except OSError:
@@ -68,7 +70,7 @@ def pid_namespace() -> int:
 
 
 def resident_memory() -> int | None:
-    """Give the bytes of memory that this process has in use; None where that is not told."""
+    """Return the resident memory of this process, in bytes; None if unavailable."""
     if not AVAILABLE:
         return None
     with open("/proc/self/statm") as file:
@@ -76,32 +78,35 @@ def resident_memory() -> int | None:
 
 
 def trim_memory() -> None:
-    """Give the system back what the heap has free, with the GNU C library (malloc_trim(3)).
+    """Return free heap memory to the system, with the GNU C library (malloc_trim(3)).
 
-    Takes some 100 µs, or a millisecond where there is much to give back.
+    Takes some 100 µs, or a millisecond if there is much to return.
     """
     if AVAILABLE and hasattr(libc := ctypes.PyDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 
 
 class ProcStat(NamedTuple):
-    """The fields of `/proc/PID/stat` that say whose a process is (proc_pid_stat(5))."""
+    """The fields of `/proc/PID/stat` that identify a process and its parent (proc_pid_stat(5))."""
 
     pid: int
     ppid: int
     sid: int
     zombie: bool
     started: float
-    """Seconds since boot, in steps of a clock tick (10 ms). With the pid, an identity."""
+    """The start time in seconds since boot, in steps of a clock tick (10 ms).
+
+    Together with the pid it identifies the process.
+    """
 
 
 def read_stat(pid: int) -> ProcStat | None:
-    """Read one process's; None when there is no such process, or it is hidden from us.
+    """Read one process; None if there is no such process, or it is hidden.
 
-    Other errors are raised, EMFILE above all: who cannot look must not take it for an empty place.
+    Other errors (notably EMFILE) propagate: failing to look is not the same as finding no process.
     """
     try:
-        fields = _stat_fields(pid)
+        fields = stat_fields(f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     return ProcStat(
@@ -113,21 +118,35 @@ def read_stat(pid: int) -> ProcStat | None:
     )
 
 
-def _stat_fields(pid: int) -> list[bytes]:
-    """Return the fields of `/proc/PID/stat` behind the name: the state first. Raises `OSError`."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        line = file.read()
-    # The name, in brackets, may itself hold brackets and spaces.
+def stat_fields(path: str) -> list[bytes]:
+    """Return the fields of a `stat` file of `/proc` after the name: the state is the first.
+
+    `path` is the file of a process or of a thread (proc_pid_stat(5)). Raises `OSError`.
+    """
+    line = read_once(path, _STAT_BYTES_MAX)
+    # The name is in brackets, and may itself contain brackets and spaces.
     return line[line.rindex(b")") + 2 :].split()
 
 
+def read_once(path: str, max_bytes: int) -> bytes:
+    """Return the first `max_bytes` of a file in `/proc`, as a single read returns them.
+
+    Raises `OSError`.
+    """
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(fd, max_bytes)
+    finally:
+        os.close(fd)
+
+
 def all_stats() -> Iterator[ProcStat | None]:
-    """Read every process's, some 20 µs each; None for one that has gone meanwhile."""
+    """Read all processes, some 20 µs each; None for a process that has ended meanwhile."""
     return (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
 
 
 def name_of(pid: int) -> bytes:
-    """Return the name of a process's program (`/proc/PID/comm`); empty if it cannot be seen."""
+    """Return the name of a process's program (`/proc/PID/comm`); empty if it cannot be read."""
     try:
         with open(f"/proc/{pid}/comm", "rb") as file:
             return file.read().rstrip(b"\n")
@@ -136,7 +155,7 @@ def name_of(pid: int) -> bytes:
 
 
 def arguments_of(pid: int) -> list[bytes]:
-    """Return the arguments of a process, its name first; empty if they cannot be seen."""
+    """Return the arguments of a process, its name first; empty if they cannot be read."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return file.read().rstrip(b"\0").split(b"\0")
@@ -145,22 +164,22 @@ def arguments_of(pid: int) -> list[bytes]:
 
 
 def has_terminal(pid: int) -> bool:
-    """Return whether a process has a controlling terminal; False if it cannot be seen."""
+    """Return whether a process has a controlling terminal; False if that cannot be read."""
     try:
-        return _stat_fields(pid)[4] != b"0"
+        return stat_fields(f"/proc/{pid}/stat")[4] != b"0"
     except OSError:
         return False
 
 
 def ticks(started: float) -> int:
-    """Return `ProcStat.started` in clock ticks, as the kernel counts."""
+    """Return a `ProcStat.started` time in clock ticks, the unit of the kernel."""
     return round(started * _CLOCK_TICKS)
 
 
 def children(pid: int) -> set[int] | None:
-    """Return the children of a process, zombies too; None where the kernel does not list them.
+    """Return the children of a process, including zombies; None if the kernel does not list them.
 
-    The kernel may leave out some while others are being reaped: it is read twice.
+    Reads the list twice, because the kernel may omit some children while others are being reaped.
     """
     found: set[int] = set()
     try:
@@ -176,14 +195,14 @@ def _children_of_task(pid: int, task: str) -> set[int]:
     try:
         with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:
             return {int(child) for child in file.read().split()}
-    except ProcessLookupError:  # that thread has ended
+    except ProcessLookupError:  # the thread has ended
         return set()
 
 
 def soft_limit_of(pid: int, line: bytes) -> int | None:
-    """Return the soft limit of a process that `line` of `/proc/PID/limits` begins with.
+    """Return the soft limit in the line of `/proc/PID/limits` that starts with `line`.
 
-    None if it is unlimited or cannot be seen.
+    Returns None if it is unlimited or cannot be read.
     """
     try:
         with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:
@@ -196,9 +215,9 @@ def soft_limit_of(pid: int, line: bytes) -> int | None:
 
 
 def environ_of(pid: int) -> bytes:
-    """Return the environment that a process was started with; empty when it may not be read.
+    """Return the environment that a process was started with; empty if it cannot be read.
 
-    Raises `OSError` when no descriptor is left to look: that is not to find nothing.
+    Raises `OSError` when no descriptor is left: failing to look is not finding an empty one.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -214,7 +233,7 @@ def _raise_if_exhausted(error: OSError) -> None:
 
 
 def set_utf8_input(fd: int) -> None:
-    """Tell the line discipline of the terminal `fd` that its input is UTF-8."""
+    """Set the line discipline of the terminal `fd` to UTF-8 input."""
     if IUTF8:
         attributes = termios.tcgetattr(fd)
         attributes[0] |= IUTF8

@@ -1,8 +1,8 @@
-"""The master side of one PTY, as the worker uses it: type, resize, signal, ask.
+"""The master side of one PTY, as the worker uses it: write input, resize, signal, query.
 
-The keeper reads the output; this is a duplicate of its descriptor, owned from construction until
-`close`. Nothing here blocks: the descriptor is non-blocking, and of ptyprocess's methods those that
-sleep or wait (`close`, `terminate`, `wait`, and its finalizer) are never reached.
+The keeper reads the output. The descriptor here is a duplicate of the keeper's, owned from
+construction until `close`. Nothing here blocks: the descriptor is non-blocking, and those methods
+of ptyprocess that sleep or wait (`close`, `terminate`, `wait`, and its finalizer) are never called.
 """
 
 import contextlib
@@ -18,8 +18,8 @@ import trio
 
 from acpterm.pty.input_wait import detect
 
-# The signals that TIOCSIG takes: those that a key sends (ioctl_tty(2)).
-_BY_KEY: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
+# The signals that TIOCSIG accepts: those that keys send (ioctl_tty(2)).
+_KEY_SIGNALS: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 
 
 class Master:
@@ -28,7 +28,7 @@ class Master:
     def __init__(self, pid: int, fd: int) -> None:
         self.fd = fd
         self._pid = pid
-        self._made: ptyprocess.PtyProcess | None = None
+        self._pty_process: ptyprocess.PtyProcess | None = None
         os.set_blocking(fd, False)
 
     @property
@@ -37,63 +37,63 @@ class Master:
         return self.fd < 0
 
     def close(self) -> None:
-        """Close the descriptor: the kernel hangs up the session. Can be repeated."""
+        """Close the descriptor, so that the kernel hangs up the session. Can be repeated."""
         if self.fd >= 0:
             trio.lowlevel.notify_closing(self.fd)
             fd, self.fd = self.fd, -1
             with contextlib.suppress(OSError):
-                if self._made is None:
+                if self._pty_process is None:
                     os.close(fd)
                 else:
-                    self._made.fileobj.close()
+                    self._pty_process.fileobj.close()
 
     @property
     def _process(self) -> ptyprocess.PtyProcess:
-        """Made at its first use: most terminals live without."""
-        if self._made is None:
-            self._made = ptyprocess.PtyProcess(self._pid, self.fd)
-            # Its finalizer would otherwise close, sleep and kill.
-            self._made.closed = True
-        return self._made
+        """The ptyprocess object, created at its first use: most terminals never need it."""
+        if self._pty_process is None:
+            self._pty_process = ptyprocess.PtyProcess(self._pid, self.fd)
+            # Otherwise its finalizer would close, sleep and kill.
+            self._pty_process.closed = True
+        return self._pty_process
 
     async def wait_writable(self) -> None:
         """Wait until the program's input has room.
 
-        Raises `trio.ClosedResourceError` when the terminal is closed meanwhile.
+        Raises `trio.ClosedResourceError` if the terminal is closed meanwhile.
         """
         if self.closed:
             raise trio.ClosedResourceError
         await trio.lowlevel.wait_writable(self.fd)
 
     def write(self, data: bytes) -> int:
-        """Type `data` to the program, as from a keyboard: how many bytes there was room for."""
+        """Write `data` as keyboard input; return the number of bytes for which there was room."""
         try:
             return os.write(self.fd, data)
         except BlockingIOError:
             return 0
 
     def resize(self, cols: int, rows: int) -> None:
-        """Set the window's size, in character cells; the foreground group gets SIGWINCH."""
+        """Set the window size in character cells. The foreground group gets SIGWINCH."""
         self._process.setwinsize(rows, cols)
 
     @property
     def echoes(self) -> bool:
-        """Whether what is typed is shown: not so while a password is asked for."""
+        """Whether the terminal echoes input. Programs turn echo off to ask for a password."""
         return bool(self._process.getecho())
 
     def waits_for_input(self, quiet: float = 0.0) -> bool | None:
-        """Whether the program is blocked until something is typed; see `waiting`."""
+        """Return whether the program is blocked until it gets input; see `input_wait.detect`."""
         return None if self.closed else detect.waits_for_input(self.fd, quiet)
 
     def signal_foreground(self, number: signal.Signals | int) -> bool:
-        """Signal the terminal's foreground process group, as a key does; whether there is one."""
-        if number in _BY_KEY and hasattr(termios, "TIOCSIG"):
+        """Signal the foreground process group, as a key does; return whether there is one."""
+        if number in _KEY_SIGNALS and hasattr(termios, "TIOCSIG"):
             with contextlib.suppress(OSError):
                 fcntl.ioctl(self.fd, termios.TIOCSIG, int(number))
                 return True
         with contextlib.suppress(OSError):
             group = os.tcgetpgrp(self.fd)
-            # 0: there is no foreground group; killpg(0) would be our own.
+            # 0 means no foreground group; killpg(0) would signal our own group.
             if group > 0:
                 os.killpg(group, number)
                 return True
@@ -101,7 +101,7 @@ class Master:
 
 
 def window_size(master: int) -> tuple[int, int] | None:
-    """Return the columns and rows of a PTY; None if they cannot be had, or are not set."""
+    """Return the columns and rows of a PTY; None if they cannot be read, or are not set."""
     try:
         rows, cols, _, _ = struct.unpack("4H", fcntl.ioctl(master, termios.TIOCGWINSZ, bytes(8)))
     except OSError:

@@ -1,37 +1,46 @@
-"""The system's processes, each with an identity that outlives the reuse of its pid.
+"""The system's processes, each with an identity that remains unique when its pid is reused.
 
-A pid alone names whoever has it now. A pid with the time its process started names one process,
-for ever. Linux says both in `/proc`; psutil says them elsewhere.
+A pid alone identifies the process that has it now. A pid and a start time identify one process for
+ever. Linux has both in `/proc`; on other systems psutil returns them.
 """
 
 import errno
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Final, TypeVar
+
+import trio
 
 from acpterm.pty import linux
 from acpterm.pty.linux import ProcStat
 
+T = TypeVar("T")
+
 _HAS_PIDFD = linux.has_pidfd()
+# The event loop is blocked for at most this time by a scan.
+_SLICE_S: Final = 0.001
 
 
 def now() -> float:
-    """Give the time on the clock that `ProcStat.started` is on, in seconds."""
-    if linux.AVAILABLE:
+    """Return the current time in seconds, on the clock of `ProcStat.started`."""
+    if sys.platform == "linux":
         return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.time()
+    else:  # noqa: RET505  mypy reports a plain return as unreachable
+        return time.time()
 
 
 def read_all() -> Iterator[ProcStat | None]:
-    """Read all processes, one a step; None for one that cannot be seen."""
+    """Read all processes, one per step; None for a process that cannot be read."""
     return linux.all_stats() if linux.AVAILABLE else portable_read_all()
 
 
 def portable_read_all() -> Iterator[ProcStat | None]:
     """Read all processes with psutil, on systems without `/proc`."""
-    import psutil  # noqa: PLC0415  installed only where it is needed
+    import psutil  # noqa: PLC0415  installed only on systems that need it
 
     for process in psutil.process_iter():
         try:
@@ -44,19 +53,37 @@ def portable_read_all() -> Iterator[ProcStat | None]:
                     started=process.create_time(),
                 )
         except (psutil.Error, OSError):
-            continue  # it ended meanwhile, or may not be inspected
+            continue  # it has ended meanwhile, or may not be inspected
         yield found
 
 
+async def collect(steps: Iterable[T]) -> list[T]:
+    """Return the items of `steps`, with a checkpoint after each millisecond of work.
+
+    Each step must take only microseconds. A scan runs on the event loop, not in a thread, because a
+    thread counts as one of the user's processes: at the limit of those none can be started, and
+    this is when processes must be found and killed.
+    """
+    await trio.lowlevel.checkpoint()
+    found: list[T] = []
+    end = time.perf_counter() + _SLICE_S
+    for item in steps:
+        found.append(item)
+        if time.perf_counter() > end:
+            await trio.lowlevel.checkpoint()
+            end = time.perf_counter() + _SLICE_S
+    return found
+
+
 def identity(pid: int) -> ProcStat | None:
-    """Read one process; None when there is none of that pid."""
+    """Read one process; None if no process has that pid."""
     if linux.AVAILABLE:
         return linux.read_stat(pid)
     return next((stat for stat in portable_read_all() if stat and stat.pid == pid), None)
 
 
 def environment_of(pid: int) -> dict[bytes, bytes]:
-    """Return the environment that a process was started with; empty if it may not be read."""
+    """Return the environment that a process was started with; empty if it cannot be read."""
     if linux.AVAILABLE:
         entries = linux.environ_of(pid).split(b"\0")
         parts = (entry.partition(b"=") for entry in entries if entry)
@@ -71,17 +98,17 @@ def environment_of(pid: int) -> dict[bytes, bytes]:
 
 
 def send(process: ProcStat, number: int) -> bool:
-    """Signal exactly `process`; False when it is gone, whoever has its pid now.
+    """Signal exactly `process`; return False if it is gone, even if its pid is in use again.
 
-    Raises `OSError` when no descriptor is left to look at it.
+    Raises `OSError` when no descriptor is left to check its identity.
     """
-    if not _HAS_PIDFD:
+    if sys.platform != "linux" or not _HAS_PIDFD:
         return _send_by_pid(process, number)
     pidfd = _open(process.pid)
     if pidfd is None:
         return False
     try:
-        # The descriptor holds on to whoever has the pid now; then it is seen who that is.
+        # The descriptor refers to the process that has the pid now. Check that it is the right one.
         return _is_still(process) and _deliver(lambda: signal.pidfd_send_signal(pidfd, number))
     finally:
         os.close(pidfd)
@@ -90,10 +117,10 @@ def send(process: ProcStat, number: int) -> bool:
 def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable[int]]) -> None:
     """Signal those of `pids` that are still in the group that `members` reads.
 
-    It is read once, when it is known who has these pids: one that has got a pid since is not hit.
-    Raises `OSError` when that takes more descriptors than there are.
+    `members` is called once, after each pid was opened as a descriptor. So a process that is given
+    one of the pids later is not signalled. Raises `OSError` when there are not enough descriptors.
     """
-    if not _HAS_PIDFD:
+    if sys.platform != "linux" or not _HAS_PIDFD:
         for pid in pids:
             process = identity(pid)
             if process is not None and pid in members():
@@ -104,10 +131,10 @@ def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable
         for pid in pids:
             if (pidfd := _open(pid)) is not None:
                 pidfds[pid] = pidfd
-        still = set(members())
-        # In order, the oldest first: a shell that saw its child end first would tell of that.
+        remaining = set(members())
+        # Oldest first: a shell whose child ends before the shell itself would report that.
         for pid, pidfd in pidfds.items():
-            if pid in still:
+            if pid in remaining:
                 _deliver(partial(signal.pidfd_send_signal, pidfd, number))
     finally:
         for pidfd in pidfds.values():
@@ -115,6 +142,8 @@ def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable
 
 
 def _open(pid: int) -> int | None:
+    if sys.platform != "linux":
+        return None
     try:
         return os.pidfd_open(pid)
     except OSError as error:
@@ -124,8 +153,8 @@ def _open(pid: int) -> int | None:
 
 
 def _send_by_pid(process: ProcStat, number: int) -> bool:
-    # Between the look and the signal lies a moment in which the pid could be used again: the
-    # smallest that a system without pidfds allows.
+    # Between the check and the signal the pid could be reused. Without pidfds this cannot be
+    # avoided.
     return _is_still(process) and _deliver(lambda: os.kill(process.pid, number))
 
 

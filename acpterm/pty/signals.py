@@ -1,18 +1,19 @@
-"""Signals by name, both ways: `SIGTERM`, `SIGKILL`, and real-time ones as `SIGRTMIN+3`."""
+"""Conversion between signal numbers and names: `SIGTERM`, `SIGKILL`, real-time as `SIGRTMIN+3`."""
 
+import os
 import re
 import signal
+import sys
 
 _REALTIME = re.compile(r"SIGRTMIN\+(\d{1,4})", re.ASCII)
-# Those that have no name: 32 and 33 on Linux, which the C library keeps for itself.
+# Signals without a name: 32 and 33 on Linux, which the C library reserves for itself.
 _NUMBERED = re.compile(r"SIG(\d{1,4})", re.ASCII)
 
 
 def name_of(number: int) -> str:
-    """Give the name of signal `number`; `SIG<number>` for one that this system has no name for."""
-    first = getattr(signal, "SIGRTMIN", None)
-    if first is not None and first < number <= signal.SIGRTMAX:
-        return f"SIGRTMIN+{number - first}"
+    """Return the name of signal `number`; `SIG<number>` if the system has no name for it."""
+    if sys.platform != "darwin" and signal.SIGRTMIN < number <= signal.SIGRTMAX:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -20,9 +21,9 @@ def name_of(number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """Give the number of the signal `name`, with or without `SIG`, in either case.
+    """Return the number of the signal `name`, with or without `SIG`, in upper or lower case.
 
-    Raises `ValueError` with the name when there is no such signal.
+    Raises `ValueError` with the name if there is no such signal.
     """
     full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
     if realtime := _REALTIME.fullmatch(full):
@@ -36,3 +37,9 @@ def number_of(name: str) -> int:
         if 0 < number < signal.NSIG and name_of(number) == full:
             return number
     raise ValueError(f"there is no signal {name!r}: say SIGINT, SIGTERM, SIGKILL, SIGRTMIN+1 …")
+
+
+def decode_status(status: int) -> tuple[int | None, str | None]:
+    """Return the exit code (0 to 255) and signal name of a wait status; one of them is None."""
+    code = os.waitstatus_to_exitcode(status)
+    return (code, None) if code >= 0 else (None, name_of(-code))

@@ -1,1 +1,1 @@
-"""Process plumbing that the host and its clients share."""
+"""Process plumbing that the host and its clients share: stdio, send queues, logs, signals."""

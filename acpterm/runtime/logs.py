@@ -1,30 +1,47 @@
-"""Logging: structlog to stderr, as text or as one JSON object a line.
+"""Logging: structlog to stderr, as text or as one JSON object per line.
 
-Rule: no secrets. What programs are given (arguments, environment, input) and what they print is
-never logged; ids, names of methods, counts and codes are. So a traceback has no local variables,
-and the text of an error that an agent is told, which quotes what it sent, is not logged either.
+Rule: no secrets. The arguments, environment, input and output of programs are never logged; ids,
+method names, counts and codes are. So a traceback has no local variables, and the text of an error
+response, which quotes what the agent sent, is not logged either.
 
-Logging neither waits nor fails: what stderr has no room for, since nobody reads it, is dropped.
-Warnings that are equal are few (`log_limits`).
+Logging neither waits nor fails: a line for which stderr has no room, because its reader has
+stopped, is dropped.
+
+Logs are bounded, because nobody may look after them. A daemon that was started by a command logs
+to a file beside its socket, and an event that repeats, such as a connection for which no descriptor
+is left, would fill the disk. So equal warnings are rate-limited (`RateLimit`), and the file is
+rotated (`rotate`).
 """
 
 import contextlib
+import fcntl
 import logging
 import os
 import select
+import shutil
 import signal
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final
 
 import msgspec
 import structlog
 
-from acpterm.runtime.log_limits import RateLimit
-
-# A pipe that can be written to at all takes as much at once (pipe(7), PIPE_BUF).
-_PIECE = 4096
+EVENTS_MAX: Final = 10
+"""The number of equal warnings that are logged per window of time."""
+WINDOW_S: Final = 60.0
+LOG_BYTES_MAX: Final = 1024 * 1024
+"""The size of a log file, and of its rotated predecessor."""
+_WINDOWS_MAX: Final = 256
+_LIMITED_LEVELS: Final = ("warning", "error", "critical")
+# A pipe that is writable accepts this much without blocking (pipe(7), PIPE_BUF).
+_WRITE_BYTES_MAX = 4096
 
 
 def configure(level: str, form: str) -> None:
-    """Send what is at least of `level` to stderr; `form` is `text` or `json`."""
+    """Log messages of at least `level` to stderr; `form` is `text` or `json`."""
     processors: list[structlog.typing.Processor] = [
         RateLimit(),
         structlog.contextvars.merge_contextvars,
@@ -52,35 +69,35 @@ def configure(level: str, form: str) -> None:
     )
 
 
-def shorten(number: signal.Signals) -> None:
-    """Say that this process ends since a signal told it to. See `ending.told_to_end`."""
+def log_shutdown(number: signal.Signals) -> None:
+    """Log that this process shuts down because of a signal. See `shutdown_signals`."""
     structlog.get_logger("acpterm.ending").info("ending", signal=number.name)
 
 
 class _Stderr:
-    """A logger of structlog's: its methods take a finished line.
+    """A structlog logger, whose methods take a formatted line.
 
-    State: whether the last line was cut short; then the next one begins a new line first.
+    State: whether the last line was truncated. If so, the next one starts on a new line.
     """
 
-    _cut = False
+    _is_truncated = False
 
     def msg(self, line: str) -> None:
-        """Write a line, or as much of it as there is room for."""
+        """Write a line, or as much of it as stderr has room for."""
         data = f"{line}\n".encode(errors="backslashreplace")
-        if _Stderr._cut:
+        if _Stderr._is_truncated:
             data = b"\n" + data
-        for start in range(0, len(data), _PIECE):
-            if not _write(data[start : start + _PIECE]):
-                _Stderr._cut = _Stderr._cut or start > 0
+        for start in range(0, len(data), _WRITE_BYTES_MAX):
+            if not _write(data[start : start + _WRITE_BYTES_MAX]):
+                _Stderr._is_truncated = _Stderr._is_truncated or start > 0
                 return
-        _Stderr._cut = False
+        _Stderr._is_truncated = False
 
     log = debug = info = warning = error = critical = msg
 
 
 def _write(piece: bytes) -> bool:
-    """Write `piece` to stderr if that needs no waiting; whether it was written."""
+    """Write `piece` to stderr if that does not block; return whether it was written."""
     with contextlib.suppress(OSError):
         ready = select.poll()
         ready.register(2, select.POLLOUT)
@@ -91,3 +108,80 @@ def _write(piece: bytes) -> bool:
 
 def _dumps(value: object, **_: object) -> str:
     return msgspec.json.encode(value, enc_hook=repr).decode()
+
+
+class RateLimit:
+    """A structlog processor that drops repeated warnings and errors.
+
+    Two are equal if their level and event are equal; other values may differ. The first one after
+    others were dropped contains the number of these.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # By level and event: the start of the window, the number of events in it, and the number
+        # of dropped ones.
+        self._windows: OrderedDict[tuple[str, str], tuple[float, int, int]] = OrderedDict()
+
+    def __call__(
+        self, logger: object, method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        """Return the event, or raise `structlog.DropEvent`."""
+        del logger
+        if method not in _LIMITED_LEVELS:
+            return event
+        key, now = (method, str(event.get("event"))), self._clock()
+        start, count, dropped = self._windows.pop(key, (now, 0, 0))
+        if now - start >= WINDOW_S:
+            start, count = now, 0
+        is_dropped = count >= EVENTS_MAX
+        if not is_dropped and dropped:
+            event["not_logged"] = dropped
+        self._windows[key] = start, count + 1, dropped + 1 if is_dropped else 0
+        if len(self._windows) > _WINDOWS_MAX:
+            self._windows.popitem(last=False)
+        if is_dropped:
+            raise structlog.DropEvent
+        return event
+
+
+def rotate(path: str, pid: int, fd: int = 2) -> bool:
+    """Move the text of a long log file to `PATH.1`; return whether the file was long.
+
+    Does so only if `fd`, the descriptor that is logged to, is that file. If `fd` is a file that was
+    removed, its text is dropped. The keeper also appends to the file, so the text is copied and the
+    file itself stays. Lines that are logged during the copy may be lost. The new first line is
+    `pid`, the daemon's, as in the log of a daemon that was just started. Raises `OSError`.
+    """
+    status = os.fstat(fd)
+    if status.st_size <= LOG_BYTES_MAX:
+        return False
+    if _is_removed(status, fd):
+        os.ftruncate(fd, 0)
+        return True
+    with open(path, "rb", opener=_no_link) as log:
+        if not os.path.samestat(os.fstat(log.fileno()), status):
+            return False
+        log.seek(status.st_size - LOG_BYTES_MAX)
+        with open(f"{path}.1", "wb", opener=_private) as rotated:
+            shutil.copyfileobj(log, rotated)
+    os.ftruncate(fd, 0)
+    os.write(fd, f"{pid}\n".encode())
+    return True
+
+
+def _is_removed(status: os.stat_result, fd: int) -> bool:
+    """Return whether a log file was removed, so that it would fill the disk unnoticed.
+
+    A temporary file that never had a name belongs to its creator, and is not opened to append.
+    """
+    is_unnamed = stat.S_ISREG(status.st_mode) and status.st_nlink == 0
+    return is_unnamed and bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)

@@ -1,11 +1,12 @@
-"""What is to be sent to one peer, in order, and never more than there is room for.
+"""The queue of lines to send to one peer, in order, with backpressure.
 
-States: *open*, until `close` (what is in it is still sent) or until the stream breaks (what is in
-it is dropped: nobody is there to read it). `put` never waits: what is first in line, and for a
-socket, is sent at once as far as there is room, which spares it a turn of the loop; the rest is
-for `run`. Whoever reads from the peer waits for `room` first, so that a peer that does not read its
-answers is not read from either, and so does a pending request before it makes a large answer. What
-is in memory is at most `high` bytes, one large answer, and the small answers of pending requests.
+State: *open*, until `close` (queued lines are still sent) or until the stream breaks (queued lines
+are dropped, because no peer can read them). `put` never waits. If the queue is empty and the stream
+is a socket, `put` sends at once as much as the socket accepts, which saves a turn of the event
+loop; `run` sends the rest. The task that reads from the peer awaits `drain` first, so that a peer
+that does not read its responses is not read from either. A request handler also awaits `drain`
+before it builds a large response. So memory holds at most `high_water` bytes, one large response,
+and the small responses to pending requests.
 """
 
 import os
@@ -15,31 +16,38 @@ from typing import Final, Protocol
 import trio
 
 HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
+CLOSE_TIMEOUT_S: Final = 3.0
+"""Seconds that pending responses may take when a host closes a connection."""
+SEND_TIMEOUT_S: Final = 1.0
+"""Seconds that sending what is queued may take after that."""
 
 
 class Store(Protocol):
-    """Where state is stored that an answer tells of. See `keeper.client.KeeperClient`."""
+    """The store of state that responses refer to. See `keeper.keeper_client.KeeperClient`."""
 
     @property
     def is_flushed(self) -> bool:
-        """Whether all that was put has left this process."""
+        """Whether all stored state has left this process."""
 
     async def flushed(self) -> None:
-        """Wait until that is so."""
+        """Wait until all stored state has left this process."""
 
 
 class SendQueue:
-    """Lines on their way to a stream, of which it is full from `high` bytes on.
+    """Lines to send to a stream. The queue is full when more than `high_water` bytes are queued.
 
-    What was put into `store` before a line leaves this process before the line does.
+    State that was put into `store` before a line leaves this process before the line does.
     """
 
     def __init__(
-        self, stream: trio.abc.SendStream, high: int = HIGH_WATER_BYTES, store: Store | None = None
+        self,
+        stream: trio.abc.SendStream,
+        high_water: int = HIGH_WATER_BYTES,
+        store: Store | None = None,
     ) -> None:
         self._stream: trio.abc.SendStream | None = stream
         self._store: Final = store
-        self._high: Final = high
+        self._high_water: Final = high_water
         self._lines: list[bytes | memoryview] = []
         self._sending = False
         self._size = 0
@@ -50,7 +58,7 @@ class SendQueue:
         self._flushed = trio.Event()
 
     def put(self, line: bytes) -> None:
-        """Have `line` sent after all that was put before."""
+        """Queue `line` after all lines that were put before. Ignored once closed."""
         if self._closed:
             return
         sent = self._send_now(line)
@@ -59,40 +67,41 @@ class SendQueue:
         rest = memoryview(line)[sent:] if sent else line
         self._lines.append(rest)
         self._size += len(rest)
-        if self._size > self._high and self._drained.is_set():
+        if self._size > self._high_water and self._drained.is_set():
             self._drained = trio.Event()
         self._has_lines.set()
 
     @property
     def is_full(self) -> bool:
-        """Whether more than `high` bytes are waiting to be sent."""
-        return self._size > self._high
+        """Whether more than `high_water` bytes are queued."""
+        return self._size > self._high_water
 
     async def drain(self) -> None:
-        """Wait until no more than `high` bytes are waiting to be sent.
+        """Wait until no more than `high_water` bytes are queued.
 
-        That is so when it returns: of many who wait, each finds what the one before has put.
+        This holds when it returns: if several tasks wait, each one checks again after the previous
+        one has put its lines.
         """
         await trio.lowlevel.checkpoint()
         while self.is_full:
             await self._drained.wait()
 
     async def flush(self) -> None:
-        """Wait until nothing is waiting to be sent."""
+        """Wait until the queue is empty or closed."""
         await trio.lowlevel.checkpoint()
         while self._size and not self._closed:
             await self._flushed.wait()
 
     def close(self) -> None:
-        """Take nothing more; `run` returns when the rest is sent."""
+        """Accept no more lines; `run` returns once the queued ones are sent."""
         self._closed = True
         self._has_lines.set()
         self._flushed.set()
 
     def restart(self, lines: Iterable[bytes]) -> None:
-        """Hold `lines`, and what is put from now on, for the stream that `connect` is given.
+        """Replace the queued lines by `lines`, and hold them until `connect` has a new stream.
 
-        The stream is lost, and what is waiting to be sent with it. `run` is not under way.
+        Call it when the stream is lost, and with it the queued lines. `run` must not be running.
         """
         self._stream, self._sending, self._closed = None, False, False
         self._lines = list(lines)
@@ -104,13 +113,13 @@ class SendQueue:
         self._has_lines.set()
 
     def connect(self, stream: trio.abc.SendStream) -> None:
-        """Have what waits since `restart` sent to `stream`, by `run`."""
+        """Set the stream to which `run` sends the lines queued since `restart`."""
         self._stream = stream
 
     async def run(self) -> None:
-        """Send until closed. Raises `trio.BrokenResourceError` when the peer is gone.
+        """Send until closed. Raises `trio.BrokenResourceError` if the peer is gone.
 
-        Then nobody waits for room any more: there is nobody to make it.
+        In that case it also wakes the tasks in `drain`, because the queue could never drain.
         """
         try:
             await self._run()
@@ -121,7 +130,7 @@ class SendQueue:
             raise
 
     async def _run(self) -> None:
-        assert self._stream is not None  # noqa: S101  `connect` comes before
+        assert self._stream is not None  # noqa: S101  `connect` is called before `run`
         while self._lines or not self._closed:
             await self._has_lines.wait()
             self._has_lines = trio.Event()
@@ -136,18 +145,18 @@ class SendQueue:
                 self._size -= sending
                 self._flushed.set()
                 self._flushed = trio.Event()
-                if self._size <= self._high:
+                if self._size <= self._high_water:
                     self._drained.set()
             if self._closed:
                 self._has_lines.set()
 
     def _send_now(self, line: bytes) -> int:
-        """Send what a socket takes of `line` without waiting: how many bytes."""
+        """Send as much of `line` as a socket accepts without waiting; return the byte count."""
         if self._store is not None and not self._store.is_flushed:
             return 0
         if self._lines or self._sending or not isinstance(self._stream, trio.SocketStream):
             return 0
         try:
             return os.write(self._stream.socket.fileno(), line)
-        except OSError:  # there is no room; or the peer is gone, as `run` is about to find
+        except OSError:  # no room; or the peer is gone, which `run` will report
             return 0

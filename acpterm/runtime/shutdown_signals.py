@@ -1,4 +1,4 @@
-"""What tells a process of ours to end: the signals that it minds, and how it hears of them."""
+"""The signals that shut down an acpterm process, and the event by which it learns of them."""
 
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -6,44 +6,44 @@ from contextlib import asynccontextmanager
 
 import trio
 
-# What a person, a service manager or a window that closes says to end it.
+# The signals that a user, a service manager or a closing window sends.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def shutdown_signals() -> list[int]:
-    """Give the signals that end a process of ours. Under nohup a hangup is nothing."""
+    """Return the signals that shut down an acpterm process. Under nohup, SIGHUP does not."""
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [number for number in _SIGNALS if number != signal.SIGHUP or not ignored]
 
 
 @asynccontextmanager
 async def shutdown_event(
-    heard: Callable[[signal.Signals], object] = lambda _: None,
+    on_signal: Callable[[signal.Signals], object] = lambda _: None,
 ) -> AsyncIterator[trio.Event]:
-    """Give an event that the first signal to end sets; in the block more of them do nothing.
+    """Yield an event that the first shutdown signal sets. Further signals have no effect.
 
-    `heard` is called with that signal, before.
+    Calls `on_signal` with the first signal before the event is set.
     """
-    told = trio.Event()
+    shutdown = trio.Event()
 
     async def watch() -> None:
-        # To the end: a signal that nobody took is raised again when the receiver closes.
+        # Receive all signals: one that was not received is raised again when the receiver closes.
         async for number in signals:
-            if not told.is_set():
-                heard(signal.Signals(number))
-            told.set()
+            if not shutdown.is_set():
+                on_signal(signal.Signals(number))
+            shutdown.set()
 
     with trio.open_signal_receiver(*shutdown_signals()) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
-            yield told
+            yield shutdown
             nursery.cancel_scope.cancel()
 
 
 def restore_signal_defaults() -> None:
-    """Undo what a parent may have left: signals that are needed here, ignored or blocked.
+    """Stop ignoring SIGCHLD, and unblock the needed signals, as the parent may have left them.
 
-    Where SIGCHLD is ignored the kernel reaps children itself, and how they ended is lost.
+    If SIGCHLD is ignored, the kernel reaps children itself, and their exit status is lost.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     needed = (signal.SIGCHLD, *_SIGNALS)

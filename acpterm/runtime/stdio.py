@@ -1,14 +1,16 @@
 """stdin and stdout as a trio stream, whatever they are: pipes, sockets, terminals, files.
 
-Rule: the descriptors may be shared with the parent, and their file description with it, so nothing
-is ever set on them; above all they stay blocking. Reading waits for the descriptor to be readable
-first; what cannot be waited for (a file) never blocks for long. Writing is done in a thread, since
-a pipe that has room for one byte counts as writable. A writer that is cancelled leaves the thread
-to its write: the process can end all the same. So each write has a descriptor of its own, which its
-thread closes: the stream's may be closed, and its number be another file's, while a write goes on.
+Rule: the descriptors and their file descriptions may be shared with the parent, so no flags are
+ever set on them. In particular they stay blocking. A read first waits until the descriptor is
+readable; a descriptor that cannot be waited for (a file) never blocks for long. A write runs in a
+thread, because a pipe that has room for a single byte counts as writable. A cancelled writer
+abandons its thread, and the process can exit all the same. So each write has a duplicate of the
+descriptor, which its thread closes: the stream's descriptor may be closed, and its number reused,
+while the write is still running.
 
-States: `take_over`, once, at the start of the process, makes the stream the only user of what was 0
-and 1; from then on 0 reads nothing and 1 is stderr, so that no stray print ends up in the protocol.
+State: `take_over`, called once at the start of the process, makes the stream the only user of the
+former descriptors 0 and 1. From then on 0 is at its end and 1 is stderr, so that a stray print
+does not corrupt the protocol.
 """
 
 import os
@@ -17,45 +19,46 @@ import threading
 
 import trio
 
+from acpterm.runtime.blocking_io import write_fully
 from acpterm.runtime.threads import run_blocking
 
 
 class StdioStream(trio.abc.Stream):
-    """The stream over two descriptors, which it owns. Reading and writing by one task each."""
+    """A stream over two descriptors, which it owns. One task may read, and one may write."""
 
     def __init__(self, reads: int, writes: int) -> None:
         self._reads = reads
         self._writes = writes
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Read at least one byte, at most `max_bytes`; nothing is the end of the input.
+        """Read at least one byte, at most `max_bytes`; an empty result is the end of the input.
 
-        Cancelled, it has read nothing.
+        If cancelled, it has read nothing.
         """
         if self._reads < 0:
             raise trio.ClosedResourceError
         while True:
             try:
                 await trio.lowlevel.wait_readable(self._reads)
-            except PermissionError:  # what epoll says of a file: it is always readable
+            except PermissionError:  # epoll's error for a file, which is always readable
                 await trio.lowlevel.checkpoint()
             try:
                 return os.read(self._reads, max_bytes or 65536)
-            except BlockingIOError:  # somebody else made it non-blocking, and was faster
+            except BlockingIOError:  # another process set it non-blocking, and has read first
                 continue
             except OSError as error:
                 raise trio.BrokenResourceError(f"stdin: {error}") from error
 
     def has_hung_up(self) -> bool:
-        """Whether whoever wrote to it has closed their end, read to its end or not (poll(2))."""
-        looked = select.poll()
-        looked.register(self._reads, 0)
-        return any(event & (select.POLLHUP | select.POLLERR) for _, event in looked.poll(0))
+        """Return whether the writing end is closed, even if data is left to read (poll(2))."""
+        poll = select.poll()
+        poll.register(self._reads, 0)
+        return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write all of `data`. Cancelled, it has written an unknown part of it.
+        """Write all of `data`. If cancelled, it has written an unknown part of it.
 
-        Raises `trio.BrokenResourceError` when nobody reads any more.
+        Raises `trio.BrokenResourceError` if the reading end is closed.
         """
         if self._writes < 0:
             raise trio.ClosedResourceError
@@ -65,7 +68,7 @@ class StdioStream(trio.abc.Stream):
             raise trio.BrokenResourceError(f"stdout: {error}") from error
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Return at once: a pipe that is writable may block all the same."""
+        """Return at once, because a writable pipe may block all the same."""
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
@@ -79,16 +82,41 @@ class StdioStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
 
-def take_over() -> StdioStream:
-    """Make the stream of this process's stdin and stdout. Raises `OSError` when stdout is closed.
+class FileStream(trio.abc.SendStream):
+    """A stream that sends to `fd`, which stays open and blocking, because it may be shared.
 
-    A closed stdin is one that has ended.
+    `fd` may be a file or anything else; writes run in a thread.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Write all of `data`. Raises `trio.BrokenResourceError` if that fails."""
+        try:
+            await write_all(self._fd, bytes(data))
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Return at once."""
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        """Do nothing: the caller owns the descriptor."""
+        await trio.lowlevel.checkpoint()
+
+
+def take_over() -> StdioStream:
+    """Take stdin and stdout over as a stream. Raises `OSError` if stdout is closed.
+
+    A closed stdin counts as one at its end.
     """
     return StdioStream(*take_descriptors())
 
 
 def take_descriptors() -> tuple[int, int]:
-    """Take stdin and stdout over, as `take_over` does: two descriptors to read and to write."""
+    """Take stdin and stdout over, as `take_over` does; return the descriptors to read and write."""
     if 1 in open_missing():
         raise OSError("stdout is closed: there is nowhere to answer to")
     taken = os.dup(0), os.dup(1)
@@ -98,9 +126,9 @@ def take_descriptors() -> tuple[int, int]:
 
 
 def open_missing() -> list[int]:
-    """Open those of 0, 1 and 2 that are closed, so that no other file gets their number.
+    """Open those of 0, 1 and 2 that are closed on `/dev/null`; return which they were.
 
-    They lead nowhere then. Gives which they were. To be called before anything else is opened.
+    Otherwise another file would get their number. Call it before any other file is opened.
     """
     missing = [fd for fd in (0, 1, 2) if not _is_open(fd)]
     for fd in missing:
@@ -124,20 +152,21 @@ def _to_null(fd: int) -> None:
 
 
 async def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data` to `fd`, which stays open. Cancelled, it goes on in its thread.
+    """Write all of `data` to `fd`, which stays open. If cancelled, the thread continues to write.
 
-    Raises `OSError` when nobody reads any more.
+    Raises `OSError`, such as EPIPE if the reading end is closed.
     """
     await _write_in_thread(os.dup(fd), data)
 
 
 async def _write_in_thread(fd: int, data: bytes) -> None:
-    """Write all of `data` to `fd`, and close it; also when cancelled, then or later."""
-    # Whoever has it first closes the descriptor: the thread, or this task if none has begun.
-    begun = threading.Lock()
+    """Write all of `data` to `fd`, and close it, even if cancelled before the thread starts."""
+    # The thread or this task closes the descriptor: whichever acquires the lock first. This task
+    # does so only if the thread was never started.
+    closer = threading.Lock()
 
     def write() -> None:
-        if begun.acquire(blocking=False):
+        if closer.acquire(blocking=False):
             try:
                 write_fully(fd, data)
             finally:
@@ -146,24 +175,5 @@ async def _write_in_thread(fd: int, data: bytes) -> None:
     try:
         await run_blocking(write, abandon_on_cancel=True)
     finally:
-        if begun.acquire(blocking=False):
+        if closer.acquire(blocking=False):
             os.close(fd)
-
-
-def read_some(fd: int, max_bytes: int) -> bytes:
-    """Wait for something to read from `fd`, in a thread; nothing is the end. Raises `OSError`."""
-    while True:
-        try:
-            return os.read(fd, max_bytes)
-        except BlockingIOError:  # not our doing: whoever shares it has made it non-blocking
-            select.select((fd,), (), ())
-
-
-def write_fully(fd: int, data: bytes) -> None:
-    """Write all of `data` to `fd`, in a thread: it blocks. Raises `OSError`."""
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(fd, rest) :]
-        except BlockingIOError:  # as above
-            select.select((), (fd,), ())

@@ -1,4 +1,4 @@
-"""Blocking calls in a thread, or without one where the system starts no more."""
+"""Blocking calls in a thread, or on the event loop if the system cannot start a thread."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,24 +14,23 @@ async def run_blocking(
     abandon_on_cancel: bool = False,
     limiter: trio.CapacityLimiter | None = None,
 ) -> T:
-    """Return what `work` returns, which may block: see `trio.to_thread.run_sync`.
+    """Return the result of `work`, which may block: see `trio.to_thread.run_sync`.
 
-    A thread is one of the user's processes. At their limit none can be started, and the work is
-    done right here: the event loop stands still for as long as it takes, which is better than not
-    to do it.
+    A thread counts as one of the user's processes. At the limit of those none can be started. Then
+    the work runs here: blocking the event loop is better than not doing the work.
     """
-    begun = False
+    is_started = False
 
-    def begin() -> T:
-        nonlocal begun
-        begun = True
+    def run() -> T:
+        nonlocal is_started
+        is_started = True
         return work()
 
     try:
         return await trio.to_thread.run_sync(
-            begin, abandon_on_cancel=abandon_on_cancel, limiter=limiter
+            run, abandon_on_cancel=abandon_on_cancel, limiter=limiter
         )
     except RuntimeError:
-        if begun:
+        if is_started:
             raise
     return work()

@@ -15,7 +15,7 @@ import os
 import secrets
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import structlog
 import trio
@@ -38,9 +38,6 @@ _SPARE_DESCRIPTORS: Final = 4
 _DISCARD_TIMEOUT_S: Final = 1.0
 _log = structlog.get_logger("acpterm.pool")
 _SHUT_DOWN: Final = "acpterm is shutting down: no terminal is created any more"
-
-MakeProgram: TypeAlias = Callable[[str], Program]
-MakeRecord: TypeAlias = Callable[[str], bytes]
 
 
 class TerminalSpec(NamedTuple):
@@ -68,22 +65,31 @@ class ShutDownError(Exception):
     """The pool creates no more terminals."""
 
 
-def _no_record(_: str) -> bytes:
-    return b""
+def _nothing(_: Terminal) -> None:
+    pass
 
 
 class Pool:
     """The terminals of one worker.
 
     `keeper` spawns and owns the programs; `trees` tracks their processes. The caller runs both.
-    `grace`: seconds between SIGTERM and SIGKILL.
+    `grace`: seconds between SIGTERM and SIGKILL. `on_exit` is called with each terminal whose
+    program has exited.
     """
 
-    def __init__(self, keeper: KeeperClient, trees: Trees, *, grace: float = 2.0) -> None:
+    def __init__(
+        self,
+        keeper: KeeperClient,
+        trees: Trees,
+        *,
+        grace: float = 2.0,
+        on_exit: Callable[[Terminal], None] = _nothing,
+    ) -> None:
         self.terminals: Final[dict[str, Terminal]] = {}
         self._keeper: Final = keeper
         self._trees: Final = trees
         self._grace = grace
+        self._on_exit: Final = on_exit
         self._turns: Final = Turns()
         self._nursery: trio.Nursery | None = None
         self._running: set[Terminal] = set()
@@ -101,19 +107,19 @@ class Pool:
 
     async def create(
         self,
-        make_program: MakeProgram,
+        program: Program,
         *,
         size: tuple[int, int] = (120, 40),
         limit: int = MIB,
         ring_size: int = MIB,
         lifetime: float = math.inf,
         view: str = "text",
-        record: MakeRecord = _no_record,
+        record: bytes = b"",
     ) -> Terminal:
         """Start a program on a new terminal; see `TerminalSpec`.
 
-        `make_program` is called with the terminal's id, for the program's environment. `record` is
-        called with the id too, and returns the record that a successor of this process needs.
+        The id of the terminal is added to the program's environment. `record` is what a successor
+        of this process has to know of the terminal: the keeper stores it together with the spawn.
 
         A program that cannot be found or run is no error: the terminal prints a message, and exits
         with 127 or 126. Raises `OSError` when the system has no PTY, process or descriptor left,
@@ -124,7 +130,6 @@ class Pool:
         _check_descriptors()
         spec = TerminalSpec(size, limit, ring_size, lifetime, view)
         name = f"term_{secrets.token_hex(16)}"
-        program = make_program(name)
         tree = self._trees.new(name)
         tree.begins()
         try:
@@ -135,7 +140,7 @@ class Pool:
                 cols=size[0],
                 rows=size[1],
                 ring_size=ring_size + WINDOW_BYTES,
-                record=record(name),
+                record=record,
                 cgroup=tree.cgroup,
                 make=partial(self._start, tree, spec),
             )
@@ -224,6 +229,7 @@ class Pool:
             view=spec.view,
             created_time=spec.created_time,
             started_at=spec.started_at,
+            on_exit=self._on_exit,
         )
         if spec.ended_by is not None:
             terminal.kill(spec.ended_by)

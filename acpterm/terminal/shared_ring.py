@@ -135,7 +135,7 @@ class SharedRing:
     def give_back_room(self) -> None:
         """Give back the memory of unreadable parts, once the keeper writes nothing more."""
         if self.position > _TRIM_MIN_BYTES:
-            self._file.give_back_room()
+            self._file.release_free_pages()
 
     def arm(self) -> bool:
         """Ask the keeper for a wake-up at its next write; return whether to wait for it.

@@ -33,8 +33,8 @@ import trio
 
 from acpterm.keeper.client import UNKNOWN, ExitReport, KeeperClient
 from acpterm.pty import processes
-from acpterm.pty.exit_status import decode_status
 from acpterm.pty.master import Master
+from acpterm.pty.signals import decode_status
 from acpterm.pty.tracking.tree import ProcessTree, end
 from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
@@ -54,7 +54,10 @@ _KILL_TIMEOUT_S: Final = 5.0
 
 
 class Terminal:
-    """A terminal, created and run by `Pool.create` or `Pool.adopt`."""
+    """A terminal, created and run by `Pool.create` or `Pool.adopt`.
+
+    `on_exit` is called once, with the terminal, right after `exit` was set.
+    """
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class Terminal:
         view: str,
         created_time: float | None = None,
         started_at: float | None = None,
+        on_exit: "Callable[[Terminal], None]",
     ) -> None:
         self.id: Final = name
         self.limit: Final = limit
@@ -124,8 +128,7 @@ class Terminal:
         self._changed = trio.lowlevel.ParkingLot()
         self._lifetime = trio.CancelScope()
         self._unlimited = False
-        self.when_exited: Callable[[], None] = _nothing
-        """Called once, right after `exit` was set."""
+        self._on_exit: Callable[[Terminal], None] = on_exit
 
     # Queries and commands
 
@@ -345,8 +348,7 @@ class Terminal:
         )
         self._exited.set()
         self._changed.unpark_all()
-        when_exited, self.when_exited = self.when_exited, _nothing
-        when_exited()
+        self._on_exit(self)
 
 
 class _Replies:
@@ -361,10 +363,6 @@ class _Replies:
     def __call__(self, data: bytes) -> None:
         if self._ring.claim_reply():
             self._keyboard.reply(data)
-
-
-def _nothing() -> None:
-    pass
 
 
 def open_master(pid: int, fd: int | None) -> Master:

@@ -16,7 +16,7 @@ _WAYS = (
     ("cgroup", "clone3", 0.7, 1.8),
     ("subreaper", "fork", None, None),
 )
-# A limit that nobody reaches, which no process sets for itself around a spawn.
+# An unreachable limit that the keeper does not set for itself around a spawn.
 _OWN_LIMITS = {"rlimits": {"FSIZE": [1 << 40, 1 << 40]}}
 
 
@@ -33,7 +33,7 @@ def _measure(
     rounds: int,
     count: int,
 ) -> list[Figure]:
-    own = {"asker": _OWN_LIMITS} if way == "fork" else {}
+    own = {"context": _OWN_LIMITS} if way == "fork" else {}
     spawned: list[float] = []
     waited: list[float] = []
     created: dict[str, list[float]] = {"acpterm": [], "plain": []}

@@ -26,11 +26,11 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _latency(rounds: int) -> list[Figure]:
-    """Send a message to `cat`, which sends it back: through the proxy twice, and not at all."""
+    """Time a message that `cat` echoes: through the proxy both ways, and without it."""
     direct: list[float] = []
     through: list[float] = []
     with _program("cat") as bare, _program(*_proxy("cat")) as proxy:
-        # The first message is the editor's, and the proxy looks into it.
+        # The first message is the editor's `initialize`, which the proxy parses.
         _ask(proxy, _INITIALIZE)
         for _ in range(rounds):
             direct += [_ask(bare, _MESSAGE) for _ in range(50)]
@@ -45,7 +45,7 @@ def _latency(rounds: int) -> list[Figure]:
 
 
 def _updates(count: int) -> list[Figure]:
-    """Have an agent say `count` updates: how fast they come, and what the proxy grows by."""
+    """Measure the rate of `count` updates from an agent, and the growth of the proxy's memory."""
     with _program(*_UPDATES, str(count)) as bare:
         direct = _rate(bare, count)[0]
     with _program(*_proxy(*_UPDATES, str(count))) as proxy:
@@ -59,7 +59,7 @@ def _updates(count: int) -> list[Figure]:
 
 
 def _rate(process: subprocess.Popen[bytes], count: int) -> tuple[float, list[int]]:
-    """Read `count` updates: how many a second, and the process's memory now and then."""
+    """Read `count` updates; return the rate per second and samples of the process's memory."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(_INITIALIZE)
@@ -92,10 +92,10 @@ def _proxy(*agent: str) -> list[str]:
 @contextlib.contextmanager
 def _program(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("ACPTERM_")}
-    with tempfile.TemporaryDirectory(prefix="acpterm-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="acpterm-bench-") as directory:
         process = subprocess.Popen(
             argv,
-            env=env | {"XDG_CONFIG_HOME": folder, "ACPTERM_LOG_LEVEL": "error"},
+            env=env | {"XDG_CONFIG_HOME": directory, "ACPTERM_LOG_LEVEL": "error"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -1,4 +1,4 @@
-"""What it costs a flood that somebody looks on: not at all, at full speed, or without reading."""
+"""Speed of a flood without viewers, with a viewer that reads, and with one that does not."""
 
 import contextlib
 import socket
@@ -20,24 +20,24 @@ def measure(*, quick: bool) -> list[Figure]:
     rounds, seconds, stopped = (2, 0.5, 1.0) if quick else (5, 2.0, 10.0)
     with Daemon() as daemon:
         agent = Client(daemon.socket)
-        person = Client(daemon.socket.replace("agent.sock", "user.sock"))
+        user = Client(daemon.socket.replace("agent.sock", "user.sock"))
         terminal = agent.create("yes", "y" * 78)["terminalId"]
         agent.send(_embedding(terminal))
         ways = {"alone": None, "subscriber": _subscribe, "attached": _attach}
         pace: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(rounds):
-            for way, look_on in ways.items():
-                with _stopped(daemon, look_on, terminal):
-                    pace[way].append(_pace(person, terminal, seconds))
+            for way, viewer in ways.items():
+                with _stopped(daemon, viewer, terminal):
+                    pace[way].append(_pace(user, terminal, seconds))
         with _stopped(daemon, _subscribe, terminal):
-            # What waits to be sent fills up first.
+            # Wait until the send queue is full.
             time.sleep(stopped / 10)
             before = daemon.memory()["rss"]
-            _pace(person, terminal, stopped)
+            _pace(user, terminal, stopped)
             grown = daemon.memory()["rss"] - before
-        read = _pace_when_read(daemon, person, terminal, seconds)
+        read = _pace_when_read(daemon, user, terminal, seconds)
         agent.close()
-        person.close()
+        user.close()
     alone = statistics.median(pace["alone"])
     figures = [
         compare(
@@ -53,40 +53,40 @@ def measure(*, quick: bool) -> list[Figure]:
     ]
 
 
-def _pace(person: Client, terminal: str, seconds: float) -> float:
-    """Give how fast the terminal's program writes, in MB/s."""
-    began, first = time.perf_counter(), _position(person, terminal)
+def _pace(user: Client, terminal: str, seconds: float) -> float:
+    """Return how fast the terminal's program writes, in MB/s."""
+    began, first = time.perf_counter(), _position(user, terminal)
     time.sleep(seconds)
-    taken, last = time.perf_counter() - began, _position(person, terminal)
+    taken, last = time.perf_counter() - began, _position(user, terminal)
     return (last - first) / MB / taken
 
 
-def _position(person: Client, terminal: str) -> int:
-    found = person.ask("_acpterm/terminal/get", {"terminalId": terminal})
+def _position(user: Client, terminal: str) -> int:
+    found = user.ask("_acpterm/terminal/get", {"terminalId": terminal})
     return int(found["position"])
 
 
 @contextlib.contextmanager
-def _stopped(daemon: Daemon, look_on: object, terminal: str) -> Iterator[None]:
-    """Have somebody look on who never reads what it is sent."""
-    if look_on is None:
+def _stopped(daemon: Daemon, viewer: object, terminal: str) -> Iterator[None]:
+    """Keep a viewer connected during the block that never reads."""
+    if viewer is None:
         yield
         return
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(daemon.socket.replace("agent.sock", "user.sock"))
-        sock.sendall(look_on(terminal))
+        sock.sendall(viewer(terminal))
         time.sleep(0.2)
         yield
 
 
-def _pace_when_read(daemon: Daemon, person: Client, terminal: str, seconds: float) -> float:
+def _pace_when_read(daemon: Daemon, user: Client, terminal: str, seconds: float) -> float:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(daemon.socket.replace("agent.sock", "user.sock"))
         sock.sendall(_attach(terminal))
-        first, began = _position(person, terminal), time.perf_counter()
+        first, began = _position(user, terminal), time.perf_counter()
         while time.perf_counter() - began < seconds:
             sock.recv(1 << 20)
-        taken, last = time.perf_counter() - began, _position(person, terminal)
+        taken, last = time.perf_counter() - began, _position(user, terminal)
     return (last - first) / MB / taken
 
 

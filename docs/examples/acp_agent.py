@@ -1,11 +1,10 @@
-"""A small ACP agent: it runs each line of its prompt as a command in a terminal of its client's.
+"""A small ACP agent that runs each line of its prompt as a command in a terminal of its client.
 
     acpterm prompt 'ls | head -3' --allow all -- python docs/examples/acp_agent.py
 
-Standard library only: copy from it. Without a model it is no agent yet; what it shows is the order
-in which an agent does things: a tool call, leave to go on, a terminal, the terminal in the tool
-call, the wait for its exit, the output, the release, the end of the tool call. It will not run
-where its client has no terminals.
+Standard library only: copy from it. It has no model; it shows the order of an agent's messages: a
+tool call, a permission request, a terminal, the terminal in the tool call, the wait for its exit,
+the output, the release, the end of the tool call. It needs a client with terminals.
 """
 
 import asyncio
@@ -19,12 +18,12 @@ JSON = dict[str, Any]
 LONGEST_LINE = 64 * 1024 * 1024
 OPTIONS = [
     {"optionId": "yes", "name": "Run it", "kind": "allow_once"},
-    {"optionId": "no", "name": "Leave it", "kind": "reject_once"},
+    {"optionId": "no", "name": "Do not run it", "kind": "reject_once"},
 ]
 
 
 class ClientError(Exception):
-    """The client's answer was an error."""
+    """The client responded with an error."""
 
 
 class Client:
@@ -87,18 +86,20 @@ class Client:
     async def _run(self, session: str, call: str, command: str) -> None:
         update: JSON = {"toolCallId": call, "title": command, "kind": "execute"}
         self._update(session, sessionUpdate="tool_call", status="pending", **update)
-        asked = {"toolCall": {"toolCallId": call, "title": command}, "options": OPTIONS}
-        answer = await self._ask("session/request_permission", session, **asked)
+        request = {"toolCall": {"toolCallId": call, "title": command}, "options": OPTIONS}
+        answer = await self._ask("session/request_permission", session, **request)
         if answer["outcome"].get("optionId") != "yes":
             self._update(
                 session, sessionUpdate="tool_call_update", toolCallId=call, status="failed"
             )
             return
-        made = await self._ask("terminal/create", session, command=command, outputByteLimit=16000)
-        terminal = made["terminalId"]
+        created = await self._ask(
+            "terminal/create", session, command=command, outputByteLimit=16000
+        )
+        terminal = created["terminalId"]
         try:
-            shown = [{"type": "terminal", "terminalId": terminal}]
-            update = {"toolCallId": call, "status": "in_progress", "content": shown}
+            content = [{"type": "terminal", "terminalId": terminal}]
+            update = {"toolCallId": call, "status": "in_progress", "content": content}
             self._update(session, sessionUpdate="tool_call_update", **update)
             end = await self._ask("terminal/wait_for_exit", session, terminalId=terminal)
             output = await self._ask("terminal/output", session, terminalId=terminal)
@@ -108,8 +109,8 @@ class Client:
         self._update(session, sessionUpdate="tool_call_update", toolCallId=call, status=status)
         lines = len(output["output"].splitlines())
         text = f"`{command}` printed {lines} {'line' if lines == 1 else 'lines'}.\n"
-        content = {"type": "text", "text": text}
-        self._update(session, sessionUpdate="agent_message_chunk", content=content)
+        message = {"type": "text", "text": text}
+        self._update(session, sessionUpdate="agent_message_chunk", content=message)
 
     async def _ask(self, method: str, session: str, **params: Any) -> JSON:
         id_ = self._send_request(method, session, **params)

@@ -2,11 +2,11 @@
 
     python docs/examples/agent.py 'ls | head -3'                  spawns `acpterm stdio`
     python docs/examples/agent.py --socket PATH 'make test'       connects to a daemon itself
-    python docs/examples/agent.py --timeout 2 --wire 'sleep 60'   kills it, and shows the messages
+    python docs/examples/agent.py --timeout 2 --wire 'sleep 60'   kills it, and prints the messages
 
-ACP says it all in JSON-RPC 2.0, one message a line. `Host` is the connection, `Terminal` the five
-methods of a terminal and acpterm's own `read` and `write`, `run` what an agent does for one
-command. It exits with the command's exit code, or 1.
+ACP is JSON-RPC 2.0, one message per line. `Host` is the connection; `Terminal` has the five methods
+of a terminal and acpterm's own `read` and `write`; `run` is an agent's handling of one command. The
+exit status is the command's exit code, or 1.
 """
 
 import argparse
@@ -24,7 +24,7 @@ LONGEST_LINE = 64 * 1024 * 1024
 
 
 class HostError(Exception):
-    """The host's answer was an error. Its message is written for a model to read."""
+    """The host responded with an error. Its message is written for a model to read."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -32,9 +32,9 @@ class HostError(Exception):
 
 
 class Host:
-    """A connection to acpterm. Any number of requests may wait for their answers at once.
+    """A connection to acpterm. Any number of requests may be pending.
 
-    `watch` is called with each message: "→" and what was sent, "←" and what came.
+    `watch` is called with each message: "→" and a sent one, "←" and a received one.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Host:
 
     @classmethod
     async def spawn(cls, *command: str, **more: Any) -> "Host":
-        """Start a program that is the way to a host, by default `acpterm stdio`.
+        """Start a program that connects to a host, by default `acpterm stdio`.
 
-        That starts the daemon if it is not running. It ends when its stdin does.
+        `acpterm stdio` starts the daemon if none is running. It exits when its stdin closes.
         """
         process = await asyncio.create_subprocess_exec(
             *(command or (sys.executable, "-m", "acpterm", "stdio", "--log-level", "error")),
@@ -73,14 +73,14 @@ class Host:
         return host
 
     async def close(self) -> None:
-        """Hang up. The host kills and releases what this connection still has."""
+        """Close the connection. The host kills and releases its terminals."""
         self._writer.close()
         if self._process is not None:
             await self._process.wait()
         await self._task
 
     async def request(self, method: str, params: JSON) -> JSON:
-        """Ask, and wait for the result. Raises `HostError`, or `EOFError` without an answer."""
+        """Send a request and return the result. Raises `HostError`; `EOFError` without response."""
         number = next(self._ids)
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         if self._task.done():
@@ -92,7 +92,7 @@ class Host:
         return answer["result"]
 
     def notify(self, method: str, params: JSON) -> None:
-        """Say something that has no answer."""
+        """Send a notification."""
         self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def _send(self, message: JSON) -> None:
@@ -106,7 +106,7 @@ class Host:
                 message = json.loads(line)
                 if self._watch:
                     self._watch("←", message)
-                # Whoever asked may have given up waiting (asyncio.timeout): then nobody is told.
+                # The future is cancelled if the request timed out (asyncio.timeout).
                 future = self._waiting.pop(message["id"], None)
                 if future is not None and not future.done():
                     future.set_result(message)
@@ -127,29 +127,29 @@ class Terminal:
 
     @classmethod
     async def create(cls, host: Host, session: str, command: str, **more: Any) -> "Terminal":
-        """Start a command. `more` is args, env, cwd, outputByteLimit or _meta, as ACP has them."""
+        """Start a command. `more`: args, env, cwd, outputByteLimit or _meta, as in ACP."""
         params = {"sessionId": session, "command": command, **more}
         result = await host.request("terminal/create", params)
         return cls(host, session, result["terminalId"])
 
     async def output(self) -> JSON:
-        """Poll: {output, truncated}, and exitStatus once the command has exited."""
+        """Return {output, truncated}, and exitStatus once the command has exited."""
         return await self.host.request("terminal/output", self._names)
 
     async def wait(self) -> JSON:
-        """Wait for the end: {exitCode, signal}, of which one is None."""
+        """Wait for the exit; return {exitCode, signal}, of which one is None."""
         return await self.host.request("terminal/wait_for_exit", self._names)
 
     async def kill(self) -> None:
-        """End the command and all that came from it. Its output can still be read."""
+        """End the command and its process tree. The output stays readable."""
         await self.host.request("terminal/kill", self._names)
 
     async def release(self) -> None:
-        """Give the terminal back: the last thing to do with each."""
+        """Release the terminal. Every terminal must be released."""
         await self.host.request("terminal/release", self._names)
 
     async def read(self, since: int, wait_ms: int = 1000) -> tuple[bytes, int, JSON | None]:
-        """Wait for new output: the bytes, where to read on, and the exit status if there is one."""
+        """Wait for new output; return the bytes, the next position, and any exit status."""
         answer = await self.host.request(
             "_acpterm/terminal/read",
             {**self._names, "since": since, "waitMs": wait_ms, "format": "raw"},
@@ -157,12 +157,12 @@ class Terminal:
         return base64.b64decode(answer["data"]), answer["position"], answer.get("exitStatus")
 
     async def write(self, text: str) -> None:
-        """Type."""
+        """Type text."""
         await self.host.request("_acpterm/terminal/write", {**self._names, "data": text})
 
 
 async def initialize(host: Host) -> JSON:
-    """Say hello. Raises `HostError` unless the host has terminals."""
+    """Send `initialize`. Raises `HostError` if the host has no terminals."""
     answer = await host.request(
         "initialize", {"protocolVersion": 1, "clientInfo": {"name": "example", "version": "1"}}
     )
@@ -171,8 +171,8 @@ async def initialize(host: Host) -> JSON:
     return answer
 
 
-def tell(host: Host, session: str, call: str, **more: Any) -> None:
-    """Send the person's view a new state of a tool call: its first message is `tool_call`."""
+def report(host: Host, session: str, call: str, **more: Any) -> None:
+    """Report the state of a tool call; `title` is given in the first report only."""
     kind = "tool_call" if "title" in more else "tool_call_update"
     update = {"sessionUpdate": kind, "toolCallId": call, **more}
     host.notify("session/update", {"sessionId": session, "update": update})
@@ -181,11 +181,11 @@ def tell(host: Host, session: str, call: str, **more: Any) -> None:
 async def run(
     host: Host, session: str, call: str, command: str, seconds: float | None = None
 ) -> JSON:
-    """Run one command as a tool call, for at most `seconds`: what `terminal/output` says of it."""
+    """Run one command as a tool call, for at most `seconds`; return its `terminal/output`."""
     terminal = await Terminal.create(host, session, command, outputByteLimit=50_000)
     try:
         content = [{"type": "terminal", "terminalId": terminal.id}]
-        tell(host, session, call, title=command, status="in_progress", content=content)
+        report(host, session, call, title=command, status="in_progress", content=content)
         try:
             async with asyncio.timeout(seconds):
                 await terminal.wait()
@@ -194,21 +194,21 @@ async def run(
             await terminal.wait()
         result = await terminal.output()
         good = result["exitStatus"]["exitCode"] == 0
-        tell(host, session, call, status="completed" if good else "failed")
+        report(host, session, call, status="completed" if good else "failed")
         return result
     finally:
         await terminal.release()
 
 
 async def main() -> int:
-    """Do what the command line says: the exit status."""
+    """Run the command of the command line; return the exit status."""
     parser = argparse.ArgumentParser(description="Run a command in a terminal of acpterm.")
     parser.add_argument("command", help="a command line, as for sh -c")
     parser.add_argument(
-        "--socket", help="connect to the daemon there; else acpterm stdio is spawned"
+        "--socket", help="connect to the daemon there; default: spawn acpterm stdio"
     )
     parser.add_argument("--timeout", type=float, help="seconds until the command is killed")
-    parser.add_argument("--wire", action="store_true", help="show each message on stderr")
+    parser.add_argument("--wire", action="store_true", help="print each message on stderr")
     options = parser.parse_args()
 
     def show(way: str, message: JSON) -> None:

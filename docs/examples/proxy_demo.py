@@ -1,8 +1,8 @@
-"""The second half of `make demo`: an editor without terminals, and the proxy before its agent.
+"""The second half of `make demo`: an editor without terminals, and the proxy for its agent.
 
-Then the same agent by `acpterm prompt`. The editor is this program, the agent `acp_agent.py` beside
-it, which does nothing without terminals. Every step is checked, as in `demo.py`. Takes some 3
-seconds. `--svg FILE` writes a picture of it.
+Then the same agent runs under `acpterm prompt`. The editor is this program; the agent is
+`acp_agent.py`, which needs terminals. Every step is checked, as in `demo.py`. Takes some 3 seconds.
+`--svg FILE` writes a picture instead.
 """
 
 import argparse
@@ -33,12 +33,12 @@ JSON = dict[str, Any]
 AGENT = [sys.executable, str(Path(__file__).with_name("acp_agent.py"))]
 ACPTERM = [sys.executable, "-m", "acpterm"]
 BUILD = "for i in 1 2 3 4 5; do printf '\\rcompiling %d of 5' $i; sleep 0.3; done; echo; exit 2"
-# It goes on for ever, and one of its processes leaves the session.
+# It never exits, and one of its processes leaves the session.
 SERVER = "echo $$ > pids; $(command -v setsid) sleep 300 & echo $! >> pids; sleep 300"
 
 
 class Editor:
-    """An editor that can show text, and has no terminals."""
+    """An editor that displays text and has no terminals."""
 
     def __init__(self, process: asyncio.subprocess.Process, changed: Callable[[], None]) -> None:
         self._process = process
@@ -50,14 +50,14 @@ class Editor:
         self.reading = asyncio.create_task(self._read())
 
     async def ask(self, method: str, **params: Any) -> JSON:
-        """Ask the agent: the result."""
+        """Send a request to the agent; return the result."""
         id_ = next(self._ids)
         waiting = self._waiting[id_] = asyncio.get_running_loop().create_future()
         self.send({"id": id_, "method": method, "params": params})
         return await waiting
 
     def send(self, message: JSON) -> None:
-        """Say something to the agent."""
+        """Send a message to the agent."""
         assert self._process.stdin
         self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
@@ -80,17 +80,17 @@ class Editor:
             self._changed()
 
     def text(self, call: JSON) -> str:
-        """Give what a tool call shows: the texts in its content, which are Markdown."""
+        """Return the Markdown texts in a tool call's content."""
         items = call.get("content", [])
         return "\n".join(i["content"]["text"] for i in items if i["type"] == "content")
 
 
 class Demo:
-    """What the steps share."""
+    """State of the demo: console and the results of the checks."""
 
-    def __init__(self, console: Printer, folder: Path) -> None:
+    def __init__(self, console: Printer, directory: Path) -> None:
         self.console = console
-        self.folder = folder
+        self.directory = directory
         self.checks = 0
         self.failures: list[str] = []
 
@@ -99,7 +99,7 @@ class Demo:
         self.console.print(f"\n[bold cyan]{title}[/]\n   [dim]{why}[/]")
 
     def check(self, what: str, good: bool, found: object) -> None:
-        """Note whether something is as it should be, and say so."""
+        """Record and print the result of a check."""
         self.checks += 1
         mark = "[green]✓[/]" if good else "[bold red]✗[/]"
         self.console.print(f"   {mark} {escape(what)}")
@@ -124,10 +124,10 @@ def _card(editor: Editor) -> Padding:
 
 
 async def perform(demo: Demo) -> None:
-    """Do it all, with a proxy that has its terminals in its own process."""
+    """Run all steps, with `acpterm proxy --embedded`."""
     demo.step(
-        "An editor without terminals, and an agent that does nothing without them",
-        "Between the two: acpterm proxy --embedded -- python acp_agent.py",
+        "An editor without terminals, and an agent that needs them",
+        "The editor starts: acpterm proxy --embedded -- python acp_agent.py",
     )
     process = await asyncio.create_subprocess_exec(
         *ACPTERM,
@@ -141,7 +141,7 @@ async def perform(demo: Demo) -> None:
     editor = Editor(process, lambda: live.update(_card(editor)))
     files = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": False}
     await editor.ask("initialize", protocolVersion=1, clientCapabilities=files)
-    opened = await editor.ask("session/new", cwd=str(demo.folder), mcpServers=[])
+    opened = await editor.ask("session/new", cwd=str(demo.directory), mcpServers=[])
     session = opened["sessionId"]
     with live if demo.console.is_terminal else contextlib.nullcontext():
         ended = await editor.ask("session/prompt", sessionId=session, prompt=_text(BUILD))
@@ -149,30 +149,32 @@ async def perform(demo: Demo) -> None:
         demo.console.print(_card(editor))
     (call,) = editor.calls.values()
     text = editor.text(call)
-    demo.check("the agent's turn ended well", ended == {"stopReason": "end_turn"}, ended)
-    demo.check("the editor was shown the output while it came", editor.updates >= 3, editor.updates)
+    demo.check("the agent's turn succeeded", ended == {"stopReason": "end_turn"}, ended)
+    demo.check("the editor displayed the output live", editor.updates >= 3, editor.updates)
     lines = text.splitlines()[-3:]
-    right = ["compiling 5 of 5", "[exit status 2]", "```"]
-    demo.check("in the end it is whole, and says how the program ended", lines == right, text)
+    expected = ["compiling 5 of 5", "[exit status 2]", "```"]
+    demo.check("at the end it is complete, with the exit status", lines == expected, text)
     demo.step(
-        "The person closes the editor while the agent's server runs",
-        "The agent leaves its programs running, as agents do.",
+        "The user closes the editor while the agent's server runs",
+        "The agent itself leaves its programs running.",
     )
     turn = asyncio.create_task(
         editor.ask("session/prompt", sessionId=session, prompt=_text(SERVER))
     )
     begun = time.monotonic()
-    while len(still_running(demo.folder)) < 2 and time.monotonic() - begun < 5:  # noqa: ASYNC110
-        await asyncio.sleep(0.02)  # nothing tells of another's children
+    while len(still_running(demo.directory)) < 2 and time.monotonic() - begun < 5:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)  # other processes' children cannot be waited for
     demo.check(
-        "two processes run", len(still_running(demo.folder)) == 2, still_running(demo.folder)
+        "two processes run", len(still_running(demo.directory)) == 2, still_running(demo.directory)
     )
     assert process.stdin
     process.stdin.close()
     await process.wait()
     turn.cancel()
     await editor.reading
-    demo.check("none of them is left", not still_running(demo.folder), still_running(demo.folder))
+    demo.check(
+        "none of them is left", not still_running(demo.directory), still_running(demo.directory)
+    )
     await prompt(demo)
 
 
@@ -187,13 +189,13 @@ async def prompt(demo: Demo) -> None:
         [*ACPTERM, "prompt", "seq 3; exit 4", "--allow", "all", "--embedded", "--", *AGENT],
         capture_output=True,
         text=True,
-        cwd=demo.folder,
+        cwd=demo.directory,
         timeout=30,
     )
     for line in done.stdout.splitlines():
         demo.console.print(f"   {line}", markup=False)
-    demo.check("it ends with status 0", done.returncode == 0, done)
-    demo.check("and has printed what the program did", "  │ 3\n" in done.stdout, done.stdout)
+    demo.check("it exits with status 0", done.returncode == 0, done)
+    demo.check("it has printed the program's output", "  │ 3\n" in done.stdout, done.stdout)
 
 
 def _text(text: str) -> list[JSON]:
@@ -201,26 +203,26 @@ def _text(text: str) -> list[JSON]:
 
 
 def main() -> int:
-    """Run the demo: its exit status."""
+    """Run the demo; return the exit status."""
     parser = argparse.ArgumentParser(description="Show what acpterm proxy does.")
     parser.add_argument("--svg", metavar="FILE", type=Path, help="write a picture instead")
     options = parser.parse_args()
     file = io.StringIO() if options.svg else None
     width = None if sys.stdout.isatty() and not options.svg else WIDTH
     console = Printer(record=bool(options.svg), file=file, width=width, highlight=False)
-    with tempfile.TemporaryDirectory(prefix="acpterm-demo-") as folder:
-        demo = Demo(console, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="acpterm-demo-") as directory:
+        demo = Demo(console, Path(directory))
         try:
             asyncio.run(perform(demo))
         except (EOFError, OSError, subprocess.SubprocessError) as error:
-            demo.failures.append(f"the demo broke off: {type(error).__name__}: {error}")
+            demo.failures.append(f"the demo failed: {type(error).__name__}: {error}")
         except KeyboardInterrupt:
             return 130
         finally:
-            for pid in still_running(demo.folder):
+            for pid in still_running(demo.directory):
                 os.kill(pid, signal.SIGKILL)
     if demo.failures:
-        console.print("\n[bold red]Not as it should be:[/]")
+        console.print("\n[bold red]Failed checks:[/]")
         for line in demo.failures:
             console.print(f"   {line}", markup=False)
     else:

@@ -3,11 +3,11 @@
     python docs/examples/resume_agent.py SOCKET 'for n in 1 2 3 4 5; do echo $n; sleep 1; done'
     acpterm restart                                     # in another window, or: kill -9 WORKER
 
-It connects to the daemon's socket itself, so it sees the connection close. Then it connects again,
-presents the secret that `initialize` gave it, and sends its unanswered request again with the same
-id. What the command prints is printed, each line once; it exits with the command's exit code, or 1.
+It connects to the daemon's socket itself, so it sees the connection close. It then connects again,
+sends the secret that `initialize` returned, and repeats its unanswered request with the same id. It
+prints each line of the command's output once, and exits with the command's exit code, or 1.
 
-Standard library only: copy from it. An agent that spawns `acpterm stdio` needs nothing of this:
+Standard library only: copy from it. Agents that spawn `acpterm stdio` do not need this:
 `acpterm stdio` does it.
 """
 
@@ -20,16 +20,16 @@ import time
 from typing import Any
 
 JSON = dict[str, Any]
-# What the daemon's setting `resume_timeout` has by default.
+# The default of the daemon's setting `resume_timeout`.
 RESUME_TIMEOUT_S = 30.0
 
 
 class GoneError(Exception):
-    """The daemon is gone, and the terminals with it."""
+    """The daemon has ended, and the terminals with it."""
 
 
 class Daemon:
-    """A connection to the daemon at `path`, with one request at a time."""
+    """A connection to the daemon at `path`, with one pending request at a time."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class Daemon:
         self._connect(time.monotonic())
 
     def request(self, method: str, params: JSON) -> JSON:
-        """Ask, and wait for the result, however many connections that takes."""
+        """Send a request and return the result, reconnecting as often as necessary."""
         number = next(self._ids)
         while True:
             answer = self._ask(number, method, params)
@@ -46,33 +46,33 @@ class Daemon:
                 break
             self._connect(time.monotonic() + RESUME_TIMEOUT_S)
             if method in ("_acpterm/terminal/write", "_acpterm/terminal/signal"):
-                # Nobody knows whether it was typed, so it must not simply be typed again.
+                # It is unknown whether it was executed, so it must not be repeated.
                 raise GoneError(f"the worker was replaced during {method}: look at the output")
-            # Any other request is sent again, with its id: a create is not executed twice.
+            # Other requests are repeated with the same id: a create is not executed twice.
         if "error" in answer:
             raise RuntimeError(answer["error"]["message"])
         return answer["result"]
 
     def _connect(self, deadline: float) -> None:
-        """Connect, and resume what was; raise `GoneError` when there is nothing left."""
+        """Connect and resume the sessions. Raises `GoneError` if they no longer exist."""
         own = {} if self._secret is None else {"resume": self._secret}
         params = {"protocolVersion": 1, "_meta": {"acpterm": own}}
         while (answer := self._try_to_connect(params)) is None:
             if time.monotonic() >= deadline:
                 raise GoneError(f"no daemon answers at {self.path}")
             time.sleep(0.1)
-        said = answer.get("result", {}).get("_meta", {}).get("acpterm", {})
-        if self._secret is not None and not said.get("resumed"):
+        meta = answer.get("result", {}).get("_meta", {}).get("acpterm", {})
+        if self._secret is not None and not meta.get("resumed"):
             raise GoneError("another daemon is there, which has none of the terminals")
-        self._secret = said.get("resume")
+        self._secret = meta.get("resume")
 
     def _try_to_connect(self, params: JSON) -> JSON | None:
-        """Connect, and return the answer to `initialize`; None if there is none."""
+        """Connect, and return the response to `initialize`; None if there is none."""
         sock = socket.socket(socket.AF_UNIX)
         self._stream: Any = sock.makefile("rwb")
         try:
             sock.connect(self.path)
-            # The daemon listens while it has no worker: the answer comes when there is one.
+            # The daemon listens even without a worker: the next worker responds.
             sock.settimeout(RESUME_TIMEOUT_S)
             answer = self._ask(next(self._ids), "initialize", params)
             sock.settimeout(None)
@@ -83,16 +83,16 @@ class Daemon:
         return answer
 
     def _ask(self, number: int, method: str, params: JSON) -> JSON | None:
-        """Send a request and return its answer; None when the connection is lost before that."""
+        """Send a request and return the response; None if the connection is lost."""
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         try:
             self._stream.write(json.dumps(message).encode() + b"\n")
             self._stream.flush()
         except (BrokenPipeError, ConnectionResetError):
-            pass  # what came before the end can still be read
+            pass  # messages received before can still be read
         try:
             while line := self._stream.readline():
-                # Half a line at the end is no message.
+                # An incomplete line at the end is not a message.
                 if line.endswith(b"\n") and json.loads(line).get("id") == number:
                     return json.loads(line)
         except ConnectionResetError:
@@ -101,25 +101,25 @@ class Daemon:
 
 
 def run(daemon: Daemon, command: str) -> int:
-    """Run a command, print what it prints, and return its exit code."""
+    """Run a command, print its output, and return its exit code."""
     created = daemon.request("terminal/create", {"sessionId": "s", "command": command})
-    names = {"sessionId": "s", "terminalId": created["terminalId"]}
+    terminal = {"sessionId": "s", "terminalId": created["terminalId"]}
     position, status = 0, None
     while status is None:
-        # `since` makes it right to ask again: the same bytes come again, and nothing twice.
-        params = {**names, "since": position, "waitMs": 60_000, "format": "raw"}
+        # With `since`, a repeated request returns the same bytes, so no output is duplicated.
+        params = {**terminal, "since": position, "waitMs": 60_000, "format": "raw"}
         part = daemon.request("_acpterm/terminal/read", params)
         sys.stdout.buffer.write(base64.b64decode(part["data"]))
         sys.stdout.buffer.flush()
         position = part["position"]
-        # The last part may come with the end, or before it.
+        # The last part may have the exit status, or come before it.
         status = None if part["data"] else part.get("exitStatus")
-    daemon.request("terminal/release", names)
+    daemon.request("terminal/release", terminal)
     return 1 if status["exitCode"] is None else status["exitCode"]
 
 
 def main() -> int:
-    """Run the command that the command line names."""
+    """Run the command of the command line."""
     path, command = sys.argv[1:]
     try:
         return run(Daemon(path), command)

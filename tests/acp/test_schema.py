@@ -106,5 +106,9 @@ def test_error_codes_are_the_schema_s():
     from acpterm import jsonrpc
 
     codes = {option["const"] for option in DEFS["ErrorCode"]["anyOf"] if "const" in option}
-    ours = {value for name, value in vars(jsonrpc).items() if name.isupper() and name != "LINE_BYTES_MAX"}
+    ours = {
+        value
+        for name, value in vars(jsonrpc).items()
+        if name.isupper() and name != "LINE_BYTES_MAX"
+    }
     assert ours == codes

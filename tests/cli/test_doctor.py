@@ -246,12 +246,12 @@ async def test_a_look_that_fails_or_hangs_is_a_finding(monkeypatch, tmp_path):
         raise RuntimeError("odd\n")
 
     monkeypatch.setattr(runner, "_TIMEOUT_S", 0.2)
-    (failed,) = await runner._bounded("x", fails)
+    (failed,) = await runner._run_bounded("x", fails)
     assert failed.found == "could not be looked at: RuntimeError: odd"
-    (hung,) = await runner._bounded("x", runner.Waits(trio.sleep_forever))
+    (hung,) = await runner._run_bounded("x", runner.AsyncCheck(trio.sleep_forever))
     assert hung.found == "no answer within 0.2 s"
     assert [failed.state, hung.state] == ["problem", "problem"]
-    assert await runner._bounded("x", lambda: ok("x", "y")) == [ok("x", "y")]
+    assert await runner._run_bounded("x", lambda: ok("x", "y")) == [ok("x", "y")]
 
 
 def test_no_ptys_left_is_fatal(monkeypatch):

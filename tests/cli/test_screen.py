@@ -140,7 +140,7 @@ def test_what_no_xml_may_have_in_it_is_a_replacement_character(as_page):
         title=None,
         position=0,
     )
-    drawn = picture.drawn(screen, "echo \ufffe\uffff", as_page=as_page)
+    drawn = picture.render(screen, "echo \ufffe\uffff", as_page=as_page)
     assert not {"\ufffe", "\uffff"} & set(drawn)
     assert "<title>echo \ufffd\ufffd</title>" in drawn
     if as_page:

@@ -1,4 +1,4 @@
-"""A line from outside: whatever it is, looking at it raises nothing."""
+"""Partial decoding of messages: any line can be parsed without an error."""
 
 import json
 
@@ -19,7 +19,7 @@ json_values = st.recursive(
 
 
 @given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
-def test_any_line_can_be_looked_at(line):
+def test_parse_envelope_accepts_any_line(line):
     seen = parse_envelope(line)
     assert seen.is_request in (True, False)
     assert seen.is_response in (True, False)
@@ -28,8 +28,8 @@ def test_any_line_can_be_looked_at(line):
     assert isinstance(members(raw), dict)
     assert isinstance(items(raw), list)
     assert text(raw) is None or isinstance(text(raw), str)
-    capabilities.of_editor(raw)
-    capabilities.version(raw)
+    capabilities.editor_capabilities(raw)
+    capabilities.protocol_version(raw)
     told = capabilities.with_terminals(raw, ours=True)["clientCapabilities"]
     assert told["terminal"] is True
 
@@ -49,11 +49,11 @@ def test_any_line_can_be_looked_at(line):
         (b"{", False, False, None),
     ],
 )
-def test_what_a_line_is(line, asks, answers, key):
+def test_envelope_distinguishes_requests_and_responses(line, asks, answers, key):
     seen = parse_envelope(line)
     assert (seen.is_request, seen.is_response, seen.key) == (asks, answers, key)
 
 
-def test_only_true_is_true():
+def test_is_true_accepts_only_true():
     assert is_true(Raw(b"true"))
     assert not any(map(is_true, [None, UNSET, Raw(b"1"), Raw(b'"true"'), Raw(b"false")]))

@@ -1,4 +1,4 @@
-"""Files of a session: what is read and written, and what is not."""
+"""`fs/read_text_file` and `fs/write_text_file`, and the paths that they refuse."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ def inside(tmp_path):
 
 @pytest.fixture
 def outside(tmp_path):
-    """A directory beside it, whose name begins with its, with a secret."""
+    """A sibling directory with a secret, whose name starts with the session directory's."""
     path = tmp_path / "inside-out"
     path.mkdir()
     (path / "secret").write_text("secret")
@@ -40,7 +40,7 @@ def write(root, path, content="new", *, read_only=False):
 
 
 def refused(what, *args, code=INVALID_PARAMS, **more):
-    """Have it refused: the message."""
+    """Assert that a call is refused; return the error message."""
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(RpcError) as info:
         what(*args, **more)
@@ -52,10 +52,10 @@ def refused(what, *args, code=INVALID_PARAMS, **more):
 BOTH = pytest.mark.parametrize("what", [read, write])
 
 
-# What is read
+# Reading
 
 
-def test_a_file_is_read_as_it_is(inside):
+def test_file_is_read_unchanged(inside):
     (inside / "a").write_bytes("é\r\nb\rc\x0cd\u2028\n\n".encode())
     assert read(inside, inside / "a") == "é\r\nb\rc\x0cd\u2028\n\n"
 
@@ -74,23 +74,23 @@ def test_a_file_is_read_as_it_is(inside):
         ({"line": 3, "limit": 2**32 - 1}, "3\n4"),
     ],
 )
-def test_lines_from_one_on_and_at_most_so_many(inside, part, text):
+def test_read_honours_line_and_limit(inside, part, text):
     (inside / "a").write_bytes(b"1\n2\r\n3\n4")
     assert read(inside, inside / "a", **part) == text
 
 
-def test_a_line_ends_with_a_line_feed_and_with_nothing_else(inside):
-    # Else an agent that was told a line by grep would be given another.
+def test_only_a_line_feed_ends_a_line(inside):
+    # Otherwise a line number from grep would name another line here.
     (inside / "a").write_text("1\x0c1\x0b1\u20281\x851\x1c1\n2\n")
     assert read(inside, inside / "a", line=2) == "2\n"
 
 
-def test_what_is_no_utf_8_is_no_text(inside):
+def test_read_refuses_invalid_utf_8(inside):
     (inside / "a").write_bytes(b"ab\xff")
     assert refused(read, inside, inside / "a").endswith("is no text: byte 3 is not UTF-8")
 
 
-def test_a_file_that_is_too_large_is_not_read(inside, monkeypatch):
+def test_read_refuses_a_file_that_is_too_large(inside, monkeypatch):
     monkeypatch.setattr(files, "FILE_BYTES_MAX", 10)
     (inside / "a").write_text("x" * 10)
     assert read(inside, inside / "a") == "x" * 10
@@ -98,22 +98,22 @@ def test_a_file_that_is_too_large_is_not_read(inside, monkeypatch):
     assert "has 11 bytes: at most 10" in refused(read, inside, inside / "a")
 
 
-def test_a_file_that_is_missing_is_a_resource_not_found(inside):
+def test_missing_file_is_resource_not_found(inside):
     said = refused(read, inside, inside / "a", code=RESOURCE_NOT_FOUND)
     assert said == f"path '{inside}/a' cannot be read: No such file or directory"
     (inside / "file").touch()
     refused(read, inside, inside / "file/a", code=RESOURCE_NOT_FOUND)
 
 
-# What is written
+# Writing
 
 
-def test_a_file_is_written_with_its_folders(inside):
+def test_write_creates_missing_directories(inside):
     write(inside, inside / "b/c/a", "é\r\n")
     assert (inside / "b/c/a").read_bytes() == "é\r\n".encode()
 
 
-def test_what_is_written_takes_the_place_of_all_in_the_same_file(inside):
+def test_write_replaces_the_content_of_the_same_file(inside):
     path = inside / "a"
     path.write_text("much more than what comes")
     path.chmod(0o750)
@@ -123,7 +123,7 @@ def test_what_is_written_takes_the_place_of_all_in_the_same_file(inside):
     assert path.stat().st_mode & 0o777 == 0o750
 
 
-def test_nothing_is_written_where_files_may_only_be_read(inside):
+def test_write_is_refused_when_read_only(inside):
     (inside / "a").write_text("old")
     for path in ("a", "new", "folder/new"):
         assert "--read-only" in refused(write, inside, inside / path, read_only=True)
@@ -131,7 +131,7 @@ def test_nothing_is_written_where_files_may_only_be_read(inside):
     assert (inside / "a").read_text() == "old"
 
 
-def test_a_write_that_fails_halfway_is_an_error(inside):
+def test_failed_write_is_an_error(inside):
     code = f"""
 import resource, signal
 from acpterm.acp import WriteTextFileRequest
@@ -145,11 +145,11 @@ Files([{str(inside)!r}], read_only=False).write(
     assert "cannot be written: File too large" in done.stderr
 
 
-# What is outside
+# Paths outside
 
 
 @BOTH
-def test_what_is_outside_is_refused_and_the_directories_are_named(what, inside, outside):
+def test_path_outside_is_refused_with_the_allowed_directories(what, inside, outside):
     said = refused(what, inside, outside / "secret")
     assert said.endswith(f"is outside of the session's directories: they are '{inside}'")
     refused(what, inside, inside.parent)
@@ -158,7 +158,7 @@ def test_what_is_outside_is_refused_and_the_directories_are_named(what, inside, 
 
 
 @BOTH
-def test_dots_lead_nowhere(what, inside, outside):
+def test_parent_components_that_lead_outside_are_refused(what, inside, outside):
     (inside / "b").mkdir()
     for way in (
         "../inside-out/secret",
@@ -170,14 +170,14 @@ def test_dots_lead_nowhere(what, inside, outside):
     assert sorted(os.listdir(inside)) == ["b"]
 
 
-def test_dots_that_stay_inside_are_nothing(inside):
+def test_parent_components_that_stay_inside_are_allowed(inside):
     (inside / "b").mkdir()
     write(inside, f"{inside}/b/.././a", "x")
     assert read(inside, f"{inside}//b/../a") == "x"
 
 
 @BOTH
-def test_a_link_that_leads_out_is_refused(what, inside, outside):
+def test_symlink_to_the_outside_is_refused(what, inside, outside):
     (inside / "file").symlink_to(outside / "secret")
     (inside / "folder").symlink_to(outside)
     (inside / "relative").symlink_to("../inside-out")
@@ -187,7 +187,7 @@ def test_a_link_that_leads_out_is_refused(what, inside, outside):
     assert (outside / "secret").read_text() == "secret"
 
 
-def test_a_link_that_leads_out_to_what_is_not_there_makes_nothing(inside, outside):
+def test_dangling_symlink_to_the_outside_creates_nothing(inside, outside):
     (inside / "file").symlink_to(outside / "new")
     (inside / "folder").symlink_to(outside / "folder")
     refused(write, inside, inside / "file")
@@ -196,12 +196,12 @@ def test_a_link_that_leads_out_to_what_is_not_there_makes_nothing(inside, outsid
 
 
 @BOTH
-def test_a_link_that_leads_to_itself_is_an_error(what, inside):
+def test_symlink_loop_is_an_error(what, inside):
     (inside / "a").symlink_to("a")
     refused(what, inside, inside / "a")
 
 
-def test_a_link_that_stays_inside_is_followed(inside):
+def test_symlink_inside_is_followed(inside):
     (inside / "b").mkdir()
     (inside / "b/a").write_text("x")
     (inside / "file").symlink_to("b/a")
@@ -213,7 +213,7 @@ def test_a_link_that_stays_inside_is_followed(inside):
 
 
 @BOTH
-def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(what, inside, outside, monkeypatch):
+def test_directory_replaced_by_a_symlink_meanwhile_is_refused(what, inside, outside, monkeypatch):
     (inside / "b").mkdir()
     (inside / "b/secret").write_text("mine")
 
@@ -230,52 +230,52 @@ def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(what, inside, outs
     assert (outside / "secret").read_text() == "secret"
 
 
-def test_the_directory_may_itself_be_named_by_a_link(inside, tmp_path):
+def test_root_may_be_named_by_a_symlink(inside, tmp_path):
     (tmp_path / "link").symlink_to(inside)
     write(tmp_path / "link", tmp_path / "link/a", "x")
     assert read(tmp_path / "link", inside / "a") == read(inside, tmp_path / "link/a") == "x"
 
 
-def test_there_may_be_several_directories(inside, outside):
+def test_several_roots_are_allowed(inside, outside):
     both = Files([str(inside), str(outside)], read_only=False)
     assert both.read(ReadTextFileRequest("s", str(outside / "secret"))) == "secret"
     with pytest.raises(RpcError, match=f"they are '{inside}' or '{outside}'$"):
         both.read(ReadTextFileRequest("s", "/etc/passwd"))
 
 
-def test_the_root_of_all_may_be_the_directory(inside):
+def test_root_may_be_the_file_system_root(inside):
     (inside / "a").write_text("x")
     assert read("/", inside / "a") == "x"
 
 
-def test_without_directories_there_are_no_files(inside):
+def test_all_access_is_refused_without_roots(inside):
     with pytest.raises(RpcError, match="they are none"):
         Files([], read_only=False).read(ReadTextFileRequest("s", str(inside / "a")))
 
 
-# What is no file
+# Not regular files
 
 
 @BOTH
 @pytest.mark.parametrize("path", ["a", "./a", "", "~/a"])
-def test_a_relative_path_is_refused(what, inside, path, monkeypatch):
+def test_relative_path_is_refused(what, inside, path, monkeypatch):
     monkeypatch.chdir(inside)
     (inside / "a").touch()
     assert refused(what, inside, path).endswith("is not absolute: give the absolute path of a file")
 
 
 @BOTH
-def test_a_path_with_a_nul_is_refused(what, inside):
+def test_path_with_a_nul_is_refused(what, inside):
     assert "holds a NUL character" in refused(what, inside, f"{inside}/a\0b")
 
 
 @BOTH
-def test_a_path_that_is_too_long_is_refused(what, inside):
+def test_path_that_is_too_long_is_refused(what, inside):
     assert "File name too long" in refused(what, inside, inside / ("x" * 300))
 
 
 @BOTH
-def test_a_folder_is_refused(what, inside):
+def test_directory_is_refused(what, inside):
     (inside / "b").mkdir()
     refused(what, inside, inside / "b")
     refused(what, inside, inside)
@@ -284,10 +284,10 @@ def test_a_folder_is_refused(what, inside):
 
 @BOTH
 @pytest.mark.timeout(10)
-def test_a_pipe_is_refused_and_not_waited_for(what, inside):
+def test_pipe_is_refused_without_blocking(what, inside):
     os.mkfifo(inside / "pipe")
     refused(what, inside, inside / "pipe")
-    # With somebody at its other end too.
+    # Also with a process at the other end.
     other = os.open(inside / "pipe", os.O_RDWR)
     try:
         assert "is no regular file" in refused(what, inside, inside / "pipe")
@@ -296,13 +296,13 @@ def test_a_pipe_is_refused_and_not_waited_for(what, inside):
 
 
 @BOTH
-def test_a_socket_is_refused(what, inside):
+def test_socket_is_refused(what, inside):
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(inside / "socket"))
         refused(what, inside, inside / "socket")
 
 
 @BOTH
-def test_a_device_is_refused(what):
+def test_device_is_refused(what):
     assert "is no regular file" in refused(what, "/dev", "/dev/null")
     assert "is no regular file" in refused(what, "/dev", "/dev/zero")

@@ -1,13 +1,14 @@
-"""The way back to a daemon: how long it is tried, and when the daemon is gone."""
+"""Reconnecting to a daemon: how long it is tried, and when the daemon counts as gone."""
 
 import errno
 
 import pytest
 import trio
 
-from acpterm.client import handshake
+from acpterm.client import daemon_stream, handshake
 from acpterm.client.daemon import DaemonError
-from acpterm.client.handshake import ClosedError, HandshakeError, Reconnected, Welcome
+from acpterm.client.daemon_stream import Reconnected
+from acpterm.client.handshake import ClosedError, HandshakeError, Welcome
 from acpterm.config import Settings
 
 ABSENT = FileNotFoundError()
@@ -18,10 +19,10 @@ DONE = Reconnected(None, Welcome("secret", resumed=True), b"")
 
 
 class Daemon:
-    """What becomes of each attempt to connect; the last one of them of all that follow."""
+    """The outcomes of successive attempts to connect; the last one is repeated."""
 
     def __init__(self, monkeypatch, tmp_path, *attempts):
-        monkeypatch.setattr(handshake, "_connect", self._connect)
+        monkeypatch.setattr(daemon_stream, "_connect", self._connect)
         self.settings = Settings(socket=str(tmp_path / "agent.sock"))
         self.paths = []
         self._attempts = list(attempts)
@@ -39,7 +40,7 @@ class Daemon:
         return attempt
 
     async def reconnect(self, seconds=30.0, **more):
-        return await handshake.reconnect(self.settings, {}, seconds, **more)
+        return await daemon_stream.reconnect(self.settings, {}, seconds, **more)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ class Daemon:
     ],
     ids=["no socket", "no listener", "queue full", "worker dies", "worker does not answer"],
 )
-async def test_it_is_tried_for_as_long_as_a_worker_may_come(
+async def test_reconnect_retries_while_a_worker_may_come(
     monkeypatch, tmp_path, autojump_clock, attempt, seconds, why
 ):
     daemon = Daemon(monkeypatch, tmp_path, attempt)
@@ -64,7 +65,7 @@ async def test_it_is_tried_for_as_long_as_a_worker_may_come(
     assert str(caught.value) == why
 
 
-async def test_no_longer_than_the_timeout(monkeypatch, tmp_path, autojump_clock):
+async def test_reconnect_gives_up_after_the_timeout(monkeypatch, tmp_path, autojump_clock):
     daemon = Daemon(monkeypatch, tmp_path, DEAF)
     began = trio.current_time()
     with pytest.raises(DaemonError, match="no worker answers within 1 s"):
@@ -72,36 +73,34 @@ async def test_no_longer_than_the_timeout(monkeypatch, tmp_path, autojump_clock)
     assert trio.current_time() - began == pytest.approx(1)
 
 
-async def test_a_worker_that_answers_late_is_waited_for(monkeypatch, tmp_path, autojump_clock):
+async def test_reconnect_waits_for_a_slow_worker(monkeypatch, tmp_path, autojump_clock):
     daemon = Daemon(monkeypatch, tmp_path, DEAD, 25.0)
     assert await daemon.reconnect() == DONE
 
 
-async def test_a_daemon_that_a_service_manager_starts_again_is_found(
-    monkeypatch, tmp_path, autojump_clock
-):
-    # Killed, removed for a moment, then there with a worker that dies, and one that does not.
+async def test_reconnect_finds_a_daemon_that_was_restarted(monkeypatch, tmp_path, autojump_clock):
+    # Killed; socket removed; then up with a worker that dies, and with one that does not.
     attempts = [*[DEAF] * 30, *[ABSENT] * 5, DEAD, *[DEAF] * 30, DONE]
     daemon = Daemon(monkeypatch, tmp_path, *attempts)
     assert await daemon.reconnect() == DONE
     assert len(daemon.paths) == len(attempts)
 
 
-async def test_a_daemon_that_refuses_is_not_tried_again(monkeypatch, tmp_path, autojump_clock):
+async def test_reconnect_stops_when_the_daemon_refuses(monkeypatch, tmp_path, autojump_clock):
     daemon = Daemon(monkeypatch, tmp_path, HandshakeError("it may be of another version"))
     with pytest.raises(DaemonError, match="of another version"):
         await daemon.reconnect()
     assert len(daemon.paths) == 1
 
 
-async def test_the_keepers_message_is_part_of_the_reason(monkeypatch, tmp_path, autojump_clock):
+async def test_reconnect_error_includes_the_keepers_message(monkeypatch, tmp_path, autojump_clock):
     daemon = Daemon(monkeypatch, tmp_path, 1000.0)
     (tmp_path / "agent.sock.lock").write_text("12\nfive workers failed: run acpterm restart\n")
     with pytest.raises(DaemonError, match="within 30 s: five workers failed: run acpterm restart"):
         await daemon.reconnect()
 
 
-async def test_the_user_connects_to_the_socket_of_the_user(monkeypatch, tmp_path):
+async def test_reconnect_as_user_uses_the_user_socket(monkeypatch, tmp_path):
     daemon = Daemon(monkeypatch, tmp_path, DONE)
     await daemon.reconnect()
     await daemon.reconnect(user=True)
@@ -119,5 +118,5 @@ async def test_the_user_connects_to_the_socket_of_the_user(monkeypatch, tmp_path
         (b"[]", Welcome()),
     ],
 )
-def test_what_an_answer_says_is_read_leniently(result, welcome):
+def test_welcome_is_parsed_leniently(result, welcome):
     assert handshake.read_welcome(handshake.Raw(result)) == welcome

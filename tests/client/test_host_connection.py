@@ -1,23 +1,23 @@
-"""The proxy's and the prompt's connection to the daemon, when the daemon's worker dies."""
+"""The connection of the proxy and the prompt to the daemon when the daemon's worker dies."""
 
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 
-from acpterm.client.endpoint import LostError
+from acpterm.client.errors import LostError
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.output_poller import OutputPoller
 from acpterm.config import Settings
-from acpterm.host.launch import exec_context
 from acpterm.jsonrpc import RpcError
+from acpterm.runtime import exec_context
 from tests.support.editor import proxied, say, shown
 from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
 
 
 @asynccontextmanager
 async def connected(tmp_path, *, secret=SECRET, **settings):
-    """A client's endpoint, the daemon's end of its first connection, and the daemon."""
+    """Yield a client's endpoint, the daemon's end of its first connection, and the daemon."""
     async with fake_host(tmp_path) as host:
         chosen = Settings(socket=host.path, **settings)
         daemon = await connect_daemon(chosen, None)
@@ -33,32 +33,32 @@ async def connected(tmp_path, *, secret=SECRET, **settings):
                 yield endpoint, first, host
 
 
-class Asked:
-    """A request whose answer is waited for."""
+class PendingRequest:
+    """A pending request."""
 
     def __init__(self, endpoint, method, params=None):
-        self._come = trio.Event()
+        self._received = trio.Event()
         self._answer = None
         self.id = endpoint.call(method, params or {"sessionId": "s"}, self._take)
 
     def _take(self, answer):
         self._answer = answer
-        self._come.set()
+        self._received.set()
 
     async def answer(self):
         with trio.fail_after(DEADLINE_S):
-            await self._come.wait()
+            await self._received.wait()
         if isinstance(self._answer, RpcError):
             raise self._answer
         return bytes(self._answer)
 
 
-async def test_requests_and_notifications_are_sent_again_and_answered_once(tmp_path):
+async def test_lost_requests_and_notifications_are_repeated_and_answered_once(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
-        answered = Asked(endpoint, "terminal/output")
-        create = Asked(endpoint, "terminal/create")
+        answered = PendingRequest(endpoint, "terminal/output")
+        create = PendingRequest(endpoint, "terminal/create")
         endpoint.notify("session/update", {"sessionId": "s", "update": {}})
-        wait = Asked(endpoint, "terminal/wait_for_exit")
+        wait = PendingRequest(endpoint, "terminal/wait_for_exit")
         await first.answer(await first.next(), {"output": "x"})
         assert await answered.answer() == b'{"output": "x"}'
         for _ in range(3):
@@ -76,14 +76,14 @@ async def test_requests_and_notifications_are_sent_again_and_answered_once(tmp_p
         assert await wait.answer() == b'{"exitCode": 0}'
 
 
-async def test_what_was_typed_gets_an_error_and_what_is_typed_meanwhile_is_sent(tmp_path):
+async def test_lost_write_fails_and_a_write_made_meanwhile_is_sent(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
-        typed = Asked(endpoint, "_acpterm/terminal/write")
+        typed = PendingRequest(endpoint, "_acpterm/terminal/write")
         await first.next()
         await first.lose()
         second = await host.accept()
-        # It is known to be lost by now.
-        later = Asked(endpoint, "_acpterm/terminal/write")
+        # The loss has been detected by now.
+        later = PendingRequest(endpoint, "_acpterm/terminal/write")
         await second.welcome(resumed=True)
         with pytest.raises(RpcError, match="unknown whether it was typed"):
             await typed.answer()
@@ -93,9 +93,9 @@ async def test_what_was_typed_gets_an_error_and_what_is_typed_meanwhile_is_sent(
         assert await later.answer() == b'{"written": 1}'
 
 
-async def test_a_request_that_was_cancelled_is_cancelled_again(tmp_path):
+async def test_cancelled_request_is_cancelled_again(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
-        wait = Asked(endpoint, "terminal/wait_for_exit")
+        wait = PendingRequest(endpoint, "terminal/wait_for_exit")
         endpoint.cancel(wait.id)
         await first.next()
         await first.lose()
@@ -104,9 +104,9 @@ async def test_a_request_that_was_cancelled_is_cancelled_again(tmp_path):
         assert (await second.expect("$/cancel_request"))["params"] == {"requestId": wait.id}
 
 
-async def test_it_is_resumed_as_often_as_it_is_lost(tmp_path):
+async def test_connection_is_resumed_after_every_loss(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
-        wait = Asked(endpoint, "terminal/wait_for_exit")
+        wait = PendingRequest(endpoint, "terminal/wait_for_exit")
         await first.next()
         await first.lose()
         for _ in range(5):
@@ -119,19 +119,19 @@ async def test_it_is_resumed_as_often_as_it_is_lost(tmp_path):
 
 
 @pytest.mark.parametrize("settings", [{"secret": None}, {"resume_timeout": 0.0}], ids=str)
-async def test_without_a_secret_or_a_timeout_every_request_fails_from_then_on(tmp_path, settings):
+async def test_requests_fail_after_a_loss_without_a_secret_or_timeout(tmp_path, settings):
     async with connected(tmp_path, **settings) as (endpoint, first, _):
-        wait = Asked(endpoint, "terminal/wait_for_exit")
+        wait = PendingRequest(endpoint, "terminal/wait_for_exit")
         await first.next()
         await first.lose()
-        for asked in (wait, Asked(endpoint, "terminal/output")):
+        for asked in (wait, PendingRequest(endpoint, "terminal/output")):
             with pytest.raises(LostError, match="is gone"):
                 await asked.answer()
 
 
-async def test_a_daemon_that_does_not_know_the_connection_has_no_terminals(tmp_path):
+async def test_requests_fail_when_the_daemon_does_not_know_the_connection(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
-        wait = Asked(endpoint, "terminal/wait_for_exit")
+        wait = PendingRequest(endpoint, "terminal/wait_for_exit")
         await first.next()
         await first.lose()
         await host.connected(resumed=False)
@@ -139,22 +139,22 @@ async def test_a_daemon_that_does_not_know_the_connection_has_no_terminals(tmp_p
             await wait.answer()
 
 
-async def test_a_daemon_without_a_worker_is_waited_for_no_longer_than_the_timeout(tmp_path):
+async def test_requests_fail_when_no_worker_comes_within_the_timeout(tmp_path):
     async with connected(tmp_path, resume_timeout=0.1) as (endpoint, first, host):
         host.lock("1\nno worker: run acpterm restart\n")
-        wait = Asked(endpoint, "terminal/wait_for_exit")
+        wait = PendingRequest(endpoint, "terminal/wait_for_exit")
         await first.next()
         await first.lose()
         with pytest.raises(LostError, match=r"no worker answers within 0\.1 s: no worker: run acp"):
             await wait.answer()
 
 
-async def test_what_does_not_fit_is_waited_for_while_there_is_no_worker(tmp_path):
+async def test_drain_blocks_while_there_is_no_worker(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         await first.lose()
         second = await host.accept()
         asked = [
-            Asked(endpoint, "terminal/create", {"sessionId": "s", "args": ["x" * 100_000]})
+            PendingRequest(endpoint, "terminal/create", {"sessionId": "s", "args": ["x" * 100_000]})
             for _ in range(5)
         ]
         with trio.move_on_after(0.05) as waited:
@@ -169,17 +169,21 @@ async def test_what_does_not_fit_is_waited_for_while_there_is_no_worker(tmp_path
             await endpoint.drain()
 
 
-async def test_a_terminal_is_followed_from_where_it_was(tmp_path):
-    taken, ends = [], []
+async def test_output_poller_goes_on_from_its_position_after_a_loss(tmp_path):
+    received, ends = [], []
 
-    async def room():
+    async def drain():
         await trio.lowlevel.checkpoint()
 
     async with connected(tmp_path) as (endpoint, first, host), trio.open_nursery() as nursery:
-        follower = OutputPoller(
-            endpoint, ("s", "t"), lambda data, lost: taken.append((data, lost)), ends.append, room
+        poller = OutputPoller(
+            endpoint,
+            ("s", "t"),
+            lambda data, lost: received.append((data, lost)),
+            ends.append,
+            drain,
         )
-        nursery.start_soon(follower.run)
+        nursery.start_soon(poller.run)
         read = await first.expect("_acpterm/terminal/read")
         await first.answer(read, {"data": "b25l", "position": 3, "lost": 0})
         read = await first.expect("_acpterm/terminal/read")
@@ -193,12 +197,12 @@ async def test_a_terminal_is_followed_from_where_it_was(tmp_path):
         read = await second.expect("_acpterm/terminal/read")
         await second.answer(read, {**part, "data": "", "position": 6})
         with trio.fail_after(DEADLINE_S):
-            await follower.done.wait()
-    assert taken == [(b"one", 0), (b"two", 0)]
+            await poller.done.wait()
+    assert received == [(b"one", 0), (b"two", 0)]
     assert ends[0].code == 0
 
 
-async def test_an_agent_behind_the_proxy_sees_nothing_of_it(tmp_path):
+async def test_agent_behind_the_proxy_does_not_notice_a_loss(tmp_path):
     async with (
         fake_host(tmp_path) as host,
         proxied(settings={"socket": host.path}, embedded=False) as editor,
@@ -208,7 +212,7 @@ async def test_an_agent_behind_the_proxy_sees_nothing_of_it(tmp_path):
         @nursery.start_soon
         async def serve():
             first = await host.connected()
-            # The name that the agent gives itself.
+            # The agent's name from its `agentInfo`.
             named = await first.expect("initialize")
             assert named["params"]["clientInfo"]["name"] == "scripted"
             await first.answer(named)
@@ -217,7 +221,7 @@ async def test_an_agent_behind_the_proxy_sees_nothing_of_it(tmp_path):
             create = await first.expect("terminal/create")
             await first.lose()
             second = await host.resumed()
-            # The answer to this one was lost, too.
+            # The response to this one was lost, too.
             await second.answer(await second.expect("_acpterm/session/set"))
             await second.expect("session/update")
             assert await second.next() == create
@@ -233,7 +237,7 @@ async def test_an_agent_behind_the_proxy_sees_nothing_of_it(tmp_path):
 
 
 async def answer(worker):
-    """Answer the next request about the one terminal, whose program has ended."""
+    """Answer the next request about the only terminal, whose program has exited."""
     message = await worker.next()
     status = {"exitCode": 0, "signal": None}
     match message["method"]:

@@ -1,4 +1,4 @@
-"""May a tool call go on: the rules, and what a turn that is cancelled answers."""
+"""Permission decisions: rules, questions and cancellation."""
 
 import pytest
 import trio
@@ -21,8 +21,8 @@ def selected(option):
     return {"outcome": {"outcome": "selected", "optionId": option.option_id}}
 
 
-class Person:
-    """Who is asked, instead of one at a terminal: `answers` has what is chosen, None for nobody."""
+class User:
+    """Replaces the user at the terminal: `answers` has the choices, None for end of input."""
 
     def __init__(self, monkeypatch, *answers):
         self.answers = list(answers)
@@ -46,7 +46,7 @@ class Person:
 
 @pytest.fixture
 def nobody(monkeypatch):
-    return Person(monkeypatch)
+    return User(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def nobody(monkeypatch):
         ("none", "execute", NO, "refused"),
     ],
 )
-async def test_a_rule_decides_for_the_one_time_and_says_so(rule, kind, chosen, verdict, nobody):
-    said = []
-    answer = await Permissions(rule, said.append).decide("do\x1b[2J it", kind, ALL)
+async def test_rule_chooses_the_once_option_with_a_notice(rule, kind, chosen, verdict, nobody):
+    notices = []
+    answer = await Permissions(rule, notices.append).decide("do\x1b[2J it", kind, ALL)
     assert answer == selected(chosen)
-    assert said == [f"{verdict}: do\\x1b[2J it (--allow {rule})"]
+    assert notices == [f"{verdict}: do\\x1b[2J it (--allow {rule})"]
     assert nobody.asked == []
 
 
@@ -82,39 +82,39 @@ async def test_a_rule_decides_for_the_one_time_and_says_so(rule, kind, chosen, v
         ("all", [], CANCELLED),
     ],
 )
-async def test_a_rule_makes_do_with_the_options_that_there_are(rule, options, answer):
+async def test_rule_uses_the_options_that_are_offered(rule, options, answer):
     assert await Permissions(rule, lambda _: None).decide("do it", "edit", options) == answer
 
 
-async def test_a_person_chooses_one_of_the_agents_own_options(monkeypatch):
-    person, said = Person(monkeypatch, 1), []
-    assert await Permissions("ask", said.append).decide("do it", "edit", ALL) == selected(ALWAYS)
-    assert person.asked == [("May the agent do this? do it", ["Never", "Yes, always", "No", "Yes"])]
-    assert said == []
+async def test_user_chooses_one_of_the_agents_options(monkeypatch):
+    user, notices = User(monkeypatch, 1), []
+    assert await Permissions("ask", notices.append).decide("do it", "edit", ALL) == selected(ALWAYS)
+    assert user.asked == [("May the agent do this? do it", ["Never", "Yes, always", "No", "Yes"])]
+    assert notices == []
 
 
-async def test_where_nobody_can_be_asked_the_answer_is_no_and_that_is_said(monkeypatch):
+async def test_request_is_refused_with_a_notice_when_there_is_no_terminal(monkeypatch):
     async def nobody(*_):
         raise NoTerminalError
 
     monkeypatch.setattr(module, "choose", nobody)
-    said = []
-    assert await Permissions("ask", said.append).decide("do it", "read", ALL) == selected(NO)
-    assert said == [
+    notices = []
+    assert await Permissions("ask", notices.append).decide("do it", "read", ALL) == selected(NO)
+    assert notices == [
         "refused: do it (there is no terminal to ask at; --allow says what else may be)"
     ]
 
 
-async def test_a_person_who_chooses_nothing_refuses(monkeypatch):
-    Person(monkeypatch, None)
-    said = []
-    assert await Permissions("ask", said.append).decide("do it", "read", ALL) == selected(NO)
-    assert said == ["refused: do it (nothing was chosen)"]
+async def test_end_of_input_refuses(monkeypatch):
+    User(monkeypatch, None)
+    notices = []
+    assert await Permissions("ask", notices.append).decide("do it", "read", ALL) == selected(NO)
+    assert notices == ["refused: do it (nothing was chosen)"]
 
 
-async def test_one_question_is_asked_at_a_time(monkeypatch):
-    person = Person(monkeypatch, 2, 3)
-    person.may_answer = trio.Event()
+async def test_questions_are_asked_one_at_a_time(monkeypatch):
+    user = User(monkeypatch, 2, 3)
+    user.may_answer = trio.Event()
     permissions, answers = Permissions("ask", lambda _: None), {}
 
     async def decide(title):
@@ -124,17 +124,17 @@ async def test_one_question_is_asked_at_a_time(monkeypatch):
         nursery.start_soon(decide, "a")
         nursery.start_soon(decide, "b")
         await trio.testing.wait_all_tasks_blocked()
-        assert len(person.asked) == 1
-        person.may_answer.set()
-    first = person.asked[0][0].removeprefix("May the agent do this? ")[0]
+        assert len(user.asked) == 1
+        user.may_answer.set()
+    first = user.asked[0][0].removeprefix("May the agent do this? ")[0]
     assert answers[first] == selected(NO)
     assert answers["b" if first == "a" else "a"] == selected(ONCE)
 
 
-async def test_a_cancel_answers_all_that_is_open_and_what_comes_after(monkeypatch):
-    person, said = Person(monkeypatch), []
-    person.may_answer = trio.Event()
-    permissions, answers = Permissions("ask", said.append), []
+async def test_cancel_answers_pending_and_later_requests(monkeypatch):
+    user, notices = User(monkeypatch), []
+    user.may_answer = trio.Event()
+    permissions, answers = Permissions("ask", notices.append), []
 
     async def decide(title):
         answers.append(await permissions.decide(title, "edit", ALL))
@@ -146,16 +146,16 @@ async def test_a_cancel_answers_all_that_is_open_and_what_comes_after(monkeypatc
         permissions.cancel()
     assert answers == [CANCELLED, CANCELLED]
     assert await permissions.decide("c", "edit", ALL) == CANCELLED
-    assert (len(person.asked), said) == (1, [])
+    assert (len(user.asked), notices) == (1, [])
 
 
-async def test_a_cancel_is_stronger_than_a_rule():
+async def test_cancel_overrides_a_rule():
     permissions = Permissions("all", lambda _: None)
     permissions.cancel()
     assert await permissions.decide("do it", "edit", ALL) == CANCELLED
 
 
-async def test_a_question_without_answers_is_not_asked(monkeypatch):
-    person = Person(monkeypatch, None)
+async def test_request_without_options_is_not_asked(monkeypatch):
+    user = User(monkeypatch, None)
     assert await Permissions("ask", lambda _: None).decide("do it", "edit", []) == CANCELLED
-    assert person.asked == []
+    assert user.asked == []

@@ -1,4 +1,4 @@
-"""A turn as JSON: each line an object, and what it says."""
+"""The JSON printer: one object per line."""
 
 import json
 
@@ -13,7 +13,7 @@ from acpterm.client.prompt.tool_calls import ToolCallState
 
 
 class Paper:
-    """A printer, and what it has printed."""
+    """A printer that records its output."""
 
     def __init__(self):
         self._out = []
@@ -31,13 +31,13 @@ def paper():
     return Paper()
 
 
-def test_each_event_says_what_it_is(paper):
+def test_each_event_has_its_name_and_members(paper):
     printer = paper.printer
     printer.session("s1")
     printer.output("t", b"\x1b[31mred", 0)
     printer.output("t", b"more", 17)
-    printer.ended("t", ExitInfo(3, None))
-    printer.ended("u", ExitInfo(None, "SIGKILL"))
+    printer.exited("t", ExitInfo(3, None))
+    printer.exited("u", ExitInfo(None, "SIGKILL"))
     printer.notice("refused")
     printer.end("end_turn", 0, None)
     printer.end(None, 1, "broken")
@@ -53,7 +53,7 @@ def test_each_event_says_what_it_is(paper):
     ]
 
 
-def test_nothing_steers_the_window_that_it_is_printed_in():
+def test_control_and_invisible_characters_are_escaped():
     out = []
     printer = JsonPrinter(out.append)
     printer.update(Raw('{"a": "\x7f\x9b2J\u202e👩\U000e0041"}'.encode()))
@@ -65,22 +65,22 @@ def test_nothing_steers_the_window_that_it_is_printed_in():
     assert rb'"\u009b31m"' in out[1]
 
 
-def test_an_update_is_as_the_agent_sent_it_on_one_line(paper):
+def test_update_is_printed_unchanged_on_one_line(paper):
     paper.printer.update(Raw(b'{"a" : 1.50,\n  "_x":{"b":[null, "\\u00e9\\n"]}\n}'))
     assert paper.lines == [
         {"event": "update", "update": {"a": 1.5, "_x": {"b": [None, "é\n"]}}},
     ]
 
 
-def test_what_is_in_an_update_has_no_event_of_its_own(paper):
+def test_content_of_an_update_has_no_separate_event(paper):
     paper.printer.message("text")
-    paper.printer.call(ToolCallState("c"))
+    paper.printer.tool_call(ToolCallState("c"))
     paper.printer.plan([("look", "pending")])
     assert paper.lines == []
 
 
 @given(st.text(), st.lists(st.integers(0, 500)))
-def test_output_is_put_together_to_the_text_that_it_was_however_it_was_cut(text, cuts):
+def test_output_events_join_to_the_original_text(text, cuts):
     paper, data = Paper(), text.encode()
     places = sorted(min(cut, len(data)) for cut in cuts)
     for begin, end in zip([0, *places], [*places, len(data)], strict=True):
@@ -89,13 +89,13 @@ def test_output_is_put_together_to_the_text_that_it_was_however_it_was_cut(text,
     assert all(line["data"] for line in paper.lines)
 
 
-def test_half_a_character_at_the_end_is_a_replacement_before_the_exit(paper):
+def test_incomplete_character_at_exit_becomes_a_replacement(paper):
     paper.printer.output("t", b"a\xf0\x9f", 0)
-    paper.printer.ended("t", ExitInfo(0, None))
+    paper.printer.exited("t", ExitInfo(0, None))
     assert [line.get("data") for line in paper.lines] == ["a", "\ufffd", None]
 
 
-def test_terminals_have_each_their_own_half_characters(paper):
+def test_incomplete_characters_are_kept_per_terminal(paper):
     paper.printer.output("t", b"\xc3", 0)
     paper.printer.output("u", b"\xa9", 0)
     paper.printer.output("t", b"\xa9", 0)
@@ -105,7 +105,7 @@ def test_terminals_have_each_their_own_half_characters(paper):
     ]
 
 
-def test_output_that_is_missing_is_told_even_before_none(paper):
+def test_lost_bytes_are_reported_even_without_output(paper):
     paper.printer.output("t", b"", 17)
     paper.printer.output("t", b"", 0)
     assert paper.lines == [{"event": "output", "terminalId": "t", "data": "", "lost": 17}]

@@ -1,4 +1,4 @@
-"""What a person sees of a turn: on a terminal with colours, and in a pipe without."""
+"""The text printer: with colours for a terminal, and without for a pipe."""
 
 import re
 
@@ -16,7 +16,7 @@ HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b5n\b\u202e"
 
 
 class Paper:
-    """A printer, and what it has printed."""
+    """A printer that records its output."""
 
     def __init__(self, *, colours=False, quiet=True):
         self._out, self._err = [], []
@@ -47,7 +47,7 @@ def call(title="Build", status="pending", **more):
 # The message
 
 
-def test_a_message_is_printed_piece_by_piece_as_it_comes(paper):
+def test_message_is_printed_piece_by_piece(paper):
     paper.printer.message("one ")
     assert paper.out == "one "
     paper.printer.message("two\nthree")
@@ -56,14 +56,14 @@ def test_a_message_is_printed_piece_by_piece_as_it_comes(paper):
     assert paper.out == "one two\nthree\n"
 
 
-def test_a_message_that_ends_its_line_gets_no_other_end(paper):
+def test_message_that_ends_with_a_newline_gets_no_second_one(paper):
     paper.printer.message("done\n")
     paper.printer.message("")
     paper.printer.end("end_turn", 0, None)
     assert paper.out == "done\n"
 
 
-def test_nothing_said_is_nothing_printed(paper):
+def test_nothing_is_printed_without_a_message(paper):
     paper.printer.update(Raw(b"{}"))
     paper.printer.session("s1")
     paper.printer.end("end_turn", 0, None)
@@ -71,7 +71,7 @@ def test_nothing_said_is_nothing_printed(paper):
 
 
 @given(st.lists(st.sampled_from(["\x1b", "[31m", "]0;t", "\x07", "\x9b", "\r", "x", "\n"])))
-def test_a_sequence_in_pieces_steers_no_terminal(pieces):
+def test_split_control_sequence_is_removed(pieces):
     paper = Paper(colours=True)
     for piece in pieces:
         paper.printer.message(piece)
@@ -81,66 +81,66 @@ def test_a_sequence_in_pieces_steers_no_terminal(pieces):
 # Calls
 
 
-def test_a_call_has_a_line_when_it_begins_and_one_when_it_is_over(paper):
+def test_call_has_a_line_at_its_start_and_one_at_its_end(paper):
     made = call()
-    paper.printer.call(made)
+    paper.printer.tool_call(made)
     assert paper.out == "▸ Build\n"
     made.status = "in_progress"
-    paper.printer.call(made)
+    paper.printer.tool_call(made)
     assert paper.out == "▸ Build\n"
     made.status, made.title = "completed", "Built"
-    paper.printer.call(made)
-    paper.printer.call(made)
+    paper.printer.tool_call(made)
+    paper.printer.tool_call(made)
     assert paper.out == "▸ Build\n✓ Built\n"
 
 
-def test_a_call_that_failed_says_so(paper):
-    paper.printer.call(call(status="failed"))
+def test_failed_call_has_a_failure_mark(paper):
+    paper.printer.tool_call(call(status="failed"))
     assert paper.out == "▸ Build\n✗ Build\n"
 
 
-def test_a_call_begins_a_line_of_its_own(paper):
+def test_call_starts_on_a_new_line(paper):
     paper.printer.message("I build")
-    paper.printer.call(call())
+    paper.printer.tool_call(call())
     paper.printer.message("and so on")
     assert paper.out == "I build\n▸ Build\nand so on"
 
 
-def test_a_title_is_one_line_that_steers_nothing(paper):
-    paper.printer.call(call(title=f"rm\n{HOSTILE}-rf\n" + "x" * 1000))
+def test_title_is_one_sanitized_line(paper):
+    paper.printer.tool_call(call(title=f"rm\n{HOSTILE}-rf\n" + "x" * 1000))
     assert re.fullmatch(r"▸ rm\\n\\x1b\]0;title.*-rf\\nx{100,}…\n", paper.out)
 
 
 # Terminals
 
 
-def test_output_is_printed_by_lines_as_it_comes(paper):
+def test_output_is_printed_line_by_line(paper):
     paper.printer.output("t", b"one\r\ntw", 0)
     assert paper.out == "  │ one\n"
     paper.printer.output("t", b"o\nthree", 0)
     assert paper.out == "  │ one\n  │ two\n"
-    paper.printer.ended("t", ExitInfo(0, None))
+    paper.printer.exited("t", ExitInfo(0, None))
     assert paper.out == "  │ one\n  │ two\n  │ three\n"
 
 
-def test_a_character_in_two_parts_is_one(paper):
+def test_split_character_is_printed_whole(paper):
     for byte in "é🙂\n".encode():
         paper.printer.output("t", bytes([byte]), 0)
     assert paper.out == "  │ é🙂\n"
 
 
-def test_what_is_no_utf_8_is_replaced(paper):
+def test_invalid_utf_8_is_replaced(paper):
     paper.printer.output("t", b"a\xffb\n\xf0\x9f", 0)
-    paper.printer.ended("t", ExitInfo(0, None))
+    paper.printer.exited("t", ExitInfo(0, None))
     assert paper.out == "  │ a\ufffdb\n  │ \ufffd\n"
 
 
-def test_of_what_is_written_over_the_last_is_left(paper):
+def test_overwritten_line_shows_its_last_version(paper):
     paper.printer.output("t", b"10%\r50%\r100%\r\n", 0)
     assert paper.out == "  │ 100%\n"
 
 
-def test_a_line_that_does_not_end_is_printed_all_the_same(paper):
+def test_very_long_line_is_printed_before_its_end(paper):
     paper.printer.output("t", b"x" * 10_000, 0)
     assert paper.out == f"  │ {'x' * 10_000}\n"
 
@@ -154,20 +154,20 @@ def test_a_line_that_does_not_end_is_printed_all_the_same(paper):
         (ExitInfo(None, "SIGKILL"), "  │ [ended by SIGKILL]\n"),
     ],
 )
-def test_an_end_that_was_not_well_is_told(paper, end, line):
+def test_unsuccessful_exit_is_printed(paper, end, line):
     paper.printer.output("t", b"x\n", 0)
-    paper.printer.ended("t", end)
+    paper.printer.exited("t", end)
     assert paper.out == "  │ x\n" + line
 
 
-def test_output_that_is_missing_is_told(paper):
+def test_lost_bytes_are_printed(paper):
     paper.printer.output("t", b"x\n", 17)
     assert paper.out == "  │ … 17 bytes are not shown\n  │ x\n"
 
 
-def test_terminals_at_a_time_are_told_apart_by_their_calls(paper):
-    paper.printer.call(call(title="Build", terminals=["t"]))
-    paper.printer.call(call(title="Test", terminals=["u"]))
+def test_output_of_concurrent_terminals_is_labelled_with_their_calls(paper):
+    paper.printer.tool_call(call(title="Build", terminals=["t"]))
+    paper.printer.tool_call(call(title="Test", terminals=["u"]))
     for terminal in ("t", "u", "u", "t"):
         paper.printer.output(terminal, f"of {terminal}\n".encode(), 0)
     assert paper.out.splitlines()[2:] == [
@@ -180,27 +180,27 @@ def test_terminals_at_a_time_are_told_apart_by_their_calls(paper):
     ]
 
 
-def test_the_last_line_of_a_terminal_that_never_ends_is_printed_at_the_end(paper):
+def test_last_line_of_a_running_terminal_is_printed_at_the_end(paper):
     paper.printer.output("t", b"one\ntwo", 0)
     paper.printer.end("end_turn", 0, None)
     assert paper.out == "  │ one\n  │ two\n"
 
 
-def test_a_signal_that_an_agent_tells_of_steers_nothing(paper):
-    paper.printer.ended("t", ExitInfo(None, f"SIG{HOSTILE}X"))
+def test_signal_name_from_an_agent_is_sanitized(paper):
+    paper.printer.exited("t", ExitInfo(None, f"SIG{HOSTILE}X"))
     assert paper.out == "  │ [ended by SIGX]\n"
 
 
 # Diffs and plans
 
 
-def test_a_change_of_a_file_is_a_diff(paper):
+def test_changed_file_is_printed_as_a_diff(paper):
     diff = Diff("/src/a.py", "one\nTWO\nthree\n", "one\ntwo\nthree\n")
     made = call(status="in_progress", diffs=[diff])
-    paper.printer.call(made)
+    paper.printer.tool_call(made)
     assert "-two" not in paper.out
     made.status = "completed"
-    paper.printer.call(made)
+    paper.printer.tool_call(made)
     assert paper.out.splitlines() == [
         "▸ Build",
         "  --- /src/a.py",
@@ -214,39 +214,39 @@ def test_a_change_of_a_file_is_a_diff(paper):
     ]
 
 
-def test_a_new_file_is_a_diff_to_nothing(paper):
-    paper.printer.call(call(status="completed", diffs=[Diff("/a", "x\n")]))
+def test_new_file_is_a_diff_against_dev_null(paper):
+    paper.printer.tool_call(call(status="completed", diffs=[Diff("/a", "x\n")]))
     assert paper.out.splitlines()[1:5] == ["  --- /dev/null", "  +++ /a", "  @@ -0,0 +1 @@", "  +x"]
 
 
-def test_a_diff_steers_nothing(paper):
-    paper.printer.call(call(status="completed", diffs=[Diff(f"/{HOSTILE}a", f"x{HOSTILE}y")]))
+def test_diff_is_sanitized(paper):
+    paper.printer.tool_call(call(status="completed", diffs=[Diff(f"/{HOSTILE}a", f"x{HOSTILE}y")]))
     assert "  +++ /\\x1b]0;title" in paper.out
     assert "  +xy\n" in paper.out
 
 
-def test_a_long_diff_is_cut_and_says_so(paper):
-    paper.printer.call(call(status="completed", diffs=[Diff("/a", "x\n" * 1000)]))
+def test_long_diff_is_truncated_with_a_note(paper):
+    paper.printer.tool_call(call(status="completed", diffs=[Diff("/a", "x\n" * 1000)]))
     lines = paper.out.splitlines()
     assert (len(lines), lines[-2]) == (403, "  … 603 more lines")
 
 
-def test_of_a_plan_what_is_new_is_printed(paper):
+def test_only_new_plan_entries_are_printed(paper):
     paper.printer.plan([("look", "in_progress"), ("write", "pending")])
     paper.printer.plan([("look", "completed"), ("write", "pending"), ("te\x1b[2Jst", "strange")])
     assert paper.out.splitlines() == ["▸ look", "☐ write", "☑ look", "☐ te\\x1b[2Jst"]
 
 
-# Notices and the end
+# Notices and end
 
 
-def test_notices_go_to_stderr_and_begin_no_line_in_the_middle_of_another(paper):
+def test_notice_goes_to_stderr_after_the_current_line(paper):
     paper.printer.message("half")
     paper.printer.notice(f"refused{HOSTILE}")
     assert (paper.out, paper.err) == ("half\n", "acpterm: refused\n")
 
 
-def test_a_session_is_told_to_who_wants_to_know():
+def test_session_id_is_printed_when_not_quiet():
     paper = Paper(quiet=False)
     paper.printer.session("s1")
     assert paper.err == "acpterm: session s1\n"
@@ -262,7 +262,7 @@ def test_a_session_is_told_to_who_wants_to_know():
         (None, "it is broken", "acpterm: it is broken\n"),
     ],
 )
-def test_an_end_that_was_not_as_wished_is_told(paper, reason, error, told):
+def test_error_or_unusual_stop_reason_is_printed(paper, reason, error, told):
     paper.printer.end(reason, 1, error)
     assert (paper.out, paper.err) == ("", told)
 
@@ -270,29 +270,29 @@ def test_an_end_that_was_not_as_wished_is_told(paper, reason, error, told):
 # Colours
 
 
-def test_with_colours_those_of_programs_stay_and_nothing_else():
+def test_colours_of_programs_are_kept_with_colours():
     paper = Paper(colours=True)
     paper.printer.output("t", f"\x1b[31mred{HOSTILE}\n".encode(), 0)
     assert paper.out.endswith("\x1b[31mred\x1b[0m\n")
     assert re.sub(r"\x1b\[[0-9;]*m", "", paper.out) == "  │ red\n"
 
 
-def test_with_colours_the_agents_own_are_left_out():
+def test_colours_of_the_agent_are_removed_with_colours():
     paper = Paper(colours=True)
     paper.printer.message("\x1b[31mred")
     assert paper.out == "red"
 
 
-def test_with_colours_states_and_changes_have_one():
+def test_statuses_and_diffs_are_coloured_with_colours():
     paper = Paper(colours=True)
-    paper.printer.call(call(status="completed", diffs=[Diff("/a", "new", "old")]))
+    paper.printer.tool_call(call(status="completed", diffs=[Diff("/a", "new", "old")]))
     for code, text in ((1, "▸ Build"), (32, "✓ Build"), (32, "  +new"), (31, "  -old")):
         assert f"\x1b[{code}m{text}\x1b[0m\n" in paper.out
 
 
-def test_without_colours_nothing_has_one(paper):
+def test_nothing_is_coloured_without_colours(paper):
     paper.printer.output("t", b"\x1b[31mred\x1b[0m\n", 0)
-    paper.printer.call(call(status="failed", diffs=[Diff("/a", "new", "old")]))
+    paper.printer.tool_call(call(status="failed", diffs=[Diff("/a", "new", "old")]))
     paper.printer.plan([("look", "pending")])
     assert "\x1b" not in paper.out
 
@@ -300,9 +300,9 @@ def test_without_colours_nothing_has_one(paper):
 # Calls without a terminal, and questions
 
 
-def test_what_a_call_without_a_terminal_has_come_to_is_shown_in_short(paper):
+def test_result_of_a_call_without_a_terminal_is_shortened(paper):
     texts = ["1\n2\n", "\n".join(map(str, range(3, 15)))]
-    paper.printer.call(call(status="completed", texts=texts))
+    paper.printer.tool_call(call(status="completed", texts=texts))
     lines = paper.out.splitlines()
     assert lines[1:4] == ["  │ 1", "  │ 2", "  │ "]
     assert lines[-2:] == ["  │ … 5 more lines", "✓ Build"]
@@ -310,22 +310,22 @@ def test_what_a_call_without_a_terminal_has_come_to_is_shown_in_short(paper):
 
 
 @pytest.mark.parametrize("more", [{"terminals": ["t"]}, {"diffs": [Diff("/a", "new")]}])
-def test_beside_a_terminal_or_a_change_texts_are_not_shown(paper, more):
-    paper.printer.call(call(status="completed", texts=["hidden"], **more))
+def test_result_text_is_not_printed_beside_a_terminal_or_a_diff(paper, more):
+    paper.printer.tool_call(call(status="completed", texts=["hidden"], **more))
     assert "hidden" not in paper.out
 
 
-def test_a_result_steers_no_terminal(paper):
-    paper.printer.call(call(status="failed", texts=[HOSTILE + "x"]))
+def test_result_is_sanitized(paper):
+    paper.printer.tool_call(call(status="failed", texts=[HOSTILE + "x"]))
     assert paper.out == "▸ Build\n  │ x\n✗ Build\n"
 
 
-def test_what_a_question_is_about_stands_above_it_and_is_not_shown_again(paper):
+def test_call_and_diffs_are_printed_once_before_a_question(paper):
     asked = call(diffs=[Diff("/a", "new", "old")])
-    paper.printer.asked(asked)
+    paper.printer.before_question(asked)
     assert paper.out.startswith("▸ Build\n")
     assert "+new" in paper.out
     asked.status = "completed"
-    paper.printer.call(asked)
+    paper.printer.tool_call(asked)
     assert paper.out.count("+new") == 1
     assert paper.out.endswith("✓ Build\n")

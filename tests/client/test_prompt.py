@@ -1,4 +1,4 @@
-"""`acpterm prompt`, the whole program: what it prints, what it answers, what it is asked."""
+"""`acpterm prompt` as a process: its output, and its responses to the agent's requests."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ def update(kind, **fields):
 EXAMPLE_AGENT = Path(__file__).parents[2] / "docs" / "examples" / "acp_agent.py"
 
 
-async def test_terminal_of_a_tool_call_is_readable_at_the_daemon_when_the_prompt_is_over(tmp_path):
+async def test_terminal_of_a_tool_call_stays_readable_after_the_prompt(tmp_path):
     async with daemon(tmp_path) as (_, path):
         agent = [sys.executable, str(EXAMPLE_AGENT)]
         options = ["--socket", path, "--allow", "all"]
@@ -48,10 +48,10 @@ async def test_terminal_of_a_tool_call_is_readable_at_the_daemon_when_the_prompt
         assert (logs.status, logs.out) == (0, "kept\n")
 
 
-# What it prints
+# Output
 
 
-async def test_a_message_is_seen_before_the_turn_is_over(tmp_path):
+async def test_message_is_printed_before_the_turn_ends(tmp_path):
     async with prompting(tmp_path, say("as it comes"), sleep()) as run:
         await run.seen("as it comes")
         assert run.process.poll() is None
@@ -59,18 +59,18 @@ async def test_a_message_is_seen_before_the_turn_is_over(tmp_path):
         await run.wait()
 
 
-async def test_a_turn_that_ends_well_is_a_message_and_nothing_else(tmp_path):
+async def test_successful_turn_prints_only_its_message(tmp_path):
     status, run = await prompted(tmp_path, say("Hello "), say("there.\nDone"))
     assert (status, run.out, run.err) == (0, "Hello there.\nDone\n", "")
 
 
-async def test_what_is_to_be_done_may_be_any_text(tmp_path):
+async def test_prompt_may_be_any_text(tmp_path):
     status, run = await prompted(tmp_path, text="tell me, é\n🙂 -- all")
     assert (status, run.out) == (0, "You said: tell me, é\n🙂 -- all\n")
 
 
 @pytest.mark.parametrize("text", [None, "-"])
-async def test_what_is_to_be_done_may_come_on_stdin(tmp_path, text):
+async def test_prompt_may_come_from_stdin(tmp_path, text):
     given = tmp_path / "given"
     given.write_text("from stdin")
     with given.open() as stdin:
@@ -78,12 +78,12 @@ async def test_what_is_to_be_done_may_come_on_stdin(tmp_path, text):
     assert (status, run.out) == (0, "You said: from stdin\n")
 
 
-async def test_what_is_no_utf_8_on_the_command_line_or_stdin_is_replaced(tmp_path):
+async def test_invalid_utf_8_in_the_prompt_is_replaced(tmp_path):
     _, run = await prompted(tmp_path, text=os.fsdecode(b"a\xffb"))
     assert run.out == "You said: a\ufffdb\n"
 
 
-async def test_a_tool_call_has_its_lines_and_its_terminals_their_output_between_them(tmp_path):
+async def test_tool_call_lines_enclose_the_output_of_its_terminals(tmp_path):
     steps = [*shown("echo one; echo two >&2; exit 3", title="Build"), say("done")]
     status, run = await prompted(tmp_path, *steps)
     assert status == 0
@@ -98,7 +98,7 @@ async def test_a_tool_call_has_its_lines_and_its_terminals_their_output_between_
     ]
 
 
-async def test_how_a_program_ended_stands_before_what_the_agent_says_after_its_release(tmp_path):
+async def test_exit_is_printed_above_the_agents_message_after_the_release(tmp_path):
     for _ in range(3):
         _, run = await prompted(
             tmp_path,
@@ -114,7 +114,7 @@ async def test_how_a_program_ended_stands_before_what_the_agent_says_after_its_r
         assert run.out.splitlines() == lines
 
 
-async def test_output_of_a_terminal_is_seen_while_its_program_runs(tmp_path):
+async def test_output_is_printed_while_the_program_runs(tmp_path):
     steps = [
         create("echo begun; while [ ! -e go ]; do sleep 0.05; done; echo over"),
         tool_call(content=[embed()]),
@@ -128,12 +128,12 @@ async def test_output_of_a_terminal_is_seen_while_its_program_runs(tmp_path):
         assert "over" in run.out
 
 
-async def test_a_terminal_that_no_call_shows_is_not_shown(tmp_path):
+async def test_terminal_outside_of_tool_calls_is_not_printed(tmp_path):
     _, run = await prompted(tmp_path, create("echo hidden"), of("wait_for_exit"), of("release"))
     assert run.out == ""
 
 
-async def test_all_of_a_long_output_is_printed(tmp_path):
+async def test_long_output_is_printed_completely(tmp_path):
     _, run = await prompted(tmp_path, *shown("seq 20000"))
     numbers = re.findall(r"│ (\d+)\n", run.out)
     lost = re.findall(r"… (\d+) bytes are not shown", run.out)
@@ -141,7 +141,7 @@ async def test_all_of_a_long_output_is_printed(tmp_path):
     assert lost or len(numbers) == 20_000
 
 
-async def test_a_change_of_a_file_is_shown_as_a_diff(tmp_path):
+async def test_changed_file_is_printed_as_a_diff(tmp_path):
     diff = {"type": "diff", "path": "/a", "oldText": "one\ntwo\n", "newText": "one\nTWO\n"}
     done = tool_update(status="completed")
     _, run = await prompted(tmp_path, tool_call(title="Edit", content=[diff]), done)
@@ -150,7 +150,7 @@ async def test_a_change_of_a_file_is_shown_as_a_diff(tmp_path):
     assert lines[4:-1] == ["   one", "  -two", "  +TWO"]
 
 
-async def test_a_plan_and_thoughts_and_what_nobody_knows(tmp_path):
+async def test_plan_is_printed_and_thoughts_and_unknown_updates_are_not(tmp_path):
     entry = {"content": "look around", "priority": "high", "status": "pending"}
     _, run = await prompted(
         tmp_path,
@@ -162,8 +162,8 @@ async def test_a_plan_and_thoughts_and_what_nobody_knows(tmp_path):
     assert run.out == "☐ look around\n[image]\n"
 
 
-async def test_terminals_of_the_agents_own_are_shown(tmp_path):
-    """As agents tell of them to editors that have said `_meta.terminal_output`."""
+async def test_agents_own_terminals_are_printed(tmp_path):
+    """As agents send them to editors with the capability `_meta.terminal_output`."""
     out = {"terminal_id": "own", "data": "one\ntwo"}
     _, run = await prompted(
         tmp_path,
@@ -183,7 +183,7 @@ async def test_terminals_of_the_agents_own_are_shown(tmp_path):
     assert told["_meta"]["terminal_output"] is True
 
 
-async def test_terminals_of_version_2_are_shown(tmp_path):
+async def test_v2_terminals_are_printed(tmp_path):
     def chunk(data):
         encoded = base64.b64encode(data).decode()
         return update("terminal_output_chunk", terminalId="own", data=encoded)
@@ -199,7 +199,7 @@ async def test_terminals_of_version_2_are_shown(tmp_path):
     assert run.out.splitlines() == ["▸ a call", "  │ one", "  │ té", "  │ [ended by SIGINT]"]
 
 
-async def test_of_a_snapshot_of_version_2_what_is_new_is_printed(tmp_path):
+async def test_only_new_output_of_a_v2_snapshot_is_printed(tmp_path):
     def snapshot(data):
         encoded = base64.b64encode(data).decode()
         return update("terminal_update", terminalId="own", output={"data": encoded})
@@ -217,7 +217,7 @@ async def test_of_a_snapshot_of_version_2_what_is_new_is_printed(tmp_path):
 # As JSON
 
 
-async def test_as_json_each_line_is_an_event_in_order(tmp_path):
+async def test_json_has_one_event_per_line_in_order(tmp_path):
     steps = [say("é\n"), *shown("printf '\\033[31mred'"), permission()]
     status, run = await prompted(tmp_path, *steps, options=["--json", "--allow", "none"])
     assert status == 0
@@ -242,7 +242,7 @@ async def test_as_json_each_line_is_an_event_in_order(tmp_path):
     assert run.err == ""
 
 
-async def test_as_json_what_is_wrong_is_in_the_last_event(tmp_path):
+async def test_json_has_the_error_in_the_last_event(tmp_path):
     status, run = await prompted(tmp_path, options=["--json"], agent=["--die"])
     (event,) = run.events
     assert status == 1
@@ -270,24 +270,24 @@ HOSTILE_STEPS = [
 
 
 def escapes(text):
-    """Give the control characters and sequences that are no colour, nor the terminal's own."""
+    """Return the control characters and sequences except colours and the terminal's own."""
     return re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f].?", re.sub(r"\x1b\[[0-9;]*m|\r\n", "", text))
 
 
-async def test_on_a_terminal_there_are_colours_and_nothing_else_that_steers_it(tmp_path):
+async def test_terminal_gets_colours_and_no_other_control_sequences(tmp_path):
     options = ["--allow", "none"]
     async with at_a_terminal(tmp_path, *HOSTILE_STEPS, options=options, raw=True) as person:
         shown_, status = await person.end()
     assert status == 0
     assert "\x1b[31mred\x1b[0m" in shown_
     assert "\x1b[1m▸ title" in shown_
-    # The agent's own colours are not its business.
+    # The agent's own colours are removed.
     assert "\x1b[35m" not in shown_
     assert escapes(shown_) == []
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-async def test_on_a_terminal_without_colours_there_is_nothing_that_steers_it(tmp_path, env):
+async def test_terminal_without_colours_gets_no_control_sequences(tmp_path, env):
     options = ["--allow", "none"]
     async with at_a_terminal(
         tmp_path, *HOSTILE_STEPS, options=options, raw=True, env=env
@@ -298,14 +298,14 @@ async def test_on_a_terminal_without_colours_there_is_nothing_that_steers_it(tmp
     assert escapes(shown_) == []
 
 
-async def test_in_a_pipe_it_is_plain(tmp_path):
+async def test_pipe_gets_plain_text(tmp_path):
     _, run = await prompted(tmp_path, *HOSTILE_STEPS)
     assert "  │ red\n" in run.out
     assert "\x1b" not in run.out + run.err
     assert escapes(run.out + run.err) == []
 
 
-async def test_an_agents_error_steers_no_terminal(tmp_path):
+async def test_error_message_of_the_agent_is_sanitized(tmp_path):
     code = f"""
 def refuse(id_, params):
     scripted.send({{"id": id_, "error": {{"code": 1, "message": {HOSTILE!r} + "broken"}}}})
@@ -316,7 +316,7 @@ scripted.ANSWERS["session/new"] = refuse
     assert "broken" in run.err
 
 
-async def test_verbose_tells_the_session_and_passes_the_agents_stderr_on(tmp_path):
+async def test_verbose_prints_the_session_id_and_the_agents_stderr(tmp_path):
     told = {"do": "stderr", "text": "from the agent"}
     _, quiet = await prompted(tmp_path, told)
     _, run = await prompted(tmp_path, told, options=["--verbose"])
@@ -325,7 +325,7 @@ async def test_verbose_tells_the_session_and_passes_the_agents_stderr_on(tmp_pat
     assert "from the agent\n" in run.err
 
 
-async def test_what_an_agent_says_on_stderr_steers_no_terminal_either(tmp_path):
+async def test_stderr_of_the_agent_is_sanitized(tmp_path):
     told = {"do": "stderr", "text": "a\x1b]0;title\x07\x1b[2Jb"}
     _, run = await prompted(tmp_path, told, options=["--verbose"])
     assert "ab\n" in run.err
@@ -344,7 +344,7 @@ async def test_what_an_agent_says_on_stderr_steers_no_terminal_either(tmp_path):
         ("none", "read", "no", "refused: delete it all (--allow none)"),
     ],
 )
-async def test_a_rule_answers_permissions(tmp_path, rule, kind, chosen, told):
+async def test_allow_rule_answers_permissions(tmp_path, rule, kind, chosen, told):
     _, run = await prompted(tmp_path, permission(kind=kind), options=["--allow", rule])
     assert json.loads(run.out) == SELECTED[chosen]
     assert run.err.splitlines()[0] == f"acpterm: {told}"
@@ -355,9 +355,9 @@ async def test_a_rule_answers_permissions(tmp_path, rule, kind, chosen, told):
     [
         ("none", [permission()], 3),
         ("ask", [permission(), permission()], 3),
-        # Looking is not doing.
+        # Reading does not count.
         ("none", [tool_call("l", kind="read", status="completed"), permission()], 3),
-        # An agent may take a refused call for a completed one.
+        # An agent may report a refused call as completed.
         ("none", [permission(), tool_call("c", kind="delete", status="completed")], 3),
         ("none", [permission(), tool_call("d", kind="edit", status="completed")], 0),
         ("none", [permission(), ask("terminal/create", command="true")], 0),
@@ -366,7 +366,7 @@ async def test_a_rule_answers_permissions(tmp_path, rule, kind, chosen, told):
         ("none", [], 0),
     ],
 )
-async def test_status_is_3_when_something_was_refused_and_nothing_done(
+async def test_status_is_3_when_a_request_was_refused_and_nothing_done(
     tmp_path, rule, steps, status
 ):
     done, run = await prompted(tmp_path, *steps, options=["--allow", rule])
@@ -377,19 +377,19 @@ async def test_status_is_3_when_something_was_refused_and_nothing_done(
     assert last.startswith(told) == (status == 3)
 
 
-async def test_writing_a_file_is_doing_something(tmp_path):
+async def test_writing_a_file_counts_as_doing_something(tmp_path):
     write = ask("fs/write_text_file", path=str(tmp_path / "a"), content="x")
     done, _ = await prompted(tmp_path, permission(), write, options=["--allow", "none"])
     assert done == 0
 
 
-async def test_where_there_is_no_terminal_the_answer_is_no_and_stderr_says_why(tmp_path):
+async def test_permission_is_refused_with_a_notice_without_a_terminal(tmp_path):
     _, run = await prompted(tmp_path, permission())
     assert json.loads(run.out) == SELECTED["no"]
     assert "refused: delete it all (there is no terminal to ask at; --allow" in run.err
 
 
-async def test_what_a_call_is_may_have_been_told_before(tmp_path):
+async def test_permission_uses_the_kind_from_an_earlier_update(tmp_path):
     call = tool_call(title="look around", kind="read")
     asked = permission()
     asked["params"]["toolCall"] = {"toolCallId": "c"}
@@ -397,7 +397,7 @@ async def test_what_a_call_is_may_have_been_told_before(tmp_path):
     assert "allowed: look around" in run.err
 
 
-async def test_a_person_at_the_terminal_is_asked_with_the_agents_own_options(tmp_path):
+async def test_user_is_asked_with_the_agents_options(tmp_path):
     async with at_a_terminal(tmp_path, permission()) as person:
         seen = await person.sees("1 to 3: ")
         assert [line for line in seen.splitlines() if line] == [
@@ -416,7 +416,7 @@ async def test_a_person_at_the_terminal_is_asked_with_the_agents_own_options(tmp
         )
 
 
-async def test_what_a_person_is_asked_about_stands_above_the_question(tmp_path):
+async def test_tool_call_is_printed_above_the_question(tmp_path):
     diff = {"type": "diff", "path": "/a.py", "oldText": "old\n", "newText": "new\n"}
     asked = permission()
     asked["params"]["toolCall"] |= {"rawInput": {"command": "rm -r x"}, "content": [diff]}
@@ -428,7 +428,7 @@ async def test_what_a_person_is_asked_about_stands_above_the_question(tmp_path):
         await person.end()
 
 
-async def test_what_was_typed_before_a_question_is_no_answer_to_it(tmp_path):
+async def test_input_typed_before_the_question_is_ignored(tmp_path):
     async with at_a_terminal(tmp_path, say("begun\n"), sleep(1), permission()) as person:
         await person.sees("begun")
         await person.types("1\n")
@@ -438,7 +438,7 @@ async def test_what_was_typed_before_a_question_is_no_answer_to_it(tmp_path):
         assert person.log.answers("session/request_permission") == [SELECTED["no"]]
 
 
-async def test_a_person_is_asked_again_for_what_is_no_answer(tmp_path):
+async def test_question_is_repeated_after_an_invalid_answer(tmp_path):
     async with at_a_terminal(tmp_path, permission()) as person:
         await person.sees("1 to 3: ")
         for nonsense in ("0", "4", "yes", "", "-1", "1.0"):
@@ -449,7 +449,7 @@ async def test_a_person_is_asked_again_for_what_is_no_answer(tmp_path):
         assert person.log.answers("session/request_permission") == [SELECTED["no"]]
 
 
-async def test_a_person_who_ends_the_input_refuses(tmp_path):
+async def test_end_of_input_refuses(tmp_path):
     async with at_a_terminal(tmp_path, permission()) as person:
         await person.sees("1 to 3: ")
         await person.types("\x04")
@@ -457,7 +457,7 @@ async def test_a_person_who_ends_the_input_refuses(tmp_path):
         assert person.log.answers("session/request_permission") == [SELECTED["no"]]
 
 
-async def test_a_person_is_asked_one_thing_at_a_time(tmp_path):
+async def test_questions_are_asked_one_at_a_time(tmp_path):
     def asked(name):
         params = permission(name)["params"]
         return start("session/request_permission", name, **params)
@@ -509,7 +509,7 @@ async def test_files_in_the_sessions_directory_are_read_and_written(tmp_path):
     assert run.log.params("session/new") == {"cwd": str(tmp_path), "mcpServers": []}
 
 
-async def test_the_sessions_directory_may_be_another_which_programs_begin_in_too(tmp_path):
+async def test_cwd_option_sets_the_sessions_and_programs_directory(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there/a").write_text("inside")
     (tmp_path / "a").write_text("outside")
@@ -522,7 +522,7 @@ async def test_the_sessions_directory_may_be_another_which_programs_begin_in_too
     assert f"  │ {tmp_path}/there\n" in run.out
 
 
-async def test_what_leads_out_of_the_directory_is_refused(tmp_path):
+async def test_path_outside_of_the_directory_is_refused(tmp_path):
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()
     outside.mkdir()
@@ -539,7 +539,7 @@ async def test_what_leads_out_of_the_directory_is_refused(tmp_path):
     assert os.listdir(outside) == ["secret"]
 
 
-async def test_what_is_no_text_file_is_an_error_and_nothing_waits_for_it(tmp_path):
+async def test_reading_a_non_text_file_is_an_error_without_blocking(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "binary").write_bytes(b"\xff")
     names = ["pipe", "binary", "", "missing"]
@@ -551,7 +551,7 @@ async def test_what_is_no_text_file_is_an_error_and_nothing_waits_for_it(tmp_pat
     assert run.out.endswith("still there\n")
 
 
-async def test_read_only_writes_nothing_and_says_so_to_the_agent_first(tmp_path):
+async def test_read_only_announces_no_writes_and_refuses_them(tmp_path):
     _, run = await prompted(tmp_path, write(tmp_path / "a"), options=["--read-only"])
     assert not (tmp_path / "a").exists()
     assert "--read-only" in run.log.answers("fs/write_text_file")[0]["message"]
@@ -559,7 +559,7 @@ async def test_read_only_writes_nothing_and_says_so_to_the_agent_first(tmp_path)
     assert able == {"readTextFile": True, "writeTextFile": False}
 
 
-async def test_files_of_another_session_are_refused(tmp_path):
+async def test_file_request_of_another_session_is_refused(tmp_path):
     (tmp_path / "a").touch()
     _, run = await prompted(tmp_path, read(tmp_path / "a", sessionId="other"))
     assert (
@@ -579,7 +579,7 @@ scripted.send = send
 """
 
 
-async def test_more_directories_are_the_sessions_too_where_the_agent_knows_of_such(tmp_path):
+async def test_additional_directories_are_passed_when_supported(tmp_path):
     inside, more = tmp_path / "inside", tmp_path / "more"
     inside.mkdir()
     more.mkdir()
@@ -590,7 +590,7 @@ async def test_more_directories_are_the_sessions_too_where_the_agent_knows_of_su
     assert run.log.params("session/new")["additionalDirectories"] == [str(more)]
 
 
-async def test_a_directory_that_cannot_be_named_in_json_is_an_error(tmp_path):
+async def test_directory_with_a_non_utf_8_name_is_an_error(tmp_path):
     folder = os.fsdecode(bytes(tmp_path) + b"/\xff")
     os.mkdir(folder)
     for options in (["--cwd", folder], ["--add-dir", folder]):
@@ -599,16 +599,16 @@ async def test_a_directory_that_cannot_be_named_in_json_is_an_error(tmp_path):
         assert "is not UTF-8" in run.err
 
 
-async def test_more_directories_are_an_error_where_the_agent_knows_of_none(tmp_path):
+async def test_additional_directories_are_an_error_when_not_supported(tmp_path):
     status, run = await prompted(tmp_path, options=["--add-dir", "."])
     assert status == 1
     assert run.err == "acpterm: the agent knows no additional directories (--add-dir)\n"
 
 
-# What it does not know
+# Unknown and invalid messages
 
 
-async def test_a_method_that_it_does_not_have_is_an_error(tmp_path):
+async def test_unknown_method_is_an_error(tmp_path):
     _, run = await prompted(tmp_path, ask("_vendor/thing"), ask("fs/read_text_file"), say("on"))
     (unknown,) = run.log.answers("_vendor/thing")
     assert unknown["code"] == -32601
@@ -616,14 +616,14 @@ async def test_a_method_that_it_does_not_have_is_an_error(tmp_path):
     assert run.out.endswith("on\n")
 
 
-async def test_rubbish_on_the_agents_stdout_is_passed_over(tmp_path):
+async def test_invalid_lines_on_the_agents_stdout_are_skipped(tmp_path):
     status, run = await prompted(tmp_path, say("hello"), agent=["--rubbish"])
     told = "acpterm: some of what the agent wrote is no message: the message is not JSON: Welcome"
     assert (status, run.out) == (0, "hello\n")
     assert run.err.startswith(told)
 
 
-async def test_half_a_character_costs_nothing_else_of_a_message(tmp_path):
+async def test_lone_surrogate_in_a_message_is_replaced(tmp_path):
     line = {"jsonrpc": "2.0", "method": "session/update"}
     halves = "ab\\ud83d", "\\ude00c\\\\ud83d"
     lines = [
@@ -641,7 +641,7 @@ def message(text):
     return {"sessionUpdate": "agent_message_chunk", "content": content}
 
 
-async def test_updates_that_are_wrong_cost_only_themselves(tmp_path):
+async def test_invalid_updates_are_skipped(tmp_path):
     lines = [
         '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1"}}',
         '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{}}}',
@@ -659,7 +659,7 @@ async def test_updates_that_are_wrong_cost_only_themselves(tmp_path):
     assert (status, run.out) == (0, "on\n")
 
 
-# Sessions, and logging in
+# Sessions and authentication
 
 
 REPLAY = """
@@ -687,7 +687,7 @@ scripted.send = send
         ("session/load", REPLAY + NO_RESUME.replace("LOADS", "True")),
     ],
 )
-async def test_a_session_is_gone_on_with_and_what_was_is_not_printed_again(tmp_path, method, code):
+async def test_resumed_session_does_not_print_its_history(tmp_path, method, code):
     agent, options = agent_with(tmp_path, code), ["--resume", "old", "--json"]
     status, run = await prompted(tmp_path, say("new"), options=options, agent=agent)
     assert status == 0
@@ -697,14 +697,14 @@ async def test_a_session_is_gone_on_with_and_what_was_is_not_printed_again(tmp_p
     assert [one["update"]["content"]["text"] for one in run.of("update")] == ["new"]
 
 
-async def test_a_session_of_an_agent_that_cannot_go_on_with_it_is_an_error(tmp_path):
+async def test_resume_is_an_error_when_not_supported(tmp_path):
     agent = agent_with(tmp_path, NO_RESUME.replace("LOADS", "False"))
     status, run = await prompted(tmp_path, options=["--resume", "old"], agent=agent)
     assert status == 1
     assert "cannot resume sessions: leave --resume out" in run.err
 
 
-async def test_an_agent_that_wants_a_login_has_the_ways_of_it_told(tmp_path):
+async def test_error_lists_the_authentication_methods(tmp_path):
     status, run = await prompted(tmp_path, agent=["--login"])
     assert status == 1
     assert run.err == (
@@ -723,7 +723,7 @@ scripted.ANSWERS["authenticate"] = authenticate
 """
 
 
-async def test_a_login_comes_before_the_session(tmp_path):
+async def test_authentication_precedes_the_session(tmp_path):
     agent = [*agent_with(tmp_path, LOGIN), "--login"]
     status, run = await prompted(tmp_path, say("hi"), options=["--auth", "login"], agent=agent)
     assert (status, run.out) == (0, "hi\n")
@@ -734,7 +734,7 @@ async def test_a_login_comes_before_the_session(tmp_path):
 # The log
 
 
-async def test_the_log_has_all_that_went_both_ways_for_this_user_alone(tmp_path):
+async def test_wire_log_has_both_directions_and_is_private(tmp_path):
     _, run = await prompted(tmp_path, say("hi"))
     entries = run.log.entries()
     assert [(entry["dir"], entry["msg"].get("method")) for entry in entries] == [
@@ -750,7 +750,7 @@ async def test_the_log_has_all_that_went_both_ways_for_this_user_alone(tmp_path)
     assert stat.S_IMODE(run.log.path.stat().st_mode) == 0o600
 
 
-async def test_a_log_that_cannot_be_written_is_an_error(tmp_path):
+async def test_unwritable_log_is_an_error(tmp_path):
     status, run = await prompted(tmp_path, options=["--log", "missing/log"])
     assert status == 1
     assert run.err == (
@@ -758,17 +758,17 @@ async def test_a_log_that_cannot_be_written_is_an_error(tmp_path):
     )
 
 
-async def test_all_that_it_sends_in_a_busy_turn_is_valid(tmp_path):
+async def test_all_messages_sent_in_a_busy_turn_are_valid(tmp_path):
     steps = [*shown("echo hi"), permission(), read(tmp_path / "x"), write(tmp_path / "x"), sleep()]
     async with prompting(tmp_path, *steps, options=["--allow", "all"]) as run:
         await poll(lambda: run.log.answers("fs/write_text_file") or None)
         run.interrupt()
         assert await run.wait() == 130
-    # `sent` has looked at each.
+    # `sent` has validated each.
     assert len(run.log.sent()) == 11
 
 
-# How it is called
+# Command line
 
 
 @pytest.mark.parametrize(
@@ -787,7 +787,7 @@ async def test_all_that_it_sends_in_a_busy_turn_is_valid(tmp_path):
         (["hello", "--unknown", "--", "agent"], "--unknown"),
     ],
 )
-async def test_a_wrong_command_line_says_what_is_wrong(tmp_path, words, said):
+async def test_error_says_what_is_wrong_with_the_command_line(tmp_path, words, said):
     done = await ended(["prompt", *words], cwd=tmp_path, env=clean(tmp_path))
     assert (done.status, done.out) == (2, "")
     assert said in done.err

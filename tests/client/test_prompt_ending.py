@@ -1,4 +1,4 @@
-"""How `acpterm prompt` ends: early or late, by whom, with which status, and what it leaves."""
+"""How `acpterm prompt` ends: causes, exit statuses and leftover processes."""
 
 import errno
 import json
@@ -27,11 +27,11 @@ from tests.support.prompts import (
     start,
 )
 
-# What survives a hangup and SIGTERM, and says its pid first.
+# Survives SIGHUP and SIGTERM, and prints its pid first.
 TOUGH = "trap '' HUP TERM; echo $$; while :; do sleep 0.1; done"
 
 
-# How a turn ends by itself
+# Normal end of a turn
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ TOUGH = "trap '' HUP TERM; echo $$; while :; do sleep 0.1; done"
         ("cancelled", 130),
     ],
 )
-async def test_the_status_says_how_the_turn_ended(tmp_path, reason, status):
+async def test_status_follows_from_the_stop_reason(tmp_path, reason, status):
     done, run = await prompted(tmp_path, say("hi"), {"do": "stop", "reason": reason})
     assert (done, run.out) == (status, "hi\n")
     told = f"acpterm: the turn ended with {reason}\n"
@@ -53,22 +53,22 @@ async def test_the_status_says_how_the_turn_ended(tmp_path, reason, status):
     assert run.err == (told if status else "")
 
 
-async def test_a_turn_that_is_answered_with_an_error_says_it(tmp_path):
+async def test_error_response_to_the_prompt_is_printed(tmp_path):
     status, run = await prompted(tmp_path, {"do": "say"})
     assert (status, run.err) == (1, "acpterm: KeyError: 'text'\n")
 
 
-async def test_a_turn_that_is_answered_with_nonsense_says_so(tmp_path):
+async def test_invalid_response_to_the_prompt_is_an_error(tmp_path):
     status, run = await prompted(tmp_path, {"do": "stop", "reason": "whim"})
     assert status == 1
     assert "the result of session/prompt" in run.err
     assert "whim" in run.err
 
 
-# An agent that is not as it should be
+# Broken agents
 
 
-async def test_an_agent_that_is_not_found_is_an_error(tmp_path):
+async def test_missing_agent_is_an_error(tmp_path):
     status, run = await prompted(tmp_path, agent=["/no/such/agent"])
     assert (status, run.out) == (1, "")
     assert run.err == (
@@ -76,14 +76,14 @@ async def test_an_agent_that_is_not_found_is_an_error(tmp_path):
     )
 
 
-async def test_an_agent_that_is_no_program_is_an_error(tmp_path):
+async def test_non_executable_agent_is_an_error(tmp_path):
     (tmp_path / "agent").touch()
     status, run = await prompted(tmp_path, agent=["./agent"])
     assert status == 1
     assert "it is no program that may be executed" in run.err
 
 
-async def test_an_agent_that_exits_at_once_has_its_last_words_told(tmp_path):
+async def test_stderr_tail_is_printed_when_the_agent_exits_at_once(tmp_path):
     status, run = await prompted(tmp_path, agent=["--die"])
     assert status == 1
     assert (
@@ -91,40 +91,40 @@ async def test_an_agent_that_exits_at_once_has_its_last_words_told(tmp_path):
     )
 
 
-async def test_an_agent_that_exits_in_its_turn_has_its_last_words_told(tmp_path):
+async def test_stderr_tail_is_printed_when_the_agent_exits_in_its_turn(tmp_path):
     steps = [say("so far"), {"do": "stderr", "text": "out of luck"}, {"do": "exit", "code": 9}]
     status, run = await prompted(tmp_path, *steps)
     assert (status, run.out) == (1, "so far\n")
     assert "exited with status 9; its last words: out of luck" in run.err
 
 
-async def test_an_agent_that_is_killed_has_the_signal_told(tmp_path):
+async def test_signal_is_printed_when_the_agent_is_killed(tmp_path):
     agent = agent_with(tmp_path, "scripted.Turn.do_die = lambda *_: scripted.os.kill(0, 9)")
     status, run = await prompted(tmp_path, {"do": "die"}, agent=agent)
     assert status == 1
     assert "was ended by SIGKILL" in run.err
 
 
-async def test_an_agent_that_only_speaks_another_version_is_an_error(tmp_path):
+async def test_other_protocol_version_is_an_error(tmp_path):
     status, run = await prompted(tmp_path, say("hi"), agent=["--v2"])
     assert (status, run.out) == (1, "")
     assert "the agent speaks version 2 of the Agent Client Protocol alone" in run.err
 
 
-async def test_a_program_that_is_no_agent_has_what_it_says_told(tmp_path):
+async def test_output_of_a_program_that_is_not_an_agent_is_printed(tmp_path):
     status, run = await prompted(tmp_path, agent=["/bin/echo", "Usage: something else"])
     assert status == 1
     assert "what it wrote on stdout is no message" in run.err
     assert "Usage: something else" in run.err
 
 
-async def test_an_agent_that_does_not_begin_is_not_waited_for(tmp_path):
+async def test_start_timeout_ends_an_agent_without_initialize(tmp_path):
     status, run = await prompted(tmp_path, options=["--start-timeout", "0.5"], agent=["--silent"])
     assert (status, run.out) == (124, "")
     assert "did not answer initialize within 0.5 s (--start-timeout)" in run.err
 
 
-async def test_what_an_agent_says_instead_of_beginning_is_told(tmp_path):
+async def test_start_timeout_prints_the_agents_output(tmp_path):
     code = "print('no key: set AGENT_KEY', file=scripted.sys.stderr, flush=True)"
     agent = [*agent_with(tmp_path, code), "--silent", "--rubbish"]
     status, run = await prompted(tmp_path, options=["--start-timeout", "1"], agent=agent)
@@ -134,7 +134,7 @@ async def test_what_an_agent_says_instead_of_beginning_is_told(tmp_path):
     assert "its last words: no key: set AGENT_KEY" in run.err
 
 
-async def test_an_agent_that_gives_no_session_is_not_waited_for(tmp_path):
+async def test_start_timeout_ends_an_agent_without_a_session(tmp_path):
     agent = agent_with(tmp_path, "scripted.ANSWERS['session/new'] = lambda *_: None")
     status, run = await prompted(tmp_path, options=["--start-timeout", "0.5"], agent=agent)
     assert status == 124
@@ -144,7 +144,7 @@ async def test_an_agent_that_gives_no_session_is_not_waited_for(tmp_path):
 # Ctrl-C
 
 
-async def test_ctrl_c_has_the_agent_cancel(tmp_path):
+async def test_ctrl_c_cancels_the_turn(tmp_path):
     async with prompting(tmp_path, say("begun"), sleep(), say("no more")) as run:
         await run.seen("begun")
         run.interrupt()
@@ -155,7 +155,7 @@ async def test_ctrl_c_has_the_agent_cancel(tmp_path):
     assert run.log.params("session/cancel") == {"sessionId": "s1"}
 
 
-async def test_ctrl_c_answers_open_permissions_and_later_ones_cancelled(tmp_path):
+async def test_ctrl_c_cancels_pending_and_later_permissions(tmp_path):
     steps = [start("session/request_permission", "p", **permission()["params"]), sleep()]
     async with at_a_terminal(tmp_path, *steps, agent=["--stubborn"]) as person:
         await person.sees("1 to 3: ")
@@ -167,7 +167,7 @@ async def test_ctrl_c_answers_open_permissions_and_later_ones_cancelled(tmp_path
         assert status == 130
 
 
-async def test_a_permission_that_is_asked_after_ctrl_c_is_answered_cancelled(tmp_path):
+async def test_permission_requested_after_ctrl_c_is_answered_cancelled(tmp_path):
     code = """
 def do_late(turn, step):
     turn.say("begun")
@@ -198,7 +198,7 @@ async def test_ctrl_c_kills_the_turns_programs(tmp_path):
     assert "[ended by SIG" in run.out
 
 
-async def test_what_the_agent_says_after_ctrl_c_is_printed(tmp_path):
+async def test_messages_after_ctrl_c_are_printed(tmp_path):
     code = """
 def do_last(turn, step):
     turn.say("begun\\n")
@@ -214,7 +214,7 @@ scripted.Turn.do_last = do_last
     assert run.out == "begun\nI have stopped\n"
 
 
-async def test_a_second_ctrl_c_ends_an_agent_that_takes_no_notice(tmp_path):
+async def test_second_ctrl_c_ends_an_agent_that_ignores_the_cancel(tmp_path):
     steps = [say("begun"), sleep()]
     async with prompting(tmp_path, *steps, agent=["--stubborn", "--stay", "--deaf"]) as run:
         await run.seen("begun")
@@ -228,7 +228,7 @@ async def test_a_second_ctrl_c_ends_an_agent_that_takes_no_notice(tmp_path):
     assert run.log.methods().count("session/cancel") == 1
 
 
-async def test_ctrl_c_before_there_is_a_session_ends_it(tmp_path):
+async def test_ctrl_c_before_the_session_ends_the_run(tmp_path):
     async with prompting(tmp_path, agent=["--silent"]) as run:
         await poll(lambda: run.log.methods() == ["initialize"])
         run.interrupt()
@@ -237,7 +237,7 @@ async def test_ctrl_c_before_there_is_a_session_ends_it(tmp_path):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-async def test_other_signals_end_it_and_say_so(tmp_path, number, status):
+async def test_other_signals_end_the_run_with_a_message(tmp_path, number, status):
     async with prompting(tmp_path, say("begun"), sleep()) as run:
         await run.seen("begun")
         run.process.send_signal(number)
@@ -246,17 +246,17 @@ async def test_other_signals_end_it_and_say_so(tmp_path, number, status):
     assert run.err == f"acpterm: ended by {number.name}\n"
 
 
-# The time
+# Timeouts
 
 
-async def test_a_turn_that_takes_too_long_is_cancelled(tmp_path):
+async def test_timeout_cancels_the_turn(tmp_path):
     status, run = await prompted(tmp_path, say("begun"), sleep(), options=["--timeout", "1.5"])
     assert (status, run.out) == (124, "begun\n")
     assert run.err == "acpterm: timed out after 1.5 s (--timeout)\n"
     assert run.log.methods()[-1] == "session/cancel"
 
 
-async def test_an_agent_that_takes_no_notice_of_the_time_is_ended(tmp_path):
+async def test_timeout_ends_an_agent_that_ignores_the_cancel(tmp_path):
     async with prompting(
         tmp_path, spawn("sleep", "60"), sleep(), options=["--timeout", "1.5"], agent=["--stubborn"]
     ) as run:
@@ -265,13 +265,13 @@ async def test_an_agent_that_takes_no_notice_of_the_time_is_ended(tmp_path):
         assert not alive(pid)
 
 
-async def test_the_time_counts_from_the_start(tmp_path):
+async def test_timeout_counts_from_the_start(tmp_path):
     status, run = await prompted(tmp_path, options=["--timeout", "0.5"], agent=["--silent"])
     assert status == 124
     assert run.err == "acpterm: timed out after 0.5 s (--timeout)\n"
 
 
-async def test_as_json_the_end_says_that_it_timed_out(tmp_path):
+async def test_json_end_event_reports_the_timeout(tmp_path):
     options = ["--timeout", "1.5", "--json"]
     _, run = await prompted(tmp_path, sleep(), options=options)
     assert run.of("end") == [
@@ -279,11 +279,11 @@ async def test_as_json_the_end_says_that_it_timed_out(tmp_path):
     ]
 
 
-# Nobody reads
+# Closed or slow readers
 
 
 @pytest.mark.parametrize("json_", [[], ["--json"]])
-async def test_an_end_of_stdout_ends_it_soon(tmp_path, json_):
+async def test_closed_stdout_ends_the_run_soon(tmp_path, json_):
     steps = [{"do": "many", "times": 100_000, "text": "\n"}, sleep()]
     words = command(json.dumps(steps), json_)
     with subprocess.Popen(
@@ -300,7 +300,7 @@ async def test_an_end_of_stdout_ends_it_soon(tmp_path, json_):
     assert (out.count(b"\n"), err) == (1, b"")
 
 
-async def test_a_stdout_that_cannot_be_written_ends_it_with_an_error_status(tmp_path):
+async def test_unwritable_stdout_ends_the_run_with_an_error(tmp_path):
     full = os.open("/dev/full", os.O_WRONLY)
     try:
         async with prompting(tmp_path, say("hi\n"), sleep(), stdout=full) as run:
@@ -309,7 +309,7 @@ async def test_a_stdout_that_cannot_be_written_ends_it_with_an_error_status(tmp_
         os.close(full)
 
 
-async def test_a_reader_that_is_slow_gets_all(tmp_path):
+async def test_slow_reader_gets_all_output(tmp_path):
     steps = [{"do": "many", "times": 15_000, "text": "x" * 200 + "\n"}]
     async with prompting(tmp_path, *steps, stdout=subprocess.PIPE) as run:
         assert run.process.stdout is not None
@@ -323,7 +323,7 @@ async def test_a_reader_that_is_slow_gets_all(tmp_path):
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
-async def test_what_was_closed_from_the_start_is_no_trouble(tmp_path, closed):
+async def test_descriptors_closed_from_the_start_are_harmless(tmp_path, closed):
     done = await trio.run_process(
         ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *command(json.dumps([say("hi")]))],
         cwd=tmp_path,
@@ -334,11 +334,11 @@ async def test_what_was_closed_from_the_start_is_no_trouble(tmp_path, closed):
     assert (done.returncode, done.stdout) == (0, b"hi\n")
 
 
-# What it leaves: nothing
+# No leftover processes
 
 
 @pytest.mark.parametrize("agent", [[], ["--stay", "--deaf"]])
-async def test_the_agent_and_all_that_it_started_are_gone_at_the_end(tmp_path, agent):
+async def test_agents_process_tree_is_gone_at_the_end(tmp_path, agent):
     code = "scripted.Turn.do_pid = lambda turn, _: turn.say(f' {scripted.os.getpid()} ')"
     steps = [{"do": "pid"}, spawn("sh", "-c", TOUGH)]
     agent = [*agent_with(tmp_path, code), *agent]
@@ -350,7 +350,7 @@ async def test_the_agent_and_all_that_it_started_are_gone_at_the_end(tmp_path, a
 
 
 @pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "exit"])
-async def test_all_is_gone_too_when_it_ends_early(tmp_path, how):
+async def test_agents_process_tree_is_gone_after_an_early_end(tmp_path, how):
     last = {"do": "exit", "code": 1} if how == "exit" else sleep()
     steps = [
         create(TOUGH),
@@ -369,7 +369,7 @@ async def test_all_is_gone_too_when_it_ends_early(tmp_path, how):
         assert not any(map(alive, pids))
 
 
-async def test_terminals_that_are_left_over_are_killed_and_their_end_is_shown(tmp_path):
+async def test_leftover_terminals_are_killed_and_their_exit_is_printed(tmp_path):
     steps = [
         create("echo $$; exec sleep 60"),
         tool_call(title="server", content=[embed()]),
@@ -384,34 +384,34 @@ async def test_terminals_that_are_left_over_are_killed_and_their_end_is_shown(tm
     assert "done\n  │ [ended by SIG" in run.out
 
 
-async def test_a_program_that_is_left_over_does_not_keep_it(tmp_path):
+async def test_leftover_program_does_not_delay_the_end(tmp_path):
     steps = [create(TOUGH), tool_call(content=[embed()]), sleep(0.3)]
     async with prompting(tmp_path, *steps) as run:
         assert await run.wait(8) == 0
 
 
-async def test_when_it_is_killed_its_agent_and_terminals_do_not_stay_for_good(tmp_path):
+async def test_agent_and_terminals_end_when_the_prompt_is_killed(tmp_path):
     steps = [create("echo $$; sleep 60"), tool_call(content=[embed()]), sleep()]
     async with prompting(tmp_path, *steps) as run:
         await run.seen("│ ")
         pid = int(run.out.split("│ ")[1].split()[0])
         run.process.kill()
         await run.wait()
-        # Its terminal is hung up.
+        # Its terminal hangs up.
         await poll(lambda: not alive(pid))
 
 
-# What is known stays known
+# The first cause decides
 
 
-async def test_a_turn_that_ended_in_time_has_ended_well_however_long_the_agent_stays(tmp_path):
+async def test_slow_exit_of_the_agent_does_not_change_the_status(tmp_path):
     status, run = await prompted(
         tmp_path, say("done\n"), agent=["--stay"], options=["--timeout", "1"]
     )
     assert (status, run.out, run.err) == (0, "done\n", "")
 
 
-async def test_a_hangup_is_nothing_under_nohup(tmp_path):
+async def test_sighup_is_ignored_under_nohup(tmp_path):
     words = ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
     words += command(json.dumps([say("begun\n"), sleep(1), say("over\n")]))
     with subprocess.Popen(
@@ -424,7 +424,7 @@ async def test_a_hangup_is_nothing_under_nohup(tmp_path):
         assert await trio.to_thread.run_sync(process.wait) == 0
 
 
-async def test_what_is_lost_for_want_of_room_is_an_error_also_when_the_turn_has_ended(tmp_path):
+async def test_output_lost_to_a_full_disk_is_an_error_after_the_turn(tmp_path):
     full = os.open("/dev/full", os.O_WRONLY)
     try:
         async with prompting(tmp_path, say("hi\n"), stdout=full) as run:
@@ -436,7 +436,7 @@ async def test_what_is_lost_for_want_of_room_is_an_error_also_when_the_turn_has_
 
 
 class FullDisk(trio.abc.SendStream):
-    """Where nothing can be written."""
+    """A stream on which every write fails."""
 
     async def send_all(self, _):
         raise trio.BrokenResourceError from OSError(errno.ENOSPC, "No space left on device")
@@ -448,7 +448,7 @@ class FullDisk(trio.abc.SendStream):
         pass
 
 
-async def test_a_turn_that_ends_when_nothing_can_be_printed_any_more_has_failed():
+async def test_turn_that_ends_after_stdout_broke_has_failed():
     outcome = Outcome(lambda _: None)
     outbox = SendQueue(FullDisk(), 1000)
     outbox.put(b"hi")
@@ -459,7 +459,7 @@ async def test_a_turn_that_ends_when_nothing_can_be_printed_any_more_has_failed(
 
 @pytest.mark.parametrize("option", ["--timeout", "--start-timeout"])
 @pytest.mark.parametrize("value", ["nan", "inf", "0", "-1", "x"])
-async def test_a_time_that_is_none_is_a_wrong_command_line(tmp_path, option, value):
+async def test_invalid_timeout_is_a_usage_error(tmp_path, option, value):
     status, run = await prompted(tmp_path, say("hi"), options=[option, value])
     assert status == 2
     assert "Usage:" in run.err

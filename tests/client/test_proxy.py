@@ -1,4 +1,4 @@
-"""The proxy between an editor and the scripted agent: what passes, what is answered and shown."""
+"""The proxy between an editor and the scripted agent: messages, terminals and their display."""
 
 import json
 import os
@@ -9,11 +9,11 @@ import sys
 import pytest
 import trio
 
-from acpterm.client import daemon, host_connection
+from acpterm.client import daemon, handshake
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
-from acpterm.client.terminals import EXTENDED
+from acpterm.client.terminals import EXTENSIONS_META
 from acpterm.config import Settings
-from acpterm.host.server.peer import Peer
+from acpterm.runtime.unix_socket import Peer
 from tests.acp.validate import validate_sent
 from tests.support.editor import (
     AGENT,
@@ -36,7 +36,7 @@ PERMISSION = "session/request_permission"
 
 
 def valid(editor):
-    """Check what the proxy sent for updates against the schema."""
+    """Validate the updates that the proxy sent against the schema."""
     for message in editor.messages:
         if message.get("method") == UPDATE:
             validate_sent(message, {})
@@ -46,10 +46,10 @@ def echoes(editor):
     return [message for message in editor.messages if message.get("method") == "_echo"]
 
 
-# What passes
+# Messages that pass
 
 
-async def test_what_nobody_knows_passes_both_ways_with_all_that_is_in_it():
+async def test_unknown_messages_pass_unchanged_in_both_directions():
     async with proxied() as editor:
         await editor.open("/tmp")
         message = {
@@ -65,7 +65,7 @@ async def test_what_nobody_knows_passes_both_ways_with_all_that_is_in_it():
 
 
 @pytest.mark.parametrize("id_", ["", "é", 0, -1, 1.5, 2**64, None])
-async def test_whatever_the_id_the_answer_has_it(id_):
+async def test_response_has_the_id_of_the_request(id_):
     async with proxied() as editor:
         begin = {"id": id_, "method": "initialize", "params": {"protocolVersion": 1}}
         await editor.send(begin)
@@ -78,11 +78,11 @@ async def test_whatever_the_id_the_answer_has_it(id_):
         params = {"sessionId": "s1", "prompt": prompt}
         await editor.send({"id": id_, "method": "session/prompt", "params": params})
         await editor.until(lambda: editor.messages[2:])
-        # Terminals are asked of the proxy, whatever the id: the editor hears nothing of that.
+        # Terminal requests go to the proxy, whatever their id, and never reach the editor.
         assert [message.get("id", "none") for message in editor.messages] == [id_] * 3
 
 
-async def test_a_line_passes_as_it_is_to_the_byte():
+async def test_line_passes_byte_for_byte():
     line = '{ "method" :"_x/y",  "jsonrpc":"2.0","params":{"n":1.0,"u":"\\u00e9"} , "more": [ ] }'
     async with proxied() as editor:
         await editor.open("/tmp")
@@ -90,13 +90,13 @@ async def test_a_line_passes_as_it_is_to_the_byte():
         assert line.encode() in editor.lines
 
 
-async def test_what_is_no_message_passes_too():
+async def test_invalid_message_passes_unchanged():
     async with proxied("--rubbish") as editor:
         await editor.open("/tmp")
         assert editor.lines[:2] == [b"Welcome to the agent!", b"{broken"]
 
 
-async def test_notifications_pass_in_order_and_before_the_answer_that_follows_them():
+async def test_notifications_pass_in_order_before_the_response_that_follows():
     async with proxied() as editor:
         await editor.open("/tmp")
         id_ = await editor.begin({"do": "many", "times": 300})
@@ -105,7 +105,7 @@ async def test_notifications_pass_in_order_and_before_the_answer_that_follows_th
         assert editor.messages[-1]["id"] == id_
 
 
-async def test_a_message_of_megabytes_passes_and_one_over_the_limit_costs_only_itself():
+async def test_oversized_message_is_dropped_and_a_large_one_passes():
     async with proxied(settings={"max_message_bytes": 3_000_000}) as editor:
         await editor.open("/tmp")
         long = "x" * 2_000_000
@@ -120,7 +120,7 @@ async def test_a_message_of_megabytes_passes_and_one_over_the_limit_costs_only_i
         assert echo[0]["params"]["echo"]["method"] == "_short"
 
 
-async def test_requests_of_the_agent_for_the_editor_are_answered_by_the_editor():
+async def test_editor_answers_the_agents_other_requests():
     async with proxied() as editor:
         await editor.open("/tmp")
         editor.answer = lambda message: {"content": message["params"]["path"]}
@@ -129,10 +129,10 @@ async def test_requests_of_the_agent_for_the_editor_are_answered_by_the_editor()
         assert json.loads(editor.said[0]) == {"content": "/x"}
 
 
-# What the agent is told
+# Capabilities
 
 
-async def test_the_agent_is_told_of_terminals_and_of_all_that_the_editor_can_do():
+async def test_agent_gets_terminals_and_the_editors_capabilities():
     told = {"session": {"x": 1}, "_meta": {"mine": [1]}}
     async with proxied() as editor:
         answer = await editor.open("/tmp", **told)
@@ -140,20 +140,20 @@ async def test_the_agent_is_told_of_terminals_and_of_all_that_the_editor_can_do(
         "fs": {"readTextFile": True, "writeTextFile": True},
         "session": {"x": 1},
         "terminal": True,
-        "_meta": {"mine": [1], **EXTENDED, "terminal_output": True},
+        "_meta": {"mine": [1], **EXTENSIONS_META, "terminal_output": True},
     }
 
 
 @pytest.mark.parametrize("params", [{"protocolVersion": 1}, {"clientCapabilities": None}, [], None])
-async def test_an_initialize_that_says_little_or_nonsense_is_passed_on_with_terminals(params):
+async def test_incomplete_initialize_is_passed_on_with_terminals(params):
     async with proxied() as editor:
         answer = await editor.request("initialize", params)
-    told = {"terminal": True, "_meta": {**EXTENDED, "terminal_output": True}}
+    told = {"terminal": True, "_meta": {**EXTENSIONS_META, "terminal_output": True}}
     assert answer["_meta"]["told"] == told
 
 
 @pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume"])
-async def test_commands_run_in_the_folder_of_the_session(tmp_path, method):
+async def test_commands_run_in_the_sessions_directory(tmp_path, method):
     async with proxied() as editor:
         await editor.open("/tmp")
         params = {"cwd": str(tmp_path), "mcpServers": [], "sessionId": "old"}
@@ -177,7 +177,7 @@ async def test_agent_that_takes_null_for_success_is_sent_a_code_for_a_signal(age
         assert json.loads(editor.said[0])["signal"] == "SIGKILL"
 
 
-async def test_the_agent_gets_real_terminals_with_the_editors_environment(monkeypatch):
+async def test_agent_gets_terminals_with_the_editors_environment(monkeypatch):
     monkeypatch.setenv("ACPTERM_TEST_MARK", "here")
     async with proxied() as editor:
         await editor.open("/tmp")
@@ -188,7 +188,7 @@ async def test_the_agent_gets_real_terminals_with_the_editors_environment(monkey
         valid(editor)
 
 
-async def test_an_agent_that_knows_acpterm_can_type():
+async def test_agent_can_use_extension_methods():
     async with proxied() as editor:
         await editor.open("/tmp")
         params = {"terminalId": "$t", "data": "yes\n"}
@@ -201,13 +201,13 @@ async def test_an_agent_that_knows_acpterm_can_type():
         assert "got yes\n" in json.loads(editor.said[0])["output"]
 
 
-async def test_one_whose_terminals_are_the_editors_is_not_told_that_it_can():
+async def test_extensions_are_not_announced_when_terminals_are_the_editors():
     async with proxied() as editor:
         answer = await editor.open("/tmp", terminal=True)
     assert answer["_meta"]["told"]["_meta"] == {"terminal_output": True}
 
 
-async def test_errors_of_the_host_reach_the_agent_with_its_own_id():
+async def test_host_errors_reach_the_agent_with_its_own_id():
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(
@@ -217,7 +217,7 @@ async def test_errors_of_the_host_reach_the_agent_with_its_own_id():
         assert json.loads(editor.said[1])["code"] in (-32602, -32002)
 
 
-async def test_a_wait_that_the_agent_cancels_is_answered_so():
+async def test_wait_cancelled_by_the_agent_is_answered_as_cancelled():
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(
@@ -228,7 +228,7 @@ async def test_a_wait_that_the_agent_cancels_is_answered_so():
                 "params": {"terminalId": "$t"},
                 "as": "w",
             },
-            # The scripted agent's ids count its requests.
+            # The scripted agent numbers its requests.
             {"do": "line", "text": cancel_request(2)},
             {"do": "await", "as": "w", "report": True},
         )
@@ -241,7 +241,7 @@ def cancel_request(id_):
     )
 
 
-async def test_a_cancel_of_what_the_editor_was_asked_passes():
+async def test_cancel_of_a_request_to_the_editor_passes():
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt({"do": "line", "text": cancel_request(99)})
@@ -251,7 +251,7 @@ async def test_a_cancel_of_what_the_editor_was_asked_passes():
 # Terminals as text
 
 
-async def test_an_embedded_terminal_is_a_console_block_and_all_else_keeps_its_place():
+async def test_embedded_terminal_becomes_a_console_block_in_its_place():
     diff = {"type": "diff", "path": "/a", "oldText": None, "newText": "x"}
     async with proxied() as editor:
         await editor.open("/tmp")
@@ -271,7 +271,7 @@ async def test_an_embedded_terminal_is_a_console_block_and_all_else_keeps_its_pl
         valid(editor)
 
 
-async def test_it_is_updated_live_and_is_final_before_the_turn_ends():
+async def test_console_block_is_updated_live_and_final_before_the_turn_ends():
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(*shown("for i in 1 2 3; do echo $i; sleep 0.3; done; exit 2"))
@@ -284,7 +284,7 @@ async def test_it_is_updated_live_and_is_final_before_the_turn_ends():
         valid(editor)
 
 
-async def test_output_of_a_program_that_was_released_at_once_is_shown_whole():
+async def test_all_output_is_shown_when_the_terminal_is_released_at_once():
     async with proxied() as editor:
         await editor.open("/tmp")
         for call in range(5):
@@ -292,7 +292,7 @@ async def test_output_of_a_program_that_was_released_at_once_is_shown_whole():
             assert editor.texts(f"c{call}")[-1] == "```console\n$ seq 5\n1\n2\n3\n4\n5\n```"
 
 
-async def test_a_terminal_that_is_released_while_it_runs_is_shown_as_ended():
+async def test_terminal_released_while_running_is_shown_as_ended():
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(
@@ -305,7 +305,7 @@ async def test_a_terminal_that_is_released_while_it_runs_is_shown_as_ended():
         assert editor.texts()[-1].endswith("begun\n[ended by SIGTERM]\n```")
 
 
-async def test_what_is_shown_is_bounded():
+async def test_console_block_is_bounded():
     async with proxied(settings={"shown_lines": 3, "shown_bytes": 1000}) as editor:
         await editor.open("/tmp")
         await editor.prompt(*shown("seq 10; printf '%0500d' 1; echo; echo '````'"))
@@ -316,7 +316,7 @@ async def test_what_is_shown_is_bounded():
         assert "\n…\n" in last
 
 
-async def test_a_content_without_the_terminal_is_left_alone_from_then_on():
+async def test_content_without_the_terminal_is_not_updated_any_more():
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(
@@ -331,7 +331,7 @@ async def test_a_content_without_the_terminal_is_left_alone_from_then_on():
         assert not any("\ntwo" in seen for seen in editor.texts())
 
 
-async def test_a_terminal_in_a_permission_is_text_too():
+async def test_terminal_in_a_permission_request_becomes_text():
     async with proxied() as editor:
         await editor.open("/tmp")
         asked = []
@@ -354,7 +354,7 @@ async def test_a_terminal_in_a_permission_is_text_too():
 # Terminals as an agent's own
 
 
-async def test_an_editor_that_shows_an_agents_terminals_is_shown_ours_as_such():
+async def test_host_terminals_are_presented_as_the_agents_when_supported():
     async with proxied() as editor:
         await editor.open("/tmp", **SHOWS)
         await editor.prompt(*shown("printf 'a\\033[1mb'; sleep 0.3; echo é; exit 3"))
@@ -379,12 +379,12 @@ async def test_an_editor_that_shows_an_agents_terminals_is_shown_ours_as_such():
 
 
 def data_of(editor):
-    """Join what an editor was told that a terminal has printed."""
+    """Return all terminal output that the editor received."""
     metas = [update.get("_meta", {}) for update in editor.calls()]
     return "".join(meta["terminal_output"]["data"] for meta in metas if "terminal_output" in meta)
 
 
-async def test_output_that_has_left_the_hosts_ring_is_counted():
+async def test_bytes_overwritten_in_the_ring_are_counted_as_lost():
     async with proxied(settings={"raw_bytes": 2000}) as editor:
         await editor.open("/tmp", **SHOWS)
         await editor.prompt(*shown("seq 10000"))
@@ -397,7 +397,7 @@ async def test_output_that_has_left_the_hosts_ring_is_counted():
         assert rest.endswith("9999\r\n10000\r\n")
 
 
-async def test_nothing_is_shown_twice_when_a_program_is_released_while_it_prints():
+async def test_output_is_not_duplicated_when_released_while_printing():
     async with proxied() as editor:
         await editor.open("/tmp", **SHOWS)
         for _ in range(5):
@@ -414,7 +414,7 @@ async def test_nothing_is_shown_twice_when_a_program_is_released_while_it_prints
             assert lines == [str(number) for number in range(1, len(lines) + 1)]
 
 
-async def test_an_agents_own_terminals_pass_to_such_an_editor_untouched():
+async def test_agents_own_terminals_pass_unchanged_when_supported():
     steps = display_only()
     async with proxied() as editor:
         await editor.open("/tmp", **SHOWS)
@@ -437,7 +437,7 @@ def display_only():
     ]
 
 
-async def test_an_agents_own_terminals_are_text_for_an_editor_that_cannot_show_them():
+async def test_agents_own_terminals_become_text_when_not_supported():
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(*display_only())
@@ -445,7 +445,7 @@ async def test_an_agents_own_terminals_are_text_for_an_editor_that_cannot_show_t
         valid(editor)
 
 
-async def test_so_are_they_for_one_that_has_terminals_but_cannot_show_others():
+async def test_agents_own_terminals_become_text_for_an_editor_with_terminals():
     async with proxied() as editor:
         await editor.open("/tmp", terminal=True)
         await editor.prompt(*display_only())
@@ -468,7 +468,7 @@ def of_v2():
     ]
 
 
-async def test_terminals_of_version_2_are_text_for_an_editor_of_version_1():
+async def test_v2_terminals_become_text_for_a_v1_editor():
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(*of_v2())
@@ -480,7 +480,7 @@ async def test_terminals_of_version_2_are_text_for_an_editor_of_version_1():
         valid(editor)
 
 
-async def test_they_are_told_in_meta_to_an_editor_that_shows_those():
+async def test_v2_terminals_become_meta_updates_when_supported():
     async with proxied() as editor:
         await editor.open("/tmp", **SHOWS)
         await editor.prompt(*of_v2())
@@ -494,7 +494,7 @@ async def test_they_are_told_in_meta_to_an_editor_that_shows_those():
         valid(editor)
 
 
-async def test_between_two_of_version_2_they_pass():
+async def test_v2_terminals_pass_between_v2_peers():
     async with proxied("--v2") as editor:
         await editor.open("/tmp")
         await editor.prompt(*of_v2())
@@ -504,7 +504,7 @@ async def test_between_two_of_version_2_they_pass():
 # The editor's terminals
 
 
-async def test_an_editor_with_terminals_is_asked_for_them():
+async def test_editor_with_terminals_gets_the_terminal_requests():
     async with proxied() as editor:
         await editor.open("/tmp", terminal=True)
         asked = []
@@ -521,18 +521,18 @@ async def test_an_editor_with_terminals_is_asked_for_them():
         assert editor.calls()[-1]["content"] == [embed("theirs")]
 
 
-async def test_unless_ours_are_asked_for():
+async def test_editor_with_terminals_gets_no_terminal_requests_with_terminals_ours():
     async with proxied(terminals="ours") as editor:
         await editor.open("/tmp", terminal=True)
         await editor.prompt(*shown("echo ours"))
         assert editor.texts()[-1] == "```console\n$ echo ours\nours\n```"
 
 
-async def test_an_agent_is_not_told_of_terminals_that_the_editor_does_not_have():
+async def test_terminals_are_not_announced_when_the_editor_has_none():
     async with proxied(terminals="editor") as editor:
         answer = await editor.open("/tmp")
         assert answer["_meta"]["told"].get("terminal") is None
-        # It may ask all the same.
+        # The agent may send the request all the same.
         asked = []
         editor.answer = lambda m: asked.append(m["method"]) or {"terminalId": "x"}
         await editor.prompt(create("ls"))
@@ -542,7 +542,7 @@ async def test_an_agent_is_not_told_of_terminals_that_the_editor_does_not_have()
 # The log
 
 
-async def test_the_wire_can_be_written_down(tmp_path):
+async def test_wire_log_has_all_messages(tmp_path):
     log = tmp_path / "wire.jsonl"
     async with proxied(log=str(log)) as editor:
         await editor.open("/tmp")
@@ -564,7 +564,7 @@ async def test_the_wire_can_be_written_down(tmp_path):
 # A slow editor
 
 
-async def test_an_editor_that_does_not_read_holds_up_the_agent_and_no_memory_grows(tmp_path):
+async def test_editor_that_stops_reading_blocks_the_agent_in_bounded_memory(tmp_path):
     progress = tmp_path / "progress"
     code = (
         "import sys, json\n"
@@ -585,7 +585,7 @@ async def test_an_editor_that_does_not_read_holds_up_the_agent_and_no_memory_gro
             return int(progress.read_text() or 0) if progress.exists() else 0
 
         await poll(progress.exists)
-        # It stands still once all that is between the two is full.
+        # The agent blocks once all buffers between the two are full.
         seen, same = -1, 0
         with trio.fail_after(30):
             while same < 20:
@@ -598,16 +598,16 @@ async def test_an_editor_that_does_not_read_holds_up_the_agent_and_no_memory_gro
         stream = trio.SocketStream(ours)
         while data := await stream.receive_some(1 << 20):
             received += data.count(b"\n")
-        # The answer to initialize is an error: the agent is gone.
+        # The response to initialize is an error: the agent is gone.
         assert received == 101
         await stream.aclose()
 
 
-# Ends
+# Shutdown
 
 
 @pytest.mark.parametrize("options", [[], ["--stay"], ["--stay", "--deaf"]])
-async def test_the_agents_whole_tree_ends_with_the_editor(options):
+async def test_agents_process_tree_ends_with_the_editor(options):
     async with proxied(*options) as editor:
         await editor.open("/tmp")
         spawn = [
@@ -625,7 +625,7 @@ async def test_the_agents_whole_tree_ends_with_the_editor(options):
     assert editor.status == 0
 
 
-async def test_what_the_agent_still_says_when_the_editor_has_said_its_last_is_passed_on():
+async def test_agents_messages_are_passed_on_after_the_editor_closed_its_side():
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.begin({"do": "sleep", "seconds": 0.2}, say("late"))
@@ -634,7 +634,7 @@ async def test_what_the_agent_still_says_when_the_editor_has_said_its_last_is_pa
             await editor.done.wait()
 
 
-async def test_when_the_agent_goes_all_that_waits_is_told_why(capfd):
+async def test_pending_requests_fail_with_the_reason_when_the_agent_exits(capfd):
     async with proxied() as editor:
         await editor.open("/tmp")
         other = await editor.start("session/new", [])
@@ -653,7 +653,7 @@ async def test_when_the_agent_goes_all_that_waits_is_told_why(capfd):
     assert "the key is wrong" in capfd.readouterr().err
 
 
-async def test_an_agent_that_goes_while_a_program_of_its_own_holds_its_stdout_is_gone():
+async def test_agents_exit_is_noticed_while_a_child_holds_its_stdout():
     async with proxied() as editor:
         await editor.open("/tmp")
         id_ = await editor.begin(
@@ -666,7 +666,7 @@ async def test_an_agent_that_goes_while_a_program_of_its_own_holds_its_stdout_is
         assert not alive(int(editor.said[0]))
 
 
-async def test_an_agent_that_dies_in_initialize_is_an_error_that_says_why():
+async def test_error_says_why_when_the_agent_dies_in_initialize():
     async with proxied("--die") as editor:
         with pytest.raises(AgentError, match="status 7; its last words: no key in the environment"):
             await editor.request("initialize", {"protocolVersion": 1})
@@ -680,9 +680,7 @@ async def test_an_agent_that_dies_in_initialize_is_an_error_that_says_why():
         ("/", "no program that may be executed"),
     ],
 )
-async def test_an_agent_that_cannot_be_started_is_an_error_in_answer_to_initialize(
-    command, why, capfd
-):
+async def test_initialize_fails_when_the_agent_cannot_be_started(command, why, capfd):
     async with proxied(command) as editor:
         with pytest.raises(AgentError, match=why):
             await editor.request("initialize", {"protocolVersion": 1})
@@ -694,7 +692,7 @@ async def test_an_agent_that_cannot_be_started_is_an_error_in_answer_to_initiali
     assert why in capfd.readouterr().err
 
 
-async def test_a_script_without_an_interpreter_is_an_agent_that_cannot_be_started(tmp_path):
+async def test_initialize_fails_when_the_agents_interpreter_is_missing(tmp_path):
     script = tmp_path / "agent"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
@@ -703,7 +701,7 @@ async def test_a_script_without_an_interpreter_is_an_agent_that_cannot_be_starte
             await editor.request("initialize", {"protocolVersion": 1})
 
 
-async def test_an_editor_that_goes_at_once_starts_no_agent():
+async def test_no_agent_is_started_when_the_editor_closes_at_once():
     async with proxied() as editor:
         await editor.stream.send_eof()
         with trio.fail_after(5):
@@ -715,7 +713,7 @@ def told_pid(path):
     return int(path.read_text()) if path.exists() and path.read_text().strip() else None
 
 
-async def test_a_cancel_kills_what_runs_though_the_agent_leaks_it(tmp_path):
+async def test_cancel_kills_terminals_that_the_agent_leaks(tmp_path):
     file = tmp_path / "pid"
     async with proxied() as editor:
         await editor.open(str(tmp_path))
@@ -726,7 +724,7 @@ async def test_a_cancel_kills_what_runs_though_the_agent_leaks_it(tmp_path):
         await poll(lambda: not alive(pid))
 
 
-async def test_a_turn_that_is_over_kills_what_is_left_and_the_id_stays_for_a_turn(tmp_path):
+async def test_end_of_turn_kills_terminals_and_keeps_their_ids_for_a_turn(tmp_path):
     file = tmp_path / "pid"
     async with proxied() as editor:
         await editor.open(str(tmp_path))
@@ -735,7 +733,7 @@ async def test_a_turn_that_is_over_kills_what_is_left_and_the_id_stays_for_a_tur
         terminal = json.loads(editor.said[0])["terminalId"]
         pid = await poll(lambda: told_pid(file))
         await poll(lambda: not alive(pid))
-        # It can still be asked for in the next turn, and is released when that is over.
+        # Its id stays valid during the next turn, and is released at the end of that.
         params = {"terminalId": terminal}
         ask = {"do": "ask", "method": "terminal/output", "params": params, "report": True}
         await editor.prompt(ask)
@@ -744,7 +742,7 @@ async def test_a_turn_that_is_over_kills_what_is_left_and_the_id_stays_for_a_tur
         assert "has been released" in json.loads(editor.said[2])["message"]
 
 
-async def test_what_a_turn_left_is_killed_while_a_turn_of_another_session_goes_on(tmp_path):
+async def test_end_of_turn_kills_terminals_of_its_own_session_only(tmp_path):
     async with proxied() as editor:
         await editor.open(str(tmp_path))
         first = editor.session
@@ -761,7 +759,7 @@ async def test_what_a_turn_left_is_killed_while_a_turn_of_another_session_goes_o
         await editor.wait(id_)
 
 
-async def test_a_closed_session_has_its_terminals_released(tmp_path):
+async def test_closing_a_session_releases_its_terminals(tmp_path):
     async with proxied() as editor:
         await editor.open(str(tmp_path))
         id_ = await editor.begin(create("echo $$ > pid; exec sleep 60"), of("wait_for_exit"))
@@ -774,9 +772,7 @@ async def test_a_closed_session_has_its_terminals_released(tmp_path):
 # The daemon
 
 
-async def test_the_daemon_is_started_when_it_is_not_running_and_ends_when_nobody_needs_it(
-    tmp_path, monkeypatch
-):
+async def test_daemon_starts_on_demand_and_exits_when_idle(tmp_path, monkeypatch):
     monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
     socket = tmp_path / "run" / "agent.sock"
     settings = {"socket": str(socket)}
@@ -793,7 +789,7 @@ async def test_the_daemon_is_started_when_it_is_not_running_and_ends_when_nobody
     assert not socket.exists()
 
 
-async def test_a_daemon_that_dies_costs_the_terminals_and_nothing_else(tmp_path, monkeypatch):
+async def test_session_goes_on_without_terminals_when_the_daemon_dies(tmp_path, monkeypatch):
     monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
     settings = {"socket": str(tmp_path / "run" / "agent.sock")}
     async with proxied(embedded=False, settings=settings) as editor:
@@ -809,14 +805,14 @@ async def test_a_daemon_that_dies_costs_the_terminals_and_nothing_else(tmp_path,
         assert editor.said[1] == "still here"
 
 
-async def test_a_daemon_that_cannot_be_started_is_an_error_that_says_why(tmp_path):
+async def test_error_says_why_when_the_daemon_cannot_start(tmp_path):
     (tmp_path / "agent.sock").write_text("no socket")
     async with proxied(embedded=False, settings={"socket": str(tmp_path / "agent.sock")}) as editor:
         with pytest.raises(AgentError, match=r"is there and is no socket.*--embedded"):
             await editor.request("initialize", {"protocolVersion": 1})
 
 
-async def test_a_daemon_of_another_user_is_told_nothing(tmp_path, monkeypatch):
+async def test_nothing_is_sent_to_a_daemon_of_another_user(tmp_path, monkeypatch):
     path = tmp_path / "agent.sock"
     monkeypatch.setattr(daemon, "peer_of", lambda _: Peer(65534, 1))
     async with trio.open_nursery() as nursery:
@@ -838,8 +834,8 @@ async def test_a_daemon_of_another_user_is_told_nothing(tmp_path, monkeypatch):
     assert told == [b""]
 
 
-async def test_a_daemon_that_does_not_answer_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(host_connection, "_INITIALIZE_TIMEOUT_S", 0.2)
+async def test_error_is_reported_when_the_daemon_does_not_respond(tmp_path, monkeypatch):
+    monkeypatch.setattr(handshake, "INITIALIZE_TIMEOUT_S", 0.2)
     path = tmp_path / "agent.sock"
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(path))
@@ -849,7 +845,7 @@ async def test_a_daemon_that_does_not_answer_is_an_error(tmp_path, monkeypatch):
                 await editor.request("initialize", {"protocolVersion": 1})
 
 
-async def test_what_cannot_be_said_in_json_is_left_out_of_what_a_daemon_is_told(monkeypatch):
+async def test_context_for_the_daemon_omits_text_that_json_cannot_hold(monkeypatch):
     monkeypatch.setitem(os.environb, b"ACPTERM_TEST_BAD", b"\xff")
     async with proxied() as editor:
         await editor.open("/tmp")
@@ -857,7 +853,7 @@ async def test_what_cannot_be_said_in_json_is_left_out_of_what_a_daemon_is_told(
         assert editor.texts()[-1].endswith("fine\n```")
 
 
-async def test_a_path_of_a_socket_may_be_relative(tmp_path, monkeypatch):
+async def test_socket_path_may_be_relative(tmp_path, monkeypatch):
     monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
     monkeypatch.chdir(tmp_path)
     async with proxied(embedded=False, settings={"socket": "run/a.sock"}) as editor:
@@ -867,7 +863,7 @@ async def test_a_path_of_a_socket_may_be_relative(tmp_path, monkeypatch):
     await poll(lambda: not alive(pid))
 
 
-async def test_answers_that_the_agent_does_not_read_do_not_pile_up():
+async def test_unread_host_responses_do_not_accumulate():
     code = (
         "import json, sys\n"
         "def send(**m): print(json.dumps({'jsonrpc': '2.0', **m}), flush=True)\n"
@@ -887,7 +883,7 @@ async def test_answers_that_the_agent_does_not_read_do_not_pile_up():
         begun = memory()
         await editor.request("initialize", {"protocolVersion": 1})
         await editor.until(lambda: [m for m in editor.messages if m.get("method") == "_asked"])
-        # Of a hundred answers of a mebibyte there are a few, at the host and on their way.
+        # Only a few of the hundred responses of 1 MiB exist, at the host and in transit.
         most = begun
         with trio.move_on_after(1.5):
             while True:
@@ -902,7 +898,7 @@ def memory():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def test_a_stderr_that_nobody_reads_holds_up_no_agent(tmp_path):
+async def test_unread_stderr_does_not_block_the_agent(tmp_path):
     code = (
         "import os, subprocess, sys, json\n"
         "reads, writes = os.pipe()\n"
@@ -929,10 +925,10 @@ async def test_a_stderr_that_nobody_reads_holds_up_no_agent(tmp_path):
     assert done.stdout == b"end_turn\n"
 
 
-async def test_the_answer_that_ends_a_turn_is_passed_on_though_the_agent_goes_at_once():
+async def test_end_of_turn_is_passed_on_when_the_agent_exits_at_once():
     async with proxied() as editor:
         await editor.open("/tmp")
-        # It ignores SIGTERM, so the end of the turn waits for it; the agent is gone by then.
+        # The program ignores SIGTERM, so the end of the turn waits; the agent is gone by then.
         command = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
         line = {"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "end_turn"}}
         id_ = await editor.begin(
@@ -947,7 +943,7 @@ async def test_the_answer_that_ends_a_turn_is_passed_on_though_the_agent_goes_at
         assert await editor.wait(id_) == {"stopReason": "end_turn"}
 
 
-async def test_the_last_line_needs_no_end():
+async def test_last_line_may_lack_its_newline():
     code = (
         "import json, sys\n"
         "id = json.loads(sys.stdin.readline())['id']\n"
@@ -957,7 +953,7 @@ async def test_the_last_line_needs_no_end():
         assert await editor.request("initialize", {}) == {"x": 1}
 
 
-async def test_half_a_character_in_a_command_or_a_call_costs_nothing_else():
+async def test_lone_surrogate_in_a_command_or_call_is_replaced():
     async with proxied() as editor:
         await editor.open("/tmp")
         call = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "TITLE"}
@@ -968,11 +964,11 @@ async def test_half_a_character_in_a_command_or_a_call_costs_nothing_else():
             of("wait_for_exit"),
             {"do": "line", "text": line.replace("TITLE", "a\\ud83d")},
         )
-        # The line names a terminal that nobody knows; it was looked into all the same.
+        # The line embeds an unknown terminal, and was parsed all the same.
         assert editor.calls()[0]["content"] == []
 
 
-async def test_a_permission_may_be_the_first_to_show_a_terminal():
+async def test_permission_request_may_be_the_first_to_embed_a_terminal():
     async with proxied() as editor:
         await editor.open("/tmp", **SHOWS)
         editor.answer = lambda _: {"outcome": {"outcome": "cancelled"}}
@@ -991,7 +987,7 @@ async def test_a_permission_may_be_the_first_to_show_a_terminal():
         valid(editor)
 
 
-async def test_an_initialize_of_version_2_is_passed_on_as_it_is():
+async def test_v2_initialize_is_passed_on_unchanged():
     async with proxied() as editor:
         params = {"protocolVersion": 2, "info": {"name": "x", "version": "1"}, "capabilities": {}}
         answer = await editor.request("initialize", params)

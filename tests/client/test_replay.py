@@ -10,7 +10,7 @@ import trio.testing
 
 from acpterm.client import replay
 from acpterm.client.playback import Key, Playback
-from acpterm.client.replay import CastError, Event, lines_of, read, text_of_cast
+from acpterm.client.replay import CastError, Event, read, read_lines, text_of_cast
 from acpterm.client.user.export.player import keys_in
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.paint import LEAVE
@@ -101,7 +101,7 @@ def test_bad_lines_are_skipped():
     assert list(found.events) == [Event(1, "o", "a"), Event(3, "o", "b"), Event(3, "o", "c")]
     # A line without anything is nothing that could be missed.
     assert (found.report.events, found.report.unread) == (3, 13)
-    said = found.report.said("left out")
+    said = found.report.summary("left out")
     assert said.startswith("13 lines left out: the first is line 4, which is no JSON: ")
 
 
@@ -120,7 +120,7 @@ def test_bad_lines_are_skipped():
 def test_it_is_said_what_is_wrong_with_the_first_line_left_out(line, why):
     found = read([HEADER, b'[0, "o", "a"]\n', line])
     assert len(list(found.events)) == 1
-    assert found.report.said("left out") == f"1 line left out: it is line 3, which {why}"
+    assert found.report.summary("left out") == f"1 line left out: it is line 3, which {why}"
 
 
 def test_in_version_3_times_count_from_the_event_before():
@@ -137,7 +137,7 @@ def test_lines_that_are_too_long_for_a_cast_are_empty(monkeypatch):
     monkeypatch.setattr(replay, "_LINE", 100)
     long = b"x" * 99 + b"\n"
     file = io.BytesIO(HEADER + b"y" * 1000 + b"\n" + long + b"z" * 100 + b"\n[]\nend")
-    assert list(lines_of(file)) == [HEADER, b"", long, b"", b"[]\n", b"end"]
+    assert list(read_lines(file)) == [HEADER, b"", long, b"", b"[]\n", b"end"]
 
 
 async def test_output_comes_when_it_came(autojump_clock):

@@ -1,4 +1,4 @@
-"""`acpterm stdio` with a daemon: what passes, how either end goes, and whose terminals they are."""
+"""`acpterm stdio` with a daemon: messages, shutdown of either side, and terminals."""
 
 import json
 import os
@@ -15,8 +15,8 @@ import trio
 from acpterm.client import stdio
 from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
-from acpterm.host.launch.exec_context import current
 from acpterm.jsonrpc import RpcError
+from acpterm.runtime.exec_context import current
 from tests.support.hosts import agent_on_stdio, alive, environment, poll, process
 
 MIB = 1 << 20
@@ -24,7 +24,7 @@ HELLO = b'{"jsonrpc":"2.0","id":0,"result":{}}\n'
 
 
 class Place:
-    """Where a test's own daemon is, if one is started."""
+    """The location of a test's own daemon."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "run" / "agent.sock"
@@ -36,13 +36,13 @@ class Place:
 
     @property
     def daemon(self) -> int:
-        """Its pid."""
+        """The daemon's pid."""
         return int(Path(f"{self.socket}.log").read_text().split()[0])
 
 
 @pytest.fixture
 def place(tmp_path):
-    """A place for a daemon, which has ended when the test is over."""
+    """The place of a daemon, which is ended after the test."""
     found = Place(tmp_path)
     yield found
     deadline = time.monotonic() + 10
@@ -53,7 +53,7 @@ def place(tmp_path):
 
 @asynccontextmanager
 async def agent_by(place, **more):
-    """An agent whose terminals are those of the daemon there."""
+    """Start an agent whose terminals are run by the daemon there."""
     arguments = {"embedded": False, "env": place.env, **more}
     async with agent_on_stdio(place.socket.parents[1], **arguments) as (running, agent):
         yield running, agent
@@ -61,7 +61,7 @@ async def agent_by(place, **more):
 
 @asynccontextmanager
 async def stood_in(place, answer=HELLO):
-    """`acpterm stdio` on pipes, before a test in the daemon's place: process, agent's end, ours."""
+    """Run `acpterm stdio` with the test as the daemon: process, agent's end, daemon's end."""
     place.socket.parent.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(place.socket))
@@ -96,13 +96,13 @@ async def until_end(stream, size=MIB) -> bytes:
 
 
 def memory(pid: int) -> int:
-    """The resident set of a process, in bytes."""
+    """Return the resident set size of a process in bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) * 1024
 
 
 async def write_until_full(fd: int, data: bytes, seconds: float = 0.5) -> int:
-    """Write `data` again and again until nothing goes for a while: how many bytes went."""
+    """Write `data` repeatedly until the pipe stays full for `seconds`; return the bytes written."""
     written = 0
     os.set_blocking(fd, False)
     while True:
@@ -120,13 +120,13 @@ async def write_until_full(fd: int, data: bytes, seconds: float = 0.5) -> int:
 # One daemon
 
 
-async def test_the_daemon_is_started_serves_and_ends_when_nobody_needs_it(place):
+async def test_daemon_starts_on_demand_and_exits_when_idle(place):
     async with agent_by(place) as (running, agent):
         assert (await agent.run("echo by the daemon"))[0] == "by the daemon\n"
         daemon = place.daemon
         assert alive(daemon)
         assert daemon != running.pid
-        # It stays for as long as somebody is connected, though nothing is said.
+        # The daemon stays while a connection is open, even without messages.
         await trio.sleep(1.2)
         assert (await agent.run("echo still"))[0] == "still\n"
         await agent.stream.aclose()
@@ -135,7 +135,7 @@ async def test_the_daemon_is_started_serves_and_ends_when_nobody_needs_it(place)
     assert not place.socket.exists()
 
 
-async def test_two_share_a_daemon_and_do_not_see_each_others_terminals(place):
+async def test_two_agents_share_a_daemon_without_seeing_each_others_terminals(place):
     async with agent_by(place) as (_, one), agent_by(place) as (_, two):
         ours = await one.create("echo one; read x")
         theirs = await two.create("echo two; read x")
@@ -145,12 +145,12 @@ async def test_two_share_a_daemon_and_do_not_see_each_others_terminals(place):
                 with pytest.raises(RpcError, match="no terminal"):
                     await agent.request(f"terminal/{method}", agent.of(terminal))
         await two.stream.aclose()
-        # What goes with the one is not the other's.
+        # Ending one agent's terminals does not affect the other's.
         await one.type(ours, "x\n")
         assert (await one.wait(ours))["exitCode"] == 0
 
 
-async def test_a_socket_that_is_named_is_that_of_the_daemon(place, tmp_path):
+async def test_socket_option_selects_the_daemon(place, tmp_path):
     del place.env["ACPTERM_SOCKET"]
     arguments = {"embedded": False, "env": place.env}
     named = agent_on_stdio(tmp_path, "--socket", str(place.socket), **arguments)
@@ -159,14 +159,14 @@ async def test_a_socket_that_is_named_is_that_of_the_daemon(place, tmp_path):
         assert alive(place.daemon)
 
 
-async def test_embedded_needs_no_daemon(place, tmp_path):
+async def test_embedded_starts_no_daemon(place, tmp_path):
     async with agent_on_stdio(tmp_path, env=place.env) as (_, agent):
         assert (await agent.run("echo here"))[0] == "here\n"
     assert not place.socket.parent.exists()
 
 
-async def test_the_daemon_holds_nothing_of_the_agents(place):
-    """Else an agent would wait for the end of a stdout that its relay has long left."""
+async def test_daemon_inherits_no_descriptors_of_the_agent(place):
+    """Otherwise an agent would wait for the end of a stdout that its relay has closed."""
     async with agent_by(place) as (running, agent):
         await agent.request("initialize", {"protocolVersion": 1})
         running.process.kill()
@@ -175,10 +175,10 @@ async def test_the_daemon_holds_nothing_of_the_agents(place):
         assert alive(place.daemon)
 
 
-# What passes
+# Messages that pass
 
 
-async def test_unusual_bytes_pass_unchanged_both_ways(place):
+async def test_unusual_bytes_pass_unchanged_in_both_directions(place):
     odd = bytes(range(256)) * 3 + b"\r\n\n\n\0" + "é\u2028".encode()[:-1] + b'{"id": 1}'
     async with stood_in(place) as (running, agent, daemon):
         await agent.send_all(odd)
@@ -186,7 +186,7 @@ async def test_unusual_bytes_pass_unchanged_both_ways(place):
         while len(came) < len(odd):
             came += await daemon.receive_some()
         assert came == odd
-        # Nothing that was asked for. Its last line is passed on when it is whole.
+        # These are no responses. The last line is passed on once it is complete.
         await daemon.send_all(odd)
         await daemon.send_all(b"\n")
         came = b""
@@ -202,20 +202,20 @@ async def test_unusual_bytes_pass_unchanged_both_ways(place):
         assert await running.wait() == 0
 
 
-async def test_nothing_but_the_relay_reads_its_stdin_or_writes_to_its_stdout(place):
+async def test_only_the_relay_uses_its_stdin_and_stdout(place):
     async with stood_in(place) as (running, _, _):
         found = [os.readlink(f"/proc/{running.pid}/fd/{number}") for number in range(3)]
         assert found == [os.devnull, str(running.log), str(running.log)]
 
 
-async def test_what_comes_with_the_daemons_first_answer_passes(place):
+async def test_bytes_after_the_first_response_are_passed_on(place):
     async with stood_in(place, HELLO + b"and\nmore") as (_, agent, daemon):
         assert await agent.receive_some() == b"and\n"
         await daemon.send_all(b", and more\n")
         assert await agent.receive_some() == b"more, and more\n"
 
 
-async def test_messages_of_ten_megabytes_pass_both_ways_and_the_last_is_whole(place):
+async def test_ten_megabyte_messages_pass_in_both_directions(place):
     async with agent_by(place) as (running, agent):
         long = {"protocolVersion": 1, "_meta": {"long": "x" * 10_000_000}}
         assert (await agent.request("initialize", long))["protocolVersion"] == 1
@@ -229,7 +229,7 @@ async def test_messages_of_ten_megabytes_pass_both_ways_and_the_last_is_whole(pl
         assert await running.wait() == 0
 
 
-async def test_the_agents_own_initialize_may_come_late_twice_or_never(place):
+async def test_agents_initialize_may_be_late_repeated_or_absent(place):
     async with agent_by(place) as (_, agent):
         assert (await agent.run("echo never"))[0] == "never\n"
         assert [message["id"] for message in agent.received] == [1, 2, 3, 4]
@@ -239,14 +239,14 @@ async def test_the_agents_own_initialize_may_come_late_twice_or_never(place):
         assert (await agent.run("echo $A"))[0] == "1\n"
 
 
-async def test_an_agent_that_does_not_read_holds_up_the_daemon_and_costs_no_memory(place):
+async def test_agent_that_stops_reading_blocks_the_daemon_in_bounded_memory(place):
     async with agent_by(place) as (running, agent):
         command = "head -c 3000000 /dev/zero | tr '\\0' x; read x"
         terminal = await agent.create(command)
         await agent.until_output(terminal, "x" * MIB)
         before = memory(running.pid)
         lines = [agent.message("terminal/output", agent.of(terminal)) for _ in range(60)]
-        # Written in one go: this process, which is the reader, does not get to run.
+        # Written in one call, so that this process, the reader, does not run meanwhile.
         os.write(agent.stream.send_stream.fileno(), b"".join(line for _, line in lines))
         highest = 0
         for _ in range(100):
@@ -258,7 +258,7 @@ async def test_an_agent_that_does_not_read_holds_up_the_daemon_and_costs_no_memo
             assert len((await agent.answer(id_))["output"]) == MIB
 
 
-async def test_a_daemon_that_does_not_read_holds_up_the_agent_and_costs_no_memory(place):
+async def test_daemon_that_stops_reading_blocks_the_agent_in_bounded_memory(place):
     data = os.urandom(1 << 16)
     async with stood_in(place) as (running, agent, daemon):
         await agent.send_all(data)
@@ -273,10 +273,10 @@ async def test_a_daemon_that_does_not_read_holds_up_the_agent_and_costs_no_memor
         assert came == (data + data * (written // len(data) + 1))[: len(data) + written]
 
 
-# How it ends
+# Shutdown
 
 
-async def test_what_is_pending_when_the_agent_says_its_last_is_answered(place):
+async def test_pending_requests_are_answered_after_stdin_ends(place):
     async with agent_by(place) as (running, agent):
         terminal = await agent.create("sleep 60 & echo $!; exec sleep 60")
         child = int(await agent.until_output(terminal, "\n"))
@@ -294,9 +294,9 @@ async def test_what_is_pending_when_the_agent_says_its_last_is_answered(place):
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT], ids=str
 )
-async def test_a_signal_ends_the_terminals_and_answers_what_is_pending(place, number):
+async def test_signal_ends_the_terminals_and_answers_pending_requests(place, number):
     async with agent_by(place) as (running, agent):
-        # Deaf to it, so that the end takes the grace of two seconds: the same signal twice.
+        # The program ignores the signal, so the end takes the grace of 2 s: signal twice.
         command = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
         terminal = await agent.create(command)
         child = int(await agent.until_output(terminal, "\n"))
@@ -310,11 +310,11 @@ async def test_a_signal_ends_the_terminals_and_answers_what_is_pending(place, nu
         assert await running.wait() == 0
         assert time.monotonic() - began < 5
         assert not alive(child)
-        # The daemon is others' too.
+        # The daemon is shared, and stays.
         assert alive(place.daemon)
 
 
-async def test_a_signal_that_a_parent_has_blocked_ends_it_all_the_same(place):
+async def test_signal_blocked_by_the_parent_still_ends_the_relay(place):
     def block():
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 
@@ -324,14 +324,14 @@ async def test_a_signal_that_a_parent_has_blocked_ends_it_all_the_same(place):
         assert await running.wait() == 0
 
 
-async def test_a_signal_ends_it_while_the_daemon_has_not_answered_yet(place):
+async def test_signal_ends_the_relay_before_the_daemon_responds(place):
     async with stood_in(place, answer=b"") as (running, agent, _):
         running.terminate()
         assert await running.wait(2) == 0
         assert await until_end(agent) == b""
 
 
-async def test_an_agent_that_reads_no_more_is_gone_at_once(place):
+async def test_relay_exits_at_once_when_the_agent_closes_its_stdout(place):
     async with stood_in(place) as (running, agent, daemon):
         await agent.receive_stream.aclose()
         await daemon.send_all(b"nobody reads this\n")
@@ -341,7 +341,7 @@ async def test_an_agent_that_reads_no_more_is_gone_at_once(place):
         assert "is gone" not in running.logged()
 
 
-async def test_a_daemon_that_is_killed_is_an_error_that_says_so(place):
+async def test_killed_daemon_is_reported_as_an_error(place):
     async with agent_by(place) as (running, agent):
         wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))
         os.kill(place.daemon, signal.SIGKILL)
@@ -355,7 +355,7 @@ async def test_a_daemon_that_is_killed_is_an_error_that_says_so(place):
         assert "Traceback" not in running.logged()
 
 
-async def test_a_daemon_that_ends_in_order_answers_first(place):
+async def test_daemon_that_shuts_down_answers_first(place):
     async with agent_by(place) as (running, agent):
         wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))
         await agent.request("initialize", {"protocolVersion": 1})
@@ -366,11 +366,11 @@ async def test_a_daemon_that_ends_in_order_answers_first(place):
         assert f"the daemon at {place.socket} is gone" in running.logged()
 
 
-async def test_a_daemon_that_goes_before_it_has_read_all_is_an_error_too(place):
+async def test_daemon_that_exits_with_unread_messages_is_an_error(place):
     async with stood_in(place) as (running, agent, daemon):
         await agent.send_all(b"x" * 1000)
         await agent.send_stream.aclose()
-        # It has come, and is not read.
+        # It has arrived and is not read.
         assert await daemon.socket.recv(1, socket.MSG_PEEK) == b"x"
         await trio.sleep(0.2)
         await daemon.aclose()
@@ -378,7 +378,7 @@ async def test_a_daemon_that_goes_before_it_has_read_all_is_an_error_too(place):
         assert f"the daemon at {place.socket} is gone" in running.logged()
 
 
-async def test_a_daemon_that_does_not_close_is_not_waited_for_without_end(place, monkeypatch):
+async def test_relay_exits_when_the_daemon_does_not_close_in_time(place, monkeypatch):
     monkeypatch.setattr(stdio, "_CLOSE_TIMEOUT_S", 0.3)
     async with here(place) as (agent, daemon, over):
         await agent.send_stream.aclose()
@@ -391,7 +391,7 @@ async def test_a_daemon_that_does_not_close_is_not_waited_for_without_end(place,
 
 @asynccontextmanager
 async def here(place, answer=HELLO):
-    """The relay in this process, before a test in the daemon's place."""
+    """Run the relay in this process, with the test as the daemon."""
     place.socket.parent.mkdir(mode=0o700)
     reads, to_it = os.pipe()
     from_it, writes = os.pipe()
@@ -418,10 +418,10 @@ async def here(place, answer=HELLO):
     os.close(writes)
 
 
-# A daemon that cannot be used
+# Unusable daemons
 
 
-async def test_a_daemon_that_cannot_be_started_is_an_error_that_says_what_to_do(place, tmp_path):
+async def test_error_says_what_to_do_when_the_daemon_cannot_start(place, tmp_path):
     (tmp_path / "run").write_text("no folder")
     async with agent_by(place) as (running, agent):
         await agent.closed.wait()
@@ -432,7 +432,7 @@ async def test_a_daemon_that_cannot_be_started_is_an_error_that_says_what_to_do(
         assert len(said.splitlines()) == 1
 
 
-async def test_a_daemon_that_ends_at_its_start_is_an_error_with_what_it_said(place):
+async def test_error_quotes_the_output_of_a_daemon_that_exits_at_start(place):
     place.socket.parent.mkdir(mode=0o700)
     place.socket.write_text("no socket")
     async with agent_by(place) as (running, agent):
@@ -456,7 +456,7 @@ async def test_a_daemon_that_ends_at_its_start_is_an_error_with_what_it_said(pla
         (b"HTTP/1.1 400 Bad Request\r\n", "what listens there answers something else"),
     ],
 )
-async def test_one_that_refuses_what_it_is_told_is_an_error_that_says_so(place, answer, says):
+async def test_error_is_reported_when_the_daemon_refuses_initialize(place, answer, says):
     async with stood_in(place, answer) as (running, agent, daemon):
         assert await until_end(daemon) == b""
         assert await until_end(agent) == b""
@@ -466,14 +466,14 @@ async def test_one_that_refuses_what_it_is_told_is_an_error_that_says_so(place, 
         assert "--embedded" in said
 
 
-async def test_one_that_hangs_up_is_an_error(place):
+async def test_error_is_reported_when_the_daemon_hangs_up(place):
     async with stood_in(place, b"") as (running, _, daemon):
         await daemon.aclose()
         assert await running.wait() == 1
         assert "cannot be used: it closes the connection" in running.logged()
 
 
-async def test_one_that_does_not_answer_is_an_error(place, monkeypatch):
+async def test_error_is_reported_when_the_daemon_does_not_respond(place, monkeypatch):
     monkeypatch.setattr(stdio, "_CONNECT_TIMEOUT_S", 0.2)
     with pytest.RaisesGroup(
         pytest.RaisesExc(DaemonError, match=r"does not answer within 0\.2 s.*--embedded"),
@@ -483,10 +483,10 @@ async def test_one_that_does_not_answer_is_an_error(place, monkeypatch):
             await over.wait()
 
 
-# Whose terminals they are
+# The context of terminals
 
 
-async def test_programs_get_what_the_agent_has_whoever_has_started_the_daemon(place, tmp_path):
+async def test_programs_get_the_agents_context_whoever_started_the_daemon(place, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
 
@@ -506,7 +506,7 @@ async def test_programs_get_what_the_agent_has_whoever_has_started_the_daemon(pl
         assert (await first.run("echo $WHOSE; pwd"))[0] == f"the first's\n{os.getcwd()}\n"
 
 
-async def test_what_is_no_text_is_left_out_and_a_folder_is_found_all_the_same(place, tmp_path):
+async def test_non_utf_8_variables_are_dropped_and_such_a_directory_works(place, tmp_path):
     folder = os.fsencode(tmp_path) + b"/\xff"
     os.mkdir(folder)
     place.env["PYTHONPATH"] = f"{os.environ.get('PYTHONPATH', '')}:{os.getcwd()}"
@@ -519,13 +519,13 @@ async def test_what_is_no_text_is_left_out_and_a_folder_is_found_all_the_same(pl
             assert "377" in output
 
 
-async def test_the_daemon_is_told_it_all_before_anything_else(place):
+async def test_daemon_gets_the_context_before_any_message(place):
     place.env["WHOSE"] = "the agent's"
     async with stood_in(place) as (running, _, _):
         told = running.told
         assert told["method"] == "initialize"
-        asker = told["params"]["_meta"]["acpterm"]["context"]
-        assert asker["env"]["WHOSE"] == "the agent's"
-        assert asker["cwd"] == os.getcwd()
-        assert asker["umask"] == current().umask
-        assert asker["rlimits"]["CORE"] == list(resource.getrlimit(resource.RLIMIT_CORE))
+        context = told["params"]["_meta"]["acpterm"]["context"]
+        assert context["env"]["WHOSE"] == "the agent's"
+        assert context["cwd"] == os.getcwd()
+        assert context["umask"] == current().umask
+        assert context["rlimits"]["CORE"] == list(resource.getrlimit(resource.RLIMIT_CORE))

@@ -1,4 +1,4 @@
-"""`acpterm stdio` when the daemon's worker dies: what is sent again, and what the agent sees."""
+"""`acpterm stdio` when the daemon's worker dies: repeated messages, and what the agent sees."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
 
 
 class Agent:
-    """The agent before the relay, on two pipes."""
+    """The agent in front of the relay, on two pipes."""
 
     def __init__(self, writes, reads):
         self.writes = trio.lowlevel.FdStream(writes)
@@ -53,7 +53,7 @@ class Agent:
         return json.loads(await self.line())
 
     async def ended(self):
-        """Read to the end: what came."""
+        """Read to the end; return what was received."""
         with trio.fail_after(DEADLINE_S):
             while data := await self.reads.receive_some(1 << 16):
                 self._rest += data
@@ -62,7 +62,7 @@ class Agent:
 
 @asynccontextmanager
 async def relayed(tmp_path, *, secret=SECRET, **settings):
-    """The relay in this process: the agent, the first connection, the daemon, and its outcome."""
+    """Run the relay in this process; yield the agent, first connection, daemon and outcome."""
     reads, to_relay = os.pipe()
     from_relay, writes = os.pipe()
     agent = Agent(to_relay, from_relay)
@@ -100,7 +100,7 @@ class Outcome:
         return self.error
 
 
-async def test_requests_without_an_answer_are_sent_again_in_order_with_their_ids(tmp_path):
+async def test_unanswered_requests_are_repeated_in_order_with_their_ids(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         asked = [
             await agent.ask(1, "terminal/create", command="make"),
@@ -116,12 +116,12 @@ async def test_requests_without_an_answer_are_sent_again_in_order_with_their_ids
         await second.answer(asked[2], {"output": ""})
         await second.answer(asked[0], {"terminalId": "t"})
         assert [(await agent.next())["id"], (await agent.next())["id"]] == [3, 1]
-        # And it goes on as if nothing had happened.
+        # The connection goes on as before.
         later = await agent.ask(1)
         assert await second.next() == later
 
 
-async def test_an_answer_that_was_passed_on_is_not_asked_for_again(tmp_path):
+async def test_answered_request_is_not_repeated(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         asked = await agent.ask(1)
         await first.answer(await first.next(), {"output": "all of it"})
@@ -132,7 +132,7 @@ async def test_an_answer_that_was_passed_on_is_not_asked_for_again(tmp_path):
         assert await second.next() == later
 
 
-async def test_half_a_line_of_the_daemon_never_reaches_the_agent(tmp_path):
+async def test_incomplete_line_of_the_daemon_never_reaches_the_agent(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         asked = await agent.ask(1)
         await first.next()
@@ -147,7 +147,7 @@ async def test_half_a_line_of_the_daemon_never_reaches_the_agent(tmp_path):
         assert (await agent.next())["result"] == {"output": "whole"}
 
 
-async def test_half_a_line_of_the_agents_is_sent_from_its_beginning(tmp_path):
+async def test_incomplete_line_of_the_agent_is_sent_again_from_its_beginning(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         line = b'{"jsonrpc":"2.0","id":1,"method":"terminal/output","params":{"sessionId":"s"}}\n'
         await agent.send(line[:30])
@@ -159,7 +159,7 @@ async def test_half_a_line_of_the_agents_is_sent_from_its_beginning(tmp_path):
         assert await second.next() == json.loads(line)
 
 
-async def test_the_rest_of_a_line_that_is_too_long_is_not_sent_as_one_of_its_own(tmp_path):
+async def test_rest_of_an_oversized_line_is_not_sent_as_a_line(tmp_path):
     async with relayed(tmp_path, max_message_bytes=1024) as (agent, first, host, _):
         await agent.send(b'{"x":"' + b"y" * 5000)
         with trio.fail_after(DEADLINE_S):
@@ -181,9 +181,7 @@ async def test_the_rest_of_a_line_that_is_too_long_is_not_sent_as_one_of_its_own
         ("_acpterm/terminal/signal", "it is unknown whether the signal was sent; read the screen"),
     ],
 )
-async def test_what_was_typed_or_signalled_is_not_repeated_and_gets_an_error(
-    tmp_path, method, says
-):
+async def test_write_and_signal_are_not_repeated_and_fail(tmp_path, method, says):
     async with relayed(tmp_path) as (agent, first, host, _):
         asked = await agent.ask(1, method, terminalId="t", data="rm -r x\n")
         waits = await agent.ask(2, "terminal/wait_for_exit", terminalId="t")
@@ -196,7 +194,7 @@ async def test_what_was_typed_or_signalled_is_not_repeated_and_gets_an_error(
         assert await second.next() == waits
 
 
-async def test_what_the_agent_says_while_there_is_no_worker_is_sent_when_there_is_one(tmp_path):
+async def test_messages_sent_without_a_worker_reach_the_next_one(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         await first.lose()
         second = await host.accept()
@@ -207,7 +205,7 @@ async def test_what_the_agent_says_while_there_is_no_worker_is_sent_when_there_i
         assert (await agent.next())["result"] == {"written": 1}
 
 
-async def test_a_worker_that_dies_before_it_answers_is_followed_by_another(tmp_path):
+async def test_relay_tries_the_next_worker_when_one_dies_before_it_responds(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         asked = await agent.ask(1)
         await first.next()
@@ -222,7 +220,7 @@ async def test_a_worker_that_dies_before_it_answers_is_followed_by_another(tmp_p
         assert await fourth.next() == asked
 
 
-async def test_the_newest_secret_counts_also_one_that_the_agents_own_initialize_was_given(tmp_path):
+async def test_newest_secret_is_used_even_from_the_agents_own_initialize(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         own = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
         await agent.send(json.dumps(own).encode() + b"\n")
@@ -238,7 +236,7 @@ async def test_the_newest_secret_counts_also_one_that_the_agents_own_initialize_
         assert third.presented == "newest"
 
 
-async def test_notifications_that_may_not_have_been_read_are_sent_again_in_their_place(tmp_path):
+async def test_possibly_unread_notifications_are_repeated_in_order(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         read = {"sessionId": "s", "update": {"sessionUpdate": "tool_call", "toolCallId": "read"}}
         await agent.tell("session/update", read)
@@ -256,7 +254,7 @@ async def test_notifications_that_may_not_have_been_read_are_sent_again_in_their
         assert (await second.expect("session/cancel"))["params"] == {"sessionId": "s"}
 
 
-async def test_a_request_that_was_cancelled_is_cancelled_again(tmp_path):
+async def test_cancelled_request_is_cancelled_again(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         asked = await agent.ask(1, "terminal/wait_for_exit", terminalId="t")
         await agent.tell("$/cancel_request", {"requestId": 1})
@@ -267,7 +265,7 @@ async def test_a_request_that_was_cancelled_is_cancelled_again(tmp_path):
         assert (await second.expect("$/cancel_request"))["params"] == {"requestId": 1}
 
 
-async def test_a_daemon_that_does_not_know_the_connection_is_gone(tmp_path):
+async def test_relay_fails_when_the_daemon_does_not_know_the_connection(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, outcome):
         await agent.ask(1)
         await first.next()
@@ -283,7 +281,7 @@ async def test_a_daemon_that_does_not_know_the_connection_is_gone(tmp_path):
 
 
 @pytest.mark.parametrize("settings", [{"secret": None}, {"resume_timeout": 0.0}], ids=str)
-async def test_without_a_secret_or_with_a_timeout_of_0_it_is_gone_at_once(tmp_path, settings):
+async def test_relay_fails_at_once_without_a_secret_or_with_timeout_0(tmp_path, settings):
     async with relayed(tmp_path, **settings) as (agent, first, _, outcome):
         await first.lose()
         assert "it has closed the connection" in await outcome.wait()
@@ -291,7 +289,7 @@ async def test_without_a_secret_or_with_a_timeout_of_0_it_is_gone_at_once(tmp_pa
 
 
 @pytest.mark.parametrize(("remove", "says"), [(True, "it has ended"), (False, "it was killed")])
-async def test_a_daemon_that_does_not_listen_any_more_is_gone_soon(
+async def test_relay_fails_soon_when_the_daemon_no_longer_listens(
     tmp_path, monkeypatch, remove, says
 ):
     monkeypatch.setattr(handshake, "_NO_LISTENER_TIMEOUT_S", 0.3)
@@ -302,7 +300,7 @@ async def test_a_daemon_that_does_not_listen_any_more_is_gone_soon(
         assert await agent.ended() == b""
 
 
-async def test_a_daemon_without_a_worker_is_gone_after_the_timeout_with_the_keepers_words(tmp_path):
+async def test_relay_fails_after_the_timeout_with_the_keepers_message(tmp_path):
     async with relayed(tmp_path, resume_timeout=0.2) as (_, first, host, outcome):
         host.lock("1234\nthe worker failed five times: run acpterm restart\n")
         await first.lose()
@@ -310,7 +308,7 @@ async def test_a_daemon_without_a_worker_is_gone_after_the_timeout_with_the_keep
         assert "no worker answers within 0.2 s: the worker failed five times: run acpterm" in said
 
 
-async def test_what_is_pending_when_the_agent_says_its_last_is_answered_by_the_next_worker(
+async def test_next_worker_answers_pending_requests_after_stdin_ended(
     tmp_path,
 ):
     async with relayed(tmp_path) as (agent, first, host, outcome):
@@ -328,7 +326,7 @@ async def test_what_is_pending_when_the_agent_says_its_last_is_answered_by_the_n
         assert await outcome.wait() is None
 
 
-async def test_an_agent_that_leaves_while_there_is_no_worker_is_said_to_have_left(tmp_path):
+async def test_end_of_stdin_without_a_worker_reaches_the_next_worker(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, outcome):
         await first.lose()
         second = await host.accept()
@@ -339,9 +337,9 @@ async def test_an_agent_that_leaves_while_there_is_no_worker_is_said_to_have_lef
         assert await outcome.wait() is None
 
 
-async def test_answers_that_come_before_all_is_repeated_hold_up_nothing(tmp_path):
+async def test_responses_are_read_while_requests_are_repeated(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        # More than a socket holds, both ways.
+        # More than the socket buffers hold, in both directions.
         asked = []
         for number in range(20):
             asked.append(await agent.ask(number, "terminal/create", args=["x" * 50_000]))
@@ -354,7 +352,7 @@ async def test_answers_that_come_before_all_is_repeated_hold_up_nothing(tmp_path
             assert (await agent.next())["id"] == request["id"]
 
 
-async def test_too_much_that_is_unanswered_holds_up_the_agent(tmp_path, monkeypatch):
+async def test_relay_stops_reading_above_the_limit_of_unanswered_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(stdio_relay, "UNANSWERED_BYTES_MAX", 1000)
     async with relayed(tmp_path) as (agent, first, _, _):
         large = await agent.ask(1, "terminal/create", args=["x" * 2000])

@@ -1,4 +1,4 @@
-"""Clients of a real daemon whose worker is killed or replaced: they see a slow answer alone."""
+"""Clients of a real daemon whose worker is killed or replaced only see a slow response."""
 
 import json
 import os
@@ -25,7 +25,7 @@ async def status(path):
 
 
 async def kill_worker(path):
-    """SIGKILL the worker, and wait until another one answers."""
+    """Kill the worker with SIGKILL, and wait until another one responds."""
     before = await status(path)
     os.kill(before["workerPid"], signal.SIGKILL)
     await poll(lambda: not alive(before["workerPid"]))
@@ -50,7 +50,7 @@ ENDS = [kill_worker, restart]
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_an_agent_on_stdio_has_its_waits_answered_and_all_output(tmp_path, end):
+async def test_agent_on_stdio_gets_its_waits_and_all_output_after_a_takeover(tmp_path, end):
     async with daemon(tmp_path) as (_, path):
         how = {"embedded": False, "below_shell": True, "env": environment()}
         stdio = agent_on_stdio(tmp_path, "--socket", path, **how)
@@ -70,10 +70,10 @@ async def test_an_agent_on_stdio_has_its_waits_answered_and_all_output(tmp_path,
             assert await relay.wait() == 0
 
 
-async def test_an_editor_behind_the_proxy_is_shown_all_of_it(tmp_path):
+async def test_editor_behind_the_proxy_gets_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         settings = {"socket": path}
-        # The proxy is in this process, which is an agent to the daemon meanwhile.
+        # The proxy runs in this process, so the daemon takes this process for an agent.
         before = await status(path)
         async with proxied(settings=settings, embedded=False) as editor:
             await editor.open(str(tmp_path))
@@ -84,7 +84,7 @@ async def test_an_editor_behind_the_proxy_is_shown_all_of_it(tmp_path):
             last = editor.texts()[-1]
             assert last.endswith("line 40\n[exit status 3]\n```")
             assert "line 1\nline 2\n" in last
-        # The daemon may see a moment later that the proxy is gone, and this process no agent.
+        # The daemon may notice a moment later that the proxy is gone.
         with trio.fail_after(10):
             after = None
             while after is None:
@@ -95,7 +95,7 @@ async def test_an_editor_behind_the_proxy_is_shown_all_of_it(tmp_path):
         assert after["takeovers"] > before["takeovers"]
 
 
-async def test_a_prompt_shows_all_of_it(tmp_path):
+async def test_prompt_prints_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         steps = json.dumps([*shown(COUNT, title="count"), say("done")])
         async with running(tmp_path, path, "prompt", steps, "--", *AGENT) as prompt:
@@ -106,7 +106,7 @@ async def test_a_prompt_shows_all_of_it(tmp_path):
         assert prompt.out.endswith("done\n")
 
 
-async def test_logs_and_wait_go_on_and_print_nothing_twice(tmp_path):
+async def test_logs_and_wait_go_on_without_duplicates_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         command = ["run", "-d", "--name", "n", "sh", "-c"]
         assert (await run(path, *command, f"read go; {COUNT}")).status == 0
@@ -123,7 +123,7 @@ async def test_logs_and_wait_go_on_and_print_nothing_twice(tmp_path):
             assert await logs.wait() == 0
             assert await wait.wait() == 3
             assert await found.wait() == 0
-            # That it has exited may be among what is missing.
+            # The exit may be part of the missing output.
             await events.until(lambda: '"reconnected"' in events.out)
         assert logs.out.endswith(COUNTED)
         assert logs.out.count("line 3\n") == 1
@@ -131,7 +131,7 @@ async def test_logs_and_wait_go_on_and_print_nothing_twice(tmp_path):
         assert [json.loads(line)["event"] for line in events.lines].count("reconnected") == 1
 
 
-async def test_run_in_a_pipe_prints_all_of_it(tmp_path):
+async def test_run_in_a_pipe_prints_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         async with running(tmp_path, path, "run", "sh", "-c", COUNT) as process:
             await process.until(lambda: "line 3" in process.out)
@@ -142,7 +142,7 @@ async def test_run_in_a_pipe_prints_all_of_it(tmp_path):
 
 
 @needs_tmux
-def test_an_attached_window_goes_on(tmp_path):
+def test_attach_goes_on_after_a_takeover(tmp_path):
     with daemon_in(tmp_path / "run") as daemon, tmux_server(tmp_path / "tmux") as tmux:
         desk = Desk(daemon, tmux)
         name = daemon.make("sh", "-c", "echo a picture; while read line; do echo got $line; done")
@@ -157,7 +157,7 @@ def test_an_attached_window_goes_on(tmp_path):
 
 
 @pytest.mark.long
-async def test_an_agent_on_stdio_has_every_program_once_while_workers_are_killed(tmp_path):
+async def test_creates_run_exactly_once_while_workers_are_killed(tmp_path):
     lines = "".join(f"line {n}\n" for n in range(1, 6))
     command = "for n in 1 2 3 4 5; do echo line $n; sleep 0.02; done; exit 7"
     async with daemon(tmp_path) as (_, path):

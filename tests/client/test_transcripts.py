@@ -1,8 +1,8 @@
-"""What real agents and their client said is said again, with the proxy between the two.
+"""Replays recorded conversations of real agents and their client with the proxy in between.
 
-The test is the editor and the agent; the terminals are real ones of a host in this process. Where
-the recorded client answered `terminal/*` the proxy's host does, so what it answers is checked
-against the schema; what must pass through has to be identical.
+The test acts as the editor and the agent; the terminals are real ones of a host in this process.
+The proxy's host answers the `terminal/*` requests that the recorded client answered, so those
+responses are validated against the schema; messages that must pass have to be identical.
 """
 
 import json
@@ -15,19 +15,19 @@ import trio.testing
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.host_connection import open_host_connection
 from acpterm.client.proxy import capabilities
-from acpterm.client.proxy.lines import Lines
+from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.relay import Relay
-from acpterm.client.terminals import EXTENDED
+from acpterm.client.terminals import EXTENSIONS_META
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
-from acpterm.host.launch.exec_context import current
+from acpterm.runtime.exec_context import current
 from acpterm.runtime.send_queue import SendQueue
 from tests.acp.validate import validate_sent
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))
-# Seconds for what has to come; for an answer that the recorded client may have made up.
-PATIENCE = 10
-SHORT = 1.0
+# Timeouts for messages that must come, and for responses that only the recording may have.
+MESSAGE_TIMEOUT_S = 10
+OPTIONAL_TIMEOUT_S = 1.0
 
 
 def conversations():
@@ -54,59 +54,59 @@ IDS = [f"{number}-{stem}-{name_of(entries)}" for number, (stem, entries) in enum
 
 
 class Side:
-    """The editor or the agent: says lines, and keeps what it hears."""
+    """The editor or the agent: sends lines and records what it receives."""
 
     def __init__(self, stream):
         self.stream = stream
-        self.heard = []
+        self.received = []
         self.all = []
-        self._news = trio.Event()
+        self._arrived = trio.Event()
 
     async def listen(self):
         rest = b""
         async for data in self.stream:
             *lines, rest = (rest + data).split(b"\n")
             messages = [json.loads(line) for line in lines]
-            self.heard += messages
+            self.received += messages
             self.all += messages
-            self._news.set()
+            self._arrived.set()
 
     async def say(self, message):
         await self.stream.send_all(json.dumps(message).encode() + b"\n")
 
-    async def hear(self, wanted, seconds=PATIENCE, *, ordered=True):
-        """Wait for a message, take it out, and give it with those before it; None if too late.
+    async def receive(self, wanted, seconds=MESSAGE_TIMEOUT_S, *, ordered=True):
+        """Wait for a message, remove it and return it with those before it; None on timeout.
 
-        Those before it are taken out as well, unless they are not `ordered`.
+        The messages before it are removed as well if they are `ordered`.
         """
         with trio.move_on_after(seconds):
             while True:
-                for place, message in enumerate(self.heard):
+                for place, message in enumerate(self.received):
                     if wanted(message):
-                        before, self.heard = self.heard[:place], self.heard[place + 1 :]
-                        self.heard = self.heard if ordered else before + self.heard
+                        before, self.received = self.received[:place], self.received[place + 1 :]
+                        self.received = self.received if ordered else before + self.received
                         return message, before
-                self._news = trio.Event()
-                await self._news.wait()
+                self._arrived = trio.Event()
+                await self._arrived.wait()
         return None
 
 
 class Play:
-    """One conversation, played again."""
+    """The replay of one conversation."""
 
-    def __init__(self, entries, folder, editor, agent):
+    def __init__(self, entries, directory, editor, agent):
         self.entries = entries
         self.editor = editor
         self.agent = agent
-        self.folder = folder
+        self.directory = directory
         self.terminals = {}
         self.methods = {}
         self.shows = False
         self.passed = self.translated = self.answered = 0
 
     def now(self, message):
-        """Give a recorded message as it is said now: our folder, our terminals' ids."""
-        text = json.dumps(message).replace("$WORK", str(self.folder))
+        """Return a recorded message with our directory and our terminals' ids."""
+        text = json.dumps(message).replace("$WORK", str(self.directory))
         for recorded, ours in self.terminals.items():
             text = text.replace(json.dumps(recorded), json.dumps(ours))
         return json.loads(text)
@@ -129,16 +129,16 @@ class Play:
             told = message["params"].setdefault("clientCapabilities", {})
             self.shows = bool(told.get("_meta", {}).get("terminal_output"))
             told["terminal"] = True
-            told.setdefault("_meta", {}).update({**EXTENDED, "terminal_output": True})
-        passed = await self.agent.hear(lambda heard: heard == message, ordered=False)
+            told.setdefault("_meta", {}).update({**EXTENSIONS_META, "terminal_output": True})
+        passed = await self.agent.receive(lambda received: received == message, ordered=False)
         assert passed, f"did not pass: {message}"
         self.passed += 1
 
     async def of_host(self, message, recorded, method):
-        """Take the answer that the proxy's host has instead of the recorded client's."""
-        seconds = SHORT if method == "terminal/wait_for_exit" else PATIENCE
-        found = await self.agent.hear(
-            lambda heard: "method" not in heard and heard["id"] == message["id"],
+        """Receive the response of the proxy's host instead of the recorded client's."""
+        seconds = OPTIONAL_TIMEOUT_S if method == "terminal/wait_for_exit" else MESSAGE_TIMEOUT_S
+        found = await self.agent.receive(
+            lambda received: "method" not in received and received["id"] == message["id"],
             seconds,
             ordered=False,
         )
@@ -158,56 +158,60 @@ class Play:
                 return
         translated = not self.shows and '"type": "terminal"' in json.dumps(message)
 
-        def wanted(heard):
+        def wanted(received):
             if not translated:
-                return heard == message
-            return heard.get("method") == message["method"] and without(heard) == without(message)
+                return received == message
+            return received.get("method") == message["method"] and without(received) == without(
+                message
+            )
 
-        found = await self.editor.hear(wanted)
+        found = await self.editor.receive(wanted)
         assert found, f"did not come: {message}"
-        heard, before = found
+        received, before = found
         self.passed += not translated
         self.translated += translated
-        # What is there beside it is the proxy's own: how a terminal looks now.
-        for more in [*before, *([heard] if translated else [])]:
+        # Other messages are the proxy's own updates of a terminal's display.
+        for more in [*before, *([received] if translated else [])]:
             assert more["method"] == "session/update", more
             assert '"type": "terminal"' not in json.dumps(more)
             validate_sent(more, {})
 
 
 def without(message):
-    """Leave out what is translated: the content of a tool call."""
+    """Remove the content of a tool call, which the proxy translates."""
     message = json.loads(json.dumps(message))
     message["params"].get("update", message["params"].get("toolCall", {})).pop("content", None)
     return message
 
 
 async def replay(entries, tmp_path):
-    """Play a conversation with the proxy between its sides."""
+    """Replay a conversation with the proxy between its sides."""
     (tmp_path / "sub").mkdir()
     settings = Settings(kill_grace=0.1)
     editor_end, proxy_editor = trio.testing.memory_stream_pair()
     agent_end, proxy_agent = trio.testing.memory_stream_pair()
     editor, agent = Side(editor_end), Side(agent_end)
-    capable = capabilities.of_editor(parse_envelope(json.dumps(entries[0]["msg"]).encode()).params)
-    asker = current()
+    parsed = capabilities.editor_capabilities(
+        parse_envelope(json.dumps(entries[0]["msg"]).encode()).params
+    )
+    context = current()
     async with (
-        open_host_connection(None, settings, asker, "an agent") as link,
+        open_host_connection(None, settings, context, "an agent") as host,
         trio.open_nursery() as nursery,
     ):
-        outboxes = SendQueue(proxy_editor), SendQueue(proxy_agent)
+        queues = SendQueue(proxy_editor), SendQueue(proxy_agent)
         proxy = Relay(
-            *outboxes,
-            capable=capable,
+            *queues,
+            editor_capabilities=parsed,
             settings=settings,
             log=WireLog(None),
-            host=link,
+            host=host,
             nursery=nursery,
         )
-        for outbox in outboxes:
-            nursery.start_soon(outbox.run)
-        nursery.start_soon(proxy.from_editor, Lines(proxy_editor, "the editor", 2**26))
-        nursery.start_soon(proxy.from_agent, Lines(proxy_agent, "the agent", 2**26))
+        for queue in queues:
+            nursery.start_soon(queue.run)
+        nursery.start_soon(proxy.from_editor, LineReader(proxy_editor, "the editor", 2**26))
+        nursery.start_soon(proxy.from_agent, LineReader(proxy_agent, "the agent", 2**26))
         nursery.start_soon(proxy.render)
         nursery.start_soon(editor.listen)
         nursery.start_soon(agent.listen)
@@ -218,7 +222,7 @@ async def replay(entries, tmp_path):
 
 
 class Reader:
-    """What an editor shows of tool calls: text, terminals that it can show, or else raw output."""
+    """What an editor shows of tool calls: text, terminals if it can, else the raw output."""
 
     def __init__(self):
         self.calls = {}
@@ -240,7 +244,7 @@ class Reader:
             self.terminals[output["terminal_id"]] = before + output["data"]
 
     def shown(self, call):
-        """Give the text of a call, as far as it is text."""
+        """Return the text of a tool call."""
         known = self.calls.get(call, {})
         texts = []
         for item in known.get("content") or []:
@@ -267,7 +271,7 @@ def said_by_agent(entries):
 
 
 @pytest.mark.parametrize(("stem", "entries"), ALL, ids=IDS)
-async def test_a_recorded_conversation_passes_through_the_proxy(stem, entries, tmp_path):
+async def test_recorded_conversation_passes_through_the_proxy(stem, entries, tmp_path):
     play = await replay(entries, tmp_path)
     without = Reader().read(map(play.now, said_by_agent(entries)))
     reads_no_less(Reader().read(play.editor.all), without)
@@ -307,7 +311,7 @@ def as_own_terminals(entries, *, at_once):
 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("recorded", CODEX, ids=name_of)
-async def test_reader_sees_no_less_of_an_agents_own_terminal(recorded, at_once, tmp_path):
+async def test_output_of_an_agents_own_terminal_is_shown_completely(recorded, at_once, tmp_path):
     play = await replay(as_own_terminals(recorded, at_once=at_once), tmp_path)
     without = Reader().read(said_by_agent(recorded))
     with_proxy = Reader().read(play.editor.all)
@@ -315,12 +319,12 @@ async def test_reader_sees_no_less_of_an_agents_own_terminal(recorded, at_once, 
     for call in without.calls:
         lines = without.shown(call).splitlines()
         assert lines
-        # Once, in a block of its own, which nothing was sent of before.
+        # Exactly once, in a block of its own.
         assert [line for line in with_proxy.shown(call).splitlines() if line in lines] == lines
         assert with_proxy.shown(call).startswith("```console\n")
 
 
-def test_there_are_conversations_of_three_agents():
+def test_transcripts_of_three_agents_are_present():
     assert len(ALL) == 61
     assert {stem for stem, _ in ALL} == {file.stem for file in FILES}
     assert len(FILES) == 3

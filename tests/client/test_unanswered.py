@@ -1,4 +1,4 @@
-"""What is sent again after a loss, and what is not."""
+"""Which messages are sent again after a connection was lost."""
 
 from acpterm.client import unanswered
 from acpterm.client.unanswered import Unanswered
@@ -8,7 +8,7 @@ UPDATE = {"sessionId": "s", "update": {}}
 
 
 class Client:
-    """A client of which only the messages matter."""
+    """A client that only records its messages."""
 
     def __init__(self):
         self.unanswered = Unanswered()
@@ -28,7 +28,7 @@ class Client:
         return self.unanswered.lost().lines
 
 
-def test_requests_without_an_answer_are_repeated_in_order():
+def test_unanswered_requests_are_repeated_in_order():
     client = Client()
     lines = [client.ask(id_) for id_ in (7, "seven", 1)]
     assert client.unanswered.answered("seven") == "terminal/output"
@@ -41,7 +41,7 @@ def test_requests_without_an_answer_are_repeated_in_order():
     assert client.unanswered.size == 0
 
 
-def test_an_answer_to_nothing_changes_nothing():
+def test_response_to_an_unknown_request_changes_nothing():
     client = Client()
     line = client.ask(1)
     assert client.unanswered.answered(2) is None
@@ -49,7 +49,7 @@ def test_an_answer_to_nothing_changes_nothing():
     assert client.repeated == [line]
 
 
-def test_what_is_typed_or_signalled_is_not_repeated_and_its_fate_is_unknown():
+def test_write_and_signal_are_not_repeated_and_fail_as_unknown():
     client = Client()
     client.ask(1, "_acpterm/terminal/write", data="rm -r x\n")
     line = client.ask(2)
@@ -64,7 +64,7 @@ def test_what_is_typed_or_signalled_is_not_repeated_and_its_fate_is_unknown():
     assert client.unanswered.lost().errors == []
 
 
-def test_a_request_that_may_be_what_workers_die_of_is_given_up():
+def test_request_lost_with_several_workers_fails():
     client = Client()
     client.ask(1)
     wait = client.ask(2, "terminal/wait_for_exit")
@@ -74,19 +74,19 @@ def test_a_request_that_may_be_what_workers_die_of_is_given_up():
         client.unanswered.answered(3)
     later = client.ask(3)
     lost = client.unanswered.lost()
-    # What waits for a program was there by chance.
+    # Requests that wait for a program were pending by chance.
     assert lost.lines == [wait, later]
     assert [(id_, "died 4 times" in error.message) for id_, error in lost.errors] == [(1, True)]
     assert client.unanswered.size == len(wait + later)
 
 
-def test_a_request_with_a_null_id_is_not_remembered():
+def test_request_with_a_null_id_is_not_recorded():
     client = Client()
     client.ask(None)
     assert client.repeated == []
 
 
-def test_the_error_for_an_id_that_is_in_use_is_not_the_answer_to_the_first():
+def test_error_for_a_duplicate_id_does_not_answer_the_first_request():
     client = Client()
     first = client.ask(1)
     client.ask(1)
@@ -96,7 +96,7 @@ def test_the_error_for_an_id_that_is_in_use_is_not_the_answer_to_the_first():
     assert client.repeated == []
 
 
-def test_a_cancelled_request_is_repeated_with_its_cancellation():
+def test_cancelled_request_is_repeated_with_its_cancellation():
     client = Client()
     first, cancel = client.ask(1), encode_notification("$/cancel_request", {"requestId": 1})
     second = client.ask(2)
@@ -108,7 +108,7 @@ def test_a_cancelled_request_is_repeated_with_its_cancellation():
     assert client.unanswered.size == 0
 
 
-def test_a_notification_is_repeated_until_a_later_request_is_answered():
+def test_notification_is_repeated_until_a_later_request_is_answered():
     client = Client()
     before = client.ask(1)
     update = client.tell("session/update", update={})
@@ -120,14 +120,14 @@ def test_a_notification_is_repeated_until_a_later_request_is_answered():
     assert client.repeated == []
 
 
-def test_a_cancel_that_was_the_last_thing_sent_is_repeated():
+def test_session_cancel_sent_last_is_repeated():
     client = Client()
     create = client.ask(1, "terminal/create", command="true")
     cancel = client.tell("session/cancel")
     assert client.repeated == [create, cancel]
 
 
-def test_a_cancel_is_not_repeated_when_its_session_has_created_a_terminal_since():
+def test_session_cancel_is_not_repeated_after_a_later_create():
     client = Client()
     other = encode_notification("session/cancel", {"sessionId": "other"})
     client.unanswered.notification("session/cancel", other)
@@ -137,13 +137,13 @@ def test_a_cancel_is_not_repeated_when_its_session_has_created_a_terminal_since(
     assert client.repeated == [other, update, create]
 
 
-def test_other_notifications_are_not_remembered():
+def test_other_notifications_are_not_recorded():
     client = Client()
     client.tell("initialized")
     assert client.repeated == []
 
 
-def test_notifications_that_nobody_asks_after_take_bounded_memory():
+def test_memory_for_notifications_is_bounded():
     client = Client()
     lines = [client.tell("session/update", update={"x": "y" * 1000, "n": n}) for n in range(2000)]
     repeated = client.repeated

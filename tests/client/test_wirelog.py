@@ -1,4 +1,4 @@
-"""The wire in a file: what is in it, and for whom."""
+"""The wire log: its contents, and the mode of its file."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_each_message_is_an_object_on_a_line_with_its_time_and_direction(tmp_path):
+async def test_each_message_is_a_line_with_time_and_direction(tmp_path):
     path = tmp_path / "log"
     async with open_log(str(path)) as log:
         log.write("a->b", b'{"id": 1,  "x": [1.50, null]}')
@@ -46,7 +46,7 @@ async def test_each_message_is_an_object_on_a_line_with_its_time_and_direction(t
         (b"[" * 100_000, "[" * 100_000),
     ],
 )
-async def test_what_is_no_message_is_text(tmp_path, line, text):
+async def test_invalid_json_is_logged_as_text(tmp_path, line, text):
     path = tmp_path / "log"
     async with open_log(str(path)) as log:
         log.write("b->a", line)
@@ -56,7 +56,7 @@ async def test_what_is_no_message_is_text(tmp_path, line, text):
     assert "msg" not in first
 
 
-async def test_it_is_for_this_user_alone(tmp_path):
+async def test_log_file_is_private(tmp_path):
     before = os.umask(0)
     try:
         async with open_log(str(tmp_path / "log")):
@@ -66,7 +66,7 @@ async def test_it_is_for_this_user_alone(tmp_path):
     assert mode(tmp_path / "log") == 0o600
 
 
-async def test_a_file_that_is_there_already_begins_anew_and_is_for_this_user_alone(tmp_path):
+async def test_existing_file_is_truncated_and_made_private(tmp_path):
     path = tmp_path / "log"
     path.write_text("what was, and was for all\n" * 100)
     path.chmod(0o666)
@@ -76,7 +76,7 @@ async def test_a_file_that_is_there_already_begins_anew_and_is_for_this_user_alo
     assert len(entries(path)) == 1
 
 
-async def test_a_device_stays_as_it_is():
+async def test_mode_of_a_device_is_unchanged():
     before = stat.S_IMODE(os.stat("/dev/null").st_mode)
     async with open_log("/dev/null") as log:
         log.write("a->b", b"{}")
@@ -87,19 +87,19 @@ async def test_a_device_stays_as_it_is():
 @pytest.mark.parametrize(
     ("name", "why"), [("missing/log", "No such file"), (".", "Is a directory")]
 )
-async def test_one_that_cannot_be_written_is_an_error_that_says_why(tmp_path, name, why):
+async def test_error_says_why_the_log_cannot_be_opened(tmp_path, name, why):
     with pytest.raises(LogError, match=f"the log '.*{name}' cannot be written: {why}"):
         async with open_log(str(tmp_path / name)):
             raise AssertionError
 
 
-async def test_without_a_file_nothing_is_written_anywhere():
+async def test_nothing_is_written_without_a_file():
     async with open_log(None) as log:
         log.write("a->b", b"{}")
         await log.drain()
 
 
-async def test_a_full_disk_is_told_once_and_ends_nothing(capfd):
+async def test_full_disk_is_reported_once_and_is_not_fatal(capfd):
     async with open_log("/dev/full") as log:
         for _ in range(3):
             log.write("a->b", b"{}")
@@ -111,7 +111,7 @@ async def test_a_full_disk_is_told_once_and_ends_nothing(capfd):
     )
 
 
-async def test_a_stream_is_noted_by_lines_in_both_directions_however_they_were_cut(tmp_path):
+async def test_logged_stream_logs_complete_lines_in_both_directions(tmp_path):
     ours, theirs = trio.testing.memory_stream_pair()
     path = tmp_path / "log"
     async with open_log(str(path)) as log:
@@ -133,7 +133,7 @@ async def test_a_stream_is_noted_by_lines_in_both_directions_however_they_were_c
     ]
 
 
-async def test_all_is_written_before_it_is_closed(tmp_path):
+async def test_close_waits_until_everything_is_written(tmp_path):
     path = tmp_path / "log"
     async with open_log(str(path)) as log:
         for number in range(10_000):

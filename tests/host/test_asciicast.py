@@ -234,7 +234,7 @@ async def ran(line, **more):
     """Run a program on a terminal to its end."""
     async with running_pool() as pool:
         program = Program(["/bin/sh", "-c", line], {"PATH": "/bin:/usr/bin"}, "/", 0o22)
-        terminal = await pool.create(lambda _: program, **more)
+        terminal = await pool.create(program, **more)
         await terminal.wait_exited()
         yield terminal
 

@@ -25,8 +25,8 @@ import trio
 from structlog.testing import capture_logs
 
 from acpterm.config import Settings
-from acpterm.host.host import open_host
-from acpterm.host.launch.exec_context import current
+from acpterm.host.open_host import open_host
+from acpterm.runtime.exec_context import current
 from tests.acp.validate import validate_sent
 from tests.support.depth import THOROUGH
 

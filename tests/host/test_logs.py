@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from acpterm.jsonrpc import RpcError
-from acpterm.runtime import log_limits
+from acpterm.runtime import logs
 from tests.support.hosts import (
     ACPTERM,
     agent_at,
@@ -173,7 +173,7 @@ async def test_the_daemon_logs_what_it_does_under_names_of_its_own(tmp_path):
 
 def test_equal_warnings_are_few_and_the_next_one_says_how_many_were_dropped():
     now = 0.0
-    limit = log_limits.RateLimit(lambda: now)
+    limit = logs.RateLimit(lambda: now)
 
     def logged(event, **more):
         try:
@@ -182,12 +182,12 @@ def test_equal_warnings_are_few_and_the_next_one_says_how_many_were_dropped():
             return None
 
     said = [logged("no connection", pid=number) for number in range(100)]
-    assert sum(event is not None for event in said) == log_limits.EVENTS_MAX
+    assert sum(event is not None for event in said) == logs.EVENTS_MAX
     assert logged("something else") is not None
-    now = log_limits.WINDOW_S
+    now = logs.WINDOW_S
     assert logged("no connection") == {
         "event": "no connection",
-        "not_logged": 100 - log_limits.EVENTS_MAX,
+        "not_logged": 100 - logs.EVENTS_MAX,
     }
     assert logged("no connection") == {"event": "no connection"}
     assert all(limit(None, "info", {"event": "opened"}) for _ in range(100))
@@ -198,19 +198,19 @@ async def test_what_an_agent_does_wrong_again_and_again_does_not_fill_the_log(tm
         async with agent_at(path) as agent:
             await agent.send(b"[]\n" * 1000)
             await agent.run("true")
-        assert running.logged().count("message refused") == log_limits.EVENTS_MAX
+        assert running.logged().count("message refused") == logs.EVENTS_MAX
 
 
 async def test_the_log_beside_the_socket_is_rotated(tmp_path):
     (tmp_path / "run").mkdir(mode=0o700)
     path = tmp_path / "run" / "agent.sock"
     log, before = tmp_path / "run" / "agent.sock.log", tmp_path / "run" / "agent.sock.log.1"
-    log.write_bytes(b"x" * (log_limits.LOG_BYTES_MAX + 5) + b"the end\n")
+    log.write_bytes(b"x" * (logs.LOG_BYTES_MAX + 5) + b"the end\n")
     with log.open("ab") as stderr:
         running = start("serve", "--socket", str(path), stderr=stderr, stdin=subprocess.DEVNULL)
     try:
         await poll(lambda: listens(str(path)) and before.exists() and log.stat().st_size < 10_000)
-        assert before.stat().st_size == log_limits.LOG_BYTES_MAX
+        assert before.stat().st_size == logs.LOG_BYTES_MAX
         assert before.stat().st_mode & 0o777 == 0o600
         # What is logged from now on is at the beginning of the file, after the daemon's pid.
         await poll(
@@ -225,11 +225,11 @@ async def test_the_log_beside_the_socket_is_rotated(tmp_path):
 def test_only_the_file_that_the_log_goes_to_is_rotated(tmp_path):
     mine, other = tmp_path / "mine.log", tmp_path / "other.log"
     for file in (mine, other):
-        file.write_bytes(b"x" * (log_limits.LOG_BYTES_MAX + 1))
+        file.write_bytes(b"x" * (logs.LOG_BYTES_MAX + 1))
     with mine.open("ab") as log:
-        assert not log_limits.rotate(str(other), 17, log.fileno())
-        assert other.stat().st_size == log_limits.LOG_BYTES_MAX + 1
-        assert log_limits.rotate(str(mine), 17, log.fileno())
+        assert not logs.rotate(str(other), 17, log.fileno())
+        assert other.stat().st_size == logs.LOG_BYTES_MAX + 1
+        assert logs.rotate(str(mine), 17, log.fileno())
         log.write(b"next")
     assert mine.read_bytes() == b"17\nnext"
 
@@ -238,18 +238,18 @@ def test_only_the_file_that_the_log_goes_to_is_rotated(tmp_path):
 def test_a_log_that_was_removed_is_truncated(tmp_path, is_replaced):
     path = tmp_path / "agent.sock.log"
     with path.open("ab", buffering=0) as log:
-        log.write(b"x" * (log_limits.LOG_BYTES_MAX + 1))
+        log.write(b"x" * (logs.LOG_BYTES_MAX + 1))
         path.unlink()
         if is_replaced:
             path.write_bytes(b"another")
-        assert log_limits.rotate(str(path), 17, log.fileno())
+        assert logs.rotate(str(path), 17, log.fileno())
         assert os.fstat(log.fileno()).st_size == 0
     assert not is_replaced or path.read_bytes() == b"another"
 
 
 def test_a_log_elsewhere_is_not_truncated(tmp_path):
     elsewhere = tmp_path / "elsewhere.log"
-    elsewhere.write_bytes(b"x" * (log_limits.LOG_BYTES_MAX + 1))
+    elsewhere.write_bytes(b"x" * (logs.LOG_BYTES_MAX + 1))
     with elsewhere.open("ab") as log, pytest.raises(FileNotFoundError):
-        log_limits.rotate(str(tmp_path / "agent.sock.log"), 17, log.fileno())
-    assert elsewhere.stat().st_size == log_limits.LOG_BYTES_MAX + 1
+        logs.rotate(str(tmp_path / "agent.sock.log"), 17, log.fileno())
+    assert elsewhere.stat().st_size == logs.LOG_BYTES_MAX + 1

@@ -49,7 +49,7 @@ async def test_what_the_person_has_taken_over_is_out_of_the_agents_reach(method,
         terminal = await agent.create(WAITS)
         pid = await pid_in(agent, terminal)
         await person.about("promote", terminal)
-        with pytest.raises(RpcError, match=f"cannot be {what}: the person has taken it over"):
+        with pytest.raises(RpcError, match=f"cannot be {what}: the user has taken it over"):
             await agent.request(method, agent.of(terminal, **more))
         assert alive(pid)
         # To look at it is no harm.

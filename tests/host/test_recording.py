@@ -42,7 +42,7 @@ class Recording:
 
     async def create(self, line, **more):
         program = Program(["/bin/sh", "-c", line], {"PATH": "/bin:/usr/bin"}, "/", 0o22)
-        terminal = await self.pool.create(lambda _: program, **more)
+        terminal = await self.pool.create(program, **more)
         self.path = self.recorder.start(
             terminal, command=line, nursery=self.nursery, env={"TERM": "xterm", "SECRET": "x"}
         )
@@ -155,7 +155,7 @@ async def test_symbolic_link_in_place_of_the_file_is_not_followed(folder, tmp_pa
     with structlog.testing.capture_logs() as logs:
         async with recordings(folder) as running:
             program = Program(["/bin/echo", "one"], {}, "/", 0o22)
-            terminal = await running.pool.create(lambda _: program)
+            terminal = await running.pool.create(program)
             (folder / f"20260101T000000Z-{terminal.id}.cast").symlink_to(victim)
             running.recorder.start(terminal, command="", nursery=running.nursery)
             await running.ended(terminal)

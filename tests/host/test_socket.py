@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from acpterm.client.daemon import DaemonError, connect
+from acpterm.client.daemon import DaemonError
+from acpterm.client.daemon_stream import connect
 from acpterm.config import Settings
-from acpterm.host.server.listener import ListenError, UnixListener
+from acpterm.host.server.listener import UnixListener
+from acpterm.runtime.unix_socket import ListenError
 from tests.support.commands import run
 from tests.support.hosts import agent_at, daemon, environment, listens, poll, process
 from tests.support.person import person_at

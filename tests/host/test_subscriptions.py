@@ -13,9 +13,8 @@ from msgspec import Raw
 from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import from_v2
 from acpterm.host.agent.creates import Creates
-from acpterm.host.agent.session import Session
-from acpterm.host.agent.session_state import SessionState
-from acpterm.host.registry import AgentInfo
+from acpterm.host.agent.session import Session, SessionState
+from acpterm.host.entry import AgentInfo
 from acpterm.host.state.writer import StateWriter
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
@@ -605,7 +604,7 @@ async def test_disconnected_client_leaves_nothing():
         async with person_of(host) as person:
             _, token = await follow(person)
             await person.until(lambda: person.by_token[token])
-        (caller,) = host._resumption.callers
+        (caller,) = host._resumption.connections
         await poll(lambda: not caller.sessions["session-1"].observers)
 
 
@@ -643,7 +642,7 @@ async def test_session_is_found_or_the_error_says_what_there_is():
             assert caught.value.code == -32002
             with pytest.raises(RpcError, match="of connection 'c9'"):
                 await person.answer((await follow(person, connection="c9"))[0])
-            (name, _) = {caller.agent.connection_id for caller in host._resumption.callers}
+            (name, _) = {caller.agent.connection_id for caller in host._resumption.connections}
             _, token = await follow(person, connection=name)
             await person.until(lambda: person.by_token[token])
 

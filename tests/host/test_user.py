@@ -7,8 +7,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from acpterm.acp.user_api import AttachRequest
-from acpterm.host.events import QUEUE_MAX, UPDATE_BYTES_MAX
+from acpterm.acp.user_streams import AttachRequest
+from acpterm.host.events import QUEUE_MAX, UPDATE_BYTES_MAX, EventBus
 from acpterm.host.input_monitor import InputMonitor
 from acpterm.host.user.attach import attach
 from acpterm.host.user.connection import UserConnection
@@ -180,23 +180,19 @@ async def test_directory_whose_name_is_not_utf_8_is_reported_with_replacements(t
             assert [info["cwd"] for info in await person.list()] == [made["cwd"]]
 
 
-async def test_waiting_events_come_in_the_order_of_detection():
+async def test_input_monitor_publishes_each_change_once():
     async with host_here() as host, person_of(host) as person:
         made = await person.request("terminal/create", {"command": "sleep 60"})
         entry = host.state.registry.find(made["terminalId"])
-        answers, told = iter([True, False, True, True]), []
-
-        def listen(event, entry, by):
-            # As describing the terminal does.
-            attention.check(entry)
-            told.append(event)
-
-        attention = InputMonitor(host.state.registry, listen)
+        answers, published = iter([True, True, False, True]), []
+        bus = EventBus()
+        bus.publish_terminal = lambda event, *_: published.append(event)
+        monitor = InputMonitor(host.state.registry, bus)
         entry.terminal.waits_for_input = lambda: next(answers)
         entry.terminal.timeline.last = None
-        for _ in range(2):
-            attention.check(entry)
-        assert (told, entry.waiting) == (["waiting"], True)
+        for _ in range(4):
+            monitor.check(entry)
+        assert (published, entry.waiting) == (["waiting", "resumed", "waiting"], True)
 
 
 async def test_program_is_not_held_after_its_reader_disconnected():

@@ -1,7 +1,7 @@
-"""What is here and needs more than the Python environment of the tests runs when it is asked for.
+"""Tests that need more than the Python environment of the test suite run only on request.
 
-`make interop` asks for it (`ACPTERM_INTEROP=1`), once it has installed what is needed. Then nothing
-of it is skipped: what is missing is an error.
+`make interop` requests them with `ACPTERM_INTEROP=1`, after installing what they need. Then nothing
+is skipped: a missing program is an error.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The official SDKs' agents: how each is started. One that cannot be is skipped, and says why.
+"""How the agents of the official SDKs are started; tests of an agent that cannot be are skipped.
 
-The TypeScript SDK is installed beside its driver, at the versions of its lock file, when the lock
-file has changed since; without Node, or without a way to fetch it, its tests are skipped.
+The TypeScript SDK is installed beside its driver, at the versions of its lock file, whenever the
+lock file has changed. Without Node, or if the SDK cannot be downloaded, its tests are skipped.
 """
 
 import fcntl
@@ -18,19 +18,19 @@ TYPESCRIPT = HERE / "typescript"
 
 
 def python() -> list[str]:
-    """Give the command of the Python SDK's agent."""
+    """Return the command of the Python SDK's agent."""
     return [sys.executable, str(HERE / "python" / "drive.py")]
 
 
 def typescript() -> list[str]:
-    """Give the command of the TypeScript SDK's agent, installed when it is not yet."""
+    """Return the command of the TypeScript SDK's agent, and install the SDK if necessary."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("the TypeScript SDK needs node and npm on the PATH")
     try:
-        # Test workers come here at the same time.
-        with (TYPESCRIPT / "package.json").open() as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
+        # Several test workers may get here at the same time.
+        with (TYPESCRIPT / "package.json").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             _install(npm)
     except OSError as error:
         pytest.skip(f"the TypeScript SDK cannot be installed: {error}")

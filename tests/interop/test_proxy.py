@@ -14,28 +14,28 @@ pytestmark = pytest.mark.interop
 EDITOR = Path(__file__).parent / "python" / "edit.py"
 
 
-def edit(folder, *steps, capabilities=None):
-    """Run the SDK's editor before a proxy: its report."""
+def edit(directory, *steps, capabilities=None):
+    """Run the SDK's editor in front of a proxy; return its report."""
     proxy = [*ACPTERM, "proxy", "--embedded", "--log-level", "error", "--", *AGENT]
-    wish = {
+    request = {
         "agent": proxy,
         "steps": steps,
-        "cwd": str(folder),
+        "cwd": str(directory),
         "capabilities": capabilities or {"fs": {"readTextFile": True}},
     }
     done = subprocess.run(
-        [sys.executable, str(EDITOR), json.dumps(wish)],
+        [sys.executable, str(EDITOR), json.dumps(request)],
         capture_output=True,
         text=True,
         check=False,
         timeout=50,
-        env=environment(XDG_CONFIG_HOME=str(folder)),
+        env=environment(XDG_CONFIG_HOME=str(directory)),
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_a_client_that_nobody_here_wrote_is_shown_terminals_as_text(tmp_path):
+def test_third_party_client_gets_terminals_as_text(tmp_path):
     read = {"do": "ask", "method": "fs/read_text_file", "params": {"path": "/x"}, "report": True}
     permit = {
         "do": "ask",
@@ -60,7 +60,7 @@ def test_a_client_that_nobody_here_wrote_is_shown_terminals_as_text(tmp_path):
     assert report["status"] == 0
 
 
-def test_it_is_told_of_them_in_meta_when_it_can_show_them(tmp_path):
+def test_client_that_supports_it_gets_terminals_in_meta(tmp_path):
     report = edit(tmp_path, *shown("echo hi"), capabilities=SHOWS)
     metas = [update.get("_meta") or {} for update in report["updates"]]
     assert any("terminal_info" in meta for meta in metas)
@@ -69,7 +69,7 @@ def test_it_is_told_of_them_in_meta_when_it_can_show_them(tmp_path):
     assert any(meta.get("terminal_exit", {}).get("exit_code") == 0 for meta in metas)
 
 
-def test_two_terminals_in_one_call(tmp_path):
+def test_two_terminals_in_one_call_are_shown_in_order(tmp_path):
     both = [{"type": "terminal", "terminalId": name} for name in ("$t", "$u")]
     report = edit(
         tmp_path,

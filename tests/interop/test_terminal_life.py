@@ -1,6 +1,6 @@
-"""The official SDKs' agents lead terminals through their lives, on both of a host's transports.
+"""Agents of the official SDKs use terminals from creation to release, on both host transports.
 
-An agent asks and notes down; what it noted is looked at here, one question per test.
+An agent sends requests and records the responses; each test checks one aspect of the record.
 """
 
 import json
@@ -34,11 +34,11 @@ PLAN = {
 
 
 class Report(dict[str, Any]):
-    """What an agent noted down, and of what it did so."""
+    """The record of an agent, and which agent, transport and directory it is from."""
 
     sdk: str
     transport: str
-    folder: str
+    directory: str
 
 
 @pytest.fixture(
@@ -49,17 +49,17 @@ class Report(dict[str, Any]):
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Report:
     sdk, transport = request.param
     driver = SDKS[sdk]()
-    folder = tmp_path_factory.mktemp("life")
-    report = Report(trio.run(partial(_drive, driver, transport, folder)))
-    report.sdk, report.transport, report.folder = sdk, transport, str(folder)
+    directory = tmp_path_factory.mktemp("life")
+    report = Report(trio.run(partial(_drive, driver, transport, directory)))
+    report.sdk, report.transport, report.directory = sdk, transport, str(directory)
     return report
 
 
-async def _drive(driver: list[str], transport: str, folder: Path) -> Any:
-    env = environment(XDG_CONFIG_HOME=str(folder / "none"))
+async def _drive(driver: list[str], transport: str, directory: Path) -> Any:
+    env = environment(XDG_CONFIG_HOME=str(directory / "none"))
 
     async def drive(host: Any) -> Any:
-        plan = json.dumps(PLAN | {"folder": str(folder), "host": host})
+        plan = json.dumps(PLAN | {"directory": str(directory), "host": host})
         with trio.fail_after(60):
             done = await trio.run_process(
                 [*driver, plan],
@@ -69,14 +69,14 @@ async def _drive(driver: list[str], transport: str, folder: Path) -> Any:
                 check=False,
             )
         assert done.returncode == 0, done.stderr.decode()
-        noted = json.loads(done.stdout)
-        # The agent has gone without releasing its last terminal.
-        await poll(lambda: not alive(_pid(noted["left"])))
-        return noted
+        record = json.loads(done.stdout)
+        # The agent has exited without releasing its last terminal.
+        await poll(lambda: not alive(_pid(record["left"])))
+        return record
 
     if transport == "stdio":
         return await drive([*ACPTERM, "stdio", "--embedded"])
-    async with daemon(folder) as (_process, path):
+    async with daemon(directory) as (_process, path):
         return await drive(path)
 
 
@@ -85,11 +85,11 @@ def _pid(output: dict[str, Any]) -> int:
 
 
 def _bare(status: dict[str, Any]) -> dict[str, Any]:
-    """Give an exit status without its `_meta`."""
+    """Return an exit status without its `_meta`."""
     return {name: value for name, value in status.items() if name != "_meta"}
 
 
-def test_the_host_says_that_it_has_terminals(report: Report) -> None:
+def test_host_announces_terminals(report: Report) -> None:
     assert report["initialized"]["protocolVersion"] == 1
     assert report["initialized"]["clientCapabilities"]["terminal"] is True
     assert report["initialized"]["clientInfo"]["name"] == "acpterm"
@@ -97,16 +97,16 @@ def test_the_host_says_that_it_has_terminals(report: Report) -> None:
 
 def test_output_can_be_read_while_a_wait_is_pending(report: Report) -> None:
     seen = report["life"]["running"]
-    assert seen["output"] == f"{GREETING}, two  words\n{report.folder}\nwaiting\n"
+    assert seen["output"] == f"{GREETING}, two  words\n{report.directory}\nwaiting\n"
     assert seen["truncated"] is False
     assert seen.get("exitStatus") is None
 
 
-def test_a_wait_gives_the_exit_code(report: Report) -> None:
+def test_wait_returns_the_exit_code(report: Report) -> None:
     assert _bare(report["life"]["waited"]) == {"exitCode": 7, "signal": None}
 
 
-def test_the_last_output_has_all_of_it_and_the_exit_status(report: Report) -> None:
+def test_last_output_is_complete_and_has_the_exit_status(report: Report) -> None:
     output = report["life"]["output"]
     assert output["output"].endswith("\nwaiting\ndone\n")
     assert output["exitStatus"] == report["life"]["waited"]
@@ -117,24 +117,24 @@ def test_kill_after_the_exit_and_both_releases_succeed(report: Report) -> None:
         assert answer == {}
 
 
-def test_a_released_terminal_is_an_error_that_says_so(report: Report) -> None:
+def test_released_terminal_is_an_error_that_says_so(report: Report) -> None:
     after = report["life"]["after"]
     assert after["error"] == -32002
     assert "has been released" in after["message"]
 
 
-def test_output_over_the_limit_loses_its_beginning_and_no_half_character(report: Report) -> None:
+def test_output_over_the_limit_loses_its_beginning_at_a_character_boundary(report: Report) -> None:
     output = report["cut"]["output"]
     assert output["output"] == "end\n"  # The limit of six is in the middle of the 🙂.
     assert output["truncated"] is True
 
 
-def test_death_by_signal_has_a_name_and_no_code(report: Report) -> None:
+def test_exit_by_signal_has_a_name_and_no_code(report: Report) -> None:
     assert _bare(report["signalled"]["waited"]) == {"exitCode": None, "signal": "SIGSEGV"}
     assert report["signalled"]["output"]["output"].startswith("so long\n")
 
 
-def test_an_agent_that_gives_up_waiting_kills_reads_and_releases(report: Report) -> None:
+def test_agent_that_stops_waiting_can_kill_read_and_release(report: Report) -> None:
     timed_out = report["timed_out"]
     assert timed_out["killed"] == timed_out["released"] == timed_out["again"] == {}
     assert timed_out["output"]["output"].endswith(" asleep\n")
@@ -143,12 +143,12 @@ def test_an_agent_that_gives_up_waiting_kills_reads_and_releases(report: Report)
     assert not alive(_pid(timed_out["output"]))
 
 
-def test_kill_is_answered_within_the_second_that_agents_give_it(report: Report) -> None:
+def test_kill_is_answered_within_one_second(report: Report) -> None:
     assert report["timed_out"]["seconds"] < 1
 
 
-def test_a_wait_that_its_asker_cancels_is_answered_as_cancelled(report: Report) -> None:
-    # The Python SDK says nothing to the host when it stops waiting.
+def test_wait_cancelled_by_the_agent_is_answered_as_cancelled(report: Report) -> None:
+    # The Python SDK sends no cancellation when it stops waiting.
     if report.sdk == "python":
         assert report["timed_out"]["gave_up"] == "timed out"
     else:
@@ -166,12 +166,12 @@ def test_a_wait_that_its_asker_cancels_is_answered_as_cancelled(report: Report) 
         ("extension", -32601, "_nobody/knows"),
     ],
 )
-def test_an_error_comes_as_the_sdks_own_and_says_what_is_wrong(
+def test_error_is_raised_by_the_sdk_with_its_message(
     report: Report, wrong: str, code: int, said: str
 ) -> None:
     assert report["wrong"][wrong]["error"] == code
     assert said in report["wrong"][wrong]["message"]
 
 
-def test_a_host_on_stdio_ends_with_its_agent(report: Report) -> None:
+def test_stdio_host_exits_with_its_agent(report: Report) -> None:
     assert set(report["ended"]) == ({0} if report.transport == "stdio" else set())

@@ -190,7 +190,7 @@ def test_memory_and_descriptors_of_the_keeper_are_protected():
     code = (
         f"import sys; sys.path.append({os.getcwd()!r})\n"
         "from acpterm.keeper.process import main\n"
-        "main.settle()\n"
+        "main.prepare_process()\n"
         "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
     command = [sys.executable, "-I", "-S", "-c", code]

@@ -124,7 +124,10 @@ def test_write_in_progress_is_announced_before_it_begins(monkeypatch):
     monkeypatch.setattr(reading.os, "readv", readv)
     reader = reading.Reader(Loop())
     for bound in (1000, 50_000, 50_000):
-        assert reader.read(-1, file, bound, reading.PLAIN) in (reading.BOUND, reading.NO_ROOM)
+        assert reader.read(-1, file, bound, reading.PLAIN) in (
+            reading.LIMIT_REACHED,
+            reading.RING_FULL,
+        )
         assert header[ring.RESERVED] == header[ring.HEAD]
     assert header[ring.HEAD] == RING_BYTES
     assert all(announced)
@@ -142,11 +145,11 @@ def test_flood_is_left_when_anything_else_is_ready(monkeypatch):
     loop.add_reader(reads, lambda: None)
     monkeypatch.setattr(reading.os, "readv", lambda _fd, _buffers: 4096)
     reader = reading.Reader(loop)
-    assert reader.read(-1, file, 200_000, reading.GATHER) == reading.BOUND
+    assert reader.read(-1, file, 200_000, reading.GATHER) == reading.LIMIT_REACHED
     assert file.header[ring.HEAD] >= 200_000
     os.write(writes, b"x")
     before = file.header[ring.HEAD]
-    assert reader.read(-1, file, 200_000, reading.GATHER) == reading.BOUND
+    assert reader.read(-1, file, 200_000, reading.GATHER) == reading.LIMIT_REACHED
     assert file.header[ring.HEAD] - before <= 8 * 4096
     file.close()
     for each in (fd, reads, writes):

@@ -11,7 +11,7 @@ from tests.pty.scarcity import no_descriptors
 
 @pytest.fixture
 def ends():
-    one, two = protocol.pair()
+    one, two = protocol.socket_pair()
     yield one, two
     one.close()
     two.close()

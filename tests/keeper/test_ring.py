@@ -37,9 +37,9 @@ def write(file, data):
 
 
 def test_capacity_is_a_whole_number_of_pages_and_no_less_than_asked_for():
-    assert ring.capacity_of(0) == CAPACITY_MIN_BYTES
-    assert ring.capacity_of(CAPACITY_MIN_BYTES + 1) == CAPACITY_MIN_BYTES + 4096
-    assert ring.capacity_of(1 << 20) == 1 << 20
+    assert ring.capacity_for(0) == CAPACITY_MIN_BYTES
+    assert ring.capacity_for(CAPACITY_MIN_BYTES + 1) == CAPACITY_MIN_BYTES + 4096
+    assert ring.capacity_for(1 << 20) == 1 << 20
 
 
 def test_bytes_are_read_at_their_positions_across_the_wrap(files):
@@ -65,11 +65,11 @@ def test_bytes_that_may_be_overwritten_just_now_are_not_returned(files):
 
 def test_room_is_what_is_consumed(files):
     written, read = files()
-    assert written.room() == written.capacity
+    assert written.free_bytes() == written.capacity
     write(written, bytes(1000))
-    assert written.room() == written.capacity - 1000
+    assert written.free_bytes() == written.capacity - 1000
     read.header[CONSUMED] = 400
-    assert written.room() == written.capacity - 600
+    assert written.free_bytes() == written.capacity - 600
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_REMOVE"), reason="the system cannot punch holes")
@@ -83,7 +83,7 @@ def test_memory_of_the_room_is_given_back_and_nothing_else(head, kept):
             write(file, data[at : at + 1000])
         file.header[CONSUMED] = head - kept
         file.write_record(b"the record")
-        file.give_back_room()
+        file.release_free_pages()
         position, read = file.read(head - kept, kept)
         assert (position, read) == (head - kept, data[head - kept :])
         assert file.record() == b"the record"
@@ -160,7 +160,7 @@ def test_what_a_killed_keeper_had_read_and_not_counted_is_recovered(taken, head)
     try:
         made.header[ring.HEAD] = made.header[ring.CONSUMED] = head
         made.header[ring.RESERVED] = head + 64 * 1024
-        made.expect_read(head, head + 64 * 1024)
+        made.mark_unread(head, head + 64 * 1024)
         at = head % made.capacity
         # A read that goes on at the other end of the ring is recovered up to there.
         kept = taken[: made.capacity - at]

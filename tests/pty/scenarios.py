@@ -257,7 +257,8 @@ async def a_process_older_than_the_tree_is_left_alone():
 
 @scenario
 async def whoever_has_the_first_childs_pid_later_is_a_stranger():
-    tree = new(Subreaper(), "one")
+    subreaper = Subreaper()
+    tree = new(subreaper, "one")
     process = start(tree, "exit 0")
     await reap(tree, process)
     gone = tree._reaped_at
@@ -265,7 +266,7 @@ async def whoever_has_the_first_childs_pid_later_is_a_stranger():
     # A later session of the same id: as if the pid had come round.
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     tree._pid = stranger.pid
-    tree._subreaper.exclude(lambda: [stranger.pid])
+    subreaper.exclude(lambda: [stranger.pid])
     assert await tree.empty()
     await tree.kill()
     assert stranger.poll() is None
@@ -462,13 +463,14 @@ async def a_worker_of_the_parents_is_no_orphan():
 
 @scenario
 async def a_process_that_has_the_first_childs_pid_before_its_end_is_noted_is_a_stranger():
-    tree = new(Subreaper(), "one")
+    subreaper = Subreaper()
+    tree = new(subreaper, "one")
     process = start(tree, "exit 0")
     await poll(process.poll)
     # The parent has reaped it, and has not said so; the pid has come round.
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     tree._pid, tree._pid_started = stranger.pid, linux.read_stat(stranger.pid).started - 1
-    tree._subreaper.exclude(lambda: [stranger.pid])
+    subreaper.exclude(lambda: [stranger.pid])
     await tree.signal(signal.SIGKILL)
     assert await tree.empty()
     assert stranger.poll() is None

@@ -97,7 +97,7 @@ def test_a_process_that_is_hidden_is_as_none(monkeypatch):
     def hide(*_):
         raise PermissionError(errno.EPERM, "as with hidepid")
 
-    monkeypatch.setattr("builtins.open", hide)
+    monkeypatch.setattr(os, "open", hide)
     assert processes.identity(os.getpid()) is None
     monkeypatch.undo()
     assert processes.identity(os.getpid()).pid == os.getpid()

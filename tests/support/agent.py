@@ -103,22 +103,22 @@ class Agent:
         """Make the params that name a terminal."""
         return {"sessionId": self.session, "terminalId": terminal, **more}
 
-    async def output(self, terminal: str) -> dict[str, Any]:
+    async def output(self, terminal: str) -> Any:
         return await self.request("terminal/output", self.of(terminal))
 
-    async def wait(self, terminal: str) -> dict[str, Any]:
+    async def wait(self, terminal: str) -> Any:
         return await self.request("terminal/wait_for_exit", self.of(terminal))
 
-    async def kill(self, terminal: str) -> dict[str, Any]:
+    async def kill(self, terminal: str) -> Any:
         return await self.request("terminal/kill", self.of(terminal))
 
-    async def release(self, terminal: str) -> dict[str, Any]:
+    async def release(self, terminal: str) -> Any:
         return await self.request("terminal/release", self.of(terminal))
 
-    async def read_from(self, terminal: str, **more: Any) -> dict[str, Any]:
+    async def read_from(self, terminal: str, **more: Any) -> Any:
         return await self.request("_acpterm/terminal/read", self.of(terminal, **more))
 
-    async def type(self, terminal: str, data: str) -> dict[str, Any]:
+    async def type(self, terminal: str, data: str) -> Any:
         return await self.request("_acpterm/terminal/write", self.of(terminal, data=data))
 
     async def run(self, command: str, **more: Any) -> tuple[str, dict[str, Any]]:
@@ -133,7 +133,7 @@ class Agent:
     async def until_output(self, terminal: str, text: str, seconds: float = 10) -> str:
         """Poll until the output holds `text`: the output."""
         with trio.fail_after(seconds):
-            while text not in (found := (await self.output(terminal))["output"]):
+            while text not in (found := str((await self.output(terminal))["output"])):
                 await trio.sleep(0.005)
         return found
 

@@ -72,6 +72,7 @@ class Daemon:
             asking.connect(str(self.folder / "user.sock"))
             stream = asking.makefile("rw", encoding="utf-8", newline="\n")
             hello = {"protocolVersion": 1, "_meta": {"acpterm": {"context": self._asker()}}}
+            answer: dict[str, Any] = {}
             for number, (name, what) in enumerate(
                 [("initialize", hello), (f"_acpterm/{method}", params)]
             ):

@@ -77,7 +77,7 @@ class FrontEnd:
         self.calls: dict[str, dict[str, Any]] = {}
         self.terminals: dict[str, Shown] = {}
         self.foreign = set(foreign)
-        self.log: list[tuple[str, ...]] = []
+        self.log: list[tuple[str | None, ...]] = []
 
     def take(self, message: dict[str, Any]) -> None:
         """Take a notification."""

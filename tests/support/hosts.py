@@ -13,8 +13,9 @@ from typing import Any
 import trio
 
 from acpterm.config import Settings
-from acpterm.host.host import Host, open_host
-from acpterm.host.launch.exec_context import current
+from acpterm.host.host import Host
+from acpterm.host.open_host import open_host
+from acpterm.runtime.exec_context import current
 from tests.support import starting
 from tests.support.agent import Agent, connected
 from tests.support.connector import connect_as_agent
@@ -57,7 +58,7 @@ class Process:
 
     async def wait(self, seconds: float = 10) -> int:
         """Wait for its end: the exit status."""
-        return await poll(self.process.poll, seconds)
+        return int(await poll(self.process.poll, seconds))
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -133,7 +134,7 @@ async def agent_on_stdio(
     Not `embedded`, it uses a daemon: name a `--socket` then, whose daemon the test ends. With
     `below_shell` a shell is the agent to the daemon, and not the tests' process: see `connector`.
     """
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     words = ["stdio", *(["--embedded"] if embedded else []), *arguments]
     run = _below_shell if below_shell else process
     running_stdio = run(tmp_path, *words, **pipes, **more)

@@ -170,7 +170,7 @@ class Person:
         """Ask `_acpterm/terminal/METHOD` about a terminal."""
         return await self.request(f"terminal/{method}", {"terminalId": terminal, **more})
 
-    async def list(self, **params: Any) -> list[dict[str, Any]]:
+    async def list(self, **params: Any) -> Any:
         """`_acpterm/terminal/list`."""
         return (await self.request("terminal/list", params))["terminals"]
 

@@ -1,6 +1,8 @@
 """Pools for tests, each with a keeper of its own."""
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import trio
 
@@ -10,7 +12,7 @@ from acpterm.terminal.pool import Pool
 
 
 @asynccontextmanager
-async def running_pool(tracking="auto", **settings):
+async def running_pool(tracking: Any = "auto", **settings: Any) -> AsyncIterator[Pool]:
     """Run a pool for as long as the block lasts."""
     async with (
         embedded_keeper() as keeper,

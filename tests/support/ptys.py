@@ -6,7 +6,7 @@ import termios
 from acpterm.pty import linux
 
 
-def open_pair(cols, rows):
+def open_pair(cols: int, rows: int) -> tuple[int, int]:
     """Open a PTY whose window has that size: the descriptors of master and slave."""
     master, slave = os.openpty()
     termios.tcsetwinsize(slave, (rows, cols))

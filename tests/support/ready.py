@@ -110,7 +110,7 @@ def _stream(fd: int, like: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
     lines = like.name == "<stderr>" or (mode == "wb" and binary.isatty())
     text = io.TextIOWrapper(binary, like.encoding, like.errors, "\n" if mode == "wb" else None)
     text.reconfigure(line_buffering=lines, write_through=at_once)
-    text.mode = mode[0]
+    text.mode = mode[0]  # type: ignore[misc]  # open() sets it as well
     return text
 
 
@@ -131,10 +131,10 @@ def _become(asked: dict[str, Any], fds: list[int]) -> None:
     os.environ.update({**ours, **asked["env"]})
     locale.setlocale(locale.LC_CTYPE, "")
     random.seed()
-    # To whoever checks types, the second name of each is a constant: here it is made anew.
-    sys.stdin = sys.__stdin__ = _stream(0, sys.__stdin__, "rb")  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = _stream(1, sys.__stdout__, "wb")  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _stream(2, sys.__stderr__, "wb")  # type: ignore[misc]
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = _stream(number, getattr(sys, name), "wb" if number else "rb")
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
     sys.argv[1:] = asked["words"]
     sys.path[0] = os.getcwd()
     gc.enable()
@@ -153,4 +153,4 @@ if __name__ == "__main__":
     _asked, _fds = _serve(socket.socket(fileno=int(sys.argv[1])), _thread_id())
     _become(_asked, _fds)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    runpy._run_module_as_main("acpterm")
+    runpy._run_module_as_main("acpterm")  # type: ignore[attr-defined]  # as `python -m` does

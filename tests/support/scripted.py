@@ -18,6 +18,8 @@ that are no JSON first; `--silent` never answers `initialize`; `--die N` exits w
 of a cancel; `--name=NAME` is what it calls itself.
 """
 
+from __future__ import annotations
+
 import itertools
 import json
 import os
@@ -27,29 +29,33 @@ import sys
 import threading
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 OPTIONS = set(sys.argv[1:])
 NAME = next((it.removeprefix("--name=") for it in OPTIONS if it.startswith("--name=")), "scripted")
 lock = threading.Lock()
-answers: dict[int, dict] = {}
+answers: dict[int, dict[str, Any]] = {}
 answered = threading.Condition()
 cancelled = threading.Event()
 ids = itertools.count(1)
 sessions = itertools.count(1)
 
 
-def send(message: dict) -> None:
+def send(message: dict[str, Any]) -> None:
     with lock:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         sys.stdout.flush()
 
 
-def ask(method: str, params: dict) -> int:
+def ask(method: str, params: dict[str, Any]) -> int:
     id_ = next(ids)
     send({"id": id_, "method": method, "params": params})
     return id_
 
 
-def wait(id_: int) -> dict | None:
+def wait(id_: int) -> dict[str, Any] | None:
     with answered:
         while id_ not in answers:
             if cancelled.is_set():
@@ -58,7 +64,7 @@ def wait(id_: int) -> dict | None:
         return answers.pop(id_)
 
 
-def fill(value, names: dict):
+def fill(value: Any, names: dict[str, Any]) -> Any:
     if isinstance(value, str) and value.startswith("$") and value[1:] in names:
         found = names[value[1:]]
         return found.get("terminalId", found) if isinstance(found, dict) else found
@@ -70,17 +76,17 @@ def fill(value, names: dict):
 class Turn:
     def __init__(self, session: str) -> None:
         self.session = session
-        self.names: dict = {}
+        self.names: dict[str, Any] = {}
         self.reason = "end_turn"
 
-    def update(self, update: dict) -> None:
+    def update(self, update: dict[str, Any]) -> None:
         send({"method": "session/update", "params": {"sessionId": self.session, "update": update}})
 
     def say(self, text: str) -> None:
         content = {"type": "text", "text": text}
         self.update({"sessionUpdate": "agent_message_chunk", "content": content})
 
-    def got(self, step: dict, id_: int) -> None:
+    def got(self, step: dict[str, Any], id_: int) -> None:
         answer = wait(id_)
         if answer is None:
             return
@@ -89,7 +95,7 @@ class Turn:
         if step.get("report"):
             self.say(json.dumps(result))
 
-    def run(self, steps: list) -> None:
+    def run(self, steps: list[dict[str, Any]]) -> None:
         for raw in steps:
             if cancelled.is_set() or self.reason != "end_turn":
                 break
@@ -98,51 +104,51 @@ class Turn:
         if cancelled.is_set():
             self.reason = "cancelled"
 
-    def do_say(self, step: dict) -> None:
+    def do_say(self, step: dict[str, Any]) -> None:
         self.say(step["text"])
 
-    def do_update(self, step: dict) -> None:
+    def do_update(self, step: dict[str, Any]) -> None:
         self.update(step["update"])
 
-    def do_ask(self, step: dict) -> None:
+    def do_ask(self, step: dict[str, Any]) -> None:
         params = {"sessionId": self.session, **step.get("params", {})}
         self.got(step, ask(step["method"], params))
 
-    def do_start(self, step: dict) -> None:
+    def do_start(self, step: dict[str, Any]) -> None:
         params = {"sessionId": self.session, **step.get("params", {})}
         self.names["?" + step["as"]] = ask(step["method"], params)
 
-    def do_await(self, step: dict) -> None:
+    def do_await(self, step: dict[str, Any]) -> None:
         self.got(step, self.names["?" + step["as"]])
 
-    def do_stderr(self, step: dict) -> None:
+    def do_stderr(self, step: dict[str, Any]) -> None:
         print(step["text"], file=sys.stderr, flush=True)
 
-    def do_line(self, step: dict) -> None:
+    def do_line(self, step: dict[str, Any]) -> None:
         with lock:
             sys.stdout.write(step["text"] + "\n")
             sys.stdout.flush()
 
-    def do_many(self, step: dict) -> None:
+    def do_many(self, step: dict[str, Any]) -> None:
         for number in range(step["times"]):
             self.say(f"{number} {step.get('text', '')}")
 
-    def do_sleep(self, step: dict) -> None:
+    def do_sleep(self, step: dict[str, Any]) -> None:
         cancelled.wait(step["seconds"])
 
-    def do_exit(self, step: dict) -> None:
+    def do_exit(self, step: dict[str, Any]) -> None:
         os._exit(step["code"])
 
-    def do_spawn(self, step: dict) -> None:
+    def do_spawn(self, step: dict[str, Any]) -> None:
         child = subprocess.Popen(step["argv"], start_new_session=True)
         self.names[step.get("as", "pid")] = child.pid
         self.say(str(child.pid))
 
-    def do_stop(self, step: dict) -> None:
+    def do_stop(self, step: dict[str, Any]) -> None:
         self.reason = step["reason"]
 
 
-def prompt(id_, params: dict) -> None:
+def prompt(id_: Any, params: dict[str, Any]) -> None:
     cancelled.clear()
     turn = Turn(params["sessionId"])
     text = "".join(block.get("text", "") for block in params["prompt"])
@@ -158,13 +164,13 @@ def prompt(id_, params: dict) -> None:
     send({"id": id_, "result": {"stopReason": turn.reason}})
 
 
-def initialize(id_, params: dict) -> None:
+def initialize(id_: Any, params: dict[str, Any]) -> None:
     if "--silent" in OPTIONS:
         return
     if "--die" in OPTIONS:
         print("no key in the environment: set AGENT_KEY", file=sys.stderr, flush=True)
         os._exit(7)
-    result = {
+    result: dict[str, Any] = {
         "protocolVersion": 2 if "--v2" in OPTIONS else 1,
         "agentCapabilities": {"loadSession": True, "sessionCapabilities": {"resume": {}}},
         "agentInfo": {"name": NAME, "version": "1"},
@@ -177,18 +183,18 @@ def initialize(id_, params: dict) -> None:
     send({"id": id_, "result": result})
 
 
-def new_session(id_, params: dict) -> None:
+def new_session(id_: Any, params: dict[str, Any]) -> None:
     if "--login" in OPTIONS:
         send({"id": id_, "error": {"code": -32000, "message": "Authentication required"}})
     else:
         send({"id": id_, "result": {"sessionId": f"s{next(sessions)}"}})
 
 
-def prompt_in_thread(id_, params: dict) -> None:
+def prompt_in_thread(id_: Any, params: dict[str, Any]) -> None:
     threading.Thread(target=prompt, args=(id_, params), daemon=True).start()
 
 
-def done(id_, params: dict) -> None:
+def done(id_: Any, params: dict[str, Any]) -> None:
     send({"id": id_, "result": {}})
 
 
@@ -202,8 +208,9 @@ ANSWERS = {
 }
 
 
-def take(message: dict) -> None:
-    id_, method = message.get("id"), message.get("method")
+def take(message: dict[str, Any]) -> None:
+    id_: Any = message.get("id")
+    method = message.get("method")
     if method is None:
         with answered:
             answers[id_] = message

@@ -117,9 +117,11 @@ class Pane:
     @property
     def modes(self) -> dict[str, str]:
         """What the program has set of the terminal, by tmux's names: what is not as usual."""
-        names = ("alternate_on", "cursor_flag", "insert_flag", "keypad_cursor_flag")
-        names += ("keypad_flag", "mouse_any_flag", "mouse_sgr_flag", "origin_flag", "wrap_flag")
-        names += ("scroll_region_upper", "scroll_region_lower", "pane_height")
+        names = [
+            *("alternate_on", "cursor_flag", "insert_flag", "keypad_cursor_flag"),
+            *("keypad_flag", "mouse_any_flag", "mouse_sgr_flag", "origin_flag", "wrap_flag"),
+            *("scroll_region_upper", "scroll_region_lower", "pane_height"),
+        ]
         found = dict(zip(names, self.of(*names), strict=True))
         whole = {"scroll_region_lower": str(int(found.pop("pane_height")) - 1)}
         usual = {"cursor_flag": "1", "wrap_flag": "1", **whole}

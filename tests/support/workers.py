@@ -23,7 +23,7 @@ class Daemon:
         self.path = path
         self.user_path = path.replace("agent.sock", "user.sock")
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self) -> Any:
         """Return `_acpterm/status`, of whichever worker answers first."""
         async with person_at(self.user_path) as person:
             return await person.request("status")
@@ -47,7 +47,7 @@ class Daemon:
             yield person
 
 
-async def initialize(agent: Agent, secret: str | None = None) -> dict[str, Any]:
+async def initialize(agent: Agent, secret: str | None = None) -> Any:
     """Send `initialize`; return `_meta.acpterm` of the result."""
     params: dict[str, Any] = {
         "protocolVersion": 1,

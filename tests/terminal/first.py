@@ -27,7 +27,7 @@ async def main(tracking):
         # An orphan that ends, and a program that is there before, meanwhile and after.
         line = "(setsid sh -c 'sleep 0.1' & echo $!); read x"
         program = Program(["/bin/sh", "-c", line], dict(os.environ), "/", 0o22)
-        terminal = await pool.create(lambda _: program)
+        terminal = await pool.create(program)
         while not (said := terminal.text.text()):
             await terminal.wait_changed()
         orphan = int(said)

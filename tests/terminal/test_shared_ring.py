@@ -35,7 +35,7 @@ class Writer:
     def write(self, data):
         """Write as much as there is room for; return how much."""
         header = self.file.header
-        size = min(len(data), self.file.room())
+        size = min(len(data), self.file.free_bytes())
         for at in range(size):
             self.file.data[(header[layout.HEAD] + at) % self.file.capacity] = data[at]
         header[layout.HEAD] += size

@@ -153,7 +153,7 @@ def test_timeline_takes_little_memory_without_output():
 async def test_terminal_records_a_timeline():
     async with running_pool() as pool:
         program = Program(["/bin/sh", "-c", "echo one; read x; echo two"], {}, "/", 0o22)
-        terminal = await pool.create(lambda _: program, size=(80, 24))
+        terminal = await pool.create(program, size=(80, 24))
         await poll(lambda: terminal.timeline.end or None)
         before = terminal.timeline.end
         terminal.resize(80, 24)

@@ -1,1 +1,1 @@
-"""The headless client: one agent, one turn, for a shell, a script or a CI job."""
+"""The headless client, which runs one turn of one agent for a shell, a script or a CI job."""

@@ -1,15 +1,15 @@
-"""A client's half of a conversation with an agent: what it asks, and what it answers.
+"""An ACP client for one turn: the requests to the agent, and the handlers of the agent's requests.
 
-The order of things: `initialize`; `open`, a new session or one resumed; `prompt`, which lasts for a
-turn. `cancel` ends the turn early: the agent answers `prompt` all the same, sooner or later.
+The order of calls is `initialize`; `open`, which creates or resumes a session; `prompt`, which
+lasts for a turn. `cancel` ends the turn early: the agent still responds to `prompt`.
 
-What the agent asks meanwhile is answered here: files by `Files` in a thread, permissions by
-`Permissions`, `terminal/*` by the host, each in a task of its own where it has to wait.
+The agent's requests are handled meanwhile: `Files` reads and writes files in a thread,
+`Permissions` decides on permissions, and the host handles `terminal/*`.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import trio
@@ -31,16 +31,16 @@ from acpterm.acp import (
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import Permissions
+from acpterm.client.prompt.request_tasks import Handler, RequestTasks
 from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
-from acpterm.client.terminals import EXTENDED, METHODS, Terminals
-from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS
-from acpterm.client.update import read as read_update
+from acpterm.client.prompt.turn import Turn
+from acpterm.client.terminals import EXTENSIONS_META, HOST_METHODS, Terminals
+from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, SessionKey, parse_update
 from acpterm.jsonrpc import (
     AUTH_REQUIRED,
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    REQUEST_CANCELLED,
+    Event,
     Id,
     NotificationReceived,
     RequestReceived,
@@ -49,199 +49,206 @@ from acpterm.jsonrpc import (
 )
 from acpterm.runtime.threads import run_blocking
 
-# Requests that wait in tasks at a time.
-PENDING_MAX: Final = 1000
-
 
 class AcpError(Exception):
-    """The agent cannot or will not; the message says what, and what to do."""
+    """The agent cannot do what was asked; the message says what, and what to do instead."""
 
 
 class Workspace(NamedTuple):
-    """Where a session is."""
+    """The directories of a session."""
 
     cwd: str
     additional_directories: Sequence[str] = ()
-    """Additional directories."""
 
 
 class AcpClient:
-    """A conversation over `agent`.
+    """A client of the agent at the other end of `stream`; its terminals are run by `host`.
 
-    `updated` is called with each `session/update` of the session, once it is open; `about_to_ask`
-    is awaited before a person is asked.
+    `turn` shows the updates of the session, once it is open, and the output of terminals. `drain`
+    is awaited before more is shown, `before_question` before the user is asked. `on_invalid` and
+    `exit_reason` are as for `Endpoint`.
     """
 
     def __init__(
         self,
-        agent: Endpoint,
+        stream: trio.abc.Stream,
+        host: Endpoint,
         nursery: trio.Nursery,
         *,
+        max_line: int,
         files: Files,
         read_only: bool,
         permissions: Permissions,
         calls: ToolCalls,
-        updated: Callable[[SessionNotification], None],
-        about_to_ask: Callable[[ToolCallState], Awaitable[None]],
+        turn: Turn,
+        drain: Callable[[], Awaitable[None]],
+        before_question: Callable[[ToolCallState], Awaitable[None]],
+        on_invalid: Callable[[RpcError], None],
+        exit_reason: Callable[[], Awaitable[str]],
     ) -> None:
-        self._agent = agent
-        self._nursery = nursery
+        self._agent = Endpoint(
+            stream,
+            "the agent",
+            max_line,
+            lenient=True,
+            on_request=self._on_request,
+            on_notification=self._on_notification,
+            on_cancel=self._on_cancel,
+            on_invalid=on_invalid,
+            exit_reason=exit_reason,
+            before_event=self._before_event,
+            throttle=self._throttle,
+        )
+        # The host's responses go to the agent: read no more of them than the agent does.
+        host.throttle = self._agent.drain
+        self.terminals = Terminals(
+            host,
+            nursery,
+            respond=self._agent.respond_raw,
+            on_created=turn.on_created,
+            on_output=turn.on_output,
+            on_exit=turn.on_exit,
+            drain=drain,
+        )
+        self._tasks = RequestTasks(self._agent, nursery)
         self._files = files
         self._read_only = read_only
         self._permissions = permissions
-        self._updated = updated
-        self._about_to_ask = about_to_ask
-        self._tasks = 0
-        self._scopes: dict[Id, trio.CancelScope] = {}
-        self._told = InitializeResponse(0)
+        self._turn = turn
+        self._drain = drain
+        self._before_question = before_question
+        self._agent_info = InitializeResponse(0)
         self._calls = calls
         self.session: str | None = None
-        self.terminals: Terminals | None = None
-        """The host's, which are there before the agent can ask for any."""
-        agent.on_request = self._asked
-        agent.on_notification = self._notified
-        agent.on_cancel = self._no_longer_wanted
+
+    async def run(self) -> None:
+        """Exchange messages with the agent until its stream ends or this is cancelled."""
+        await self._agent.run()
 
     async def initialize(self) -> None:
-        """Agree on a version. Raises `ConversationError`, `RpcError`."""
+        """Send `initialize` and check the protocol version. Raises `AcpError`, `RpcError`."""
         files = FileSystemCapabilities(read_text_file=True, write_text_file=not self._read_only)
-        able = ClientCapabilities(
-            fs=files, terminal=True, meta={**EXTENDED, "terminal_output": True}
+        capabilities = ClientCapabilities(
+            fs=files, terminal=True, meta={**EXTENSIONS_META, "terminal_output": True}
         )
-        asks = {
+        params = {
             "protocolVersion": 1,
-            "clientCapabilities": able,
+            "clientCapabilities": capabilities,
             "clientInfo": Implementation(name="acpterm", title="acpterm", version=__version__),
         }
-        self._told = await self._ask("initialize", asks, InitializeResponse)
-        if self.terminals is not None:
-            self.terminals.name_agent(self._told.agent_info or {})
-        if self._told.protocol_version != 1:
+        self._agent_info = await self._request("initialize", params, InitializeResponse)
+        self.terminals.name_agent(self._agent_info.agent_info or {})
+        if self._agent_info.protocol_version != 1:
             raise AcpError(
-                f"the agent speaks version {self._told.protocol_version} of the Agent Client "
+                f"the agent speaks version {self._agent_info.protocol_version} of the Agent Client "
                 "Protocol alone: acpterm speaks version 1"
             )
 
-    async def open(self, place: Workspace, *, resume: str | None, login: str | None) -> str:
-        """Begin a session, or go on with the one called `resume`; give its id.
+    async def open(self, workspace: Workspace, *, resume: str | None, login: str | None) -> str:
+        """Create a session, or resume the one with the id `resume`; return the session's id.
 
-        `login` is the id of a way to log in that is to be tried first. Raises `ConversationError`,
-        `RpcError`.
+        `login` is the id of an authentication method to use first. Raises `AcpError`, `RpcError`.
         """
         if login is not None:
             await self._agent.request("authenticate", {"methodId": login})
-        where: dict[str, Any] = {"cwd": place.cwd, "mcpServers": []}
-        if place.additional_directories:
-            if self._told.agent_capabilities.session_capabilities.additional_directories is None:
+        params: dict[str, Any] = {"cwd": workspace.cwd, "mcpServers": []}
+        if workspace.additional_directories:
+            if (
+                self._agent_info.agent_capabilities.session_capabilities.additional_directories
+                is None
+            ):
                 raise AcpError("the agent knows no additional directories (--add-dir)")
-            where["additionalDirectories"] = list(place.additional_directories)
+            params["additionalDirectories"] = list(workspace.additional_directories)
         try:
             if resume is None:
-                found = await self._ask("session/new", where, NewSessionResponse)
-                session: str = found.session_id
+                created = await self._request("session/new", params, NewSessionResponse)
+                session: str = created.session_id
             else:
                 session = resume
-                # Before it is open the agent may tell of what was: nobody wants to read it again.
-                await self._agent.request(self._how_to_resume(), {"sessionId": resume, **where})
+                # Until it responds, the agent may replay the session: those updates are ignored.
+                await self._agent.request(self._resume_method(), {"sessionId": resume, **params})
         except RpcError as error:
             if error.code == AUTH_REQUIRED:
-                raise AcpError(self._how_to_log_in(error)) from error
+                raise AcpError(self._auth_help(error)) from error
             raise
         self.session = session
-        if self.terminals is not None:
-            self.terminals.open_session(session, place.cwd)
+        self.terminals.open_session(session, workspace.cwd)
         return session
 
     async def prompt(self, text: str) -> str:
-        """Have the agent do what `text` says; give the reason why the turn ended."""
-        said = [{"type": "text", "text": text}]
-        asks = {"sessionId": self.session, "prompt": said}
-        ended: PromptResponse = await self._ask("session/prompt", asks, PromptResponse)
-        return ended.stop_reason
+        """Send the prompt `text`, wait for the end of the turn and return its stop reason."""
+        params = {"sessionId": self.session, "prompt": [{"type": "text", "text": text}]}
+        response: PromptResponse = await self._request("session/prompt", params, PromptResponse)
+        return response.stop_reason
 
     def cancel(self) -> None:
-        """End the turn early (ACP v1, "Cancellation"): open permissions are answered so."""
+        """Cancel the turn, and pending permission requests (ACP v1, "Cancellation")."""
         self._permissions.cancel()
         if self.session is not None:
             params = {"sessionId": self.session}
             self._agent.notify("session/cancel", params)
-            if self.terminals is not None:
-                self.terminals.notify("session/cancel", params)
+            self.terminals.notify("session/cancel", params)
 
-    async def _ask(self, method: str, params: Any, into: type[Any]) -> Any:
+    async def _request(self, method: str, params: Any, into: type[Any]) -> Any:
         return decode(await self._agent.request(method, params), into, f"the result of {method}")
 
-    def _how_to_resume(self) -> str:
-        can = self._told.agent_capabilities
-        if can.session_capabilities.resume is not None:
+    def _resume_method(self) -> str:
+        capabilities = self._agent_info.agent_capabilities
+        if capabilities.session_capabilities.resume is not None:
             return "session/resume"
-        if can.load_session:
+        if capabilities.load_session:
             return "session/load"
         raise AcpError("the agent cannot resume sessions: leave --resume out")
 
-    def _how_to_log_in(self, error: RpcError) -> str:
-        ways = [_way(method) for method in self._told.auth_methods]
-        what = f"the agent wants you to log in first ({error.message})"
-        if not ways:
-            return f"{what}, and does not say how: see its documentation"
-        return "\n".join([f"{what}. It offers:", *ways])
+    def _auth_help(self, error: RpcError) -> str:
+        methods = [_auth_method_help(method) for method in self._agent_info.auth_methods]
+        message = f"the agent wants you to log in first ({error.message})"
+        if not methods:
+            return f"{message}, and does not say how: see its documentation"
+        return "\n".join([f"{message}. It offers:", *methods])
 
-    # What the agent asks
+    # Messages from the agent
 
-    def _asked(self, request: RequestReceived) -> None:
-        handlers: dict[str, Callable[[RequestReceived], Coroutine[Any, Any, Any]]] = {
+    async def _before_event(self, event: Event) -> None:
+        """Wait until the output of terminals is shown above the message that follows it."""
+        exited: list[SessionKey] = []
+        if isinstance(event, NotificationReceived) and event.method == SESSION_UPDATE:
+            exited = self._turn.terminals_finished_by(event.params)
+        await self.terminals.settle(exited)
+
+    async def _throttle(self) -> None:
+        await self._drain()
+        await self.terminals.drain()
+
+    def _on_request(self, request: RequestReceived) -> None:
+        handlers: dict[str, Handler] = {
             "session/request_permission": self._permit,
             "fs/read_text_file": self._read,
             "fs/write_text_file": self._write,
         }
-        if request.method in METHODS and self.terminals is not None:
+        if request.method in HOST_METHODS:
             self.terminals.request(request.id, request.method, request.params)
         elif (handler := handlers.get(request.method)) is None:
-            what = f"there is no method {quote(request.method)} here"
-            self._agent.fail(request.id, RpcError(METHOD_NOT_FOUND, what))
-        elif self._tasks >= PENDING_MAX:
-            what = f"{PENDING_MAX} requests are pending: wait for some of them"
-            self._agent.fail(request.id, RpcError(INTERNAL_ERROR, what))
+            message = f"there is no method {quote(request.method)} here"
+            self._agent.fail(request.id, RpcError(METHOD_NOT_FOUND, message))
         else:
-            self._tasks += 1
-            self._nursery.start_soon(self._finish, request, handler)
-
-    async def _finish(
-        self,
-        request: RequestReceived,
-        handler: Callable[[RequestReceived], Coroutine[Any, Any, Any]],
-    ) -> None:
-        with trio.CancelScope() as scope:
-            if request.id is not None:
-                self._scopes[request.id] = scope
-            try:
-                self._agent.respond(request.id, await handler(request))
-            except RpcError as error:
-                self._agent.fail(request.id, error)
-            except Exception as error:  # noqa: BLE001  it costs its own request and nothing else
-                what = f"{request.method}: internal error: {type(error).__name__}: {error}"
-                self._agent.fail(request.id, RpcError(INTERNAL_ERROR, what))
-            finally:
-                self._tasks -= 1
-                self._scopes.pop(request.id, None)
-        if scope.cancelled_caught:
-            self._agent.fail(request.id, RpcError(REQUEST_CANCELLED, "cancelled, as was asked"))
+            self._tasks.start(request, handler)
 
     async def _permit(self, request: RequestReceived) -> object:
         params = decode(request.params, RequestPermissionRequest)
-        call = self._calls.take(params.tool_call)
-        show = partial(self._about_to_ask, call)
-        answer = await self._permissions.decide(call.question, call.kind, params.options, show)
+        call = self._calls.update(params.tool_call)
+        show = partial(self._before_question, call)
+        response = await self._permissions.decide(call.question, call.kind, params.options, show)
         if not self._permissions.is_cancelled:
-            chosen = answer["outcome"].get("optionId")
+            chosen = response["outcome"].get("optionId")
             kinds = (option.kind for option in params.options if option.option_id == chosen)
-            self._calls.decided(call, allowed=next(kinds, "").startswith("allow"))
-        return answer
+            self._calls.record_decision(call, allowed=next(kinds, "").startswith("allow"))
+        return response
 
     async def _read(self, request: RequestReceived) -> object:
         params = decode(request.params, ReadTextFileRequest)
         self._check_session(params.session_id)
-        # A file may be large, and the agent has to read the one before.
+        # A file may be large: wait until the agent has read the responses before.
         await self._agent.drain()
         return {"content": await run_blocking(partial(self._files.read, params))}
 
@@ -254,10 +261,10 @@ class AcpClient:
 
     def _check_session(self, session: str) -> None:
         if self.session is not None and session != self.session:
-            what = f"sessionId {quote(session)} is not the session here, {quote(self.session)}"
-            raise RpcError(INVALID_PARAMS, what)
+            message = f"sessionId {quote(session)} is not the session here, {quote(self.session)}"
+            raise RpcError(INVALID_PARAMS, message)
 
-    def _notified(self, notification: NotificationReceived) -> None:
+    def _on_notification(self, notification: NotificationReceived) -> None:
         if notification.method != SESSION_UPDATE or self.session is None:
             return
         try:
@@ -265,28 +272,27 @@ class AcpClient:
         except RpcError:
             return
         if update.session_id == self.session:
-            seen = read_update(notification.params)
-            if self.terminals is not None and seen is not None and seen.kind in TOOL_CALLS:
+            parsed = parse_update(notification.params)
+            if parsed is not None and parsed.kind in TOOL_CALLS:
                 self.terminals.notify(SESSION_UPDATE, notification.params)
-            self._updated(update)
+            for terminal in self._turn.on_update(update):
+                self.terminals.follow(terminal)
 
-    def _no_longer_wanted(self, id_: Id) -> None:
-        if scope := self._scopes.get(id_):
-            scope.cancel()
-        elif self.terminals is not None:
+    def _on_cancel(self, id_: Id) -> None:
+        if not self._tasks.cancel(id_):
             self.terminals.cancel(id_)
 
 
-def _way(method: Any) -> str:
-    """Say how to log in in one way: what to run, where the agent says it."""
-    said = f"  {method.id}: {method.name}"
+def _auth_method_help(method: Any) -> str:
+    """Return a line about an authentication method, with the command to run if there is one."""
+    line = f"  {method.id}: {method.name}"
     if method.description:
-        said += f". {method.description}"
-    found = (method.meta or {}).get("terminal-auth")
-    if found is not None:
+        line += f". {method.description}"
+    terminal_auth = (method.meta or {}).get("terminal-auth")
+    if terminal_auth is not None:
         try:
-            run = msgspec.json.decode(found, type=dict[str, Any])
-            said += f" Run: {' '.join([str(run['command']), *map(str, run.get('args', []))])}"
+            run = msgspec.json.decode(terminal_auth, type=dict[str, Any])
+            line += f" Run: {' '.join([str(run['command']), *map(str, run.get('args', []))])}"
         except (msgspec.DecodeError, KeyError, TypeError):
             pass
-    return f"{said} (--auth {method.id} has the agent do it, where it can)"
+    return f"{line} (--auth {method.id} has the agent do it, where it can)"

@@ -1,10 +1,9 @@
-"""`fs/read_text_file` and `fs/write_text_file`, inside the session's directories and nowhere else.
+"""`fs/read_text_file` and `fs/write_text_file`, restricted to the session's directories.
 
-A path is taken as what it leads to: symbolic links are resolved, and of a file that was opened the
-system is asked once more where it is, so that nothing is read or written by way of a link that was
-made meanwhile (an empty file or folder may be made where it leads). Only regular files are read and
-written, so nothing waits for a pipe. What is written takes the place of all that was there, in the
-same file: its owner, its mode and its other names stay.
+Symbolic links in a path are resolved. After opening a file, its actual path is checked again, so
+that a link created meanwhile cannot lead outside (an empty file or directory may be created where
+it points). Only regular files are read and written, so a pipe cannot block. Writing replaces the
+content of the same file, so the file keeps its owner, mode and hard links.
 """
 
 import errno
@@ -18,22 +17,21 @@ from typing import Final
 from acpterm.acp import ReadTextFileRequest, WriteTextFileRequest
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 
-# The longest file that is read. Bytes.
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Files:
-    """The files of one session. `roots`: its directories; none is none."""
+    """The files of one session. `roots`: its directories; with none, all access is refused."""
 
     def __init__(self, roots: Sequence[str], *, read_only: bool) -> None:
         self._roots = [os.path.realpath(root) for root in roots]
         self._read_only = read_only
 
     def read(self, params: ReadTextFileRequest) -> str:
-        """Give the text of a file, from `line` on, at most `limit` lines. May block: for a thread.
+        """Return the text of a file, from `line` on and at most `limit` lines.
 
-        Raises `RpcError`: -32602 for a path that is not to be read or is no text, -32002 when there
-        is no such file.
+        Blocks, so it must run in a thread. Raises `RpcError`: -32602 if the path is not allowed or
+        the file is not text, -32002 if there is no such file.
         """
         fd = self._open(params.path, os.O_RDONLY, "read")
         try:
@@ -53,13 +51,13 @@ class Files:
             return text
         first = max(0, (params.line or 1) - 1)
         end = None if params.limit is None else first + params.limit
-        # A line ends with a line feed alone, as editors and grep count.
+        # Only a line feed ends a line, as for editors and grep.
         return "".join(io.StringIO(text, newline="\n").readlines()[first:end])
 
     def write(self, params: WriteTextFileRequest) -> None:
-        """Write a file, which is made if it is missing, with its folders. May block: for a thread.
+        """Write a file, and create it with its parent directories if it is missing.
 
-        Raises `RpcError` (-32602).
+        Blocks, so it must run in a thread. Raises `RpcError` (-32602).
         """
         if self._read_only:
             raise _bad(params.path, "is not written: this session may only read (--read-only)")
@@ -72,7 +70,7 @@ class Files:
             raise _failed("written", params.path, error) from error
 
     def _open(self, path: str, flags: int, how: str) -> int:
-        """Open a regular file inside, which with its folders is made if `flags` say so."""
+        """Open a regular file inside the roots; with `O_CREAT`, create it and its directories."""
         resolved = self._resolve(path)
         try:
             if flags & os.O_CREAT:
@@ -100,10 +98,10 @@ class Files:
         return resolved
 
     def _check_opened(self, fd: int, path: str) -> None:
-        """Raise `RpcError` unless what was opened is a regular file, and inside."""
+        """Raise `RpcError` unless the opened file is a regular file inside the roots."""
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise _bad(path, "is no regular file")
-        # Elsewhere O_NOFOLLOW has to do: what is swapped is then a folder above the file.
+        # Other systems only have O_NOFOLLOW, which does not detect a swapped parent directory.
         if sys.platform == "linux" and not self._is_inside(os.readlink(f"/proc/self/fd/{fd}")):
             raise self._outside(path)
 

@@ -1,4 +1,4 @@
-"""One JSON object a line, for programs: the agent's updates as they are, and what goes with them.
+"""Prints one JSON object per line, for programs: the agent's updates unchanged, and other events.
 
 | `event` | other members |
 | --- | --- |
@@ -6,7 +6,7 @@
 | `update` | `update`: of a `session/update`, as the agent sent it |
 | `output` | `terminalId`, `data`: text, control sequences included; `lost`: bytes missing before |
 | `exit` | `terminalId`, `exitCode`, `signal`: one of the two is null |
-| `notice` | `text`: what a person would be told, of permissions as a rule |
+| `notice` | `text`: a notice for the user, usually about permissions |
 | `end` | `stopReason` (null if the turn did not end), `status`, `error` (null if there was none) |
 """
 
@@ -25,7 +25,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class JsonPrinter:
-    """See `printing.Printer`. `write` takes bytes for stdout."""
+    """See `printer.Printer`. `write` takes bytes for stdout."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
@@ -40,12 +40,12 @@ class JsonPrinter:
         self._event("update", update=update)
 
     def message(self, text: str) -> None:
-        """Print nothing: it was in an update. So were calls and plans."""
+        """Print nothing: `update` has printed it. The same holds for calls and plans."""
 
-    def call(self, call: ToolCallState) -> None:
+    def tool_call(self, call: ToolCallState) -> None:
         """Print nothing."""
 
-    def asked(self, call: ToolCallState) -> None:
+    def before_question(self, call: ToolCallState) -> None:
         """Print nothing."""
 
     def plan(self, entries: list[tuple[str, str]]) -> None:
@@ -60,7 +60,7 @@ class JsonPrinter:
             missing = {"lost": lost} if lost else {}
             self._event("output", terminalId=terminal, data=text, **missing)
 
-    def ended(self, terminal: str, end: ExitInfo) -> None:
+    def exited(self, terminal: str, end: ExitInfo) -> None:
         """Print `exit`."""
         decoder = self._decoders.pop(terminal, None)
         if decoder is not None and (rest := decoder.decode(b"", final=True)):
@@ -76,7 +76,7 @@ class JsonPrinter:
         self._event("end", stopReason=stop_reason, status=status, error=error)
 
     def _event(self, name: str, **members: Any) -> None:
-        # What the agent sent may be laid out over several lines.
+        # The agent's JSON may contain line feeds between tokens.
         line = _encoder.encode({"event": name, **members}).replace(b"\n", b" ")
-        # And nothing that it sent steers the window that this is printed in.
+        # Control characters in the agent's strings must not reach the user's terminal.
         self._write(escape_json(line.decode(errors="replace")).encode() + b"\n")

@@ -1,7 +1,7 @@
-"""How a run of `acpterm prompt` ends, at whose hand, and with which exit status.
+"""Decides how a run of `acpterm prompt` ends, and with which exit status.
 
-The first to know decides: the turn's own end, a signal, the time that was over, a stdout that
-cannot be written to. What comes later can only hurry the end.
+The first cause decides: the end of the turn, a signal, the timeout, or a stdout that cannot be
+written to. Later causes can only end the run sooner.
 """
 
 import errno
@@ -18,57 +18,57 @@ FAILED: Final = 1
 NOT_ALLOWED: Final = 3
 TIMED_OUT: Final = 124
 CANCELLED: Final = 130
-# Seconds that an agent has to end a turn that timed out.
+# Time for the agent to end a turn that timed out.
 CANCEL_TIMEOUT_S: Final = 2.0
 
 _STATUS: Final = {"end_turn": 0, "cancelled": CANCELLED}
 
 
 class Outcome:
-    """What becomes of a run. `notice` is called with what the person is to know meanwhile."""
+    """The outcome of a run. `notice` is called with messages for the user meanwhile."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
         self.scope: Final = trio.CancelScope()
-        """Of the run: cancelled, the agent is ended."""
+        """The scope of the run: cancelling it ends the agent."""
         self.cancel: Callable[[], None] | None = None
-        """Has the agent end its turn; None while there is none."""
+        """Cancels the agent's turn; None until there is one."""
         self.status = FAILED
         self.stop_reason: str | None = None
-        """How the turn ended, if it has."""
+        """The stop reason of the turn; None until it has ended."""
         self.error: str | None = None
-        """What was wrong, if anything."""
-        self.unwritten: str | None = None
-        """Why what was printed has not been written, if it has not."""
+        """The error message, if there was an error."""
+        self.write_error: str | None = None
+        """Why stdout or stderr could not be written to, if so."""
         self._notice = notice
 
     def turn_ended(self, reason: str, *, refusals: int = 0) -> None:
-        """Take the turn's end. Who ended it before decides on the status.
+        """Record the end of the turn. The status stays the same if a cause was recorded before.
 
-        `refusals`: how many permissions were refused, if the agent did nothing beside.
+        `refusals`: the number of refused permissions if the agent did nothing, else 0.
         """
         self.stop_reason = reason
-        # All may be over since nothing can be printed.
+        # A status of FAILED is also set when stdout breaks; then the scope is cancelled.
         if self.status == FAILED and not self.scope.cancel_called:
             self.status = _STATUS.get(reason, FAILED)
             if reason == "cancelled":
                 self.error = "the agent says that the turn was cancelled"
             elif self.status == 0 and refusals:
                 self.status = NOT_ALLOWED
-                what = "1 request was" if refusals == 1 else f"{refusals} requests were"
+                count = "1 request was" if refusals == 1 else f"{refusals} requests were"
                 self.error = (
-                    f"{what} refused and nothing was done: --allow all allows what the agent asks "
+                    f"{count} refused and nothing was done: --allow all allows what the agent asks "
                     "for, --allow reads what it calls reading or searching"
                 )
 
     async def watch(self, signals: AsyncIterator[int]) -> None:
-        """Take the signals that end it: a first SIGINT politely."""
+        """End the run on signals; a first SIGINT only cancels the turn."""
         async for number in signals:
             if self.stop_reason is not None:
                 self.scope.cancel()
                 continue
-            polite = number == signal.SIGINT and self.status != CANCELLED
+            cancels = number == signal.SIGINT and self.status != CANCELLED
             self.status = 128 + number
-            if polite and self.cancel is not None:
+            if cancels and self.cancel is not None:
                 self.cancel()
                 self._notice("cancelled; Ctrl-C once more ends the agent")
             else:
@@ -76,7 +76,7 @@ class Outcome:
                 self.scope.cancel()
 
     async def expire(self, seconds: float) -> None:
-        """Cancel when the time is over, and end the agent if that does not help."""
+        """Cancel the turn after `seconds`, and end the run `CANCEL_TIMEOUT_S` later."""
         if seconds == math.inf:
             return
         await trio.sleep(seconds)
@@ -89,15 +89,15 @@ class Outcome:
             await trio.sleep(CANCEL_TIMEOUT_S)
         self.scope.cancel()
 
-    async def write(self, outbox: SendQueue, written: trio.Event) -> None:
-        """Print; when that cannot be done any more, all is over."""
+    async def write(self, queue: SendQueue, written: trio.Event) -> None:
+        """Write what is put into the queue; end the run if that fails."""
         try:
-            await outbox.run()
+            await queue.run()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.status = FAILED
             cause = error.__cause__
-            # Whoever closed it, as `head` does, knows.
+            # The reader has closed the pipe on purpose, as `head` does: no message.
             if not (isinstance(cause, OSError) and cause.errno == errno.EPIPE):
-                self.unwritten = f"what is to be said cannot be written: {error}"
+                self.write_error = f"what is to be said cannot be written: {error}"
             self.scope.cancel()
         written.set()

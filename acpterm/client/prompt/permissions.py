@@ -1,11 +1,11 @@
-"""May a tool call go on: by the person's rule, or asked of the person at the terminal.
+"""Decides whether to allow a tool call, by a rule or by asking the user at the terminal.
 
-The rule (`--allow`): `all` allows, `none` refuses, `reads` allows what the agent says is reading or
-searching, `ask` asks the person, with the agent's own options, one question at a time. Where nobody
-can be asked the answer is no, and that is said. It is the agent that says what kind a call is, and
-an agent need not ask at all: this is a courtesy, and no wall.
+The rule (`--allow`): `all` allows, `none` refuses, `reads` allows calls that the agent declares as
+reading or searching, and `ask` asks the user, with the agent's own options, one question at a time.
+If no terminal is available the call is refused, with a notice. The agent declares the kind of a
+call, and an agent need not ask at all: this is no security boundary.
 
-A turn that is cancelled answers all that is open, and what comes after it, `cancelled` (ACP v1,
+Once a turn is cancelled, all pending and later requests are answered `cancelled` (ACP v1,
 "Cancellation").
 """
 
@@ -21,24 +21,24 @@ from acpterm.client.sanitize import one_line
 Rule: TypeAlias = Literal["ask", "all", "reads", "none"]
 
 _READS: Final = ("read", "search")
-# The one of least consequence first.
+# In order of preference: the option with the least consequences first.
 _ALLOW: Final = ("allow_once", "allow_always")
 _REJECT: Final = ("reject_once", "reject_always")
 
 
 class Permissions:
-    """The decisions of one session. `say` is called for each with a line for the person."""
+    """The decisions of one session. `notice` is called with a line about each for the user."""
 
-    def __init__(self, rule: Rule, say: Callable[[str], None]) -> None:
+    def __init__(self, rule: Rule, notice: Callable[[str], None]) -> None:
         self._rule = rule
-        self._say = say
-        self._asking = trio.Lock()
+        self._notice = notice
+        self._question_lock = trio.Lock()
         self._open: set[trio.CancelScope] = set()
         self._cancelled = False
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the turn was cancelled: nothing is decided any more."""
+        """Whether the turn was cancelled, so that no decision is made any more."""
         return self._cancelled
 
     async def decide(
@@ -48,10 +48,10 @@ class Permissions:
         options: Sequence[PermissionOption],
         show: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> dict[str, Any]:
-        """Give the answer to a `session/request_permission`.
+        """Return the result of a `session/request_permission`.
 
-        `question` is what it is about, safe to print, in lines; `kind` is the tool call's.
-        `show` is awaited before a person is asked: it shows what the question is about.
+        `question` describes the tool call in one or more lines that are safe to print; `kind` is
+        the tool call's. `show` is awaited before the user is asked, and prints the tool call.
         """
         chosen: PermissionOption | None = None
         with trio.CancelScope() as scope:
@@ -68,7 +68,7 @@ class Permissions:
         return {"outcome": {"outcome": "selected", "optionId": chosen.option_id}}
 
     def cancel(self) -> None:
-        """Answer what is open, and what comes after, `cancelled`."""
+        """Answer all pending and later requests with `cancelled`."""
         self._cancelled = True
         for scope in self._open:
             scope.cancel()
@@ -83,7 +83,7 @@ class Permissions:
         why = f"--allow {self._rule}" if options else "the agent offers nothing to choose from"
         allowed = self._rule == "all" or (self._rule == "reads" and kind in _READS)
         if self._rule == "ask" and options:
-            async with self._asking:
+            async with self._question_lock:
                 names = [option.name for option in options]
                 try:
                     answer = await choose(f"May the agent do this? {question}", names, show)
@@ -93,13 +93,15 @@ class Permissions:
                     if answer is not None:
                         return options[answer]
                     why = "nothing was chosen"
-        chosen = _first(options, _ALLOW if allowed else _REJECT)
+        chosen = _first_option(options, _ALLOW if allowed else _REJECT)
         verdict = "allowed" if chosen is not None and allowed else "refused"
         title = one_line(question.partition("\n")[0])
-        self._say(f"{verdict}: {title} ({why})")
+        self._notice(f"{verdict}: {title} ({why})")
         return chosen
 
 
-def _first(options: Sequence[PermissionOption], kinds: Sequence[str]) -> PermissionOption | None:
-    found = (option for kind in kinds for option in options if option.kind == kind)
-    return next(found, None)
+def _first_option(
+    options: Sequence[PermissionOption], kinds: Sequence[str]
+) -> PermissionOption | None:
+    matching = (option for kind in kinds for option in options if option.kind == kind)
+    return next(matching, None)

@@ -1,4 +1,4 @@
-"""What `acpterm prompt` prints, and the two ways of it: `print_text` and `print_json`."""
+"""The interface of the printers of `acpterm prompt`: `text_printer` and `json_printer`."""
 
 from typing import Protocol
 
@@ -9,34 +9,37 @@ from acpterm.client.prompt.tool_calls import ToolCallState
 
 
 class Printer(Protocol):
-    """Prints what happens in a turn, as it happens. None of it waits."""
+    """Prints the events of a turn as they happen. No method blocks."""
 
     def session(self, identifier: str) -> None:
-        """Begin with a session."""
+        """Print that a session is open."""
 
     def update(self, update: Raw) -> None:
-        """Take a `session/update`, whatever it is about."""
+        """Print a `session/update` of any kind; called before the specific method below."""
 
     def message(self, text: str) -> None:
-        """Take the next piece of the agent's message."""
+        """Print the next piece of the agent's message."""
 
-    def call(self, call: ToolCallState) -> None:
-        """Take a tool call of which something may have changed."""
+    def tool_call(self, call: ToolCallState) -> None:
+        """Print a tool call that may have changed."""
 
-    def asked(self, call: ToolCallState) -> None:
-        """Take that the person is about to be asked whether a tool call may go on."""
+    def before_question(self, call: ToolCallState) -> None:
+        """Print a tool call before the user is asked whether to allow it."""
 
     def plan(self, entries: list[tuple[str, str]]) -> None:
-        """Take the agent's plan: what is to be done, and the state of it."""
+        """Print the agent's plan: the content and the status of each entry."""
 
     def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Take the next output of a terminal, before which `lost` bytes are missing."""
+        """Print output of a terminal, before which `lost` bytes are missing."""
 
-    def ended(self, terminal: str, end: ExitInfo) -> None:
-        """Take the end of a terminal's program."""
+    def exited(self, terminal: str, end: ExitInfo) -> None:
+        """Print the exit of a terminal's program."""
 
     def notice(self, text: str) -> None:
-        """Tell the person something."""
+        """Print a notice for the user."""
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """End: how the turn ended if it did, the exit status, and what was wrong if anything."""
+        """Print the end of the run.
+
+        `stop_reason` is None if the turn did not end, `error` is None if there was none.
+        """

@@ -1,8 +1,8 @@
-"""For a person: the agent's message as it comes, its tool calls, what its terminals print, diffs.
+"""Prints a turn for a human reader: messages, tool calls, terminal output and diffs.
 
-A call has a line when it begins and a line when it is over, with its state; between them is what
-its terminals print, a line at a time, indented. With colours, programs keep theirs. What comes from
-the agent and its programs is made safe first (`plain`). Notices go to stderr.
+A tool call has a line when it starts and a line with its status when it ends. The output of its
+terminals is printed in between, one line at a time and indented. With colours, programs keep
+theirs. Text from the agent and its programs is sanitized first (`sanitize`). Notices go to stderr.
 """
 
 import codecs
@@ -19,90 +19,90 @@ from acpterm.client.prompt.tool_calls import ToolCallState
 from acpterm.client.sanitize import keep_sgr, one_line, strip_controls
 
 _INDENT: Final = "  │ "
-# A line of output that is not over is printed all the same when it has so many characters.
-_LONGEST: Final = 8 * 1024
-# Lines that are shown of a result that is text.
-_RESULT: Final = 10
-# Lines before times lines after from which on a diff takes seconds to find.
-_COSTLY: Final = 1_000_000
-# Lines that are shown of one diff.
-_DIFF: Final = 400
+# An incomplete line of output is printed once it has more characters than this.
+_LINE_CHARS_MAX: Final = 8 * 1024
+# Lines printed of a result that is text.
+_RESULT_LINES_MAX: Final = 10
+# Lines before times lines after: above this, computing a diff takes seconds.
+_DIFF_COST_MAX: Final = 1_000_000
+# Lines printed of one diff.
+_DIFF_LINES_MAX: Final = 400
 _MARKS: Final = {"completed": ("✓", "green"), "failed": ("✗", "red")}
 _PLAN: Final = {"completed": "☑", "in_progress": "▸", "pending": "☐"}
 
 
-class _Output:
-    """What a terminal has printed of a line that is not over."""
+class _LineBuffer:
+    """Splits the output of a terminal into lines."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
 
-    def take(self, data: bytes, *, final: bool = False) -> list[str]:
-        """Give the lines that are over by now."""
+    def feed(self, data: bytes, *, final: bool = False) -> list[str]:
+        """Return the lines that `data` completes; with `final`, also the incomplete last line."""
         *lines, self._rest = (self._rest + self._decoder.decode(data, final)).split("\n")
-        if self._rest and (final or len(self._rest) > _LONGEST):
+        if self._rest and (final or len(self._rest) > _LINE_CHARS_MAX):
             lines.append(self._rest)
             self._rest = ""
         return lines
 
 
 class TextPrinter:
-    """See `printing.Printer`. `write` takes bytes for stdout, `complain` for stderr."""
+    """See `printer.Printer`. `write` takes bytes for stdout, `write_err` for stderr."""
 
     def __init__(
         self,
         write: Callable[[bytes], None],
-        complain: Callable[[bytes], None],
+        write_err: Callable[[bytes], None],
         *,
         colours: bool,
         quiet: bool,
     ) -> None:
         self._write = write
-        self._complain = complain
+        self._write_err = write_err
         self._colours = colours
         self._quiet = quiet
         self._at_line_start = True
-        self._outputs: dict[str, _Output] = {}
+        self._outputs: dict[str, _LineBuffer] = {}
         self._last: str | None = None
         self._names: dict[str, str] = {}
         self._plan: list[tuple[str, str]] = []
 
     def session(self, identifier: str) -> None:
-        """Tell it to a person who may want to go on with it."""
+        """Print the session's id, with which it can be resumed, unless quiet."""
         if not self._quiet:
             self.notice(f"session {identifier}")
 
     def update(self, update: Raw) -> None:
-        """Print nothing: what is to be seen of it comes by the others."""
+        """Print nothing: the specific methods print what is relevant."""
 
     def message(self, text: str) -> None:
-        """Print it, without an end of line of its own."""
+        """Print a piece of the message without adding a line feed."""
         if shown := strip_controls(text):
             self._put(shown)
 
-    def call(self, call: ToolCallState) -> None:
-        """Print its first line, or its last."""
+    def tool_call(self, call: ToolCallState) -> None:
+        """Print the first line of a call when it starts, and the last when it ends."""
         for terminal in call.terminals:
             self._names[terminal] = call.name
-        if not call.started:
-            call.started = True
+        if not call.start_printed:
+            call.start_printed = True
             self._line(self._style(f"▸ {one_line(call.name)}", bold=True))
-        if call.status in _MARKS and not call.finished:
-            call.finished = True
+        if call.status in _MARKS and not call.end_printed:
+            call.end_printed = True
             self._diffs(call)
             if not call.terminals and not call.diffs:
                 self._result(call.texts)
             mark, colour = _MARKS[call.status]
             self._line(self._style(f"{mark} {one_line(call.name)}", fg=colour))
 
-    def asked(self, call: ToolCallState) -> None:
-        """Print what the question is about: the call, and what it would change."""
-        self.call(call)
+    def before_question(self, call: ToolCallState) -> None:
+        """Print the call and its diffs."""
+        self.tool_call(call)
         self._diffs(call)
 
     def plan(self, entries: list[tuple[str, str]]) -> None:
-        """Print what is new in it."""
+        """Print the new entries of the plan."""
         for entry in entries:
             if entry not in self._plan and entry[0]:
                 content, status = entry
@@ -110,40 +110,40 @@ class TextPrinter:
         self._plan = entries
 
     def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Print the lines that are over."""
+        """Print the lines that are complete."""
         if lost:
-            self._program(terminal, [f"… {lost} bytes are not shown"])
-        output = self._outputs.setdefault(terminal, _Output())
-        self._program(terminal, output.take(data))
+            self._program_output(terminal, [f"… {lost} bytes are not shown"])
+        output = self._outputs.setdefault(terminal, _LineBuffer())
+        self._program_output(terminal, output.feed(data))
 
-    def ended(self, terminal: str, end: ExitInfo) -> None:
-        """Print what is left, and how it ended, unless that was well."""
+    def exited(self, terminal: str, end: ExitInfo) -> None:
+        """Print the rest of the output, and the exit status unless it is 0."""
         output = self._outputs.pop(terminal, None)
         if output is not None:
-            self._program(terminal, output.take(b"", final=True))
+            self._program_output(terminal, output.feed(b"", final=True))
         if end.signal is not None:
-            self._program(terminal, [f"[ended by {end.signal}]"])
+            self._program_output(terminal, [f"[ended by {end.signal}]"])
         elif end.code:
-            self._program(terminal, [f"[exit status {end.code}]"])
+            self._program_output(terminal, [f"[exit status {end.code}]"])
         self._names.pop(terminal, None)
 
     def notice(self, text: str) -> None:
-        """Print it on stderr."""
-        self._fresh()
-        self._complain(f"acpterm: {strip_controls(text)}\n".encode())
+        """Print a notice on stderr."""
+        self._start_line()
+        self._write_err(f"acpterm: {strip_controls(text)}\n".encode())
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print what is left of terminals that have not ended; say what was wrong."""
+        """Print the rest of the output of running terminals, and the error."""
         for terminal, output in self._outputs.items():
-            self._program(terminal, output.take(b"", final=True))
-        self._fresh()
+            self._program_output(terminal, output.feed(b"", final=True))
+        self._start_line()
         del status
         if error is not None:
             self.notice(error)
         elif stop_reason not in (None, "end_turn", "cancelled"):
             self.notice(f"the turn ended with {stop_reason}")
 
-    def _program(self, terminal: str, lines: list[str]) -> None:
+    def _program_output(self, terminal: str, lines: list[str]) -> None:
         if lines and len(self._outputs) > 1 and self._last != terminal:
             name = one_line(self._names.get(terminal, terminal))
             self._line(self._style(f"  ┌ {name}", dim=True))
@@ -157,17 +157,19 @@ class TextPrinter:
             self._line(self._style(_INDENT, dim=True) + shown)
 
     def _result(self, texts: list[str]) -> None:
-        """Print the beginning of what a call without a terminal has come to."""
+        """Print the first lines of the result of a call without a terminal."""
         lines = strip_controls("\n".join(texts)).rstrip("\n").splitlines()
-        for line in lines[:_RESULT]:
+        for line in lines[:_RESULT_LINES_MAX]:
             self._line(self._style(f"{_INDENT}{line}", dim=True))
-        if len(lines) > _RESULT:
-            self._line(self._style(f"{_INDENT}… {len(lines) - _RESULT} more lines", dim=True))
+        if len(lines) > _RESULT_LINES_MAX:
+            self._line(
+                self._style(f"{_INDENT}… {len(lines) - _RESULT_LINES_MAX} more lines", dim=True)
+            )
 
     def _diffs(self, call: ToolCallState) -> None:
         for diff in call.diffs:
-            if diff not in call.shown:
-                call.shown.append(diff)
+            if diff not in call.printed_diffs:
+                call.printed_diffs.append(diff)
                 self._diff(diff)
 
     def _diff(self, diff: Diff) -> None:
@@ -175,26 +177,26 @@ class TextPrinter:
         after = diff.new_text.splitlines()
         path = one_line(diff.path)
         name = "/dev/null" if diff.old_text is None else path
-        if len(before) * len(after) > _COSTLY:
+        if len(before) * len(after) > _DIFF_COST_MAX:
             self._line(f"  {name}: {len(before)} lines become {len(after)}")
             return
         found = difflib.unified_diff(before, after, name, path, lineterm="")
         lines = list(found)
-        for line in lines[:_DIFF]:
+        for line in lines[:_DIFF_LINES_MAX]:
             colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
             self._line(self._style(f"  {strip_controls(line)}", fg=colour))
-        if len(lines) > _DIFF:
-            self._line(f"  … {len(lines) - _DIFF} more lines")
+        if len(lines) > _DIFF_LINES_MAX:
+            self._line(f"  … {len(lines) - _DIFF_LINES_MAX} more lines")
 
     def _style(self, text: str, **how: object) -> str:
         return click.style(text, **how) if self._colours else text  # type: ignore[arg-type]  # it takes its own keywords
 
     def _line(self, text: str) -> None:
-        self._fresh()
+        self._start_line()
         self._put(f"{text}\n")
 
-    def _fresh(self) -> None:
-        """Begin a line, if the last one is not over."""
+    def _start_line(self) -> None:
+        """Start a new line unless the cursor is at the start of one."""
         if not self._at_line_start:
             self._put("\n")
 

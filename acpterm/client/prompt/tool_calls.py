@@ -1,4 +1,4 @@
-"""The tool calls of a turn, as far as their updates have told."""
+"""The state of the tool calls of a turn, merged from their updates."""
 
 import shlex
 from collections import OrderedDict
@@ -11,16 +11,16 @@ from acpterm.acp.raw_json import items, members, text
 from acpterm.client.sanitize import escape_invisible, one_line
 
 CALLS_MAX: Final = 1000
-# Kinds of calls that change nothing.
-_LOOKS: Final = ("read", "search", "think", "fetch")
-# Of what is asked: characters of a title and of a line of a command, and its lines.
-_TITLE: Final = 1000
-_WIDE: Final = 2000
-_LONG: Final = 40
+# Kinds of tool calls that change nothing.
+_READ_ONLY_KINDS: Final = ("read", "search", "think", "fetch")
+# Limits of a question to the user.
+_TITLE_CHARS_MAX: Final = 1000
+_COMMAND_LINE_CHARS_MAX: Final = 2000
+_COMMAND_LINES_MAX: Final = 40
 
 
 class ToolCallState:
-    """One tool call, as it stands."""
+    """The current state of one tool call."""
 
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
@@ -28,22 +28,22 @@ class ToolCallState:
         self.kind = "other"
         self.status = "pending"
         self.command: str | None = None
-        """What it runs, as far as its input says so."""
+        """The command that it runs, if its input has one."""
         self.diffs: list[Diff] = []
         self.texts: list[str] = []
         self.terminals: list[str] = []
-        self.started = False
-        """Whether it has been shown."""
-        self.finished = False
-        """Whether its end has been shown."""
+        self.start_printed = False
+        """Whether its first line was printed."""
+        self.end_printed = False
+        """Whether its last line was printed."""
         self.refused = False
-        """Whether the user, or the rule, did not allow it."""
-        self.shown: list[Diff] = []
-        """Which of its diffs have been shown."""
+        """Whether the user or the rule refused it."""
+        self.printed_diffs: list[Diff] = []
+        """The diffs that were printed."""
 
     @property
     def name(self) -> str:
-        """What to call it: its title, and what it runs where that does not say."""
+        """Its title, followed by its command unless the title has the command."""
         title = self.title or self.kind
         if self.command is None or self.command.strip() in title:
             return title
@@ -51,30 +51,36 @@ class ToolCallState:
 
     @property
     def question(self) -> str:
-        """What a person is asked about it: its title in a line, then all of its command."""
-        title = one_line(self.title or self.kind, _TITLE)
+        """What the user is asked about: the title as one line, then the complete command."""
+        title = one_line(self.title or self.kind, _TITLE_CHARS_MAX)
         if self.command is None or self.command == title:
             return title
         lines = self.command.split("\n")
-        shown = [f"    {escape_invisible(line)[:_WIDE]}" for line in lines[:_LONG]]
-        wide = any(len(escape_invisible(line)) > _WIDE for line in lines[:_LONG])
-        if wide or len(lines) > _LONG:
+        shown = [
+            f"    {escape_invisible(line)[:_COMMAND_LINE_CHARS_MAX]}"
+            for line in lines[:_COMMAND_LINES_MAX]
+        ]
+        wide = any(
+            len(escape_invisible(line)) > _COMMAND_LINE_CHARS_MAX
+            for line in lines[:_COMMAND_LINES_MAX]
+        )
+        if wide or len(lines) > _COMMAND_LINES_MAX:
             shown.append(f"    … and more: {len(self.command)} characters in all")
         return "\n".join([title, *shown])
 
 
 class ToolCalls:
-    """The calls of a session; of a thousand and more, the latest."""
+    """The tool calls of a session: the latest `CALLS_MAX`."""
 
     def __init__(self) -> None:
         self._calls: OrderedDict[str, ToolCallState] = OrderedDict()
         self.refusals = 0
-        """How often a permission was refused."""
+        """The number of refused permissions."""
         self.acted = False
-        """Whether the agent has done more than to look: run, written, or what it was allowed."""
+        """Whether the agent has run a command, written a file or been granted a permission."""
 
     def get(self, identifier: str) -> ToolCallState:
-        """Give the call of this id; a new one, if it was never told of."""
+        """Return the call with this id; a new one if the id is unknown."""
         call = self._calls.get(identifier)
         if call is None:
             call = self._calls[identifier] = ToolCallState(identifier)
@@ -82,16 +88,16 @@ class ToolCalls:
                 self._calls.popitem(last=False)
         return call
 
-    def decided(self, call: ToolCallState, *, allowed: bool) -> None:
-        """Note whether a call was allowed."""
+    def record_decision(self, call: ToolCallState, *, allowed: bool) -> None:
+        """Record whether a call was allowed."""
         if allowed:
             self.acted = True
         else:
             call.refused = True
             self.refusals += 1
 
-    def take(self, update: ToolCall | ToolCallUpdate) -> ToolCallState:
-        """Take what an update tells of a call; an absent member leaves what was there."""
+    def update(self, update: ToolCall | ToolCallUpdate) -> ToolCallState:
+        """Merge an update into its call and return the call; absent members change nothing."""
         call = self.get(update.tool_call_id)
         if isinstance(update.title, str) and update.title:
             call.title = update.title
@@ -99,30 +105,34 @@ class ToolCalls:
             call.kind = update.kind
         if isinstance(update.status, str):
             call.status = update.status
-            if call.status == "completed" and call.kind not in _LOOKS and not call.refused:
+            if (
+                call.status == "completed"
+                and call.kind not in _READ_ONLY_KINDS
+                and not call.refused
+            ):
                 self.acted = True
         if not isinstance(update.raw_input, UnsetType):
             call.command = _command(update.raw_input) or call.command
         if update.content is None or isinstance(update.content, list):
             content = update.content or []
             call.diffs = [item for item in content if isinstance(item, Diff)]
-            call.texts = [said for item in content if (said := _text(item)) is not None]
+            call.texts = [block for item in content if (block := _text(item)) is not None]
             call.terminals = [item.terminal_id for item in content if isinstance(item, Terminal)]
         return call
 
 
 def _command(raw_input: Raw) -> str | None:
-    """Find the command in a tool call's input: agents say it as a line, or as words."""
-    found = members(raw_input)
+    """Return the command in a tool call's input, which may be a string or a list of words."""
+    fields = members(raw_input)
     for name in ("command", "cmd"):
-        if (line := text(found.get(name))) is not None:
+        if (line := text(fields.get(name))) is not None:
             return line
-        words = [word for item in items(found.get(name)) if (word := text(item)) is not None]
+        words = [word for item in items(fields.get(name)) if (word := text(item)) is not None]
         if words:
             return shlex.join(words)
     return None
 
 
 def _text(item: ToolCallContent) -> str | None:
-    """Give the text that an item of a content is, if it is one."""
+    """Return the text of an item of a tool call's content; None if it is not text."""
     return text(members(item.content).get("text")) if isinstance(item, Content) else None

@@ -1,4 +1,4 @@
-"""The person at the terminal, who is asked a question and types the number of an answer."""
+"""Asks the user a question at the controlling terminal."""
 
 import os
 import termios
@@ -9,32 +9,32 @@ import trio
 
 from acpterm.client.sanitize import one_line
 
-_LINE: Final = 4096
+_LINE_BYTES_MAX: Final = 4096
 
 
 class NoTerminalError(Exception):
-    """There is no terminal, or this process may not use it."""
+    """There is no controlling terminal, or this process is in the background."""
 
 
 async def choose(
     question: str, answers: Sequence[str], show: Callable[[], Awaitable[None]]
 ) -> int | None:
-    """Ask at the controlling terminal; give the answer's index, None for the end of the input.
+    """Ask the user to choose; return the index of the answer, None at the end of the input.
 
-    `question` is in lines that are safe to print. Raises `NobodyError` when nobody can be asked.
-    stdin may be something else, so it is not used. `show` is awaited first, if there is anybody.
-    What is no answer is asked again. Cancelled, it reads no more.
+    `question` is one or more lines that are safe to print. `show` is awaited first if there is a
+    terminal. An invalid answer repeats the question. stdin is not used, since it may be a pipe.
+    After cancellation nothing more is read. Raises `NoTerminalError`.
     """
     try:
         fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         raise NoTerminalError from error
     try:
-        # One in the background would be stopped by the system as soon as it reads.
+        # A background process is stopped by the system (SIGTTIN) as soon as it reads.
         if os.tcgetpgrp(fd) != os.getpgrp():
             raise NoTerminalError
         await show()
-        # What was typed before is no answer to this.
+        # Drop what was typed before the question.
         termios.tcflush(fd, termios.TCIFLUSH)
         lines = [f"  {number}  {one_line(answer)}" for number, answer in enumerate(answers, 1)]
         _print(fd, "\n".join(["", question, *lines, ""]))
@@ -53,9 +53,9 @@ async def choose(
 
 
 async def _line(fd: int) -> str | None:
-    """Read a line, which the terminal gives when it is whole; None for its end (Ctrl-D)."""
+    """Read a line, which the terminal delivers once it is complete; None for Ctrl-D."""
     await trio.lowlevel.wait_readable(fd)
-    data = os.read(fd, _LINE)
+    data = os.read(fd, _LINE_BYTES_MAX)
     return data.decode(errors="replace").strip() if data else None
 
 

@@ -1,10 +1,10 @@
-"""One turn, as it is shown: the agent's updates and what its terminals print, to a printer.
+"""Prints one turn: the agent's updates and the output of its terminals.
 
-Terminals are shown from when a tool call first embeds them: those of the host, which are followed,
-and those that the agent has itself and tells of (`notes`).
+A terminal is shown once a tool call embeds it. The output of the host's terminals is polled; that
+of the agent's own terminals comes in its updates (`terminal_updates`).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Raw, UnsetType
 
@@ -22,103 +22,107 @@ from acpterm.acp.terminal_updates import (
 )
 from acpterm.client.prompt.printer import Printer
 from acpterm.client.prompt.tool_calls import ToolCalls
-from acpterm.client.update import SessionKey, read
+from acpterm.client.update import SessionKey, parse_update
 from acpterm.jsonrpc import RpcError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_MESSAGE: Final = "agent_message_chunk"
-_OVER: Final = ("completed", "failed")
+_MESSAGE_KIND: Final = "agent_message_chunk"
+_FINISHED: Final = ("completed", "failed")
 
 
 class Turn:
-    """What is shown of a turn."""
+    """Passes the events of one turn on to a printer."""
 
     def __init__(self, printer: Printer, calls: ToolCalls) -> None:
         self._printer = printer
         self._calls = calls
-        self._ours: set[SessionKey] = set()
+        # The host's terminals that no tool call has embedded yet.
+        self._not_shown: set[SessionKey] = set()
+        # Bytes printed of each of the agent's own terminals.
         self._printed: dict[str, int] = {}
-        self.follow: Callable[[SessionKey], None] = lambda _: None
-        """Called with a terminal of the host's that is to be followed from now on."""
 
-    def made(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Learn of a terminal of the host's."""
+    def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
+        """Record a new terminal of the host."""
         del command, cwd
-        self._ours.add(terminal)
+        self._not_shown.add(terminal)
         self._calls.acted = True
 
-    def take(self, terminal: SessionKey, data: bytes, lost: int) -> None:
-        """Show output of one of the host's."""
+    def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> None:
+        """Print output of a host's terminal, with `lost` bytes missing before it."""
         self._printer.output(terminal[1], data, lost)
 
-    def ended(self, terminal: SessionKey, end: ExitInfo) -> None:
-        """Show how one of the host's ended."""
-        self._printer.ended(terminal[1], end)
+    def on_exit(self, terminal: SessionKey, end: ExitInfo) -> None:
+        """Print the exit of a host's terminal."""
+        self._printer.exited(terminal[1], end)
 
-    def finished_by(self, params: Raw | UnsetType) -> list[SessionKey]:
-        """Give the terminals of the tool call that a `session/update` says is over."""
-        update = read(params)
-        if update is None or update.call is None or text(update.fields.get("status")) not in _OVER:
+    def terminals_finished_by(self, params: Raw | UnsetType) -> list[SessionKey]:
+        """Return the terminals of the tool call that a `session/update` reports as finished."""
+        update = parse_update(params)
+        if update is None or update.tool_call is None:
             return []
-        return [(update.session, terminal) for terminal in self._calls.get(update.call).terminals]
+        if text(update.fields.get("status")) not in _FINISHED:
+            return []
+        call = self._calls.get(update.tool_call)
+        return [(update.session, terminal) for terminal in call.terminals]
 
-    def updated(self, notification: SessionNotification) -> None:
-        """Show an update; one that is not as it should be is not shown."""
+    def on_update(self, notification: SessionNotification) -> list[SessionKey]:
+        """Print an update, unless it is invalid; return the host's terminals to follow from now on.
+
+        Those are the terminals that a tool call embeds for the first time.
+        """
         try:
             update = read_update(notification.update)
         except RpcError:
-            return
+            return []
         self._printer.update(notification.update)
         if isinstance(update, OtherUpdate):
-            self._other(update)
-        else:
-            self._call(notification, update)
+            self._on_other_update(update)
+            return []
+        return self._on_tool_call(notification, update)
 
-    def _call(self, notification: SessionNotification, update: ToolCall | ToolCallUpdate) -> None:
-        call = self._calls.take(update)
+    def _on_tool_call(
+        self, notification: SessionNotification, update: ToolCall | ToolCallUpdate
+    ) -> list[SessionKey]:
+        call = self._calls.update(update)
         meta = members(notification.update).get("_meta")
-        self._printer.call(call)
-        for terminal in call.terminals:
-            key = notification.session_id, terminal
-            if key in self._ours:
-                self._ours.discard(key)
-                self.follow(key)
-        for note in from_meta(meta):
-            self._note(note)
+        self._printer.tool_call(call)
+        embedded = {(notification.session_id, terminal): None for terminal in call.terminals}
+        new = [key for key in embedded if key in self._not_shown]
+        self._not_shown.difference_update(new)
+        for change in from_meta(meta):
+            self._apply(change)
+        return new
 
-    def _other(self, update: OtherUpdate) -> None:
+    def _on_other_update(self, update: OtherUpdate) -> None:
         fields = members(update.raw)
-        if update.kind == _MESSAGE:
+        if update.kind == _MESSAGE_KIND:
             block = members(fields.get("content"))
-            if (said := text(block.get("text"))) is not None:
-                self._printer.message(said)
+            if (message := text(block.get("text"))) is not None:
+                self._printer.message(message)
             elif (kind := text(block.get("type"))) is not None:
                 self._printer.message(f"[{kind}]")
         elif update.kind == "plan":
             self._printer.plan([_entry(item) for item in items(fields.get("entries"))])
         elif update.kind in V2_KINDS:
-            for note in from_v2(update.kind, fields):
-                self._note(note)
+            for change in from_v2(update.kind, fields):
+                self._apply(change)
 
-    def _note(self, note: TerminalUpdate) -> None:
-        match note:
+    def _apply(self, change: TerminalUpdate) -> None:
+        match change:
             case Output(terminal, data, whole):
                 printed = self._printed.get(terminal, 0)
                 if whole:
-                    # A snapshot has what was printed already, as a rule.
+                    # A snapshot usually starts with the bytes that were printed already.
                     data = data[printed:] if len(data) >= printed else data
-                    self._printed[terminal] = len(note.data)
+                    self._printed[terminal] = len(change.data)
                 else:
                     self._printed[terminal] = printed + len(data)
                 self._printer.output(terminal, data, 0)
             case Exit(terminal, ExitInfo() as end):
-                self._printer.ended(terminal, end)
+                self._printer.exited(terminal, end)
             case Info() | Exit():
                 pass
 
 
 def _entry(item: Raw) -> tuple[str, str]:
-    found = members(item)
-    return text(found.get("content")) or "", text(found.get("status")) or "pending"
+    fields = members(item)
+    return text(fields.get("content")) or "", text(fields.get("status")) or "pending"

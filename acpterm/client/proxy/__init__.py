@@ -1,1 +1,1 @@
-"""The proxy between an editor and its agent: what passes, what is answered, what is shown."""
+"""The proxy between an editor and its agent, which gives the agent terminals."""

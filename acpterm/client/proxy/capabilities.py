@@ -1,4 +1,4 @@
-"""What the editor can do, and what the agent is told that it can (ACP v1, "Initialization")."""
+"""The editor's capabilities, and those announced to the agent (ACP v1, "Initialization")."""
 
 from typing import NamedTuple
 
@@ -7,44 +7,45 @@ from msgspec import Raw, UnsetType
 
 from acpterm.acp.raw_json import members
 from acpterm.client.envelope import is_true
-from acpterm.client.terminals import EXTENDED
+from acpterm.client.terminals import EXTENSIONS_META
 
 
 class Capabilities(NamedTuple):
-    """What the editor says of itself, as far as terminals are concerned."""
+    """The editor's capabilities that concern terminals."""
 
-    terminals: bool = False
-    """Whether it has terminals of its own."""
-    shows: bool = False
-    """Whether it shows terminals that an agent has (`_meta.terminal_output`)."""
+    has_terminals: bool = False
+    """Whether the editor has terminals of its own."""
+    shows_agent_terminals: bool = False
+    """Whether the editor shows terminals that the agent runs itself (`_meta.terminal_output`)."""
 
 
-def of_editor(params: Raw | UnsetType) -> Capabilities:
-    """Read the capabilities in the params of the editor's `initialize`."""
-    told = members(members(params).get("clientCapabilities"))
-    meta = members(told.get("_meta"))
-    return Capabilities(is_true(told.get("terminal")), is_true(meta.get("terminal_output")))
+def editor_capabilities(params: Raw | UnsetType) -> Capabilities:
+    """Parse the capabilities in the params of the editor's `initialize`."""
+    capabilities = members(members(params).get("clientCapabilities"))
+    meta = members(capabilities.get("_meta"))
+    return Capabilities(is_true(capabilities.get("terminal")), is_true(meta.get("terminal_output")))
 
 
 def with_terminals(params: Raw | UnsetType, *, ours: bool) -> dict[str, object]:
-    """Give the same params, with what terminals there are among the client's capabilities.
+    """Return the params of `initialize` with terminals added to the client's capabilities.
 
-    If they are `ours`, agents that know acpterm are told what else they can ask. What an editor
-    says in the way of version 2 has no place for any of that.
+    If the terminals are `ours`, acpterm's extensions are announced as well. Params in the form of
+    ACP v2 are returned unchanged: they have no such capabilities.
     """
-    said = members(params)
-    if "clientCapabilities" not in said and "capabilities" in said:
-        return {**said}
-    told = members(said.get("clientCapabilities"))
-    more: dict[str, object] = {"terminal": True} if ours else {}
-    meta = {**members(told.get("_meta")), **(EXTENDED if ours else {}), "terminal_output": True}
-    return {**said, "clientCapabilities": {**told, **more, "_meta": meta}}
+    fields = members(params)
+    if "clientCapabilities" not in fields and "capabilities" in fields:
+        return {**fields}
+    capabilities = members(fields.get("clientCapabilities"))
+    added: dict[str, object] = {"terminal": True} if ours else {}
+    extensions = EXTENSIONS_META if ours else {}
+    meta = {**members(capabilities.get("_meta")), **extensions, "terminal_output": True}
+    return {**fields, "clientCapabilities": {**capabilities, **added, "_meta": meta}}
 
 
-def version(result: Raw | UnsetType) -> int:
-    """Give the protocol's version that the agent's answer settles on; 1 if it does not say."""
-    found = members(result).get("protocolVersion")
+def protocol_version(result: Raw | UnsetType) -> int:
+    """Return the protocol version in the agent's response to `initialize`; 1 if there is none."""
+    version = members(result).get("protocolVersion")
     try:
-        return 1 if found is None else msgspec.json.decode(found, type=int)
+        return 1 if version is None else msgspec.json.decode(version, type=int)
     except msgspec.DecodeError:
         return 1

@@ -1,10 +1,12 @@
-"""What is known of one terminal that a tool call shows: its command, its last text, its end.
+"""One terminal embedded in a tool call, rendered as text: its command, last output and exit.
 
-Whoever has the terminal, us or the agent, its output comes here as bytes, and what is kept of it is
-bounded. `fence` is how it looks to an editor that has no terminals: a console block of Markdown.
+Output comes as bytes, whether the terminal is the host's or the agent's own, and the text kept is
+bounded. `fence` renders the terminal for an editor that has no terminals, as a console block of
+Markdown.
 
-An agent may have the output of its own terminal in the raw output of the tool call instead, or as
-well. It is shown once, and at its whole length: without the block the editor would show that, too.
+An agent may put the output of its own terminal into the raw output of the tool call, instead or in
+addition. That output is rendered once, and in full: the editor would show it in full, too, if there
+were no console block.
 """
 
 import re
@@ -14,16 +16,17 @@ from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.terminal.text.stream import TextView
 
-_COMMAND: Final = 200
-# Bytes kept of a text that comes as a whole.
-RAW_BYTES: Final = 256 * 1024
-_TICKS: Final = re.compile(r"`+")
+_COMMAND_CHARS_MAX: Final = 200
+# Bytes kept of a raw output.
+RAW_OUTPUT_BYTES: Final = 256 * 1024
+_BACKTICKS: Final = re.compile(r"`+")
 
 
 class Display:
-    """One terminal on show. `limit`: bytes of text kept; `lines`: of which so many are shown.
+    """One terminal that is shown.
 
-    `ours`: whether it is a terminal of the host, so that all its output comes by `feed`.
+    `limit`: bytes of text kept; `lines`: number of last lines shown; `ours`: whether it is the
+    host's terminal, so that all of its output comes through `feed`.
     """
 
     def __init__(self, command: str | None, *, limit: int, lines: int, ours: bool = False) -> None:
@@ -33,79 +36,82 @@ class Display:
         self._limit: Final = limit
         self._lines: Final = lines
         self._text = TextView(limit)
-        self._is_whole = False
+        # Whether the text is a raw output, which is shown in full.
+        self._shows_all = False
 
     def feed(self, data: bytes, lost: int = 0) -> None:
-        """Take the next output, before which `lost` bytes are missing."""
+        """Append output, before which `lost` bytes are missing."""
         if lost:
             self._text.feed(b"\r\n")
         self._text.feed(data)
 
     def replace(self, data: bytes) -> None:
-        """Take `data` for all that there is."""
+        """Replace all output with `data`."""
         self._text = TextView(self._limit)
-        self._is_whole = False
+        self._shows_all = False
         self.feed(data)
 
     def add_raw_output(self, output: str) -> None:
-        """Take the whole output from another place than the rest: only what is new is added."""
-        raw = TextView(RAW_BYTES)
+        """Add the complete output from the tool call's raw output, unless it is shown already."""
+        raw = TextView(RAW_OUTPUT_BYTES)
         raw.feed(output.encode(errors="replace"))
         raw.finish()
-        whole, shown = raw.text().strip("\n"), self._text.text().strip("\n")
-        if whole in shown or self._ends_alike(whole, shown):
+        complete, shown = raw.text().strip("\n"), self._text.text().strip("\n")
+        if complete in shown or self._ends_alike(complete, shown):
             return
-        if shown in whole:
-            self._text, self._is_whole = raw, True
+        if shown in complete:
+            self._text, self._shows_all = raw, True
         else:
             self._text.feed(b"\n" * (not self._text.text().endswith("\n")))
             self._text.feed(output.encode(errors="replace"))
 
-    def _ends_alike(self, whole: str, shown: str) -> bool:
-        """Return whether two texts, either of which may be cut, have the same lines at the end."""
-        # The first line of each may be a part of one.
-        one, other = whole.split("\n")[1:], shown.split("\n")[1:]
+    def _ends_alike(self, complete: str, shown: str) -> bool:
+        """Return whether two texts have the same last lines; either may lack its beginning."""
+        # The first line of each may be incomplete.
+        one, other = complete.split("\n")[1:], shown.split("\n")[1:]
         size = min(len(one), len(other), self._lines)
         return size > 0 and len(other) >= self._lines and one[-size:] == other[-size:]
 
     def finish(self, end: ExitInfo | None) -> None:
-        """Take the program's end; None is for one that runs after all."""
+        """Record the program's exit; None if it still runs."""
         self.end = end
         if end is not None:
             self._text.finish()
 
     def fence(self, *, even_silent: bool = False) -> str | None:
-        """Return it as a console block of Markdown: the command, the last lines, how it ended.
+        """Return a console block of Markdown: the command, the last lines and the exit status.
 
-        None while it has no output: the block would hide what the editor shows otherwise. With
-        `even_silent` the command is enough.
+        Return None while there is no output, since the block would hide what the editor shows
+        otherwise. With `even_silent` a command is enough.
         """
-        body = (
-            [] if self.command is None else [f"$ {escape_invisible_text(_in_short(self.command))}"]
-        )
-        # Before anything is cut: what is hidden must not move what is seen, nor the fence.
+        body = []
+        if self.command is not None:
+            body.append(f"$ {escape_invisible_text(_shorten(self.command))}")
+        # Escape before cutting: hidden characters must not shift the visible text or the fence.
         shown = escape_invisible_text(self._text.text())
         lines = shown.removesuffix("\n").split("\n") if shown.strip() else []
-        how = [] if self.end is None else _how(self.end)
-        if not (lines or (self._is_ours and how) or (even_silent and body)):
+        ending = [] if self.end is None else _ending(self.end)
+        if not (lines or (self._is_ours and ending) or (even_silent and body)):
             return None
-        most = len(lines) if self._is_whole else self._lines
-        if self._text.truncated or len(lines) > most:
+        max_lines = len(lines) if self._shows_all else self._lines
+        if self._text.truncated or len(lines) > max_lines:
             body.append("…")
-            # The first line is cut somewhere, unless there is but one.
-            lines = lines[max(1, len(lines) - most) :] if len(lines) > 1 else lines
-        body += lines + how
+            # The first line may lack its beginning: drop it unless it is the only one.
+            lines = lines[max(1, len(lines) - max_lines) :] if len(lines) > 1 else lines
+        body += lines + ending
         text = "\n".join(body)
-        ticks = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
-        return f"{ticks}console\n{text}\n{ticks}"
+        fence = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
+        return f"{fence}console\n{text}\n{fence}"
 
 
-def _in_short(command: str) -> str:
-    first, _, more = command.strip().partition("\n")
-    return first if len(first) <= _COMMAND and not more else f"{first[: _COMMAND - 1]}…"
+def _shorten(command: str) -> str:
+    first, _, rest = command.strip().partition("\n")
+    if len(first) <= _COMMAND_CHARS_MAX and not rest:
+        return first
+    return f"{first[: _COMMAND_CHARS_MAX - 1]}…"
 
 
-def _how(end: ExitInfo) -> list[str]:
+def _ending(end: ExitInfo) -> list[str]:
     if end.signal is not None:
         return [f"[ended by {end.signal}]"]
     if end.code is None:

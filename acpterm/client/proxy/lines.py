@@ -1,4 +1,4 @@
-"""Lines out of a stream, a read at a time."""
+"""Reads lines from a stream, one chunk at a time."""
 
 from typing import Final
 
@@ -12,31 +12,31 @@ _CHUNK: Final = 64 * 1024
 _log = structlog.get_logger("acpterm.lines")
 
 
-class Lines:
-    """The lines that come from a stream. `whom` is what a log calls the other end."""
+class LineReader:
+    """Reads lines from a stream. `peer` is what log messages call the other end."""
 
-    def __init__(self, stream: trio.abc.ReceiveStream, whom: str, max_line: int) -> None:
+    def __init__(self, stream: trio.abc.ReceiveStream, peer: str, max_line: int) -> None:
         self._stream = stream
-        self._whom = whom
+        self._peer = peer
         self._splitter = LineSplitter(max_line)
 
     async def read(self) -> list[bytes] | None:
-        """Wait for the next bytes; give the lines that they finish, None when there is no more.
+        """Wait for the next bytes; return the lines that they complete, None at the end.
 
-        A line over the limit is left out, and logged. Cancelled, it has lost nothing.
+        A line over the limit is dropped and logged. Cancellation loses no data.
         """
         try:
             data = await self._stream.receive_some(_CHUNK)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return None
         if not data:
-            # What has no end is passed on with one: somebody may have been in a hurry to go.
+            # The last line lacks its newline if the peer exited abruptly: return it all the same.
             rest = self._splitter.close()
             return [rest] if rest else None
         lines = []
         for line in self._splitter.feed(data):
             if isinstance(line, Oversized):
-                _log.error("a message is too long and left out", of=self._whom, bytes=line.size)
+                _log.error("message too long, dropped", peer=self._peer, bytes=line.size)
             else:
                 lines.append(line)
         return lines

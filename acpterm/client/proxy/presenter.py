@@ -1,7 +1,7 @@
-"""How an editor is shown the terminals that it cannot know: what every way of it has in common.
+"""Presents terminals to an editor that does not have them: the common interface.
 
-Sans-IO: updates in, lines out. There are two ways, `as_text` and `as_terminals`; which one is right
-for an editor follows from what it says of itself in `initialize`.
+Sans-IO: updates in, lines out. There are two implementations, `text_presenter` and
+`terminal_presenter`; the editor's capabilities decide which one is used.
 """
 
 from collections.abc import Callable
@@ -19,47 +19,48 @@ from acpterm.config import Settings
 
 
 class Presenter(Protocol):
-    """What one editor is shown. It is given every update of the agent's, in order."""
+    """Presents terminals to one editor. It must be given every update of the agent, in order."""
 
     @property
     def next_render_at(self) -> float:
-        """When `paint` has something to give next, by the clock; `math.inf` for not yet."""
+        """The time, by trio's clock, of the next `render`; `math.inf` if nothing is pending."""
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Learn of a terminal of ours."""
+        """Record a new terminal of the host."""
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
-        """Give the lines that the editor is sent for an update, which came as `line`."""
+        """Return the lines to send to the editor for an update, which was received as `line`."""
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
-        """Give lines to send first, and the params to pass on; None for the same.
+        """Translate the params of a `session/request_permission`: its tool call embeds terminals.
 
-        That is for a `session/request_permission`, whose tool call may embed terminals.
+        Return lines to send first, and the params to pass on; None for unchanged params.
         """
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Take output of a terminal of ours, with `lost` bytes missing before it."""
+        """Return the lines for output of a host's terminal; `lost` bytes are missing before it."""
 
     def on_exit(self, terminal: SessionKey, end: ExitInfo) -> list[bytes]:
-        """Take the end of a terminal of ours."""
+        """Return the lines for the exit of a host's terminal."""
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Give the lines that are due; all that wait of `session`, whether due or not."""
+        """Return the lines that are due, and all pending lines of `session`."""
 
 
 def new_presenter(
     editor: Capabilities, settings: Settings, *, ours: bool, follow: Callable[[SessionKey], None]
 ) -> Presenter:
-    """Choose for an editor. `ours`: whether the agent's terminals are ours and not the editor's.
+    """Create the presenter for an editor.
 
-    `follow` is called when one of ours is first shown: from then on its output is wanted.
+    `ours`: whether the agent's terminals are the host's and not the editor's. `follow` is called
+    when a terminal of the host is first shown: from then on its output is needed.
     """
-    if editor.shows:
+    if editor.shows_agent_terminals:
         return TerminalPresenter(follow=follow)
     return TextPresenter(
         clock=trio.current_time,
         follow=follow,
         limit=settings.shown_bytes,
         lines=settings.shown_lines,
-        editor_has_terminals=editor.terminals and not ours,
+        editor_has_terminals=editor.has_terminals and not ours,
     )

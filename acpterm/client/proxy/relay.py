@@ -1,36 +1,37 @@
-"""What the proxy does with each message between an editor and its agent.
+"""Handles each message between an editor and its agent.
 
-What is not about terminals is passed on, in order, as the line that it came as. What is:
+Messages that do not concern terminals are passed on in order, as the lines that were received:
 
-- the editor's `initialize` is passed on with terminals among its capabilities;
-- the agent's `terminal/*` is answered by the host (`terminals`), unless the editor is to do that;
-- the agent's `session/update` and `session/request_permission` are passed on with the terminals in
-  them translated into what the editor can show (`showing`), and the host is told of tool calls;
-- of sessions and turns the proxy learns by the requests and answers that pass.
+- The editor's `initialize` is passed on with terminals added to its capabilities.
+- The agent's `terminal/*` requests go to the host (`terminals`), unless the agent is to get the
+  editor's terminals.
+- The agent's `session/update` and `session/request_permission` are passed on with their terminals
+  translated into what the editor can show (`presenter`). Updates of tool calls go to the host too.
+- Requests and responses that pass tell the proxy about sessions and turns.
 
-Who owns what: two readers, `from_editor` and `from_agent`, each a task, and nobody else, take
-messages; all that leaves goes through an outbox for each side. A reader goes on reading when there
-is room in the outbox that it fills, so a slow side holds up the other and no memory grows.
+Only two tasks receive messages, `from_editor` and `from_agent`; messages are sent through one
+queue per side. A reader waits until the queue that it fills has drained, so a slow side slows the
+other, and memory stays bounded.
 
-What waits for an answer of the agent's is remembered (`_pending`): if the agent goes, `fail`
-answers all of it with the reason.
+`_pending` has the editor's requests that the agent has not answered. If the agent exits, `fail`
+answers them with the reason.
 """
 
 from typing import Any, Final
 
 import trio
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 
 from acpterm.acp.raw_json import members, text
 from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client import update
 from acpterm.client.endpoint import Endpoint, Response
-from acpterm.client.envelope import EMPTY, Envelope, parse_envelope
+from acpterm.client.envelope import EMPTY, Envelope, cancelled_id, parse_envelope
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.lines import Lines
+from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.presenter import Presenter, new_presenter
-from acpterm.client.terminals import METHODS, Terminals
+from acpterm.client.terminals import HOST_METHODS, Terminals
 from acpterm.client.update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.wirelog import WireLog
 from acpterm.config import Settings
@@ -51,9 +52,9 @@ _CLOSING: Final = ("session/close", "session/delete")
 
 
 class Relay:
-    """The messages between one editor and one agent.
+    """Relays messages between one editor and one agent.
 
-    `host` has the terminals; None is for the editor's own.
+    `host` runs the agent's terminals; None if the agent gets the editor's.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Relay:
         editor: SendQueue,
         agent: SendQueue,
         *,
-        capable: Capabilities,
+        editor_capabilities: Capabilities,
         settings: Settings,
         log: WireLog,
         host: Endpoint | None,
@@ -70,161 +71,169 @@ class Relay:
         self._editor = editor
         self._agent = agent
         self._log = log
-        self._ours: Terminals | None = None
+        self._terminals: Terminals | None = None
         self._presenter: Presenter = new_presenter(
-            capable, settings, ours=host is not None, follow=self._follow
+            editor_capabilities, settings, ours=host is not None, follow=self._follow
         )
-        self._passes_all = False
+        self._is_v2 = False
         self._pending: dict[Id, tuple[str, dict[str, Raw]]] = {}
-        self._news = trio.Event()
+        self._changed = trio.Event()
         if host is not None:
-            self._ours = Terminals(
+            self._terminals = Terminals(
                 host,
                 nursery,
-                answer=self._answer,
-                made=self._presenter.on_created,
-                take=self._take,
-                ended=self._ended,
-                room=editor.drain,
+                respond=self._respond,
+                on_created=self._presenter.on_created,
+                on_output=self._on_output,
+                on_exit=self._on_exit,
+                drain=editor.drain,
             )
 
-    async def from_editor(self, lines: Lines) -> None:
-        """Take what the editor says, until it has said its last."""
+    async def from_editor(self, lines: LineReader) -> None:
+        """Handle the editor's messages until the stream ends."""
         while (batch := await lines.read()) is not None:
             for line in batch:
-                self.editor_said(line)
+                self.handle_editor_line(line)
             await self._agent.drain()
             await self._log.drain()
 
-    async def from_agent(self, lines: Lines) -> None:
-        """Take what the agent says, until it has said its last."""
+    async def from_agent(self, lines: LineReader) -> None:
+        """Handle the agent's messages until the stream ends."""
         while (batch := await lines.read()) is not None:
             for line in batch:
-                await self._agent_said(line)
+                await self._handle_agent_line(line)
             await self._editor.drain()
-            if self._ours is not None:
-                await self._ours.drain()
+            if self._terminals is not None:
+                await self._terminals.drain()
             await self._log.drain()
 
     async def render(self) -> None:
-        """Show terminals live, until cancelled."""
+        """Send the output of terminals to the editor as it comes, until cancelled."""
         while True:
             with trio.move_on_at(self._presenter.next_render_at):
-                await self._news.wait()
-            self._news = trio.Event()
+                await self._changed.wait()
+            self._changed = trio.Event()
             await self._editor.drain()
             self._to_editor(self._presenter.render())
 
     def fail(self, error: RpcError) -> None:
-        """Answer all that the editor waits for: the agent is gone."""
+        """Answer all pending requests of the editor: the agent is gone."""
         pending, self._pending = self._pending, {}
         self._to_editor([encode_error(id_, error) for id_ in pending])
 
-    def editor_said(self, line: bytes) -> None:
-        """Pass on a message of the editor's."""
+    def handle_editor_line(self, line: bytes) -> None:
+        """Handle a message of the editor."""
         self._log.write("editor->proxy", line)
-        seen = parse_envelope(line)
-        if seen.is_request and isinstance(seen.method, str):
-            self._pending[seen.key] = seen.method, _of_interest(seen)
-            if seen.method == "initialize":
-                told = capabilities.with_terminals(seen.params, ours=self._ours is not None)
-                line = encode_request(seen.key, seen.method, told)
-            elif seen.method in _REOPENING:
-                asked = members(seen.params)
-                self._enter(asked, asked)
-        elif seen.method == "session/cancel" and self._ours is not None:
-            self._ours.notify("session/cancel", seen.params)
+        message = parse_envelope(line)
+        if message.is_request and isinstance(message.method, str):
+            self._pending[message.key] = message.method, _params_to_keep(message)
+            if message.method == "initialize":
+                params = capabilities.with_terminals(
+                    message.params, ours=self._terminals is not None
+                )
+                line = encode_request(message.key, message.method, params)
+            elif message.method in _REOPENING:
+                fields = members(message.params)
+                self._open_session(fields, fields)
+        elif message.method == "session/cancel" and self._terminals is not None:
+            self._terminals.notify("session/cancel", message.params)
         self._to_agent(line)
 
-    async def _agent_said(self, line: bytes) -> None:
+    async def _handle_agent_line(self, line: bytes) -> None:
         self._log.write("agent->proxy", line)
-        seen = parse_envelope(line)
-        if seen is EMPTY:
-            # What can be made out all the same is; what passes, passes as it came.
-            seen = parse_envelope(replace_lone_surrogates(line))
-        if seen.is_response:
-            await self._agent_answered(seen)
-            # Not before: whoever is cancelled meanwhile leaves it to be answered otherwise.
-            self._pending.pop(seen.key, None)
-        elif seen.method == SESSION_UPDATE and not self._passes_all:
-            self._to_editor(self._translated(line, seen))
+        message = parse_envelope(line)
+        if message is EMPTY:
+            # Parse it leniently to see what it is for; it is still passed on as received.
+            message = parse_envelope(replace_lone_surrogates(line))
+        if message.is_response:
+            await self._handle_response(message)
+            # Only now: if this is cancelled before, the request is still to be answered by `fail`.
+            self._pending.pop(message.key, None)
+        elif message.method == SESSION_UPDATE and not self._is_v2:
+            self._to_editor(self._translate(line, message))
             return
-        elif seen.method == "session/request_permission" and not self._passes_all:
-            before, params = self._presenter.permission(members(seen.params))
+        elif message.method == "session/request_permission" and not self._is_v2:
+            before, params = self._presenter.permission(members(message.params))
             self._to_editor(before)
             if params is not None:
-                line = encode_request(seen.key, "session/request_permission", params)
-        elif self._ours is not None:
-            if seen is EMPTY and self._is_ours(line):
-                right = "its id must be a number, a string or null"
-                error = RpcError(INVALID_REQUEST, f"the message is no request: {right}")
+                line = encode_request(message.key, "session/request_permission", params)
+        elif self._terminals is not None:
+            if message is EMPTY and self._is_for_host(line):
+                expected = "its id must be a number, a string or null"
+                error = RpcError(INVALID_REQUEST, f"the message is no request: {expected}")
                 self._to_agent(encode_error(None, error))
                 return
-            if seen.method in METHODS and seen.is_request and isinstance(seen.method, str):
-                self._ours.request(seen.key, seen.method, seen.params)
-                await self._ours.settle()
+            if (
+                message.method in HOST_METHODS
+                and message.is_request
+                and isinstance(message.method, str)
+            ):
+                self._terminals.request(message.key, message.method, message.params)
+                await self._terminals.settle()
                 return
-            if seen.method == "$/cancel_request" and self._ours.cancel(_cancelled(seen.params)):
+            if message.method == "$/cancel_request" and self._terminals.cancel(
+                cancelled_id(message.params)
+            ):
                 return
         self._to_editor([line])
 
     @staticmethod
-    def _is_ours(line: bytes) -> bool:
-        """Whether a line that is no message was to be one for the host."""
-        return text(members(Raw(line)).get("method")) in METHODS
+    def _is_for_host(line: bytes) -> bool:
+        """Return whether a line that is not a valid message was meant for the host."""
+        return text(members(Raw(line)).get("method")) in HOST_METHODS
 
-    def _translated(self, line: bytes, seen: Envelope) -> list[bytes]:
-        said = update.read(seen.params)
-        if said is None:
+    def _translate(self, line: bytes, message: Envelope) -> list[bytes]:
+        parsed = update.parse_update(message.params)
+        if parsed is None:
             return [line]
-        if said.kind in TOOL_CALLS and self._ours is not None:
-            self._ours.notify(SESSION_UPDATE, seen.params)
-        self._news.set()
-        return self._presenter.translate(line, said)
+        if parsed.kind in TOOL_CALLS and self._terminals is not None:
+            self._terminals.notify(SESSION_UPDATE, message.params)
+        self._changed.set()
+        return self._presenter.translate(line, parsed)
 
-    async def _agent_answered(self, seen: Envelope) -> None:
-        method, asked = self._pending.get(seen.key, ("", {}))
-        if seen.error is not UNSET and method != "session/prompt":
-            method = ""  # then nothing has come of it
+    async def _handle_response(self, message: Envelope) -> None:
+        method, params = self._pending.get(message.key, ("", {}))
+        if message.error is not UNSET and method != "session/prompt":
+            method = ""  # the request has failed: no session was opened or closed
         if method == "initialize":
-            # In version 2 terminals are the agent's, and clients show them.
-            self._passes_all = capabilities.version(seen.result) > 1
-            if self._ours is not None:
-                self._ours.name_agent(members(members(seen.result).get("agentInfo")))
+            # In ACP v2 the agent runs terminals itself, and clients show them: only pass on.
+            self._is_v2 = capabilities.protocol_version(message.result) > 1
+            if self._terminals is not None:
+                self._terminals.name_agent(members(members(message.result).get("agentInfo")))
         elif method in _OPENING:
-            self._enter(members(seen.result), asked)
-        elif (session := text(asked.get("sessionId"))) is None:
+            self._open_session(members(message.result), params)
+        elif (session := text(params.get("sessionId"))) is None:
             return
-        elif method in _CLOSING and self._ours is not None:
-            self._ours.close_session(session)
+        elif method in _CLOSING and self._terminals is not None:
+            self._terminals.close_session(session)
         elif method == "session/prompt":
-            # All that is shown belongs before the answer that ends the turn.
-            if self._ours is not None:
-                await self._ours.end_turn(session)
+            # All output has to be shown before the response that ends the turn.
+            if self._terminals is not None:
+                await self._terminals.end_turn(session)
             self._to_editor(self._presenter.render(session))
 
-    def _enter(self, named: dict[str, Raw], placed: dict[str, Raw]) -> None:
-        session, cwd = text(named.get("sessionId")), text(placed.get("cwd"))
-        if session is not None and cwd is not None and self._ours is not None:
-            self._ours.open_session(session, cwd)
+    def _open_session(self, with_id: dict[str, Raw], with_cwd: dict[str, Raw]) -> None:
+        session, cwd = text(with_id.get("sessionId")), text(with_cwd.get("cwd"))
+        if session is not None and cwd is not None and self._terminals is not None:
+            self._terminals.open_session(session, cwd)
 
     def _follow(self, terminal: SessionKey) -> None:
-        if self._ours is not None:
-            self._ours.follow(terminal)
+        if self._terminals is not None:
+            self._terminals.follow(terminal)
 
-    def _take(self, terminal: SessionKey, data: bytes, lost: int) -> None:
+    def _on_output(self, terminal: SessionKey, data: bytes, lost: int) -> None:
         self._to_editor(self._presenter.on_output(terminal, data, lost))
-        self._news.set()
+        self._changed.set()
 
-    def _ended(self, terminal: SessionKey, end: ExitInfo) -> None:
+    def _on_exit(self, terminal: SessionKey, end: ExitInfo) -> None:
         self._to_editor(self._presenter.on_exit(terminal, end))
-        self._news.set()
+        self._changed.set()
 
-    def _answer(self, id_: Id, answer: Response) -> None:
-        if isinstance(answer, RpcError):
-            self._to_agent(encode_error(id_, answer))
+    def _respond(self, id_: Id, response: Response) -> None:
+        if isinstance(response, RpcError):
+            self._to_agent(encode_error(id_, response))
         else:
-            self._to_agent(encode_response(id_, answer))
+            self._to_agent(encode_response(id_, response))
 
     def _to_editor(self, lines: list[bytes]) -> None:
         for line in lines:
@@ -233,20 +242,15 @@ class Relay:
     def _to_agent(self, line: bytes) -> None:
         self._send(self._agent, "proxy->agent", line)
 
-    def _send(self, outbox: SendQueue, direction: str, line: bytes) -> None:
+    def _send(self, queue: SendQueue, direction: str, line: bytes) -> None:
         self._log.write(direction, line)
-        outbox.put(line if line.endswith(b"\n") else line + b"\n")
+        queue.put(line if line.endswith(b"\n") else line + b"\n")
 
 
-def _of_interest(seen: Envelope) -> dict[str, Raw]:
-    """Keep of a request what its answer will not say."""
-    if seen.method not in (*_OPENING, *_CLOSING, "session/prompt"):
+def _params_to_keep(message: Envelope) -> dict[str, Raw]:
+    """Return the params of a request that are needed when its response comes."""
+    if message.method not in (*_OPENING, *_CLOSING, "session/prompt"):
         return {}
-    found: dict[str, Any] = members(seen.params)
-    # A copy: the value refers to the whole message otherwise, and keeps it.
-    return {name: found[name].copy() for name in ("sessionId", "cwd") if name in found}
-
-
-def _cancelled(params: Raw | UnsetType) -> Id:
-    raw = members(params).get("requestId")
-    return None if raw is None else parse_envelope(b'{"id":' + bytes(raw) + b"}").key
+    params: dict[str, Any] = members(message.params)
+    # Copied, because a Raw value keeps the whole message in memory.
+    return {name: params[name].copy() for name in ("sessionId", "cwd") if name in params}

@@ -1,16 +1,17 @@
-"""`acpterm proxy` from its start to its end: the editor, the daemon, the agent, in this order.
+"""Runs `acpterm proxy`: waits for the editor, connects to the daemon and starts the agent.
 
 States, in order:
 
-- *asked*: the editor's first message has come, which says what it can do: whether the terminals are
-  to be ours. If so the daemon is connected to, and started if it is not running.
-- *started*: the agent runs, and messages go both ways (`relay`).
-- *ending*, for one of these reasons: the editor has said its last or reads no more; the agent has;
-  a signal. What the editor still waits for is answered when the agent is gone. The agent has its
-  stdin closed, a second to go, and then its whole tree is ended; meanwhile what it says is passed
-  on. The terminals end with the connection to the host.
+- *waiting* for the editor's first message. Its capabilities decide whether the agent gets the
+  host's terminals. If so, connect to the daemon, and start it if it is not running.
+- *running*: the agent runs, and messages are relayed in both directions (`relay`).
+- *ending*, once the editor or the agent has closed its stream or stopped reading, or on a signal.
+  If the agent has exited, the editor's pending requests are answered with an error. Otherwise the
+  agent's stdin is closed, and the agent has one second to exit before its process tree is killed;
+  its messages are passed on meanwhile. The terminals end with the connection to the host.
 
-An agent or a daemon that cannot be started is an error in answer to `initialize`, and on stderr.
+If the agent or the daemon cannot be started, the error is the response to `initialize`, and is
+printed on stderr.
 """
 
 import os
@@ -29,67 +30,66 @@ from acpterm.client.errors import root_error
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.lines import Lines
+from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.relay import Relay
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
-from acpterm.host.daemon import raise_open_files
-from acpterm.host.launch import exec_context as askers
-from acpterm.host.launch.command import one_line
-from acpterm.host.launch.exec_context import ExecContext
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, encode_error
 from acpterm.pty.tracking.trees import open_trees
-from acpterm.runtime import logs, stdio
+from acpterm.runtime import exec_context, logs, stdio
+from acpterm.runtime.command_line import command_line
+from acpterm.runtime.descriptors import raise_open_files
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_event
 
-# Seconds for what is due to the editor to be read, when all is over.
+# Time for the editor to read what is queued for it, at the end.
 _SEND_TIMEOUT_S: Final = 2.0
-# Seconds between two looks whether the editor is there, while it cannot be read from.
-_LOOK: Final = 0.5
-# Seconds that an editor has to leave after it was told that there is no agent.
+# How often to check whether the editor has hung up while its messages are not being read.
+_HANG_UP_POLL_S: Final = 0.5
+# Time for the editor to close its stream after it got the error that there is no agent.
 _REFUSE_TIMEOUT_S: Final = 2.0
 
 Choice = Literal["ours", "editor"]
 
 
 class ProxyOptions(NamedTuple):
-    """How the proxy is to be."""
+    """The options of `acpterm proxy`."""
 
     command: Sequence[str]
-    """The agent, and its arguments."""
+    """The agent's program and its arguments."""
     config: str | None = None
-    """The file that settings were read from, if one was named."""
+    """The settings file, if one was named."""
     embedded: bool = False
-    """Whether the terminals are in this process, and not the daemon's."""
+    """Whether to run terminals in this process instead of the daemon."""
     terminals: Choice | None = None
-    """Whose terminals the agent gets; None is the editor's, if it has any."""
+    """Whose terminals the agent gets; None for the editor's if it has any, else ours."""
     log: str | None = None
-    """The file to write the wire to."""
+    """The file for the wire log."""
 
 
 async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyOptions) -> int:
-    """Stand between the editor at the other end of `stream` and an agent. Gives the exit status.
+    """Relay between the editor at the other end of `stream` and an agent; return the exit status.
 
-    That is the agent's when it ended by itself; 1 when there is none; else 0. Raises
-    `TrackingError`, `LogError`.
+    That is the agent's if the agent exited first, 1 if it could not be started, else 0. Raises
+    `TrackingError` and `LogError`.
     """
-    context = askers.current()
+    context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()
     status = 0
-    has_gone = stream.has_hung_up if isinstance(stream, stdio.StdioStream) else lambda: False
-    async with shutdown_event(logs.shorten) as told, stream, open_log(options.log) as log:
-        lines = Lines(stream, "the editor", settings.max_message_bytes)
+    has_hung_up = stream.has_hung_up if isinstance(stream, stdio.StdioStream) else lambda: False
+    async with shutdown_event(logs.log_shutdown) as shutdown, stream, open_log(options.log) as log:
+        lines = LineReader(stream, "the editor", settings.max_message_bytes)
         editor = SendQueue(stream, HIGH_WATER_BYTES)
         async with trio.open_nursery() as nursery:
             gone = trio.CancelScope()
             sent = trio.Event()
             nursery.start_soon(_write, editor, gone, sent)
-            nursery.start_soon(_cancel_when, told, gone)
+            nursery.start_soon(_cancel_when, shutdown, gone)
             with gone:
                 session = _Session(
-                    settings, options, lines=lines, editor=editor, log=log, has_gone=has_gone
+                    settings, options, lines=lines, editor=editor, log=log, has_hung_up=has_hung_up
                 )
                 status = await session.run(context)
             editor.close()
@@ -100,19 +100,19 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
 
 
 class _Session:
-    """One editor, one agent."""
+    """One editor and one agent."""
 
     def __init__(
         self,
         settings: Settings,
         options: ProxyOptions,
         *,
-        lines: Lines,
+        lines: LineReader,
         editor: SendQueue,
         log: WireLog,
-        has_gone: Callable[[], bool],
+        has_hung_up: Callable[[], bool],
     ) -> None:
-        self._has_gone = has_gone
+        self._has_hung_up = has_hung_up
         self._settings = settings
         self._options = options
         self._log = log
@@ -120,7 +120,7 @@ class _Session:
         self._editor = editor
 
     async def run(self, context: ExecContext) -> int:
-        """Go through the states; give the exit status."""
+        """Wait for the editor's first message, then start and relay; return the exit status."""
         first: list[bytes] | None = []
         while not first:
             first = await self._lines.read()
@@ -136,12 +136,14 @@ class _Session:
 
     async def _start(self, first: list[bytes], context: ExecContext) -> int:
         options, settings = self._options, self._settings
-        seen = parse_envelope(first[0])
-        capable = Capabilities()
-        if seen.method == "initialize":
-            capable = capabilities.of_editor(seen.params)
-        ours = options.terminals == "ours" or (options.terminals is None and not capable.terminals)
-        # The daemon first: it is to be nobody's child, and the trees adopt orphans.
+        message = parse_envelope(first[0])
+        editor_capabilities = Capabilities()
+        if message.method == "initialize":
+            editor_capabilities = capabilities.editor_capabilities(message.params)
+        ours = options.terminals == "ours" or (
+            options.terminals is None and not editor_capabilities.has_terminals
+        )
+        # Before the trees, which make us a subreaper: the daemon must not become our child.
         daemon = (
             await connect_daemon(settings, options.config)
             if ours and not options.embedded
@@ -149,31 +151,31 @@ class _Session:
         )
         async with AsyncExitStack() as stack:
             trees = await stack.enter_async_context(open_trees(settings.tracking))
-            link = None
+            host = None
             if ours:
                 opening = open_host_connection(
-                    daemon, settings, context, one_line(options.command[0], options.command[1:])
+                    daemon, settings, context, command_line(options.command[0], options.command[1:])
                 )
-                link = await stack.enter_async_context(opening)
+                host = await stack.enter_async_context(opening)
             grace = settings.kill_grace
-            opened = open_agent(options.command, trees, grace=grace, voice=bytes)
+            opened = open_agent(options.command, trees, grace=grace, stderr_filter=bytes)
             agent = await stack.enter_async_context(opened)
             nursery = await stack.enter_async_context(trio.open_nursery())
             to_agent = SendQueue(agent.stdin, HIGH_WATER_BYTES)
-            if link is not None:
-                # The host's answers are for the agent to read.
-                link.throttle = to_agent.drain
+            if host is not None:
+                # The host's responses go to the agent: read no more of them than the agent does.
+                host.throttle = to_agent.drain
             relay = Relay(
                 self._editor,
                 to_agent,
-                capable=capable,
+                editor_capabilities=editor_capabilities,
                 settings=settings,
                 log=self._log,
-                host=link,
+                host=host,
                 nursery=nursery,
             )
             for line in first:
-                relay.editor_said(line)
+                relay.handle_editor_line(line)
             status = await self._relay(relay, agent, to_agent, nursery)
             nursery.cancel_scope.cancel()
             return status
@@ -181,31 +183,31 @@ class _Session:
     async def _relay(
         self, relay: Relay, agent: AgentProcess, to_agent: SendQueue, nursery: trio.Nursery
     ) -> int:
-        """Have messages go both ways until one side has said its last."""
-        over, agent_done, flushed = trio.Event(), trio.Event(), trio.Event()
+        """Relay messages until one side has closed its stream; return the exit status."""
+        ended, agent_done, flushed = trio.Event(), trio.Event(), trio.Event()
 
         async def read_editor() -> None:
             await relay.from_editor(self._lines)
-            over.set()
+            ended.set()
 
         async def read_agent() -> None:
             limit = self._settings.max_message_bytes
-            await relay.from_agent(Lines(agent.stdout, "the agent", limit))
+            await relay.from_agent(LineReader(agent.stdout, "the agent", limit))
             agent_done.set()
-            over.set()
+            ended.set()
 
-        async def see_editor_go() -> None:
-            # One that is not read from, since the agent does not read, is not heard to go.
-            while not (to_agent.is_full and self._has_gone()):  # noqa: ASYNC110  nobody tells of it
-                await trio.sleep(_LOOK)
-            over.set()
+        async def watch_for_hang_up() -> None:
+            # While the agent does not read, the editor is not read from either: poll its stream.
+            while not (to_agent.is_full and self._has_hung_up()):  # noqa: ASYNC110  there is no event for it
+                await trio.sleep(_HANG_UP_POLL_S)
+            ended.set()
 
         nursery.start_soon(_write, to_agent, trio.CancelScope(), flushed)
         nursery.start_soon(read_editor)
         nursery.start_soon(read_agent)
-        nursery.start_soon(see_editor_go)
+        nursery.start_soon(watch_for_hang_up)
         nursery.start_soon(relay.render)
-        await over.wait()
+        await ended.wait()
         if not agent_done.is_set():
             to_agent.close()
             with trio.move_on_after(agents.EXIT_TIMEOUT_S):
@@ -220,26 +222,26 @@ class _Session:
         return exit_status(agent.returncode)
 
     async def _refuse(self, first: list[bytes], why: str) -> None:
-        """Answer what the editor asks with the reason why there is no agent, until it leaves."""
+        """Answer the editor's requests with the reason why there is no agent, until it hangs up."""
         batch: list[bytes] | None = first
         with trio.move_on_after(_REFUSE_TIMEOUT_S):
             while batch is not None:
-                for seen in map(parse_envelope, batch):
-                    if seen.is_request:
+                for message in map(parse_envelope, batch):
+                    if message.is_request:
                         error = RpcError(INTERNAL_ERROR, why)
-                        self._editor.put(encode_error(seen.key, error))
+                        self._editor.put(encode_error(message.key, error))
                 batch = await self._lines.read()
 
 
-async def _write(outbox: SendQueue, gone: trio.CancelScope, done: trio.Event) -> None:
-    """Send what is put into an outbox; when nobody reads it, cancel `gone`."""
+async def _write(queue: SendQueue, gone: trio.CancelScope, done: trio.Event) -> None:
+    """Send what is put into a queue; cancel `gone` if the reader has closed the stream."""
     try:
-        await outbox.run()
+        await queue.run()
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         gone.cancel()
     done.set()
 
 
-async def _cancel_when(told: trio.Event, scope: trio.CancelScope) -> None:
-    await told.wait()
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
     scope.cancel()

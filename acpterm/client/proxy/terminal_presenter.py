@@ -1,14 +1,14 @@
-"""Terminals for an editor that shows those which an agent has: ours pass for the agent's.
+"""Presents terminals to an editor that shows terminals which the agent runs itself.
 
-Such an editor has said `_meta.terminal_output`. It is told of each of our terminals when a tool
-call first embeds it (`terminal_info`), then of its output as it comes (`terminal_output`), and of
-its end (`terminal_exit`). An agent's own terminals of that kind pass through untouched; those of
-ACP v2 are put into the same form. Where an agent has the output of its own terminal only in the raw
-output of the tool call, that is sent as `terminal_output` as well.
+Such an editor has the capability `_meta.terminal_output`, and the host's terminals are presented as
+the agent's own. The editor gets `terminal_info` when a tool call first embeds a terminal, then
+`terminal_output` as output comes, and `terminal_exit`. The agent's own terminals of this form pass
+unchanged; those in the form of ACP v2 are converted. If the output of the agent's own terminal is
+only in the raw output of a tool call, it is sent as `terminal_output` as well.
 
-Zed, from which this form comes, takes `terminal_info` from a `tool_call` alone, and refuses a call
-that embeds a terminal it has not been told of. Most agents embed in a `tool_call_update`. So that
-becomes a `tool_call` of the same id with all that is known of the call: Zed takes it for the same.
+Zed, which introduced this form, reads `terminal_info` only from a `tool_call`, and rejects a call
+that embeds an unknown terminal. Most agents embed terminals in a `tool_call_update`. So that update
+becomes a `tool_call` with the same id and everything known of the call: Zed updates the call.
 """
 
 import codecs
@@ -31,19 +31,19 @@ from acpterm.acp.terminal_updates import (
     from_raw_output,
     from_v2,
 )
-from acpterm.client.update import SessionKey, Update, terminal_in, tool_call_update
+from acpterm.client.update import SessionKey, Update, embedded_terminal, encode_tool_call_update
 
 TERMINALS_MAX: Final = 1000
 CALLS_MAX: Final = 1000
-# Bytes kept of what is known of a call, a member each, and of output that nobody shows yet.
-_MEMBER: Final = 16 * 1024
-_PENDING: Final = 64 * 1024
-# What clears a terminal: screen, scrollback and the cursor's place.
+# Bytes kept of each member of a tool call, and of the output of a terminal that is not shown yet.
+_MEMBER_BYTES_MAX: Final = 16 * 1024
+_PENDING_BYTES_MAX: Final = 64 * 1024
+# Clears the screen and the scrollback, and moves the cursor home.
 _CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"
 
 
 class _Terminal:
-    """One that the editor is told of: `call` shows it, once it has been told."""
+    """A terminal. `call` is the tool call that shows it, None until the editor knows it."""
 
     def __init__(self, cwd: str | None, *, ours: bool) -> None:
         self.cwd = cwd
@@ -55,7 +55,7 @@ class _Terminal:
 
 
 class TerminalPresenter:
-    """What is shown to one editor. See `showing.Showing`."""
+    """See `presenter.Presenter`."""
 
     next_render_at: float = math.inf
 
@@ -63,117 +63,118 @@ class TerminalPresenter:
         self._follow = follow
         self._terminals: OrderedDict[SessionKey, _Terminal] = OrderedDict()
         self._calls: OrderedDict[SessionKey, dict[str, Any]] = OrderedDict()
-        # The agent's own that have no output yet, and the calls that introduced them.
+        # The agent's own terminals without output so far, and the calls that introduced them.
         self._silent: OrderedDict[SessionKey, SessionKey] = OrderedDict()
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Learn of a terminal of ours."""
+        """Record a new terminal of the host."""
         del command
         self._add(terminal, _Terminal(cwd, ours=True))
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
-        """Give what the editor is sent for an update of the agent's."""
+        """Return the lines to send to the editor for an update of the agent."""
         if update.kind in V2_KINDS:
-            notes = from_v2(update.kind, update.fields)
-            return [more for note in notes for more in self._note(update.session, note)]
-        if update.call is None:
+            changes = from_v2(update.kind, update.fields)
+            return [line for change in changes for line in self._apply(update.session, change)]
+        if update.tool_call is None:
             return [line]
-        key = update.session, update.call
+        key = update.session, update.tool_call
         known = self._remember(key, update)
         new = self._new_in(update)
         if not new:
             return [*self._raw_output(key, update), line]
         *others, last = new
         lines = []
-        # A message tells of one terminal.
+        # A message has room for the `terminal_info` of one terminal.
         for terminal in others:
-            told = {**known, "_meta": self._info(terminal)}
-            lines.append(Update(update.session, "tool_call", told, update.params).line())
-        fields = {**known, **_said(update.fields), "sessionUpdate": "tool_call"}
-        fields["_meta"] = _with(update.fields.get("_meta"), self._info(last))
-        lines.append(Update(update.session, "tool_call", fields, update.params).line())
+            fields = {**known, "_meta": self._info(terminal)}
+            lines.append(Update(update.session, "tool_call", fields, update.params).encode())
+        fields = {**known, **_without_nulls(update.fields), "sessionUpdate": "tool_call"}
+        fields["_meta"] = {**members(update.fields.get("_meta")), **self._info(last)}
+        lines.append(Update(update.session, "tool_call", fields, update.params).encode())
         for terminal in new:
-            found = self._terminals[terminal]
-            found.call = key
-            lines += self._send_pending(terminal, found)
-            if found.ours:
+            state = self._terminals[terminal]
+            state.call = key
+            lines += self._send_pending(terminal, state)
+            if state.ours:
                 self._follow(terminal)
         return lines
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], None]:
-        """Give what tells of terminals that a permission's tool call is the first to show."""
+        """Return the lines that introduce terminals first shown by a permission's tool call."""
         session, fields = text(params.get("sessionId")), members(params.get("toolCall"))
         update = Update(session or "", "tool_call_update", fields, {})
-        if update.call is None or not self._new_in(update):
+        if update.tool_call is None or not self._new_in(update):
             return [], None
         return self.translate(b"", update._replace(params={"sessionId": params["sessionId"]})), None
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Give what tells the editor of output of a terminal of ours."""
-        found = self._terminals.get(terminal)
-        if found is None or found.call is None:
+        """Return the `terminal_output` for output of a host's terminal."""
+        state = self._terminals.get(terminal)
+        if state is None or state.call is None:
             return []
         if lost:
             data = b"\r\n[%d bytes are not shown]\r\n" % lost + data
-        shown = found.decoder.decode(data)
-        return [_tell(found.call, terminal, "terminal_output", data=shown)] if shown else []
+        decoded = state.decoder.decode(data)
+        return [_encode(state.call, terminal, "terminal_output", data=decoded)] if decoded else []
 
     def on_exit(self, terminal: SessionKey, end: ExitInfo) -> list[bytes]:
-        """Give what tells the editor of the end of a terminal of ours."""
-        found = self._terminals.get(terminal)
-        if found is None or found.call is None:
+        """Return the `terminal_exit` of a host's terminal, after the rest of its output."""
+        state = self._terminals.get(terminal)
+        if state is None or state.call is None:
             return []
-        rest = found.decoder.decode(b"", final=True)
-        lines = [_tell(found.call, terminal, "terminal_output", data=rest)] if rest else []
-        how = {"exit_code": end.code, "signal": end.signal}
-        return [*lines, _tell(found.call, terminal, "terminal_exit", **how)]
+        rest = state.decoder.decode(b"", final=True)
+        lines = [_encode(state.call, terminal, "terminal_output", data=rest)] if rest else []
+        status = {"exit_code": end.code, "signal": end.signal}
+        return [*lines, _encode(state.call, terminal, "terminal_exit", **status)]
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Nothing waits to be shown here."""
+        """Return nothing: all lines are sent at once."""
         del session
         return []
 
-    def _note(self, session: str, note: TerminalUpdate) -> list[bytes]:
-        key = session, note.terminal
-        found = self._terminals.get(key)
-        if found is None:
-            found = _Terminal(None, ours=False)
-            self._add(key, found)
-        match note:
+    def _apply(self, session: str, change: TerminalUpdate) -> list[bytes]:
+        """Apply an update of the agent's own terminal; return the lines for the editor."""
+        key = session, change.terminal
+        state = self._terminals.get(key)
+        if state is None:
+            state = _Terminal(None, ours=False)
+            self._add(key, state)
+        match change:
             case Info(_, cwd, _):
-                found.cwd = cwd or found.cwd
+                state.cwd = cwd or state.cwd
             case Output(_, data, whole):
                 if whole:
-                    found.pending, data = b"", _CLEAR + data if found.call else data
-                found.pending = (found.pending + data)[-_PENDING:]
+                    state.pending, data = b"", _CLEAR + data if state.call else data
+                state.pending = (state.pending + data)[-_PENDING_BYTES_MAX:]
             case Exit(_, end):
-                found.end = end
-        return self._send_pending(key, found) if found.call is not None else []
+                state.end = end
+        return self._send_pending(key, state) if state.call is not None else []
 
-    def _send_pending(self, key: SessionKey, found: _Terminal) -> list[bytes]:
-        data, found.pending = found.pending, b""
+    def _send_pending(self, key: SessionKey, state: _Terminal) -> list[bytes]:
+        data, state.pending = state.pending, b""
         lines = self.on_output(key, data, 0) if data else []
-        if found.end is not None:
-            lines += self.on_exit(key, found.end)
-            found.end = None
+        if state.end is not None:
+            lines += self.on_exit(key, state.end)
+            state.end = None
         return lines
 
     def _raw_output(self, call: SessionKey, update: Update) -> list[bytes]:
-        """Return the raw output of a call as that of the agent's own terminal that has none."""
-        for note in from_meta(update.fields.get("_meta")):
-            terminal = update.session, note.terminal
-            if isinstance(note, Output):
+        """Return a call's raw output as output of the agent's only terminal without output."""
+        for change in from_meta(update.fields.get("_meta")):
+            terminal = update.session, change.terminal
+            if isinstance(change, Output):
                 self._silent.pop(terminal, None)
-            elif isinstance(note, Info):
+            elif isinstance(change, Info):
                 self._silent[terminal] = call
         while len(self._silent) > TERMINALS_MAX:
             self._silent.popitem(last=False)
         output = from_raw_output(update.fields.get("rawOutput"))
-        silent = [terminal for terminal, shown in self._silent.items() if shown == call]
+        silent = [terminal for terminal, shown_by in self._silent.items() if shown_by == call]
         if output is None or len(silent) != 1:
             return []
         del self._silent[silent[0]]
-        return [_tell(call, silent[0], "terminal_output", data=output)]
+        return [_encode(call, silent[0], "terminal_output", data=output)]
 
     def _add(self, key: SessionKey, terminal: _Terminal) -> None:
         self._terminals[key] = terminal
@@ -181,19 +182,21 @@ class TerminalPresenter:
             self._terminals.popitem(last=False)
 
     def _new_in(self, update: Update) -> list[SessionKey]:
-        """Give the terminals that this update shows and that the editor has not been told of."""
-        embedded = [terminal_in(item) for item in items(update.fields.get("content"))]
-        keys = dict.fromkeys((update.session, found) for found in embedded if found is not None)
+        """Return the terminals that this update embeds and that the editor does not know yet."""
+        embedded = [embedded_terminal(item) for item in items(update.fields.get("content"))]
+        keys = dict.fromkeys((update.session, id_) for id_ in embedded if id_ is not None)
         return [key for key in keys if (t := self._terminals.get(key)) and t.call is None]
 
     def _remember(self, key: SessionKey, update: Update) -> dict[str, Any]:
-        """Take what an update says of its tool call; give all that is known of it."""
+        """Merge an update into its tool call; return all that is known of the call."""
         known = self._calls.pop(key, None)
         if known is None:
             known = {"sessionUpdate": "tool_call", "toolCallId": key[1], "title": "terminal"}
-        for name, value in _said(update.fields).items():
-            if name not in ("sessionUpdate", "_meta", "content") and len(bytes(value)) <= _MEMBER:
-                # A copy: it refers to the whole message otherwise, and keeps it.
+        for name, value in _without_nulls(update.fields).items():
+            if name in ("sessionUpdate", "_meta", "content"):
+                continue
+            if len(bytes(value)) <= _MEMBER_BYTES_MAX:
+                # Copied, because a Raw value keeps the whole message in memory.
                 known[name] = value.copy()
         self._calls[key] = known
         while len(self._calls) > CALLS_MAX:
@@ -207,14 +210,10 @@ class TerminalPresenter:
         return {"terminal_info": info}
 
 
-def _said(fields: dict[str, Raw]) -> dict[str, Raw]:
-    """Leave out what is null: in a `tool_call` there is nothing to clear."""
+def _without_nulls(fields: dict[str, Raw]) -> dict[str, Raw]:
+    """Return the members that are not null: a `tool_call` has nothing to clear."""
     return {name: value for name, value in fields.items() if bytes(value) != b"null"}
 
 
-def _with(meta: Raw | None, more: dict[str, Any]) -> dict[str, Any]:
-    return {**members(meta), **more}
-
-
-def _tell(call: SessionKey, terminal: SessionKey, what: str, **more: Any) -> bytes:
-    return tool_call_update(call, _meta={what: {"terminal_id": terminal[1], **more}})
+def _encode(call: SessionKey, terminal: SessionKey, kind: str, **fields: Any) -> bytes:
+    return encode_tool_call_update(call, _meta={kind: {"terminal_id": terminal[1], **fields}})

@@ -1,12 +1,12 @@
-"""Terminals for an editor that cannot show any: as text in the tool calls that embed them.
+"""Presents terminals to an editor that cannot show any, as text in the tool calls that embed them.
 
 A terminal in a tool call's content becomes a console block with its last lines (`display`), once it
-has output; all else in the content keeps its place. While it prints, the call's content is sent
-again, whole, as the protocol has it: at most once in `PAUSE` seconds a call, and only when it looks
-different. A call is remembered while it shows a terminal; its last content is the final one.
+has output; all other items keep their place. While the terminal prints, the complete content is
+sent again, as the protocol requires: at most once per `RENDER_INTERVAL_S` and call, and only if it
+has changed. A call is kept while it shows a terminal; its last content is the final one.
 
-The rule for what is bounded: a display holds a limited text, the oldest displays and calls are
-forgotten, and an agent's update is never held back.
+Bounds: the text of a display is limited, the oldest displays and calls are dropped, and no update
+of the agent is ever held back.
 """
 
 import math
@@ -29,7 +29,7 @@ from acpterm.acp.terminal_updates import (
     from_v2,
 )
 from acpterm.client.proxy.display import Display
-from acpterm.client.update import SessionKey, Update, terminal_in, tool_call_update
+from acpterm.client.update import SessionKey, Update, embedded_terminal, encode_tool_call_update
 
 RENDER_INTERVAL_S: Final = 0.25
 DISPLAYS_MAX: Final = 256
@@ -37,16 +37,16 @@ CALLS_MAX: Final = 1000
 
 
 class _Call:
-    """A tool call that shows terminals: what is in it, and when and how it was sent last."""
+    """A tool call that shows terminals: its content, and when and how it was sent last."""
 
     def __init__(self, content: list[Raw | SessionKey], sent: float) -> None:
         self.content = content
         self.sent = sent
-        self.looked: list[Any] | None = None
+        self.rendered: list[Any] | None = None
 
 
 class TextPresenter:
-    """What is shown to one editor. See `showing.Showing`."""
+    """See `presenter.Presenter`. `limit` and `lines` are as for `Display`."""
 
     def __init__(
         self,
@@ -62,85 +62,85 @@ class TextPresenter:
         self._limit = limit
         self._lines = lines
         self._editor_has_terminals = editor_has_terminals
-        # Command, and whether it has been followed, of those that the host has.
+        # The command of each terminal of the host, and whether the terminal is followed.
         self._ours: OrderedDict[SessionKey, tuple[str, bool]] = OrderedDict()
         self._displays: OrderedDict[SessionKey, Display] = OrderedDict()
         self._calls: OrderedDict[SessionKey, _Call] = OrderedDict()
-        self._shown_in: dict[SessionKey, set[SessionKey]] = {}
+        self._calls_by_terminal: dict[SessionKey, set[SessionKey]] = {}
         self._dirty: dict[SessionKey, None] = {}
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Learn of a terminal of ours."""
+        """Record a new terminal of the host."""
         del cwd
         self._ours[terminal] = command, False
         while len(self._ours) > CALLS_MAX:
             self._ours.popitem(last=False)
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
-        """Give what the editor is sent for an update of the agent's."""
+        """Return the lines to send to the editor for an update of the agent."""
         if update.kind in V2_KINDS:
-            for note in from_v2(update.kind, update.fields):
-                self._note(update.session, note)
+            for change in from_v2(update.kind, update.fields):
+                self._apply(update.session, change)
             return []
-        if update.call is None:
+        if update.tool_call is None:
             return [line]
-        for note in from_meta(update.fields.get("_meta")):
-            self._note(update.session, note)
-        key = update.session, update.call
+        for change in from_meta(update.fields.get("_meta")):
+            self._apply(update.session, change)
+        key = update.session, update.tool_call
         if "content" not in update.fields:
-            self._take_raw_output(self._calls.get(key), update)
+            self._add_raw_output(self._calls.get(key), update)
             return [line]
-        content = self._content(update.session, update.fields["content"])
+        content = self._parse_content(update.session, update.fields["content"])
         self._forget(key)
         if content is None:
             return [line]
         call = self._calls[key] = _Call(content, self._clock())
-        self._take_raw_output(call, update)
+        self._add_raw_output(call, update)
         for item in content:
             if not isinstance(item, Raw):
-                self._shown_in.setdefault(item, set()).add(key)
+                self._calls_by_terminal.setdefault(item, set()).add(key)
         while len(self._calls) > CALLS_MAX:
             self._forget(next(iter(self._calls)))
-        call.looked = self._look(call.content)
-        return [update.line(content=call.looked)]
+        call.rendered = self._render(call.content)
+        return [update.encode(content=call.rendered)]
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
-        """Give the params of a `session/request_permission` with terminals as text, if it has any.
+        """Return the params of a `session/request_permission` with its terminals as text, if any.
 
-        Its tool call is for the person to decide on, and not followed.
+        Its tool call is a snapshot for the user to decide on: it is not updated later.
         """
         session, tool = text(params.get("sessionId")), members(params.get("toolCall"))
-        content = self._content(session or "", tool.get("content"))
+        content = self._parse_content(session or "", tool.get("content"))
         if content is None:
             return [], None
         return [], {
             **params,
-            "toolCall": {**tool, "content": self._look(content, even_silent=True)},
+            "toolCall": {**tool, "content": self._render(content, even_silent=True)},
         }
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Take output of a terminal of ours."""
+        """Record output of a host's terminal; `render` sends it."""
         if display := self._displays.get(terminal):
             display.feed(data, lost)
-            self._changed(terminal)
+            self._mark_dirty(terminal)
         return []
 
     def on_exit(self, terminal: SessionKey, end: ExitInfo) -> list[bytes]:
-        """Take the end of a terminal of ours."""
+        """Record the exit of a host's terminal; `render` sends it."""
         if display := self._displays.get(terminal):
             display.finish(end)
-            self._changed(terminal)
+            self._mark_dirty(terminal)
         return []
 
     @property
     def next_render_at(self) -> float:
-        """When `paint` has something to give next; `math.inf` for not before more comes."""
+        """When the next call is due to be rendered; `math.inf` if none is pending."""
         return min(
             (self._calls[key].sent + RENDER_INTERVAL_S for key in self._dirty), default=math.inf
         )
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Give the tool calls that look different now and are due; all of `session`'s at once."""
+        """Return updates of changed calls that are due, and of all changed calls of `session`."""
         now = self._clock()
         lines = []
         for key in list(self._dirty):
@@ -148,23 +148,23 @@ class TextPresenter:
             if key[0] != session and call.sent + RENDER_INTERVAL_S > now:
                 continue
             del self._dirty[key]
-            look = self._look(call.content)
-            if look != call.looked:
-                call.looked, call.sent = look, now
-                lines.append(tool_call_update(key, content=look))
+            rendered = self._render(call.content)
+            if rendered != call.rendered:
+                call.rendered, call.sent = rendered, now
+                lines.append(encode_tool_call_update(key, content=rendered))
         return lines
 
-    def _note(self, session: str, note: TerminalUpdate) -> None:
-        key = session, note.terminal
+    def _apply(self, session: str, change: TerminalUpdate) -> None:
+        key = session, change.terminal
         display = self._displays.get(key) or self._display(key)
-        match note:
+        match change:
             case Info(_, _, command):
                 display.command = command or display.command
             case Output(_, data, whole):
                 (display.replace if whole else display.feed)(data)
             case Exit(_, end):
                 display.finish(end)
-        self._changed(key)
+        self._mark_dirty(key)
 
     def _display(self, key: SessionKey) -> Display:
         ours = self._ours.get(key)
@@ -178,30 +178,30 @@ class TextPresenter:
             self._follow(key)
         return display
 
-    def _content(self, session: str, content: Raw | None) -> list[Raw | SessionKey] | None:
-        """Give a content with the keys of terminals to be shown in it; None if there are none."""
-        found: list[Raw | SessionKey] = []
+    def _parse_content(self, session: str, content: Raw | None) -> list[Raw | SessionKey] | None:
+        """Return content with terminals to show replaced by their keys; None if there are none."""
+        parsed: list[Raw | SessionKey] = []
         for item in items(content):
-            terminal = terminal_in(item)
+            terminal = embedded_terminal(item)
             key = None if terminal is None else (session, terminal)
-            if key is None or not self._is_to_be_shown(key):
-                # A copy: it refers to the whole message otherwise, and keeps it.
-                found.append(item.copy())
+            if key is None or not self._is_shown_here(key):
+                # Copied, because a Raw value keeps the whole message in memory.
+                parsed.append(item.copy())
             else:
                 if key not in self._displays:
                     self._display(key)
-                found.append(key)
-        return found if any(not isinstance(item, Raw) for item in found) else None
+                parsed.append(key)
+        return parsed if any(not isinstance(item, Raw) for item in parsed) else None
 
-    def _is_to_be_shown(self, terminal: SessionKey) -> bool:
-        """Whether the editor cannot: one that has terminals may know this one."""
+    def _is_shown_here(self, terminal: SessionKey) -> bool:
+        """Return whether to show a terminal as text: an editor with terminals may know it."""
         known = terminal in self._ours or terminal in self._displays
         return known or not self._editor_has_terminals
 
-    def _take_raw_output(self, call: _Call | None, update: Update) -> None:
-        """Show what an update says of the output of the only terminal in its call, not one of ours.
+    def _add_raw_output(self, call: _Call | None, update: Update) -> None:
+        """Add a call's raw output to the call's terminal, if that is the agent's own.
 
-        Of several it is not known whose output it is.
+        A call with several terminals is skipped: it is unknown which one the output belongs to.
         """
         keys = {item for item in call.content if not isinstance(item, Raw)} if call else set()
         if len(keys) != 1 or (output := from_raw_output(update.fields.get("rawOutput"))) is None:
@@ -209,30 +209,30 @@ class TextPresenter:
         for key in keys - self._ours.keys():
             if display := self._displays.get(key):
                 display.add_raw_output(output)
-                self._changed(key)
+                self._mark_dirty(key)
 
-    def _look(self, content: list[Raw | SessionKey], *, even_silent: bool = False) -> list[Any]:
-        looks: list[Any] = []
+    def _render(self, content: list[Raw | SessionKey], *, even_silent: bool = False) -> list[Any]:
+        rendered: list[Any] = []
         for item in content:
             if isinstance(item, Raw):
-                looks.append(item)
+                rendered.append(item)
                 continue
             display = self._displays.get(item)
             fence = "[output no longer kept]" if display is None else None
             if display is not None:
                 fence = display.fence(even_silent=even_silent)
             if fence is not None:
-                looks.append({"type": "content", "content": {"type": "text", "text": fence}})
-        return looks
+                rendered.append({"type": "content", "content": {"type": "text", "text": fence}})
+        return rendered
 
-    def _changed(self, terminal: SessionKey) -> None:
-        self._dirty |= dict.fromkeys(self._shown_in.get(terminal, ()))
+    def _mark_dirty(self, terminal: SessionKey) -> None:
+        self._dirty |= dict.fromkeys(self._calls_by_terminal.get(terminal, ()))
 
     def _forget(self, key: SessionKey) -> None:
         call = self._calls.pop(key, None)
         self._dirty.pop(key, None)
         for item in call.content if call else ():
-            if not isinstance(item, Raw) and (calls := self._shown_in.get(item)):
+            if not isinstance(item, Raw) and (calls := self._calls_by_terminal.get(item)):
                 calls.discard(key)
                 if not calls:
-                    del self._shown_in[item]
+                    del self._calls_by_terminal[item]

@@ -1,57 +1,36 @@
-"""A front end of the user's: a connection to the daemon's other socket, which is not for agents.
+"""The user's connection to the daemon, for commands that do several things at once.
 
 The daemon is started when it is not running, unless it would have nothing to show then.
 
-When the connection is lost, the daemon's worker has died. Then requests that can be done again are
-repeated on another connection (`REPEATABLE`). Others raise `LostError`: those that go on (`attach`,
-`follow`, `events`) are asked for again by their callers, from where they were, after `reconnect`;
-of the rest it is unknown whether they were done, and their commands fail and say so.
+When the connection is lost, the daemon's worker has died; see `requests` for what is done then.
 """
 
-import math
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from typing import Final
 
-import msgspec
 import trio
 from msgspec import Raw
 
-from acpterm.acp import Wire
+from acpterm.acp.base import Wire
 from acpterm.acp.user_api import GetRequest, NoParams, TerminalInfo, UserTerminalRequest
-from acpterm.client.daemon import DaemonError, connect, connect_running
-from acpterm.client.endpoint import Endpoint, LostError
-from acpterm.client.handshake import initialize_params, reconnect
+from acpterm.client.daemon import DaemonError, NotRunningError
+from acpterm.client.daemon_stream import connect, connect_running, reconnect
+from acpterm.client.endpoint import Endpoint
+from acpterm.client.errors import LostError
+from acpterm.client.handshake import initialize_params
 from acpterm.client.host_connection import initialize
-from acpterm.client.sanitize import one_line
+from acpterm.client.user.requests import (
+    ONGOING,
+    REPEATABLE,
+    TypedNames,
+    W,
+    decode_answer,
+    unknown_outcome,
+)
 from acpterm.config import Settings, user_socket
-from acpterm.host.launch import exec_context
 from acpterm.jsonrpc import REQUEST_CANCELLED, NotificationReceived, RpcError
-
-W = TypeVar("W", bound=Wire)
-
-REPEATABLE: Final = {
-    "session/list": 1,
-    "status": 1,
-    "terminal/get": 1,
-    "terminal/kill": 1,
-    "terminal/list": 1,
-    "terminal/output": 1,
-    "terminal/promote": 1,
-    "terminal/read": 1,
-    "terminal/screen": 1,
-    "terminal/wait": math.inf,
-}
-"""How often a request is repeated: once, since what kills one worker may kill the next one."""
-# A terminal in a message, by its whole id.
-_TERMINAL: Final = re.compile(r"terminal 'term_[0-9a-f]{32}'")
-# Their callers go on with them.
-_ONGOING: Final = ("events", "terminal/attach", "terminal/follow")
-
-
-class NotRunningError(DaemonError):
-    """No daemon runs, and none was to be started."""
+from acpterm.runtime import exec_context
 
 
 class UserClient:
@@ -65,8 +44,7 @@ class UserClient:
         self._nursery = nursery
         self._reconnecting = trio.Lock()
         self._tokens = 0
-        # What the user typed, by the id that it means.
-        self._typed: dict[str, str] = {}
+        self._names = TypedNames()
         self.endpoint = endpoint
         self._run(endpoint)
 
@@ -77,13 +55,7 @@ class UserClient:
         version of the daemon's.
         """
         answer = await self._request(method, params)
-        try:
-            return msgspec.json.decode(answer, type=into)
-        except msgspec.DecodeError as error:
-            raise DaemonError(
-                f"{self.endpoint.name} is of another version (_acpterm/{method}: {error}): end it "
-                "with acpterm shutdown; the next command starts one of this version"
-            ) from error
+        return decode_answer(self.endpoint.name, method, answer, into)
 
     async def _request(self, method: str, params: Wire) -> Raw:
         repeats = REPEATABLE.get(method, 0)
@@ -92,46 +64,29 @@ class UserClient:
             try:
                 return await endpoint.request(f"_acpterm/{method}", params)
             except LostError as error:
-                if method in _ONGOING:
+                if method in ONGOING:
                     raise
                 if repeats <= 0:
-                    raise LostError(
-                        f"{endpoint.name} went away before it answered: it is unknown whether "
-                        f"{method} was done; acpterm ls shows what there is"
-                    ) from error
+                    raise unknown_outcome(endpoint.name, method) from error
             except RpcError as error:
                 if error.code != REQUEST_CANCELLED:
-                    self._raise_with_name(error, params)
-                    raise
+                    raise self._names.rename(error, params) from error
                 # Nobody here has cancelled it and waits for the answer.
                 raise DaemonError(f"{endpoint.name} is gone") from error
             repeats -= 1
             await self.reconnect(endpoint)
 
-    def _raise_with_name(self, error: RpcError, params: Wire) -> None:
-        """Raise `error` with the name that the user typed, if it names the terminal by its id."""
-        asked = getattr(params, "terminal_id", None)
-        if isinstance(asked, str):
-            typed = f"terminal '{one_line(self._typed.get(asked, asked))}'"
-            message = _TERMINAL.sub(lambda _: typed, error.message)
-            raise RpcError(error.code, message, error.data) from error
-
     async def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
         """Ask for something about one terminal that takes no other params, likewise."""
         answer = await self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
-        if isinstance(answer, TerminalInfo):
-            self._note_name(answer, terminal)
+        self._names.note(answer, terminal)
         return answer
 
     async def own(self, terminal: str) -> TerminalInfo:
         """Ask for a terminal to type into; ``@last`` is the user's own."""
         answer = await self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
-        self._note_name(answer, terminal)
+        self._names.note(answer, terminal)
         return answer
-
-    def _note_name(self, answer: TerminalInfo, typed: str) -> None:
-        if answer.terminal_id != typed:
-            self._typed[answer.terminal_id] = typed
 
     async def request_no_params(self, method: str, into: type[W]) -> W:
         """Ask for something that takes no params, likewise."""

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from acpterm.acp.user_api import EventNotification
+from acpterm.acp.user_streams import EventNotification
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.format import duration, summary_line
 from acpterm.client.user.words import ended

@@ -16,8 +16,8 @@ from msgspec import Raw, ValidationError
 from msgspec.json import decode, encode
 
 from acpterm.acp import Empty
-from acpterm.acp.user_api import EventNotification, EventsRequest
-from acpterm.client.endpoint import LostError
+from acpterm.acp.user_streams import EventNotification, EventsRequest
+from acpterm.client.errors import LostError
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.event_format import RECONNECTED
 from acpterm.client.user.output.stdout import while_read

@@ -1,14 +1,14 @@
-"""The daemon's end, as whoever asks for it sees it: it is over when its process is."""
+"""Ending the daemon: it has ended when its process has."""
 
 import contextlib
 import os
+import select
+import time
 from typing import Final, NamedTuple
 
-import trio
-
-from acpterm.acp import Empty
+from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import StatusResponse
-from acpterm.client.user.client import UserClient
+from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.jsonrpc import RpcError
 
 # Seconds that a daemon has to end; it promises five.
@@ -17,30 +17,28 @@ _POLL_S: Final = 0.02
 
 
 class ShutdownResult(NamedTuple):
-    """What became of a daemon, and how many terminals' programs ran when it was told to end."""
+    """Whether a daemon has ended, and how many terminals' programs ran when it was told to end."""
 
     pid: int
     running: int
     gone: bool
 
 
-async def end_daemon(client: UserClient) -> ShutdownResult:
-    """Have the daemon end, and wait until it is gone."""
-    status = await client.request_no_params("status", StatusResponse)
+def end_daemon(client: BlockingClient) -> ShutdownResult:
+    """Tell the daemon to end, and wait until its process has ended."""
+    status = client.request_no_params("status", StatusResponse)
     process = _Process(status.pid)
     try:
-        with contextlib.suppress(RpcError):  # its end may come before its answer
-            await client.request_no_params("shutdown", Empty)
-        with trio.move_on_after(_TIMEOUT_S):
-            await process.wait()
-            return ShutdownResult(status.pid, status.running, gone=True)
-        return ShutdownResult(status.pid, status.running, gone=False)
+        # Its end may come before its answer.
+        with contextlib.suppress(RpcError):
+            client.request_no_params("shutdown", Empty)
+        return ShutdownResult(status.pid, status.running, gone=process.wait(_TIMEOUT_S))
     finally:
         process.close()
 
 
 class _Process:
-    """The daemon's process, which need not be ours to see: one of a container's is not."""
+    """The daemon's process. It may be invisible here, as that of a container is."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -49,17 +47,20 @@ class _Process:
             with contextlib.suppress(OSError):
                 self._fd = os.pidfd_open(pid)
 
-    async def wait(self) -> None:
-        """Wait for its end."""
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; return whether it has ended within `seconds`."""
         if self._fd is not None:
-            await trio.lowlevel.wait_readable(self._fd)
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            while True:
+            return bool(select.select((self._fd,), (), (), seconds)[0])
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
                 os.kill(self._pid, 0)
-                await trio.sleep(_POLL_S)
+            except (ProcessLookupError, PermissionError):
+                return True
+            time.sleep(_POLL_S)
+        return False
 
     def close(self) -> None:
-        """Close what it is known by."""
+        """Close its descriptor."""
         if self._fd is not None:
             os.close(self._fd)

@@ -7,19 +7,14 @@ from typing import Final
 import trio
 from msgspec import Raw
 
-from acpterm.acp.user_api import EventNotification, ListRequest, ListResponse, TerminalInfo
+from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
+from acpterm.acp.user_streams import EventNotification
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.events import follow, gone
 from acpterm.jsonrpc import RpcError
 
 # Seconds between two looks: much that happens at once is one change to whoever looks.
 _PAUSE: Final = 0.1
-
-
-async def terminals(client: UserClient, *, everything: bool) -> list[TerminalInfo]:
-    """Give the terminals that somebody holds; `everything`: those too that are kept."""
-    found = await client.call("terminal/list", ListRequest(all=everything), ListResponse)
-    return found.terminals
 
 
 async def refresh(
@@ -36,6 +31,7 @@ async def refresh(
     the daemon ends.
     """
     happened = again()
+    request = ListRequest(all=everything)
 
     async def note(event: EventNotification, params: Raw) -> None:
         del event, params
@@ -46,10 +42,10 @@ async def refresh(
         nursery.start_soon(follow, client, note)
         while True:
             try:
-                found = await terminals(client, everything=everything)
+                answer = await client.call("terminal/list", request, ListResponse)
             except RpcError as error:
                 raise gone(client, error) from error
-            await show(found)
+            await show(answer.terminals)
             await trio.sleep(_PAUSE)
             with trio.move_on_after(every - _PAUSE):
                 await happened.wait()

@@ -1,6 +1,7 @@
 """How a terminal is called in messages to the person, and how its end is said everywhere."""
 
 import signal
+import sys
 
 from acpterm.acp.user_api import ExitInfo, TerminalInfo
 from acpterm.client.sanitize import one_line
@@ -23,6 +24,6 @@ def exit_code(status: ExitInfo) -> int:
     if status.signal is None:
         return 255 if status.exit_code is None else status.exit_code
     number = getattr(signal, status.signal, None)
-    if number is None and status.signal.startswith("SIGRTMIN+"):
+    if sys.platform != "darwin" and number is None and status.signal.startswith("SIGRTMIN+"):
         number = signal.SIGRTMIN + int(status.signal.removeprefix("SIGRTMIN+"))
     return 128 + int(number or 0)

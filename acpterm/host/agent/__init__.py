@@ -1,1 +1,1 @@
-"""What the host is to agents: their connections, sessions and methods."""
+"""The agents' side of the host: connections, sessions and methods."""

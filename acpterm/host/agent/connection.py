@@ -1,10 +1,10 @@
-"""Who is at the other end of a connection, and what is theirs: sessions and terminals.
+"""The agent at the other end of a connection, with its sessions and terminals.
 
-A caller sees nothing of other callers, and in each of its sessions nothing of the others: ids are
-looked up in the caller's session of that name, so an id from elsewhere is one that never was.
+An agent sees nothing of other connections, and in each of its sessions nothing of its other
+sessions: ids are looked up in the named session, so an id from elsewhere does not exist.
 
-States: *present*, then, by `leave`, *gone*: all its terminals are released, once and for all, and
-one whose creation was under way is released when it comes.
+States: *open*, then *closed* by `close`: all its terminals are released for good, and a terminal
+that is still being created is released as soon as it exists.
 """
 
 import itertools
@@ -14,18 +14,17 @@ from typing import Final, Protocol
 
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
-from acpterm.host.agent.session import Session
-from acpterm.host.agent.session_state import SessionState
+from acpterm.host.agent.session import Session, SessionState
+from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.exit_status import gives_signal_code
 from acpterm.host.host_state import HostState
-from acpterm.host.launch.exec_context import ExecContext, to_record
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.memory import ConnectionMemory
-from acpterm.host.registry import AgentInfo, TerminalEntry
-from acpterm.host.server.sender import Sender
+from acpterm.host.server.dispatch import Sender
 from acpterm.host.state.records import (
     ConnectionRecord,
+    ContextRecord,
     SessionRecord,
     TerminalRecord,
     ToolCallRecord,
@@ -33,19 +32,21 @@ from acpterm.host.state.records import (
 from acpterm.host.state.store import connection_key
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.pty import processes
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
 SESSIONS_MAX: Final = 10_000
 _SECRET_BYTES: Final = 32
-_SESSION_ID: Final = 4096
+# Characters of a session's id.
+_SESSION_ID_MAX: Final = 4096
 
 
 class Resumer(Protocol):
     """See `resumption.Resumption`."""
 
     def resume(self, fresh: "AgentConnection", secret: str) -> "AgentConnection | None":
-        """Have the transport of `fresh` serve the connection of that secret, if there is one."""
+        """Move the transport of `fresh` to the connection with this secret, and return that."""
 
 
 class AgentConnection:
@@ -56,16 +57,16 @@ class AgentConnection:
         context: ExecContext,
         host: HostState,
         connection: str,
-        resumption: "Resumer",
+        resumption: Resumer,
         secret: str | None = None,
         *,
         holders: Iterable[tuple[int, float]] = (),
     ) -> None:
         self.context = context
         self.holders = list(holders)
-        """Pid and start time of the processes at the other end: the first has connected."""
+        """Pid and start time of the processes at the other end; the first one connected."""
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
-        """What another connection takes the place of this one with. Never logged."""
+        """The secret with which another connection may resume this one. Never logged."""
         self.resumption: Final[Resumer] = resumption
         self.creates: Final = Creates()
         self.host: Final = host
@@ -76,33 +77,33 @@ class AgentConnection:
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
         self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
-        self._gone = False
+        self._closed = False
         self._key: Final = connection_key(connection)
         self._numbers = itertools.count()
 
     @property
     def signal_code(self) -> bool:
-        """Whether this agent is sent an exit code on death by a signal."""
+        """Whether the agent gets an exit code after death by a signal: see `exit_status`."""
         return gives_signal_code(self.settings, self.agent.name)
 
-    def drain(self) -> None:
-        """Store what has changed: an answer that tells of it is about to be sent."""
+    def flush_state(self) -> None:
+        """Store changed records: a response that may depend on them is about to be sent."""
         self.host.state.flush()
 
     def session(self, identifier: str) -> Session:
-        """Give the session of that name; a new one, at its first use.
+        """Return the session with this id, which its first use creates.
 
-        Raises `RpcError` (-32602) for a name that is longer than any is.
+        Raises `RpcError` (-32602) for an id that is too long.
         """
-        if len(identifier) > _SESSION_ID:
+        if len(identifier) > _SESSION_ID_MAX:
             raise RpcError(
                 INVALID_PARAMS,
                 f"sessionId {quote(identifier)} has {len(identifier)} characters: it may have "
-                f"{_SESSION_ID} at most",
+                f"{_SESSION_ID_MAX} at most",
             )
         if (session := self.sessions.get(identifier)) is not None:
             return session
-        # An agent need not have sent `initialize`, which stores the connection too.
+        # `initialize` stores the connection too, but an agent need not send that.
         self.mark_changed()
         return self._new_session(identifier, next(self._numbers))
 
@@ -111,7 +112,7 @@ class AgentConnection:
         return Session(identifier, self.agent, state, self.creates)
 
     def add_relayed_agent(self) -> None:
-        """Count the agent that the process which connected speaks for as a holder."""
+        """Add the agent for which the connecting process relays to the holders."""
         relay = processes.identity(self.holders[0][0]) if self.holders else None
         if relay is None or relay.started != self.holders[0][1]:
             return
@@ -119,36 +120,36 @@ class AgentConnection:
             self.holders = [self.holders[0], (agent.pid, agent.started)]
 
     def mark_changed(self) -> None:
-        """Have the connection's record stored, before the next answer at the latest."""
+        """Schedule the record to be stored, before the next response at the latest."""
         self.host.state.changed(self._key, self._record)
 
     def _record(self) -> bytes:
         return ConnectionRecord(
             secret=self.secret,
             agent=self.agent.name,
-            context=to_record(self.context),
+            context=ContextRecord.from_context(self.context),
             holders=self.holders,
         ).encode()
 
     def restore_session(
         self, number: int, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]
     ) -> None:
-        """Take a session over from the worker before."""
+        """Restore a session of the previous worker."""
         session = self.sessions[record.id] = self._new_session(record.id, number)
         session.restore(record, calls)
-        self.remember(session)
+        self.count_memory(session)
         self._numbers = itertools.count(max(number + 1, next(self._numbers)))
 
     def restore_terminal(self, session: Session, entry: TerminalEntry) -> None:
-        """Take a terminal over from the worker before."""
+        """Restore a terminal of the previous worker."""
         self.sessions.setdefault(session.id, session).add(entry)
         self.creates.add(entry)
 
-    def owned(self, session: Session) -> None:
-        """Remember a session that has something to remember.
+    def retain(self, session: Session) -> None:
+        """Retain a session that has state from now on.
 
-        There is room for `SESSIONS`: then the oldest that has no terminal goes, and is from then on
-        one that never was. Raises `RpcError` (-32603) when all of them have one.
+        At most `SESSIONS_MAX` are retained: beyond that, the oldest session without a terminal is
+        forgotten completely. Raises `RpcError` (-32603) if all of them have terminals.
         """
         if session.id not in self.sessions and len(self.sessions) >= SESSIONS_MAX:
             for other in self.sessions.values():
@@ -164,11 +165,11 @@ class AgentConnection:
         if session.id not in self.sessions:
             self.sessions[session.id] = session
             session.store()
-            self.remember(session)
+            self.count_memory(session)
 
-    def remember(self, session: Session) -> None:
-        """Count what a session remembers; others that were used longer ago forget for it."""
-        if not self._gone and self.sessions.get(session.id) is session:
+    def count_memory(self, session: Session) -> None:
+        """Count the memory of a session; less recently used ones may have to shrink for it."""
+        if not self._closed and self.sessions.get(session.id) is session:
             self._memory.count(session)
 
     def _shrink(self, session: Session) -> None:
@@ -185,39 +186,41 @@ class AgentConnection:
         self._memory.remove(session)
 
     def add(
-        self, session: Session, terminal: Terminal, order: LaunchRequest, record: TerminalRecord
+        self, session: Session, terminal: Terminal, request: LaunchRequest, record: TerminalRecord
     ) -> None:
-        """Hold a terminal that was just made; if the caller is gone, release it."""
-        # It was remembered when it was asked for, and may have been forgotten while it was made.
+        """Add a terminal that was just created; release it if the connection is closed.
+
+        The session was retained by the request, but may have been forgotten meanwhile.
+        """
         if session.id not in self.sessions:
             self.sessions[session.id] = session
-            if not self._gone:
+            if not self._closed:
                 session.store()
         session = self.sessions[session.id]
         entry = TerminalEntry(terminal, record, self.host.state, session)
         session.add(entry)
         self.creates.add(entry)
-        self.host.add(entry, order.env)
-        if self._gone:
+        self.host.add(entry, request.env)
+        if self._closed:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
 
     def release(self, session: Session, identifier: str, by: EndedBy) -> Terminal | None:
-        """Release a terminal: give it, or None if nothing ends by that. Raises `RpcError`.
+        """Release a terminal; return it, or None if that does not end it. Raises `RpcError`.
 
-        One that the person has taken over runs on.
+        A terminal that the user has taken over runs on.
         """
         entry = session.release(identifier)
-        self.remember(session)
+        self.count_memory(session)
         if entry is None or entry.is_users:
             return None
         self.host.registry.release(entry, by)
         return entry.terminal
 
     def close(self) -> None:
-        """Release all that is left. Can be repeated."""
-        if self._gone:
+        """Release all terminals and forget all sessions. Can be repeated."""
+        if self._closed:
             return
-        self._gone = True
+        self._closed = True
         self._memory.close()
         for session in self.sessions.values():
             for identifier in list(session.entries):

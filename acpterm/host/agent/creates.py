@@ -1,10 +1,14 @@
-"""Which request created which terminal: a create that a client repeats is not executed twice.
+"""Recognises `terminal/create` requests that a client repeats, so that none is executed twice.
 
-States of a request's id: *in flight* while its terminal is being created; *unconfirmed* once it is
-there, for as long as its record has the id: until a later request names the terminal, so that the
-answer has arrived; *repeatable* if it was one of both when the connection's transport was replaced
-(`resumed`), until it has been repeated on the new one. An id that is not repeatable is a new
-request's, whatever had it before.
+States of a request's id:
+
+- *in flight*: the terminal is being created.
+- *unconfirmed*: the terminal exists, and its record has the id, until a later request names the
+  terminal, which shows that the response has arrived.
+- *repeatable*: the id was in flight or unconfirmed when the connection got another transport
+  (`resumed`), and has not been repeated since.
+
+A request whose id is not repeatable is a new one, even if an earlier request had the same id.
 """
 
 from collections.abc import Iterator
@@ -13,16 +17,16 @@ from typing import Final
 
 import trio
 
-from acpterm.host.registry import TerminalEntry
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import Id
 
 _ID_MAX: Final = 256
-"""Characters of an id that is recognised."""
+"""Characters of an id that can be recognised."""
 
 
-def is_repeatable_id(request: Id) -> RequestId | None:
-    """Return the id of a request that can be recognised; None for null and for long ones."""
+def recognisable_id(request: Id) -> RequestId | None:
+    """Return the id if it can be recognised when repeated; None for null and for long ids."""
     return None if isinstance(request, str) and len(request) > _ID_MAX else request
 
 
@@ -35,12 +39,12 @@ class Creates:
         self._repeatable: set[RequestId] = set()
 
     def add(self, entry: TerminalEntry) -> None:
-        """Note which terminal a request has created; its record says which request."""
+        """Record which terminal a request has created; the terminal's record names the request."""
         if entry.record.request is not None:
             self._entries[entry.record.request] = entry
 
     def confirm(self, entry: TerminalEntry) -> None:
-        """Note that a later request has named a terminal."""
+        """Record that a later request has named a terminal."""
         request = entry.record.request
         if request is not None:
             if self._entries.get(request) is entry:
@@ -48,13 +52,13 @@ class Creates:
             entry.record_answer()
 
     def resumed(self) -> None:
-        """Note that the client has another transport now, on which it repeats what it asked."""
+        """Record that the client has another transport, on which it may repeat its requests."""
         self._repeatable = self._entries.keys() | self._in_flight.keys()
 
     def repeated(self, request: RequestId | None) -> TerminalEntry | None:
-        """Return the terminal that a request has created when it was sent before, if it has.
+        """Return the terminal that this request created when it was sent before, if it was.
 
-        The terminal of another request with that id is confirmed.
+        If it is a new request, the terminal of the earlier request with this id is confirmed.
         """
         entry = None if request is None else self._entries.get(request)
         if entry is None:
@@ -66,13 +70,13 @@ class Creates:
         return None
 
     async def wait_in_flight(self, request: RequestId | None) -> None:
-        """Wait until no create of that id is in flight."""
+        """Wait until no create request with this id is in flight."""
         while request is not None and (done := self._in_flight.get(request)) is not None:
             await done.wait()
 
     @contextmanager
     def in_flight(self, request: RequestId | None) -> Iterator[None]:
-        """Have a create in flight in the block."""
+        """Mark a create request as in flight during the block."""
         if request is None:
             yield
             return

@@ -1,4 +1,4 @@
-"""acpterm's own methods for agents: read from a position, type, resize, signal, set the folder.
+"""acpterm's own methods for agents: read, write, resize, signal, and set the directory.
 
 Documented in `docs/protocol.md`, advertised in `clientCapabilities._meta.acpterm`.
 """
@@ -24,9 +24,9 @@ from acpterm.host.launch.validation import check_absolute
 
 
 def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any, ReadResponse]:
-    """`_acpterm/terminal/read`: what came after a position, waiting for it up to `waitMs`.
+    """`_acpterm/terminal/read`: read the output after a position, wait up to `waitMs` for it.
 
-    The terminal is looked up now: a release that is sent after it only ends the waiting.
+    The terminal is looked up at once: a later release only ends the wait.
     """
     return terminal_ops.read(
         connection, connection.session(params.session_id).readable(params.terminal_id), params
@@ -34,13 +34,13 @@ def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any
 
 
 def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
-    """`_acpterm/terminal/write`: type; answered when the terminal has taken it all."""
+    """`_acpterm/terminal/write`: type; the response comes once the terminal has taken all input."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "typed into")
     return terminal_ops.write(entry.terminal, params.data.encode())
 
 
 def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
-    """`_acpterm/terminal/resize`: set the window's size, now or when nobody is attached."""
+    """`_acpterm/terminal/resize`: set the window's size, now or once no window is attached."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "resized")
     try:
         connection.host.windows.resize(entry, params.cols, params.rows)
@@ -50,20 +50,20 @@ def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
 
 
 def signal(connection: AgentConnection, params: SignalRequest) -> Empty:
-    """`_acpterm/terminal/signal`: signal the foreground process group, as a key would."""
+    """`_acpterm/terminal/signal`: signal the foreground process group, as a key does."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "signalled")
     terminal_ops.signal(entry.terminal, params.signal)
     return Empty()
 
 
 def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
-    """`_acpterm/session/set`: the folder of the session's terminals that name none.
+    """`_acpterm/session/set`: set the directory of the session's terminals that name none.
 
-    It holds from here on, so the folder itself is looked at only when it is used.
+    It applies to later requests, so only its use checks that the directory exists.
     """
     check_absolute(params.cwd)
     session = connection.session(params.session_id)
-    connection.owned(session)
+    connection.retain(session)
     session.cwd = params.cwd
-    connection.remember(session)
+    connection.count_memory(session)
     return Empty()

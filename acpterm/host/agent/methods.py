@@ -1,4 +1,4 @@
-"""The table of what a host answers an agent: each method, its params, and its handler."""
+"""The dispatch table of agents: each method, its parameters, and its handler."""
 
 from acpterm.acp import (
     CancelNotification,

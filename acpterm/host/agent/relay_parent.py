@@ -1,9 +1,9 @@
-"""The agent behind a process that relays for its parent: `acpterm stdio`.
+"""Find the agent behind `acpterm stdio`, a process that relays for its parent.
 
-The parent is the agent, with exceptions. What only starts the relay is passed over, up to the
-nearest ancestor that does more. What starts programs for the user is no agent: all that the user
-runs descends from it. Both are recognised by their names, which anybody can choose: see
-docs/security.md.
+The parent is the agent, with two exceptions. A wrapper that only starts the relay is skipped, up to
+the nearest ancestor that is not a wrapper. A process that starts programs for the user, such as an
+interactive shell, is not an agent: everything that the user runs descends from it. Both kinds are
+recognised by their names, which any program can choose: see docs/security.md.
 """
 
 import os
@@ -28,7 +28,7 @@ _SERVERS: Final = (
 )
 _SHELLS: Final = (b"sh", b"bash", b"dash", b"zsh", b"fish", b"ksh", b"mksh", b"tcsh", b"csh")
 _WRAPPERS: Final = (b"uv", b"uvx", b"npm", b"npx", b"pnpm", b"yarn", b"pipx", b"env", b"timeout")
-# npm writes what it does over its arguments, and so over its name.
+# npm overwrites its arguments, and so its name, with what it is doing.
 _NPM_TITLE: Final = re.compile(rb"(npm|npx|pnpm|yarn)\b")
 _NPM_SCRIPT: Final = re.compile(rb"(npm|npx|pnpm|yarn)(-cli)?(\.c?js)?")
 _COMMAND_OPTION: Final = re.compile(rb"-[a-zA-Z]*c[a-zA-Z]*")
@@ -36,10 +36,10 @@ _WRAPPERS_MAX: Final = 16
 
 
 def agent_behind(relay: ProcStat) -> ProcStat | None:
-    """Return the process of the agent that `relay` speaks for; None if there is none to be seen."""
+    """Return the process of the agent for which `relay` relays; None if there is none."""
     process = relay
     for _ in range(_WRAPPERS_MAX):
-        # What has opened a terminal for the process serves the user: an agent speaks over pipes.
+        # A process that opened a terminal for its child serves the user: agents use pipes.
         if process.ppid <= 1 or _leads_terminal(process):
             return None
         parent = processes.identity(process.ppid)
@@ -62,7 +62,7 @@ def _leads_terminal(process: ProcStat) -> bool:
 def _is_interactive_shell(process: ProcStat, name: bytes, words: list[bytes]) -> bool:
     if name not in _SHELLS or _has_command(words):
         return False
-    # The first shell of a terminal may have files as arguments, such as `--rcfile FILE`.
+    # The shell that leads a terminal may have arguments that are files: `--rcfile FILE`.
     return _leads_terminal(process) or (
         linux.has_terminal(process.pid) and all(word.startswith(b"-") for word in words[1:])
     )

@@ -1,11 +1,14 @@
-"""Agents' connections over their transports: one that was lost is resumed by another.
+"""Resumption of agents' connections: a connection whose transport was lost gets another one.
 
-A connection (`Caller`) is known by the secret that its `initialize` was answered with. States:
-*present*, with a transport; *absent*, when it was restored by a successor of the worker that served
-it: until a new connection presents its secret (`resume`), or it is given up (`expire`). A present
-one may be resumed as well: its client has noticed before us that the transport is lost.
-A transport that ends while it has a connection ends that connection; one whose connection was
-resumed by another has none.
+A connection (`AgentConnection`) is identified by the secret in the response to its `initialize`.
+States:
+
+- *present*: it has a transport.
+- *absent*: the successor of its worker has restored it, until a new connection presents its secret
+  (`resume`), or it is given up (`expire`).
+
+A present connection may be resumed as well, if its client notices the loss of the transport before
+the host does. The end of a transport ends its connection, unless another transport has resumed it.
 """
 
 import hmac
@@ -17,16 +20,16 @@ from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 
 class Transport(Protocol):
-    """The end of a stream that serves a connection. See `connection.Connection`."""
+    """Serves a connection over a stream. See `server.connection.Connection`."""
 
     received: int
     """Bytes that came from the peer."""
 
     def serve_as(self, served: AgentConnection, name: str) -> None:
-        """Serve another connection from now on; the one before is not left."""
+        """Serve another connection from now on, without closing the previous one."""
 
     def abandon(self) -> None:
-        """Close without leaving the connection that it serves."""
+        """Close the stream without closing the connection."""
 
 
 class Resumption:
@@ -37,13 +40,13 @@ class Resumption:
         self._transports: Final[dict[AgentConnection, Transport | None]] = {}
 
     @property
-    def callers(self) -> list[AgentConnection]:
-        """The connections, present and absent."""
+    def connections(self) -> list[AgentConnection]:
+        """All connections, present and absent."""
         return list(self._transports)
 
     @property
     def absent(self) -> list[AgentConnection]:
-        """The connections that nobody has resumed yet."""
+        """The connections that no client has resumed yet."""
         return [
             connection for connection, transport in self._transports.items() if transport is None
         ]
@@ -51,8 +54,8 @@ class Resumption:
     def holders(self) -> set[tuple[int, float]]:
         """Return the processes at the other end of the connections: pid and start time.
 
-        One that has sent nothing yet is no agent: the user's commands connect so to have the
-        service manager start the daemon.
+        A connection that has not sent anything is left out: the user's commands connect to have
+        the service manager start the daemon.
         """
         return {
             holder
@@ -67,20 +70,20 @@ class Resumption:
         self._publish("connected", connection)
 
     def restored(self, connection: AgentConnection) -> None:
-        """Add a connection of the worker before."""
+        """Add a connection of the previous worker."""
         self._transports[connection] = None
 
     def disconnected(self, transport: Transport) -> None:
-        """Remove the connection of a transport that has ended, if it has one still."""
+        """Remove the connection of a transport that has ended, if it still has one."""
         for connection, other in self._transports.items():
             if other is transport:
                 self._remove(connection)
                 return
 
     def resume(self, fresh: AgentConnection, secret: str) -> AgentConnection | None:
-        """Have the transport of `fresh` serve the connection of that secret, which is returned.
+        """Move the transport of `fresh` to the connection with this secret, and return that.
 
-        None if there is none. Raises `RpcError` (-32600) when `fresh` has sessions of its own.
+        Return None if there is none. Raises `RpcError` (-32600) if `fresh` already has sessions.
         """
         found = self._find(secret)
         if found is None or found is fresh:
@@ -107,14 +110,14 @@ class Resumption:
         return found
 
     def expire(self) -> None:
-        """End the connections that nobody has resumed."""
+        """End the connections that no client has resumed."""
         for connection in self.absent:
             self._remove(connection)
 
     def _find(self, secret: str) -> AgentConnection | None:
         presented = secret.encode(errors="replace")
         found = None
-        # All of them, so that the time says nothing.
+        # Compare with all of them, so that the time reveals nothing.
         for connection in self._transports:
             if hmac.compare_digest(connection.secret.encode(), presented):
                 found = connection

@@ -1,17 +1,20 @@
-"""One session of one connection: its terminals, and the tool calls that they are shown in.
+"""One session of one connection: its terminals, and the tool calls that show them.
 
-A terminal's states here: *held* (the agent may use it), *taken* (the person has taken it over: the
-agent may look at it, and nothing else), then *released* (its id is known, for a second release and
-for errors that say so, and every other use is refused). What becomes of the terminal itself then is
-the roster's business.
+States of a terminal in its session:
 
-A session is made by its first use: ACP creates sessions between client and agent, out of sight of
-a host. Its folder is told by `_acpterm/session/set`, if at all.
+- *held*: the agent may use it.
+- *taken over*: the user owns it; the agent may read its output and release its id.
+- *released*: its id is remembered, so that a second release succeeds and errors can say that it
+  was released. Every other use is refused. What happens to the terminal itself is up to the
+  registry.
+
+A session is created by its first use: in ACP the client and the agent create sessions, and a host
+does not see it. The session's directory comes from `_acpterm/session/set`, if at all.
 """
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from sys import getsizeof
 from typing import Final
 
@@ -20,24 +23,70 @@ from msgspec import Raw
 
 from acpterm.acp.terminal_updates import TerminalUpdate, from_meta
 from acpterm.host.agent.creates import Creates
-from acpterm.host.agent.session_state import SessionState
-from acpterm.host.registry import AgentInfo, TerminalEntry
+from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.sessions.agent_terminals import AgentTerminals
 from acpterm.host.sessions.observed import Observer  # noqa: TC001  the type of an attribute
 from acpterm.host.sessions.tool_calls import ToolCalls
 from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
+from acpterm.host.state.store import session_key, tool_call_key
+from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.terminal.terminal import Terminal
 
-# Of released ids; the oldest are forgotten, and then answered as ids that never were.
+# Ids of released terminals that are remembered; older ones are answered like unknown ids.
 _RELEASED_MAX: Final = 10_000
-# Of these, the newest that a successor of this worker knows: what is stored is stored again with
-# each release, and a release is repeated at once if at all.
+# How many of them, the newest, are stored: each release stores all of these again, and a client
+# that repeats a release does so at once.
 _STORED_RELEASED_MAX: Final = 256
 _STORED_CWD_BYTES_MAX: Final = 4096
-# Bytes that a session, and each released id, takes besides its text.
+# Bytes of memory that a session, and each released id, takes in addition to its text.
 _SESSION_BYTES: Final = 2048
 _RELEASED_BYTES: Final = 160
+
+
+class SessionState:
+    """Stores the records of one session: the one with this number in its connection.
+
+    States: *unstored* until `store`; *stored* until `remove`.
+    """
+
+    def __init__(self, writer: StateWriter, connection: str, number: int) -> None:
+        self._writer: Final = writer
+        self._connection: Final = connection
+        self._number: Final = number
+        self._key: Final = session_key(connection, number)
+        self._is_stored = False
+
+    def store(self, record: Callable[[], SessionRecord]) -> None:
+        """Schedule the session's record to be stored, now and after each change."""
+        self._is_stored = True
+        self.changed(record)
+
+    def restored(self) -> None:
+        """Record that the previous worker has stored the session."""
+        self._is_stored = True
+
+    def changed(self, record: Callable[[], SessionRecord]) -> None:
+        """Schedule the session's record to be stored again, if it is stored at all."""
+        if self._is_stored:
+            self._writer.changed(self._key, lambda: record().encode())
+
+    def call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
+        """Schedule the record of a tool call to be stored; None removes it."""
+        key = tool_call_key(self._connection, self._number, number)
+        if record is None:
+            self._writer.removed(key)
+        elif self._is_stored:
+            self._writer.changed(key, lambda: record().encode())
+
+    def remove(self, calls: Iterable[int]) -> None:
+        """Remove the session's record and those of its tool calls."""
+        if not self._is_stored:
+            return
+        self._is_stored = False
+        for number in calls:
+            self.call_changed(number, None)
+        self._writer.removed(self._key)
 
 
 class Session:
@@ -56,17 +105,17 @@ class Session:
         """The terminals that the agent may name."""
         self.tool_calls: Final = ToolCalls()
         self.agent_terminals: Final = AgentTerminals()
-        """The terminals that the agent has itself."""
+        """The terminals that the agent runs itself."""
         self.observers: Final[set[Observer]] = set()
-        """Called with the id of each tool call of which something is told, if it is one, with its
-        members, and with the ids of the agent's own terminals of which something is told."""
+        """Called with each update: the id of its tool call or None, the members of the update, and
+        the ids of the agent's own terminals that it describes."""
         self.closed: Final = trio.Event()
         """Set when its connection is closed."""
         self._released: OrderedDict[str, None] = OrderedDict()
 
     @property
     def cwd(self) -> str | None:
-        """The directory of commands that name none."""
+        """The working directory of commands that do not name one."""
         return self._cwd
 
     @cwd.setter
@@ -85,7 +134,7 @@ class Session:
         self._changed()
 
     def store(self) -> None:
-        """Have the session's record stored, before the next answer at the latest."""
+        """Schedule the record to be stored, before the next response at the latest."""
         self._state.store(self._record)
 
     def _changed(self) -> None:
@@ -93,7 +142,7 @@ class Session:
 
     @property
     def size(self) -> int:
-        """Bytes of memory that it takes, about, without its terminals."""
+        """Approximate bytes of memory, without the session's terminals."""
         text = getsizeof(self.id) + (getsizeof(self._cwd) if self._cwd else 0)
         released = _RELEASED_BYTES * len(self._released)
         return _SESSION_BYTES + text + released + self.tool_calls.size + self.agent_terminals.size
@@ -105,11 +154,11 @@ class Session:
         self.agent_terminals.forget()
 
     def forget(self) -> None:
-        """Remove what is stored of it."""
+        """Remove the stored records of the session and its tool calls."""
         self._state.remove(self.tool_calls.numbers())
 
     def restore(self, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]) -> None:
-        """Take over what the worker before has stored; `calls` with their numbers."""
+        """Restore what the previous worker has stored; `calls` are numbered tool calls."""
         self._state.restored()
         self._cwd = None if record.cwd is None else unpack_text(record.cwd)
         self._cancelled = record.cancelled
@@ -119,17 +168,17 @@ class Session:
     def _record(self) -> SessionRecord:
         ids = reversed(self._released)
         released = [*itertools.islice(ids, _STORED_RELEASED_MAX)][::-1]
-        # A longer one is no directory.
+        # No directory has a longer path.
         is_stored = self._cwd is not None and len(self._cwd) <= _STORED_CWD_BYTES_MAX
         cwd = pack_text(self._cwd) if is_stored and self._cwd else None
         return SessionRecord(id=self.id, cwd=cwd, cancelled=self._cancelled, released=released)
 
     def add(self, entry: TerminalEntry) -> None:
-        """Hold a terminal."""
+        """Add a terminal that the agent may name."""
         self.entries[entry.id] = entry
 
     def readable(self, identifier: str) -> Terminal:
-        """Give the terminal of this id, to look at; raises `RpcError` (-32002) if there is none."""
+        """Return the terminal with this id, for reading; raise `RpcError` (-32002) if unknown."""
         try:
             entry = self.entries[identifier]
         except KeyError:
@@ -138,28 +187,29 @@ class Session:
         return entry.terminal
 
     def owned(self, identifier: str, what: str) -> TerminalEntry:
-        """Give the terminal of this id, to do something to it: `what`, for the message.
+        """Return the entry with this id, for an operation that changes the terminal.
 
-        Raises `RpcError`: -32002 if there is none, -32602 if the person has taken it over.
+        `what` names the operation in the message. Raises `RpcError`: -32002 if the id is unknown,
+        -32602 if the user has taken the terminal over.
         """
         self.readable(identifier)
         entry = self.entries[identifier]
         if entry.is_users:
             raise RpcError(
                 INVALID_PARAMS,
-                f"terminal {quote(identifier)} cannot be {what}: the person has taken it over, "
+                f"terminal {quote(identifier)} cannot be {what}: the user has taken it over, "
                 "and it is theirs now; its output can still be read, and its id released",
             )
         return entry
 
     def calls_showing(self, identifier: str) -> list[str]:
-        """Give the ids of the tool calls that show a terminal."""
+        """Return the ids of the tool calls that show a terminal."""
         return self.tool_calls.calls_showing(identifier)
 
     def release(self, identifier: str) -> TerminalEntry | None:
-        """Stop holding a terminal: give it, or None when that has been done before.
+        """Release the id of a terminal; return its entry, or None if it was released before.
 
-        Raises `RpcError` (-32002) for an id that never was this session's.
+        Raises `RpcError` (-32002) for an id that was never this session's.
         """
         entry = self.entries.pop(identifier, None)
         if entry is None:
@@ -175,28 +225,29 @@ class Session:
         return entry
 
     def record_update(self, call: str, fields: dict[str, Raw], terminals: list[str] | None) -> None:
-        """Take what a `tool_call` or `tool_call_update` says: its members, as they came.
+        """Record a `tool_call` or `tool_call_update`; `fields` are its members as raw JSON.
 
-        `terminals`: the ids of those that it shows, or None when it does not say.
+        `terminals`: the ids of the terminals that it shows, None if it has no content.
         """
         for number, record in self.tool_calls.apply(call, fields, terminals):
             self._state.call_changed(number, record)
-        told = self._record_terminal_update(from_meta(fields.get("_meta")))
-        for watcher in list(self.observers):
-            watcher(call, fields, told)
+        changed = self._record_terminal_updates(from_meta(fields.get("_meta")))
+        for observer in list(self.observers):
+            observer(call, fields, changed)
 
-    def record_terminal_updates(self, notes: Iterable[TerminalUpdate]) -> None:
-        """Take what the agent says of terminals of its own, in an update that is about no call."""
-        if told := self._record_terminal_update(notes):
-            for watcher in list(self.observers):
-                watcher(None, {}, told)
+    def record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> None:
+        """Record updates of the agent's own terminals that belong to no tool call."""
+        if changed := self._record_terminal_updates(updates):
+            for observer in list(self.observers):
+                observer(None, {}, changed)
 
-    def _record_terminal_update(self, notes: Iterable[TerminalUpdate]) -> list[str]:
-        # Of a terminal of ours nobody has to say anything.
+    def _record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> list[str]:
+        """Record updates of the agent's own terminals; return the ids of those that changed."""
+        # The host's terminals are not the agent's to describe.
         return self.agent_terminals.apply(
-            note
-            for note in notes
-            if note.terminal not in self.entries and note.terminal not in self._released
+            update
+            for update in updates
+            if update.terminal not in self.entries and update.terminal not in self._released
         )
 
     def _no_such(self, identifier: str) -> RpcError:

@@ -1,4 +1,4 @@
-"""What an agent says of itself and its sessions: `initialize`, `session/update` and `cancel`."""
+"""The methods about connections and sessions: `initialize`, `session/update` and `cancel`."""
 
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -23,43 +23,29 @@ from acpterm.acp import (
     own_meta,
     read_update,
 )
-from acpterm.acp.agent_api import OWN
+from acpterm.acp.agent_api import EXTENSIONS, OWN
 from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import V2_KINDS, from_v2
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import Event
-from acpterm.host.launch.exec_context import requested_context
-from acpterm.host.registry import TerminalEntry
+from acpterm.host.launch.environment import requested_context
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
 
-# Seconds that an agent has after a cancel to release its terminals itself.
+# Seconds that an agent has after `session/cancel` to release its terminals itself.
 RELEASE_AFTER_CANCEL_S: Final = 2.0
 # Characters of the ids of tool calls and terminals.
 ID_MAX: Final = 4096
 # Characters of an agent's name.
-_NAME: Final = 100
-
-# What this host can do besides ACP v1; documented in docs/protocol.md.
-EXTENSIONS: Final = {
-    "methods": [
-        "_acpterm/terminal/read",
-        "_acpterm/terminal/write",
-        "_acpterm/terminal/resize",
-        "_acpterm/terminal/signal",
-        "_acpterm/session/set",
-    ],
-    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format"],
-    "outputMeta": ["waitingForInput"],
-    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes"],
-}
+_NAME_MAX: Final = 100
 
 
 def initialize(connection: AgentConnection, params: InitializeRequest) -> InitializeAnswer:
-    """`initialize`: here the agent asks, since it is the one that connects.
+    """`initialize`: sent by the agent here, since the agent is the one that connects.
 
-    With the secret of a connection that was lost it takes that one's place.
+    With the secret of a lost connection, this connection resumes that one.
     """
     options = own_meta(params.meta, InitializeMeta)
     resumed: bool | UnsetType = UNSET
@@ -77,35 +63,35 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
 
 
 def agent_name(info: Raw | UnsetType) -> str | None:
-    """Give the name of whoever asks, in its `clientInfo`, if it has said it."""
+    """Return the name in the `clientInfo` of `initialize`, if there is one."""
     with suppress(msgspec.DecodeError):
         if not isinstance(info, UnsetType):
-            return msgspec.json.decode(info, type=Implementation).name[:_NAME]
+            return msgspec.json.decode(info, type=Implementation).name[:_NAME_MAX]
     return None
 
 
 def update(connection: AgentConnection, params: SessionNotification) -> None:
-    """`session/update`: remember its tool calls, which terminals they show, and the agent's own."""
-    said = read_update(params.update)
-    if isinstance(said, OtherUpdate):
-        if said.kind in V2_KINDS:
+    """`session/update`: record tool calls, and the terminals that the agent runs itself."""
+    received = read_update(params.update)
+    if isinstance(received, OtherUpdate):
+        if received.kind in V2_KINDS:
             session = connection.session(params.session_id)
-            connection.owned(session)
-            session.record_terminal_updates(from_v2(said.kind, members(params.update)))
-            connection.remember(session)
+            connection.retain(session)
+            session.record_terminal_updates(from_v2(received.kind, members(params.update)))
+            connection.count_memory(session)
         return
-    if len(said.tool_call_id) > ID_MAX:
-        # Such an id would be remembered: what the session holds is bounded.
+    if len(received.tool_call_id) > ID_MAX:
+        # The session would retain the id, and its memory is bounded.
         return
-    shown = None
-    if not isinstance(said.content, UnsetType):
-        found = [item.terminal_id for item in said.content or () if isinstance(item, Terminal)]
-        shown = [identifier for identifier in found if len(identifier) <= ID_MAX]
+    terminals = None
+    if not isinstance(received.content, UnsetType):
+        found = [item.terminal_id for item in received.content or () if isinstance(item, Terminal)]
+        terminals = [identifier for identifier in found if len(identifier) <= ID_MAX]
     session = connection.session(params.session_id)
-    connection.owned(session)
+    connection.retain(session)
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])
-    session.record_update(said.tool_call_id, fields, shown)
-    connection.remember(session)
+    session.record_update(received.tool_call_id, fields, terminals)
+    connection.count_memory(session)
     connection.host.events.publish(
         Event(
             "tool_call",
@@ -120,10 +106,10 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
 def cancel(
     connection: AgentConnection, params: CancelNotification
 ) -> Coroutine[Any, Any, None] | None:
-    """`session/cancel`: what the turn has running is killed, and after a while released.
+    """`session/cancel`: kill the turn's running terminals, and release them after a delay.
 
-    A terminal whose creation is under way is released when it comes (`terminal_methods.create`).
-    What the person has taken over is no longer the turn's.
+    A terminal that is still being created is released once it exists (`terminal_methods.create`).
+    A terminal that the user has taken over is not the turn's any more.
     """
     session = connection.sessions.get(params.session_id)
     if session is None:
@@ -145,7 +131,7 @@ def cancel(
 async def release_later(
     connection: AgentConnection, session: Session, entries: list[TerminalEntry], delay: float
 ) -> None:
-    """Release terminals of a cancelled turn in `delay` seconds, if their agent has not done so."""
+    """Release terminals of a cancelled turn after `delay` seconds, unless the agent has."""
     await trio.sleep(delay)
     for entry in entries:
         if entry.id in session.entries and not entry.is_users:

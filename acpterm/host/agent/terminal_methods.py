@@ -1,7 +1,7 @@
-"""The five terminal methods of ACP v1 ("Terminals"), and what is common to all that name one.
+"""The five terminal methods of ACP v1 ("Terminals").
 
-A handler that has its answer at once returns it; one that has to wait returns a coroutine, which
-the connection runs in a task of its own. Cancelling one leaves the terminal as it is.
+A handler returns its response, or a coroutine if it has to wait, which the connection runs in a
+task of its own. Cancelling a request leaves its terminal unchanged.
 """
 
 import math
@@ -24,12 +24,13 @@ from acpterm.acp import (
 from acpterm.acp.agent_api import OWN
 from acpterm.host import terminal_ops
 from acpterm.host.agent.connection import AgentConnection
-from acpterm.host.agent.creates import is_repeatable_id
+from acpterm.host.agent.creates import recognisable_id
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.exit_status import exit_code, exit_meta, exit_status
+from acpterm.host.input_monitor import is_waiting
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import seconds
-from acpterm.host.registry import TerminalEntry
 from acpterm.host.screens import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.terminal import views
@@ -41,29 +42,29 @@ def create(
 ) -> CreateTerminalResponse | Coroutine[Any, Any, CreateTerminalResponse]:
     """`terminal/create`: start a command in a new terminal.
 
-    One that was sent before, on a transport that was lost, is answered with its terminal.
+    A request that was sent before, on a lost transport, is answered with the terminal that exists.
     """
-    request = is_repeatable_id(request_id)
+    request = recognisable_id(request_id)
     if entry := connection.creates.repeated(request):
         return CreateTerminalResponse(entry.id)
     settings = connection.settings
     options = own_meta(params.meta, CreateMeta) or CreateMeta()
     session = connection.session(params.session_id)
-    order = LaunchRequest(
+    launch = LaunchRequest(
         settings,
         connection.context,
         command=params.command,
         args=params.args,
         env=[(item.name, item.value) for item in params.env],
-        # Taken now: what the agent asks afterwards is not to have been before.
+        # Evaluated now: later requests of the agent must not affect this one.
         cwd=params.cwd or session.cwd or connection.context.cwd,
         shell=options.shell,
         size=(options.cols or settings.cols, options.rows or settings.rows),
     )
     if options.format == "screen":
-        check_screen(*order.size)
-    # It has something to remember from now on: whether its turn is cancelled meanwhile.
-    connection.owned(session)
+        check_screen(*launch.size)
+    # The session must be retained, to know whether its turn is cancelled meanwhile.
+    connection.retain(session)
     turn = session.cancelled
 
     lifetime = math.inf if options.timeout_ms is None else seconds(options.timeout_ms)
@@ -73,10 +74,10 @@ def create(
         if entry := connection.creates.repeated(request):
             return CreateTerminalResponse(entry.id)
         with connection.creates.in_flight(request):
-            await connection.directories.check(order.cwd)
+            await connection.directories.check(launch.cwd)
             if session.cancelled != turn:
                 raise _cancelled()
-            record = order.record(
+            record = launch.record(
                 summary(params.command, params.args),
                 limit=params.output_byte_limit,
                 lifetime=lifetime,
@@ -85,12 +86,12 @@ def create(
             record.is_users, record.request = False, request
             record.connection, record.agent = connection.agent.connection_id, connection.agent.name
             record.session, record.secret = session.id, connection.secret
-            terminal = await order.start(connection.pool, record, connection.host.state)
+            terminal = await launch.start(connection.pool, record, connection.host.state)
             if session.cancelled != turn:
                 connection.pool.release(terminal, EndedBy.AGENT)
                 connection.pool.forget(terminal)
                 raise _cancelled()
-            connection.add(session, terminal, order, record)
+            connection.add(session, terminal, launch, record)
         return CreateTerminalResponse(terminal.id)
 
     return start()
@@ -103,7 +104,7 @@ def _cancelled() -> RpcError:
 def output(
     connection: AgentConnection, params: TerminalRequest
 ) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
-    """`terminal/output`: what the terminal has, and its exit status once it has exited."""
+    """`terminal/output`: return the retained output, and the exit status after the exit."""
     session = connection.session(params.session_id)
     terminal = session.readable(params.terminal_id)
     entry = session.entries[terminal.id]
@@ -142,7 +143,7 @@ def _output(
     connection: AgentConnection, entry: TerminalEntry, text: str, *, truncated: bool
 ) -> TerminalOutputResponse:
     status = exit_status(entry.terminal.exit, signal_code=connection.signal_code)
-    waits = connection.host.input_monitor.check(entry) if entry.terminal.exit is None else None
+    waits = is_waiting(entry) if entry.terminal.exit is None else None
     meta = UNSET if waits is None else {OWN: OutputMeta(waiting_for_input=waits)}
     return TerminalOutputResponse(text, truncated, status, meta)
 
@@ -150,33 +151,33 @@ def _output(
 def wait_for_exit(
     connection: AgentConnection, params: TerminalRequest
 ) -> WaitForTerminalExitResponse | Coroutine[Any, Any, WaitForTerminalExitResponse]:
-    """`terminal/wait_for_exit`: answered when the program has ended, however that comes."""
+    """`terminal/wait_for_exit`: respond when the program has exited, for whatever reason."""
     terminal = connection.session(params.session_id).readable(params.terminal_id)
 
     async def wait() -> WaitForTerminalExitResponse:
-        return _waited(connection, await terminal.wait_exited())
+        return _exit_response(connection, await terminal.wait_exited())
 
-    return wait() if terminal.exit is None else _waited(connection, terminal.exit)
+    return wait() if terminal.exit is None else _exit_response(connection, terminal.exit)
 
 
 def kill(
     connection: AgentConnection, params: TerminalRequest
 ) -> Empty | Coroutine[Any, Any, Empty]:
-    """`terminal/kill`: end the program and all that comes from it; the id stays valid."""
+    """`terminal/kill`: end the program and all its descendants; the id stays valid."""
     entry = connection.session(params.session_id).owned(params.terminal_id, "killed")
     connection.host.registry.kill(entry, EndedBy.AGENT)
-    return terminal_ops.answer_when_ended(entry.terminal)
+    return terminal_ops.respond_after_exit(entry.terminal)
 
 
 def release(
     connection: AgentConnection, params: TerminalRequest
 ) -> Empty | Coroutine[Any, Any, Empty]:
-    """`terminal/release`: as kill, and the id is valid no more. A second one succeeds too."""
+    """`terminal/release`: kill, and make the id invalid. A second release succeeds too."""
     session = connection.session(params.session_id)
     terminal = connection.release(session, params.terminal_id, EndedBy.AGENT)
-    return Empty() if terminal is None else terminal_ops.answer_when_ended(terminal)
+    return Empty() if terminal is None else terminal_ops.respond_after_exit(terminal)
 
 
-def _waited(connection: AgentConnection, status: ExitStatus) -> WaitForTerminalExitResponse:
+def _exit_response(connection: AgentConnection, status: ExitStatus) -> WaitForTerminalExitResponse:
     code = exit_code(status, signal_code=connection.signal_code)
     return WaitForTerminalExitResponse(code, status.signal, exit_meta(status))

@@ -1,1 +1,1 @@
-"""From a request for a terminal to a running program."""
+"""Starting terminals: checked requests, commands, environments."""

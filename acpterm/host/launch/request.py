@@ -1,4 +1,4 @@
-"""How a terminal is made, whoever asks for it: from what was asked to a running program."""
+"""Start a terminal: from the parameters of a request to a running program."""
 
 import errno
 import math
@@ -8,18 +8,18 @@ from typing import Final
 from acpterm.config import Settings
 from acpterm.host.launch import validation
 from acpterm.host.launch.command import with_stdin, words
-from acpterm.host.launch.exec_context import ExecContext
+from acpterm.host.launch.environment import terminal_environment
 from acpterm.host.state.records import TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
-from acpterm.pty.tracking import marks
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.terminal import Terminal
 
-# What the system says when it has none left of something.
-_LIMITS: Final = {
+# What to do when the system has run out of something.
+_ADVICE: Final = {
     errno.EAGAIN: "the limit of this user's processes is reached (ulimit -u, or pids.max of the "
     "control group): end some of them",
     errno.EMFILE: "the limit of acpterm's open files is reached (ulimit -n): release terminals "
@@ -32,9 +32,10 @@ _LIMITS: Final = {
 
 
 class LaunchRequest:
-    """What is to run, checked: everything about it that can be known at once.
+    """A checked request for a terminal.
 
-    Raises `RpcError` (-32602) for a command or an environment that no program can be given.
+    The constructor checks everything that needs no file system. It raises `RpcError` (-32602) for
+    a command or an environment that no program can be given.
     """
 
     def __init__(
@@ -51,13 +52,15 @@ class LaunchRequest:
         attended: bool = False,
         stdin: str | None = None,
     ) -> None:
-        # Before anything is done with them that takes its time.
+        # First of all: the other checks take time that grows with the size.
         validation.check_size((command, *(args or ())), dict(env), context.rlimits)
         validation.check_command(command, args)
         validation.check_environment(env)
         self._settings = settings
         self._context = context
-        self.env: Final = context.environment(env, attended=attended, agent_env=settings.agent_env)
+        self.env: Final = terminal_environment(
+            context, env, attended=attended, agent_env=settings.agent_env
+        )
         self.cwd: Final = cwd
         self.size: Final = size
         self._argv, self._fallback_argv = words(
@@ -72,17 +75,6 @@ class LaunchRequest:
         longest = self._fallback_argv or self._argv
         validation.check_size(longest, self.env, context.rlimits)
 
-    def _program(self, identifier: str) -> Program:
-        # The id is not the agent's to say: whoever asks by it has to get this terminal.
-        return Program(
-            argv=self._argv,
-            env={**self.env, marks.TERMINAL: identifier},
-            cwd=self.cwd,
-            umask=self._context.umask,
-            rlimits=self._context.rlimits,
-            fallback_argv=self._fallback_argv,
-        )
-
     def record(
         self,
         command: str,
@@ -91,10 +83,10 @@ class LaunchRequest:
         lifetime: float = math.inf,
         view: str = "text",
     ) -> TerminalRecord:
-        """Return the record of the terminal that is to be started: the user's, so far.
+        """Return the record of the terminal to be started, with the user as its owner.
 
-        `command` is what lists show; `limit`: bytes of text to keep, if that was said; `lifetime`:
-        seconds.
+        `command` is what lists show; `limit`: bytes of text to keep, None for the default;
+        `lifetime`: seconds.
         """
         settings = self._settings
         limit = settings.output_bytes if limit is None else limit
@@ -116,35 +108,39 @@ class LaunchRequest:
     async def start(
         self, pool: Pool, record: TerminalRecord, state: StateWriter | None = None
     ) -> Terminal:
-        """Start it; `record` is stored with the spawn, behind what has changed in `state` before.
+        """Start the program on a new terminal.
 
-        Raises `RpcError` (-32603) when the machine has nothing left for it, or the host is ending.
+        `record` is stored with the spawn, after what has changed in `state` before. Raises
+        `RpcError` (-32603) if the system lacks a resource for it, or if the host is ending.
         """
-
-        def encode(identifier: str) -> bytes:
-            del identifier
-            if state is not None:
-                state.flush()
-            return record.encode()
-
+        program = Program(
+            argv=self._argv,
+            env=self.env,
+            cwd=self.cwd,
+            umask=self._context.umask,
+            rlimits=self._context.rlimits,
+            fallback_argv=self._fallback_argv,
+        )
         end = record.lifetime_end
+        if state is not None:
+            state.flush()
         try:
             terminal = await pool.create(
-                self._program,
+                program,
                 size=(record.cols, record.rows),
                 limit=record.limit,
                 ring_size=record.ring_size,
                 lifetime=math.inf if end is None else end - record.started_at,
                 view=record.view,
-                record=encode,
+                record=record.encode(),
             )
         except OSError as error:
             what = f"no terminal can be created now: {error.strerror or error}"
-            if why := _LIMITS.get(error.errno or 0):
+            if why := _ADVICE.get(error.errno or 0):
                 what += f": {why}"
             raise RpcError(INTERNAL_ERROR, what) from error
         except ShutDownError as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from error
-        # Stored with the next change; until then what was guessed before the spawn has to do.
+        # Stored with the record's next change; the time from before the spawn will do until then.
         record.started_at = terminal.started_at
         return terminal

@@ -1,6 +1,6 @@
-"""What a request asks for that no machine can give: refused before anything is done.
+"""Checks of requests, before anything is started.
 
-Every message says which value is wrong and what would be right.
+Every error message says which value is wrong and what would be right.
 """
 
 import os
@@ -18,14 +18,14 @@ from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
 from acpterm.pty import linux
 from acpterm.runtime.threads import run_blocking
 
-# execve(2) on Linux: of one string 32 pages with its NUL; of all together a quarter of the stack
-# limit, at least 32 pages and at most three quarters of the 8 MiB that a stack has by default.
-# Elsewhere only the sum is limited.
+# Limits of execve(2) on Linux: 32 pages for one string with its NUL; for all strings together a
+# quarter of the stack limit, at least 32 pages and at most three quarters of the default stack
+# limit of 8 MiB. Other systems limit only the sum.
 STRING_BYTES_MAX: Final = 32 * os.sysconf("SC_PAGE_SIZE") - 1 if linux.AVAILABLE else sys.maxsize
 _TOTAL_BYTES_MIN: Final = 128 * 1024
 _TOTAL_BYTES_MAX: Final = 6 * 1024 * 1024
 _POINTER_BYTES: Final = struct.calcsize("P")
-# Characters of what is far too long, in a message that says so.
+# Characters of an argument or variable that a message about its length quotes.
 _EXCERPT_MAX: Final = 64
 
 PATH_MAX: Final = 4096
@@ -33,17 +33,17 @@ PATH_MAX: Final = 4096
 FRESH_S: Final = 1.0
 REMEMBERED_MAX: Final = 64
 
-# Its own: looks that hang, at a file system that is gone, are not to hold up anything else.
+# A limiter of its own: checks that hang in a dead file system must not block other threads.
 _threads = trio.CapacityLimiter(16)
 
 
 def seconds(milliseconds: int) -> float:
-    """Convert; a number that is too long for a float is as good as the longest time of use."""
+    """Convert milliseconds to seconds; cap numbers that a float cannot hold."""
     return min(milliseconds, 10**15) / 1000
 
 
 def check_absolute(path: str, name: str = "cwd", expected: str = "a directory") -> None:
-    """Raise `RpcError` (-32602) unless `path` is absolute, and no longer than any can be."""
+    """Raise `RpcError` (-32602) unless `path` is absolute and at most `PATH_MAX` characters."""
     if len(path) > PATH_MAX:
         problem = f"has {len(path)} characters, and {PATH_MAX} is the most"
         raise _bad_path(path, problem, name, expected)
@@ -53,17 +53,17 @@ def check_absolute(path: str, name: str = "cwd", expected: str = "a directory") 
 
 
 class DirectoryCache:
-    """Folders that were found good lately: agents run one command after the other in one.
+    """Remembers directories that were valid: agents run many commands in the same directory.
 
-    For `FRESH` seconds nobody looks again. Should a folder vanish meanwhile, the program does not
-    run all the same: it cannot enter the folder, says so on its terminal, and ends with 126.
+    A directory is not checked again for `FRESH_S` seconds. If it is removed meanwhile, the child
+    cannot enter it, says so on the terminal, and exits with 126 without running the program.
     """
 
     def __init__(self) -> None:
         self._good: OrderedDict[str, float] = OrderedDict()
 
     async def check(self, path: str) -> None:
-        """Raise as `check_folder` does; looks, in a thread, unless that was done just now."""
+        """Raise like `check_directory`, which runs in a thread unless it has succeeded just now."""
         now = trio.current_time()
         if now - self._good.get(path, -FRESH_S) < FRESH_S:
             return
@@ -75,24 +75,24 @@ class DirectoryCache:
 
 
 def check_directory(path: str) -> None:
-    """Raise `RpcError` (-32602) unless `path` is absolute and a folder that can be entered.
+    """Raise `RpcError` (-32602) unless `path` is absolute and a directory that can be entered.
 
-    It asks the file system, which may take its time: for a thread.
+    The file system may block: call this in a thread.
     """
     check_absolute(path)
-    wrong = None
+    problem = None
     if not os.path.exists(path):
-        wrong = "does not exist"
+        problem = "does not exist"
     elif not os.path.isdir(path):
-        wrong = "is not a directory"
+        problem = "is not a directory"
     elif not os.access(path, os.X_OK):
-        wrong = "cannot be entered: permission denied"
-    if wrong:
-        raise _bad_path(path, wrong)
+        problem = "cannot be entered: permission denied"
+    if problem:
+        raise _bad_path(path, problem)
 
 
 def check_command(command: str, args: list[str] | None) -> None:
-    """Raise `RpcError` (-32602) unless there is a command, of words that programs can be given."""
+    """Raise `RpcError` (-32602) for an empty command, or one with a NUL character."""
     if not command.strip():
         raise RpcError(
             INVALID_PARAMS,
@@ -109,10 +109,10 @@ def check_command(command: str, args: list[str] | None) -> None:
 def check_size(
     words: Sequence[str], env: Mapping[str, str], rlimits: Iterable[tuple[int, int, int]]
 ) -> None:
-    """Raise `RpcError` (-32602) for a program with more words or variables than can be executed.
+    """Raise `RpcError` (-32602) if arguments and environment are too large for execve(2).
 
-    `rlimits`: the program's, of which that of the stack counts. See execve(2), "Limits on size of
-    arguments and environment". What is far too large is refused in no time.
+    See execve(2), "Limits on size of arguments and environment". `rlimits`: the program's limits,
+    of which the stack limit matters. Sizes far beyond the limit are refused without encoding them.
     """
     limit = total_bytes_max(rlimits)
     # The kernel counts each string with its NUL and a pointer, and the program's path once more.
@@ -133,8 +133,8 @@ def check_size(
 
 
 def _check_string(string: str, what: str) -> int:
-    """Return how many bytes a string has. Raises `RpcError` for too many."""
-    # What has too many characters need not be encoded, which takes its time.
+    """Return the size of a string in bytes. Raises `RpcError` if it is too large."""
+    # A string with too many characters need not be encoded, which would take long.
     size = len(string) if len(string) > STRING_BYTES_MAX else len(os.fsencode(string))
     if size > STRING_BYTES_MAX:
         raise RpcError(
@@ -146,7 +146,7 @@ def _check_string(string: str, what: str) -> int:
 
 
 def total_bytes_max(rlimits: Iterable[tuple[int, int, int]]) -> int:
-    """Return how many bytes of arguments and variables a program with these limits can be given."""
+    """Return the maximum size of arguments and environment, in bytes, with these limits."""
     if not linux.AVAILABLE:
         return os.sysconf("SC_ARG_MAX")
     own, _ = resource.getrlimit(resource.RLIMIT_STACK)
@@ -156,7 +156,7 @@ def total_bytes_max(rlimits: Iterable[tuple[int, int, int]]) -> int:
 
 
 def check_environment(env: Iterable[tuple[str, str]]) -> None:
-    """Raise `RpcError` (-32602) for variables that no environment can hold."""
+    """Raise `RpcError` (-32602) for variables that an environment cannot hold."""
     for name, value in env:
         if not name or "=" in name or "\0" in name + value:
             raise RpcError(

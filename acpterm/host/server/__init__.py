@@ -1,1 +1,1 @@
-"""Listening, accepting and serving connections."""
+"""Sockets and connections: listening, accepting, and serving one peer."""

@@ -1,8 +1,8 @@
-"""Accepting connections, also when there are no descriptors left.
+"""Accept connections, even when no file descriptor is left.
 
-The agents' socket and the user's differ in that. The user's is always served, with a descriptor of
-the reserve if need be. An agent's connection is refused while the reserve is not whole: its first
-request is answered with an error that says so, and it is closed.
+The user's connections are always accepted, if need be with a descriptor of the reserve. Agents'
+connections are refused while the reserve is incomplete: the first request gets an error that says
+so, and the connection is closed.
 """
 
 import errno
@@ -16,10 +16,10 @@ import trio
 from acpterm.jsonrpc import INTERNAL_ERROR, Peer, RequestReceived, RpcError
 from acpterm.runtime.descriptors import EXHAUSTED, reserve
 
-# What accept(2) fails with when there is no room for a connection.
+# Errors of accept(2) when there is no room for another connection.
 _NO_ROOM: Final = (*EXHAUSTED, errno.ENOMEM, errno.ENOBUFS)
 _RETRY_S: Final = 0.1
-# A connection that is refused is read from for so long, so much, and so many at a time.
+# For how long and how much a refused connection is read, and how many are at a time.
 _REFUSAL_S: Final = 2.0
 _REFUSAL_BYTES: Final = 64 * 1024
 _REFUSALS_MAX: Final = 8
@@ -30,7 +30,7 @@ Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 class Acceptor:
-    """Accepts connections of one kind. `reserved`: whether the reserve is there for them."""
+    """Accepts connections of one kind. `reserved`: whether they may use the reserve."""
 
     def __init__(self, serve: Serve, connections: trio.Nursery, *, reserved: bool) -> None:
         self._serve: Final = serve
@@ -60,7 +60,7 @@ class Acceptor:
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
-        # Said before the system has looked whether there is a connection.
+        # accept(2) fails so even if no connection is queued: wait for one first.
         await trio.lowlevel.wait_readable(listener.socket)
         with reserve.lent(), trio.move_on_after(_RETRY_S):
             try:

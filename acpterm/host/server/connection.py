@@ -1,29 +1,31 @@
-"""One connection: a stream of lines to and from one peer, for as long as both last.
+"""One connection: receives a peer's messages, calls their handlers, and sends the responses.
 
-The peer is an agent, or a front end of the person's: who is served says what it may ask.
+The peer is an agent or a client of the user's: the connection's context and dispatch table differ.
 
-States: *open*; *closing*, when the peer has said its last (the end of the stream) or the daemon
-ends: its terminals are released, which answers whoever waits for them within `CLOSING` seconds,
-and what is due is sent within `SENDING` more; *closed*. A peer that is gone altogether (a write
-fails) skips what is due: nobody is there to read it.
+States:
 
-Tasks, all in this connection's nursery: the reader, which answers at once what can be; one task
-per request that has to wait; the writer, by way of the `Outbox`; late work of notifications, which
-is not waited for in the end. A handler that raises answers its own request with an error, and
-nothing else is touched.
+- *open*.
+- *closing*: the stream has ended, or the daemon is ending. The context is closed, which releases
+  its terminals and so answers the requests that wait for them, within `CLOSE_TIMEOUT_S` seconds.
+  Sending what is queued may take `SEND_TIMEOUT_S` more. If a write fails, nobody reads the
+  responses, and both are skipped.
+- *closed*.
+
+Tasks, all in this connection's nursery: the reader, which answers what it can at once; one task per
+request that has to wait; the writer, which runs the `SendQueue`; work that notifications have left,
+which is cancelled at the end. A handler that raises fails its own request and nothing else.
 """
 
 import inspect
 from collections.abc import Coroutine
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 import trio
 
 from acpterm.acp import decode
 from acpterm.config import Settings
-from acpterm.host.server.dispatch import MethodTable
-from acpterm.host.server.sender import Sender
+from acpterm.host.server.dispatch import ConnectionContext, MethodTable, Sender
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -38,60 +40,47 @@ from acpterm.jsonrpc import (
     RpcError,
     quote,
 )
-from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue, Store
+from acpterm.runtime.send_queue import (
+    CLOSE_TIMEOUT_S,
+    HIGH_WATER_BYTES,
+    SEND_TIMEOUT_S,
+    SendQueue,
+    Store,
+)
 
-CLOSE_TIMEOUT_S: Final = 3.0
-SEND_TIMEOUT_S: Final = 1.0
 PENDING_MAX: Final = 4096
 _CHUNK: Final = 64 * 1024
 
 _log = structlog.get_logger("acpterm.connection")
 
 
-class ConnectionContext(Protocol):
-    """Who is served by a connection. Handlers of methods are given this."""
-
-    @property
-    def settings(self) -> Settings:
-        """The host's."""
-
-    @property
-    def sender(self) -> Sender:
-        """Sends to the peer besides answers."""
-
-    def drain(self) -> None:
-        """Store what has changed: an answer that tells of it is about to be sent."""
-
-    def close(self) -> None:
-        """Learn that the peer is gone. Can be repeated."""
-
-
 class _NoContext:
-    """Served by a connection that was abandoned: its handlers may still answer, unheard."""
+    """The context of an abandoned connection, whose handlers may still respond to nobody."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings: Final = settings
         self.sender: Final = Sender()
 
-    def drain(self) -> None:
-        """Do nothing: nobody reads the answer."""
+    def flush_state(self) -> None:
+        """Do nothing: nobody reads the response."""
 
     def close(self) -> None:
         """Do nothing."""
 
 
 class Connection:
-    """The host's end of one connection. `high`: bytes from which on its outbox is full.
+    """The host's end of one connection. `high`: the high-water mark of its send queue, in bytes.
 
-    What was put into `store` before an answer has left this process when the answer does.
+    What was put into `store` before a response leaves this process before the response does.
 
-    Nothing that a connection refers to refers to it, so that what it holds is freed with it.
+    Nothing that a connection refers to may refer to the connection: so its memory is freed at once,
+    without a collection.
     """
 
     def __init__(
         self,
         stream: trio.abc.Stream,
-        served: ConnectionContext,
+        context: ConnectionContext,
         methods: MethodTable,
         name: str,
         *,
@@ -99,41 +88,41 @@ class Connection:
         store: Store | None = None,
     ) -> None:
         self._stream = stream
-        self._context = served
+        self._context = context
         self._methods = methods
-        self._peer = Peer(served.settings.max_message_bytes)
+        self._peer = Peer(context.settings.max_message_bytes)
         self._queue = SendQueue(stream, high, store)
-        self._serve(served)
+        self._set_context(context)
         self.received = 0
-        """Bytes that came from the peer."""
+        """Bytes that were received from the peer."""
         self._reading = trio.CancelScope()
         self._scopes: dict[Id, trio.CancelScope] = {}
         self._tasks = 0
         self._log = _log.bind(connection=name)
 
     def close(self) -> None:
-        """Have the connection close, as if the agent had said its last. Can be repeated."""
+        """Close the connection as if the peer had ended the stream. Can be repeated."""
         self._reading.cancel()
 
-    def serve_as(self, served: ConnectionContext, name: str) -> None:
-        """Serve `served` from now on, by the name of its connection; the one before is not left."""
-        self._serve(served)
+    def serve_as(self, context: ConnectionContext, name: str) -> None:
+        """Serve another context from now on; the previous one is not closed. `name` is for logs."""
+        self._set_context(context)
         self._log = _log.bind(connection=name)
         self._log.info("connection resumed")
 
     def abandon(self) -> None:
-        """Close without leaving the one that is served: another connection serves it now."""
-        self._serve(_NoContext(self._context.settings))
+        """Close the connection without closing its context, which another connection serves now."""
+        self._set_context(_NoContext(self._context.settings))
         self.close()
 
-    def _serve(self, served: ConnectionContext) -> None:
-        self._context = served
-        served.sender.connect(self._queue)
+    def _set_context(self, context: ConnectionContext) -> None:
+        self._context = context
+        context.sender.connect(self._queue)
 
     async def serve(self) -> None:
-        """Serve the peer until it is gone or `close` is called. Closes the stream.
+        """Serve the peer until it disconnects or `close` is called, then close the stream.
 
-        Cancelled, it releases the terminals and sends nothing more.
+        If cancelled, close the context and send nothing more.
         """
         self._log.info("connection opened")
         try:
@@ -170,10 +159,10 @@ class Connection:
             self.received += len(data)
             for number, event in enumerate(self._peer.receive_data(data)):
                 if number:
-                    # Between two events others have their turn, as before the next data.
+                    # Let other tasks run between two events, as before the next read.
                     await self._queue.drain()
                 self._take(event, nursery, handlers)
-            self._context.drain()
+            self._context.flush_state()
             if self._queue.is_full:
                 await self._queue.drain()
 
@@ -191,7 +180,7 @@ class Connection:
                 if reply is not None:
                     self._queue.put(reply)
             case _:
-                self._log.warning("an answer to nothing that was asked")
+                self._log.warning("unexpected response")
 
     def _request(self, request: RequestReceived, handlers: trio.Nursery) -> None:
         method = self._methods.requests.get(request.method)
@@ -206,14 +195,14 @@ class Connection:
             params = decode(request.params, method.params)
             more = (request.id,) if method.takes_id else ()
             result = method.handle(self._context, params, *more)
-        except Exception as error:  # noqa: BLE001  whatever a handler does costs its own request
+        except Exception as error:  # noqa: BLE001  a bug in a handler must fail only its own request
             self._fail(request, error)
             return
         if not inspect.iscoroutine(result):
             self._respond(request, result)
         elif not is_full:
             self._tasks += 1
-            # From now on it can be cancelled, whether its task has begun or not.
+            # It can be cancelled from now on, even before its task starts.
             scope = trio.CancelScope()
             if request.id is not None:
                 self._scopes[request.id] = scope
@@ -240,7 +229,7 @@ class Connection:
             self._scopes.pop(request.id, None)
 
     def _respond(self, request: RequestReceived, result: object) -> None:
-        self._context.drain()
+        self._context.flush_state()
         self._queue.put(self._peer.respond(request.id, result))
 
     def _fail(self, request: RequestReceived, error: Exception) -> None:
@@ -248,7 +237,7 @@ class Connection:
             self._log.error("a handler failed", method=request.method, exc_info=error)
             what = f"{request.method}: internal error: {type(error).__name__}: {error}"
             error = RpcError(INTERNAL_ERROR, what)
-        self._context.drain()
+        self._context.flush_state()
         self._queue.put(self._peer.respond_error(request.id, error))
 
     def _notification(self, event: NotificationReceived, nursery: trio.Nursery) -> None:
@@ -257,7 +246,7 @@ class Connection:
             return
         try:
             work = method.handle(self._context, decode(event.params, method.params))
-        except Exception as error:  # noqa: BLE001  nobody can be answered
+        except Exception as error:  # noqa: BLE001  a notification has no response
             why = type(error).__name__
             self._log.warning("notification ignored", method=event.method, error=why)
             return

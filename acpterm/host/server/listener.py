@@ -1,17 +1,18 @@
-"""The Unix socket that the daemon listens on, and who may connect to it.
+"""The Unix socket that a daemon listens on, and its lock.
 
-Rule: one daemon a path. Whoever holds the lock on `PATH.lock` owns the path: it may replace a
-socket that is there and removes it at the end. Without the lock nothing is touched, so a live
-daemon's socket is never taken away, and two that start at once cannot both think it stale. A lock
-file that another daemon has put in the place of ours is left alone.
+There is one daemon per path. The daemon that holds the lock on `PATH.lock` owns the path: it may
+replace a socket file there, and removes it at the end. Without the lock a daemon touches nothing.
+So the socket of a live daemon is never removed, and of two daemons that start at the same time only
+one takes the socket file for stale. A lock file that another daemon has created in place of ours is
+left alone.
 
-A socket file that something else has removed (a cleaner of `/tmp`, say) is made again by
-`listen_again`, unless another daemon has taken the place meanwhile.
+If something else, such as a cleaner of `/tmp`, removes the socket file, `listen_again` creates it
+again, unless another daemon has taken the path meanwhile.
 
-The socket is for its user alone: 0600, in a folder that is 0700 where acpterm makes it, and each
-peer's uid is checked, since modes do not bind everywhere.
+Only the user may connect: the socket has mode 0600, in a directory that acpterm creates with mode
+0700, and the uid of each peer is checked, since some systems ignore the mode of sockets.
 
-A socket handed over by systemd is somebody else's: it is neither locked nor removed.
+A socket handed over by systemd belongs to systemd: it is neither locked nor removed.
 """
 
 import contextlib
@@ -22,22 +23,16 @@ import socket
 import stat
 from typing import Final, Self
 
-ALREADY_LISTENS: Final = "already listens"
-"""What the message of a `ListenError` says when somebody else does."""
-
+from acpterm.runtime.unix_socket import ALREADY_LISTENS, ListenError, make_private_dir
 
 BACKLOG: Final = 4096
-"""Connections that wait to be accepted, as far as the system allows (`net.core.somaxconn`)."""
-
-
-class ListenError(Exception):
-    """The path cannot be listened on; the message says why, and what to do."""
+"""Connections that may wait to be accepted; the system may limit it (`net.core.somaxconn`)."""
 
 
 class UnixListener:
     """A bound, listening socket at `path`, until `close` removes it.
 
-    `pid`: the daemon's, for those who find it locked.
+    `pid`: the daemon's, which the lock file tells other daemons.
     """
 
     def __init__(self, path: str, pid: int) -> None:
@@ -48,18 +43,18 @@ class UnixListener:
 
     @classmethod
     def restored(cls, path: str, inode: tuple[int, int], lock: int) -> Self:
-        """Return the listener of a worker before, from what `handover` has returned."""
+        """Return a listener of the previous worker, from what its `handover` returned."""
         listener = cls(path, os.getpid())
         listener._inode, listener._lock = inode, lock
         return listener
 
     def handover(self) -> tuple[tuple[int, int], int]:
-        """Return what a successor needs to remove it at the end: its inode, and the lock file."""
+        """Return what a successor needs to remove the socket: its inode, and the lock file."""
         assert self._inode is not None  # noqa: S101  it listens, for the type checker
         return self._inode, self._lock
 
     def close(self) -> None:
-        """Remove the socket, if it is still ours, and the lock. Can be repeated."""
+        """Remove the socket and its lock file, if they are still ours. Can be repeated."""
         if self._inode is not None:
             with contextlib.suppress(OSError):
                 found = os.lstat(self.path)
@@ -86,10 +81,9 @@ class UnixListener:
             raise ListenError(f"cannot listen on {self.path}: {what}") from error
 
     def is_removed(self) -> bool:
-        """Return whether our socket is not at the path any more, and no other that is listened on.
+        """Return whether the path no longer has our socket, nor one that a program listens on.
 
-        What another program listens on is left alone. A socket on which nobody listens may have
-        been bound by a worker that died before it could hand it over.
+        A socket on which nobody listens may be that of a worker that died before it could store it.
         """
         try:
             found = os.lstat(self.path)
@@ -104,9 +98,9 @@ class UnixListener:
             return probe.connect_ex(self.path) == errno.ECONNREFUSED
 
     def listen_again(self) -> socket.socket:
-        """Bind and listen at a path where the file was removed.
+        """Bind and listen again after the socket file was removed.
 
-        Raises `ListenError` if that cannot be, or another daemon has the lock now.
+        Raises `ListenError` on failure, or if another daemon has the lock now.
         """
         before = self._lock
         is_ours = self._is_lock_ours()
@@ -141,7 +135,7 @@ class UnixListener:
                     f"a daemon {ALREADY_LISTENS} on {self.path} (pid {pid}): "
                     "use it, end it, or choose another path with --socket"
                 ) from None
-            # Its last owner may have removed the file between our open and our lock.
+            # The previous owner may have removed the file between our open and our flock.
             with contextlib.suppress(OSError):
                 if os.stat(name).st_ino == os.fstat(lock).st_ino:
                     break
@@ -159,7 +153,7 @@ class UnixListener:
             raise ListenError(
                 f"{self.path} is there and is no socket: remove it, or choose another --socket"
             )
-        # Somebody without our lock may listen there: another program, or a handed socket.
+        # A program without the lock may listen there, or systemd.
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(1)
             try:
@@ -177,7 +171,7 @@ class UnixListener:
     def _bind(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # The mode of the socket is that of the moment it is made: there is no gap.
+            # With the umask the socket has its mode from the start, unlike with chmod(2).
             before = os.umask(0o177)
             try:
                 sock.bind(self.path)
@@ -190,27 +184,3 @@ class UnixListener:
             sock.close()
             raise
         return sock
-
-
-def make_private_dir(directory: str) -> None:
-    """Make `directory` 0700 if it is missing; refuse one that others may write to."""
-    if not os.path.isdir(directory):
-        parent = os.path.dirname(directory)
-        if parent != directory:
-            os.makedirs(parent, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(directory, 0o700)
-    found = os.stat(directory)
-    if os.path.islink(directory) and os.lstat(directory).st_uid not in (os.geteuid(), 0):
-        raise OSError(errno.EPERM, f"{directory} is somebody else's link")
-    # Also with the sticky bit, as in /tmp: others could put a FIFO where the log is to be.
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        mode = stat.S_IMODE(found.st_mode)
-        advice = "" if mode & stat.S_ISVTX else f"run chmod 700 {directory}, or "
-        raise ListenError(
-            f"{directory} can be written to by others (mode {mode:o}), who could put files where "
-            f"the socket, its lock and its log are to be: {advice}choose a --socket in a directory of "
-            "your own"
-        )
-    if found.st_uid not in (os.geteuid(), 0):
-        raise OSError(errno.EPERM, f"{directory} belongs to uid {found.st_uid}")

@@ -1,69 +1,42 @@
 """The process at the other end of a Unix socket.
 
-Its pid is that of the moment it connected. The process may have ended since, have left the
-connection to a child, and its pid may be another process's by now. So a judgement by pid holds only
-if the process still runs afterwards.
+The kernel records the pid when the process connects. The process may have ended since, having left
+the connection to a child, and another process may have got its pid. So a decision based on the pid
+is valid only if the process still runs afterwards.
 """
 
 import errno
 import os
 import select
 import socket
-import struct
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
 from acpterm.pty import processes
 from acpterm.runtime.descriptors import reserve
+from acpterm.runtime.unix_socket import peer_of
 
 if TYPE_CHECKING:
     from acpterm.pty.linux import ProcStat
 
-# Of the peer that connected, by descriptor (unix(7), Linux 6.5).
+# A pidfd of the process that connected (unix(7), Linux 6.5).
 _SO_PEERPIDFD: Final = 77
-# macOS: <sys/un.h>.
-_SOL_LOCAL: Final = 0
-_LOCAL_PEERCRED: Final = 1
-_LOCAL_PEERPID: Final = 2
-
-
-class Peer(NamedTuple):
-    """Who connected, as the system has recorded it."""
-
-    uid: int
-    pid: int | None
-    """None, or 0, if this process cannot see the other: it is in another pid namespace."""
-
-
-def peer_of(stream: trio.SocketStream) -> Peer:
-    """Return who connected (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
-    if hasattr(socket, "SO_PEERCRED"):
-        found = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        pid, uid, _ = struct.unpack("3i", found)
-        return Peer(uid, pid)
-    # struct xucred: version, uid, …
-    found = stream.socket.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
-    _, uid = struct.unpack_from("Ii", found)
-    try:
-        return Peer(uid, stream.socket.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID))
-    except OSError:
-        return Peer(uid, None)
 
 
 class PeerProcess:
-    """The process that connected, kept apart from a later one with its pid.
+    """The process that connected, distinguished from later processes with the same pid.
 
-    By a descriptor of the process; where the system gives none, by the time it started. Raises
-    `OSError` when no descriptor is left, not even in the reserve.
+    It is identified by a pidfd, or by its start time where the system has none. The constructor
+    raises `OSError` if no descriptor is left, not even in the reserve.
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
-        self.pid: Final = peer_of(stream).pid or 0
+        self.pid: Final = peer_of(stream.socket).pid or 0
         self._pidfd = -1
         self._is_gone = False
         self.identity: ProcStat | None = None
-        """Its pid and start time; None if it has ended or cannot be seen."""
+        """The pid and start time; None if the process has ended or cannot be seen."""
         if not self.pid:
             return
         try:
@@ -78,7 +51,7 @@ class PeerProcess:
             found = reserve.borrow(lambda: processes.identity(self.pid))
             is_visible = found is not None and not found.zombie and not self.has_ended()
         except BaseException:
-            # The block that would close it is not entered.
+            # `__exit__` will not be called.
             self._close()
             raise
         self.identity = found if is_visible else None

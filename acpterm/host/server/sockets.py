@@ -1,8 +1,8 @@
-"""The sockets that a daemon listens on: handed over, bound, or taken over from the worker before.
+"""The sockets that a daemon listens on: bound, handed over, or restored from the previous worker.
 
-They outlive the worker: the keeper holds each, with the lock file of one that was bound, so a
-connection that is made while no worker runs waits for the next one. The worker that ends the daemon
-removes what was bound; one that merely dies must not.
+They outlive the worker: the keeper holds each socket, and the lock file of each that was bound. So
+a connection that is made while no worker runs waits for the next worker. A worker that ends the
+daemon removes the sockets that were bound; a worker that dies must not.
 """
 
 import os
@@ -20,15 +20,15 @@ from acpterm.host.server.systemd import path_of
 from acpterm.host.state.records import ListenRecord
 from acpterm.host.state.store import LISTEN_PREFIX, StateStore, StoredEntry
 
-# The keys of the lock files, of which the keeper knows the first.
+# The keys of the lock files. The keeper knows the first one.
 _LOCKS: Final = {"agent": "lock", "user": "lock/user"}
 
 
 class Listening:
     """The sockets of one kind, `agent` or `user`.
 
-    `bound` removes those that acpterm has bound, here or (`is_restored`) under a worker before; it
-    is None if they were handed over.
+    `bound` removes a socket that acpterm has bound, in this worker or (`is_restored`) in a previous
+    one; it is None if the sockets were handed over.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Listening:
         self._kind = kind
 
     def store(self, store: StateStore) -> None:
-        """Have the keeper hold them, unless it has handed them out itself."""
+        """Store the sockets with the keeper, unless the service manager has handed them over."""
         if self.bound is None:
             return
         inode, lock = self.bound.handover()
@@ -59,9 +59,9 @@ class Listening:
         store.put(f"{LISTEN_PREFIX}{self._kind}", record.encode(), fds)
 
     def rebind(self, store: StateStore) -> trio.SocketListener | None:
-        """Listen again if the socket file was removed; return the listener that is to be served.
+        """Listen again if the socket file was removed; return the new listener, or None.
 
-        Raises `ListenError` if it was removed and cannot be made again.
+        Raises `ListenError` if the file was removed and cannot be created again.
         """
         if self.bound is None or not self.bound.is_removed():
             return None
@@ -70,18 +70,18 @@ class Listening:
         before, self.listeners[:] = self.listeners[:], [listener]
         self.store(store)
         for old in before:
-            # This ends the task that accepts there.
+            # This ends the task that accepts from it.
             old.socket.close()
         return listener
 
     def remove(self) -> None:
-        """Remove what was bound."""
+        """Remove the socket, if acpterm has bound it."""
         if self.bound is not None:
             self.bound.close()
 
 
 class Sockets:
-    """What a daemon listens on."""
+    """All sockets that a daemon listens on."""
 
     def __init__(self, agent: Listening, user: Listening) -> None:
         self.agent: Final = agent
@@ -94,28 +94,28 @@ class Sockets:
         self.is_handed: Final = agent.bound is None
 
     def has_queued(self) -> bool:
-        """Whether there are connections that were not accepted yet."""
+        """Return whether connections are waiting to be accepted."""
         return has_queued([*self.agents, *self.users])
 
     def store(self, store: StateStore) -> None:
-        """Have the keeper hold what was bound, unless it does already."""
+        """Store the sockets that were bound with the keeper, unless they already are."""
         for kind in self._kinds:
             if not kind.is_restored:
                 kind.store(store)
 
     def remove(self, *, new_only: bool = False) -> None:
-        """Remove what was bound: the daemon ends. `new_only`: but for what it has from before."""
+        """Remove the sockets that were bound; with `new_only` not those of a previous worker."""
         for kind in self._kinds:
             if not (new_only and kind.is_restored):
                 kind.remove()
 
 
 def has_queued(listeners: Sequence[trio.SocketListener]) -> bool:
-    """Whether there are connections to some of `listeners` that were not accepted yet."""
-    look = select.poll()
+    """Return whether connections to any of `listeners` are waiting to be accepted."""
+    poll = select.poll()
     for listener in listeners:
-        look.register(listener.socket.fileno(), select.POLLIN)
-    return bool(look.poll(0))
+        poll.register(listener.socket.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def open_sockets(
@@ -124,10 +124,10 @@ def open_sockets(
     entries: Mapping[str, StoredEntry],
     pid: int,
 ) -> Sockets:
-    """Listen. Raises `ListenError`; then nothing is left that was bound here.
+    """Listen. Raises `ListenError`, and then removes what was bound.
 
-    `entries`: what the keeper holds, of which `records` are those of sockets that a worker before
-    has bound; others the service manager has handed over. `pid`: the daemon's.
+    `entries`: the keeper's store. `records`: those of the sockets that a previous worker has bound;
+    the service manager has handed over the others. `pid`: the daemon's.
     """
     handed = [
         socket.socket(fileno=fd)
@@ -135,9 +135,9 @@ def open_sockets(
         if key.startswith(LISTEN_PREFIX) and key not in records
         for fd in entry.fds
     ]
-    # Which of them is the user's, its place beside one of the others says.
-    theirs = {user_socket(settings, path_of(sock)) for sock in handed}
-    users = [sock for sock in handed if path_of(sock) in theirs]
+    # The user's socket is recognised by its path beside an agents' socket.
+    user_paths = {user_socket(settings, path_of(sock)) for sock in handed}
+    users = [sock for sock in handed if path_of(sock) in user_paths]
     agents = [sock for sock in handed if sock not in users]
     with ExitStack() as stack:
 

@@ -1,8 +1,8 @@
-"""Started by systemd: the descriptors that it hands over.
+"""The file descriptors that systemd hands over.
 
 Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process.
-The keeper takes them (`keeper.process.handed`), and has the sockets for every worker. Here they are
-only looked at, so that a wrong one is an error of `acpterm serve`.
+The keeper takes them (`keeper.process.inherited_fds`) and holds the sockets for every worker. They
+are only checked here, so that a bad one is an error of `acpterm serve`.
 """
 
 import os
@@ -13,19 +13,19 @@ from typing import Final
 from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, TREES_NAME
 
 FIRST: Final = 3
-# The beginnings of the names of descriptors that a keeper has stored with the service manager.
-_OF_KEEPER: Final = (MASTER_PREFIX, RING_PREFIX, TREES_NAME)
+# Prefixes of the names of descriptors that a keeper has stored with the service manager.
+_KEEPER_PREFIXES: Final = (MASTER_PREFIX, RING_PREFIX, TREES_NAME)
 
 
 class ActivationError(Exception):
-    """What was handed over cannot be used; the message says why."""
+    """A descriptor that was handed over cannot be used; the message says why."""
 
 
 def check_handed(environ: Mapping[str, str]) -> int:
-    """Return how many descriptors were handed to this process, from `FIRST` on.
+    """Return how many descriptors were handed over to this process, from `FIRST` on.
 
-    The keeper takes them, which this process becomes: they are left as they are. Raises
-    `ActivationError` for one that is neither a listening stream Unix socket nor the keeper's own.
+    They are left unchanged, for the keeper that this process becomes. Raises `ActivationError` for
+    one that is neither a listening Unix stream socket nor stored by an earlier keeper.
     """
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return 0
@@ -35,7 +35,7 @@ def check_handed(environ: Mapping[str, str]) -> int:
     names = environ.get("LISTEN_FDNAMES", "").split(":")
     for fd in range(FIRST, FIRST + int(count)):
         name = names[fd - FIRST] if fd - FIRST < len(names) else ""
-        if not name.startswith(_OF_KEEPER):
+        if not name.startswith(_KEEPER_PREFIXES):
             _check_listening(fd)
     return int(count)
 
@@ -53,6 +53,6 @@ def _check_listening(fd: int) -> None:
 
 
 def path_of(sock: socket.socket) -> str | None:
-    """Give the path that a socket is bound to; None if it has none, but a name or nothing."""
+    """Return the path that a socket is bound to; None if it is abstract or not bound."""
     name = sock.getsockname()
     return name if isinstance(name, str) and os.path.isabs(name) else None

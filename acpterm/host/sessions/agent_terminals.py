@@ -1,10 +1,10 @@
-"""The terminals that an agent has itself, and tells of for show: what it has said of those so far.
+"""The terminals that an agent runs itself, as its session updates describe them.
 
-One session's. They are told in `_meta` or in updates of ACP v2 (`acp.notes`), and kept so that who
-comes late sees them as well.
+Agents describe them in `_meta`, or in updates of ACP v2 (see `acp.terminal_updates`). A session
+retains them, so that a client that subscribes late sees them as well.
 
-Bounded: each in the output that is kept of it, all of a session in number and in bytes; the oldest
-are forgotten first, and one that is told of again then begins anew.
+Bounded: the output of each terminal, and the number and bytes of all terminals of a session. The
+oldest are forgotten first; a terminal that is described again after that starts empty.
 """
 
 from collections import OrderedDict
@@ -20,16 +20,16 @@ ID_MAX: Final = 512
 # Characters of a directory, and of a command, which is cut there.
 CWD_MAX: Final = 4096
 COMMAND_MAX: Final = 4096
-# Bytes that one takes besides its output and its text.
+# Bytes that a terminal takes in addition to its output and its text.
 _EACH_BYTES: Final = 1024
 _SIGNAL_MAX: Final = 64
-# Bytes of output of one, and of all of a session together with their text.
+# Bytes of output of one terminal, and of output and text of all terminals of a session.
 RETAINED_BYTES: Final = 256 * 1024
 TOTAL_BYTES_MAX: Final = 2 * 1024 * 1024
 
 
 class AgentTerminal:
-    """One of them. `anew` counts how often its output was replaced as a whole."""
+    """One terminal. `generation` counts how often its whole output was replaced."""
 
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
@@ -42,13 +42,13 @@ class AgentTerminal:
 
     @property
     def size(self) -> int:
-        """Bytes of memory, about."""
+        """Approximate bytes of memory."""
         text = sum(getsizeof(text) for text in (self.id, self.cwd, self.command) if text)
         return _EACH_BYTES + text + self.ring.end - self.ring.start
 
-    def apply(self, note: TerminalUpdate) -> None:
-        """Take what is said of it."""
-        match note:
+    def apply(self, update: TerminalUpdate) -> None:
+        """Apply an update of this terminal."""
+        match update:
             case Info(_, cwd, command):
                 if cwd and len(cwd) <= CWD_MAX:
                     self.cwd = cwd
@@ -62,44 +62,44 @@ class AgentTerminal:
 
 
 class AgentTerminals:
-    """Those of one session."""
+    """The terminals of one session."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[str, AgentTerminal] = OrderedDict()
+        self._terminals: OrderedDict[str, AgentTerminal] = OrderedDict()
         self.size = 0
-        """Bytes of memory that they take, about."""
+        """Approximate bytes of memory."""
 
     def get(self, identifier: str) -> AgentTerminal | None:
-        """Give one, if it is remembered."""
-        return self._found.get(identifier)
+        """Return the terminal with this id, if it is retained."""
+        return self._terminals.get(identifier)
 
-    def apply(self, notes: Iterable[TerminalUpdate]) -> list[str]:
-        """Take what is said of some: the ids of those."""
+    def apply(self, updates: Iterable[TerminalUpdate]) -> list[str]:
+        """Apply updates; return the ids of the terminals that they describe."""
         ids: dict[str, None] = {}
-        for note in notes:
-            if len(note.terminal) > ID_MAX:
+        for update in updates:
+            if len(update.terminal) > ID_MAX:
                 continue
-            found = self._found.get(note.terminal)
+            found = self._terminals.get(update.terminal)
             if found is None:
-                found = self._found[note.terminal] = AgentTerminal(note.terminal)
-            found.apply(note)
+                found = self._terminals[update.terminal] = AgentTerminal(update.terminal)
+            found.apply(update)
             ids[found.id] = None
         if ids:
             self._remove_surplus()
         return list(ids)
 
     def _remove_surplus(self) -> None:
-        self.size = sum(found.size for found in self._found.values())
-        while len(self._found) > TERMINALS_MAX or (
-            self.size > TOTAL_BYTES_MAX and len(self._found) > 1
+        self.size = sum(found.size for found in self._terminals.values())
+        while len(self._terminals) > TERMINALS_MAX or (
+            self.size > TOTAL_BYTES_MAX and len(self._terminals) > 1
         ):
-            _, gone = self._found.popitem(last=False)
+            _, gone = self._terminals.popitem(last=False)
             gone.forgotten = True
             self.size -= gone.size
 
     def forget(self) -> None:
         """Forget all of them."""
-        for found in self._found.values():
+        for found in self._terminals.values():
             found.forgotten = True
-        self._found.clear()
+        self._terminals.clear()
         self.size = 0

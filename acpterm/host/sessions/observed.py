@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias
 import trio
 from msgspec import Raw
 
-from acpterm.host.registry import Session
+from acpterm.host.entry import Session
 from acpterm.host.sessions.agent_terminals import AgentTerminals
 from acpterm.host.sessions.tool_calls import ToolCalls
 

@@ -1,12 +1,12 @@
-"""The tool calls of one session, as far as they have been told: for whoever comes to look later.
+"""The tool calls of one session, retained for clients that subscribe later.
 
-A `tool_call` begins one, a `tool_call_update` changes those members that it has (ACP v1, "Tool
-Calls"); one may come without the other. Members stay the JSON that they came as; those that ACP
-does not name are left out. Of `_meta` each member is one of its own, but for those that describe
-an agent's own terminals: these belong to the terminals.
+A `tool_call` begins one, and a `tool_call_update` replaces the members that it has (ACP v1, "Tool
+Calls"); either may come without the other. Members are kept as raw JSON; members that ACP does not
+define are dropped. `_meta` is merged member by member, without the members that describe the
+agent's own terminals: `agent_terminals` keeps those.
 
-Bounded: in number, the oldest go first, and each in what is kept of it; a member that is too long
-for that is left out. Counted are ids, names and values, and what Python needs for each.
+Bounded: the number of calls, of which the oldest are dropped first, and the bytes of each call;
+members that are too long are dropped. Counted are ids, names and values, and Python's overhead.
 """
 
 import itertools
@@ -24,22 +24,22 @@ from acpterm.host.state.records import ToolCallRecord
 
 CALLS_MAX: Final = 1_000
 MEMBER_NAMES: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")
-# Bytes of one member, and of all calls of a session together.
+# Bytes of one member, and of all tool calls of a session.
 MEMBER_BYTES_MAX: Final = 16 * 1024
 TOTAL_BYTES_MAX: Final = 1024 * 1024
-# Bytes that a call, and each of its members and terminals, takes besides its text.
+# Bytes that a call, and each of its members and terminals, takes in addition to its text.
 _CALL_BYTES: Final = 256
 _MEMBER_BYTES: Final = 64
-# Of the terminals that one tool call shows: the first ones.
+# Terminals of one tool call that are retained: the first ones.
 TERMINALS_MAX: Final = 1_000
-# Characters of a terminal's id, and of a call's that is stored.
+# Characters of a terminal's id that is retained, and of a tool call's id that is stored.
 STORED_ID_MAX: Final = 512
 
 
 class ToolCall:
-    """One tool call: its members, but for `sessionUpdate`, and the ids of terminals in it.
+    """One tool call: its members without `sessionUpdate`, and the ids of the terminals in it.
 
-    `number` tells which came first.
+    Tool calls are numbered in the order in which they began.
     """
 
     def __init__(self, number: int) -> None:
@@ -50,7 +50,7 @@ class ToolCall:
         self.terminals: list[str] = []
 
     def size(self) -> int:
-        """Return the bytes of memory that it takes, about."""
+        """Return the approximate bytes of memory."""
         members = (*self.fields.items(), *self.meta.items())
         return (
             _CALL_BYTES
@@ -59,19 +59,19 @@ class ToolCall:
         )
 
     def change(self, fields: dict[str, Raw]) -> None:
-        """Take the members of an update."""
+        """Apply the members of an update."""
         for name, value in fields.items():
             if name not in MEMBER_NAMES:
                 continue
             self.fields.pop(name, None)
             if len(bytes(value)) <= MEMBER_BYTES_MAX:
-                # A copy: it refers to the whole message otherwise, and keeps it.
+                # A copy: a slice would keep the whole message in memory.
                 self.fields[name] = value.copy()
         for name, value in members(fields.get("_meta")).items():
-            self._take_meta(name, value)
+            self._apply_meta(name, value)
 
     def record(self, identifier: str) -> ToolCallRecord:
-        """Return what a successor of this worker has to know of it."""
+        """Return the record for a successor of this worker."""
         return ToolCallRecord(
             id=identifier,
             changed=self.changes,
@@ -81,13 +81,13 @@ class ToolCall:
         )
 
     def restore(self, record: ToolCallRecord) -> None:
-        """Take over what `record` returned in the worker before."""
+        """Restore what `record` returned in the previous worker."""
         self.changes = record.changed
         self.fields.update({name: Raw(value) for name, value in record.fields.items()})
         self.meta.update({name: Raw(value) for name, value in record.meta.items()})
         self.terminals = record.terminals
 
-    def _take_meta(self, name: str, value: Raw) -> None:
+    def _apply_meta(self, name: str, value: Raw) -> None:
         if name in META_KEYS:
             return
         self.meta.pop(name, None)
@@ -104,10 +104,10 @@ class ToolCalls:
 
     def __init__(self) -> None:
         self._calls: OrderedDict[str, ToolCall] = OrderedDict()
-        # What each call was counted with.
+        # The size with which each call was counted.
         self._sizes: dict[str, int] = {}
         self.size = 0
-        """Bytes of memory that they take, about."""
+        """Approximate bytes of memory."""
         self._numbers = itertools.count()
         self._changes = itertools.count(1)
 
@@ -118,15 +118,15 @@ class ToolCalls:
         return len(self._calls)
 
     def get(self, call: str) -> ToolCall | None:
-        """Give a call, if it is remembered."""
+        """Return a tool call, if it is retained."""
         return self._calls.get(call)
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the calls: see `Call.number`."""
+        """Return the numbers of the calls: see `ToolCall`."""
         return [found.number for found in self._calls.values()]
 
     def restore(self, records: Iterable[tuple[int, ToolCallRecord]]) -> None:
-        """Take over the calls of these numbers from the worker before."""
+        """Restore numbered calls of the previous worker."""
         last = -1
         for number, record in sorted(records, key=lambda one: one[1].changed):
             found = self._calls[record.id] = ToolCall(number)
@@ -139,10 +139,10 @@ class ToolCalls:
     def apply(
         self, call: str, fields: dict[str, Raw], terminals: list[str] | None
     ) -> list[tuple[int, Callable[[], ToolCallRecord] | None]]:
-        """Take what an update says; `terminals` is None when it does not say which are shown.
+        """Apply an update; `terminals` is None if the update does not change which are shown.
 
-        Returns the numbers of the calls to be stored again, each with what makes its record, or
-        None if the call was forgotten for want of room, or has none in the store.
+        Return the numbers of the calls that changed, each with the function that makes its record,
+        or with None if the call was dropped, or must not be stored.
         """
         found = self._calls.pop(call, None) or ToolCall(next(self._numbers))
         found.change(fields)
@@ -164,7 +164,7 @@ class ToolCalls:
         return changed
 
     def forget(self) -> list[int]:
-        """Forget all of them; return their numbers."""
+        """Drop all calls; return their numbers."""
         numbers = self.numbers()
         self._calls.clear()
         self._sizes.clear()
@@ -177,9 +177,9 @@ class ToolCalls:
         self._sizes[call] = size
 
     def in_order(self) -> list[str]:
-        """Give the ids of the calls, in the order in which they began."""
+        """Return the ids of the calls, in the order in which they began."""
         return sorted(self._calls, key=lambda call: self._calls[call].number)
 
     def calls_showing(self, terminal: str) -> list[str]:
-        """Give the ids of the calls that show a terminal."""
+        """Return the ids of the calls that show a terminal."""
         return [call for call, found in self._calls.items() if terminal in found.terminals]

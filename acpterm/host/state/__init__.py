@@ -1,1 +1,1 @@
-"""What a worker leaves to its successor: records, and the keeper's store that holds them."""
+"""State that survives a worker: records, and the keeper's store that holds them."""

@@ -1,8 +1,8 @@
-"""What the worker before has left in the store, read before anything is made of it.
+"""The previous worker's records in the store, read and checked before anything is restored.
 
-The rule: one record of a newer acpterm, and nothing is taken over (`StateVersionError`): another
-worker has to serve. A record that is damaged, or belongs to something without a record, costs only
-what it is about.
+A single record of a newer acpterm prevents everything from being restored (`StateVersionError`):
+a worker of that version must serve. If a record is damaged, or its parent has no record, only this
+record is lost.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class StoredConnection(NamedTuple):
 
 
 class Snapshot:
-    """The records of a store. `unusable`: the keys of those that mean nothing to this worker."""
+    """The records of a store. `unusable`: the keys of records that cannot be restored."""
 
     def __init__(self) -> None:
         self.host: HostRecord | None = None
@@ -61,7 +61,7 @@ class Snapshot:
         """Read the records in `entries`. Raises `StateVersionError`."""
         found = cls()
         records = [(*parsed, key) for key in entries if (parsed := parse_key(key))]
-        # What belongs to something comes behind it: connections, sessions, tool calls.
+        # Parents before their children: connections, sessions, tool calls.
         for kind, parts, key in sorted(records, key=lambda one: len(one[1])):
             if not found._add(kind, parts, entries[key].value):
                 found.unusable.append(key)
@@ -73,7 +73,7 @@ class Snapshot:
         return found
 
     def _add(self, kind: str, parts: list[str], value: bytes) -> bool:
-        """Add a record to what it belongs to; return whether that could be done."""
+        """Add a record to its parent; return False if it is damaged or has no parent."""
         name, *numbers = parts
         if kind == "t":
             return _put(self.terminals, name, _read(TerminalRecord, value))
@@ -84,8 +84,8 @@ class Snapshot:
     def _add_of_connection(self, kind: str, name: str, numbers: list[str], value: bytes) -> bool:
         if kind == "c":
             connection = _read(ConnectionRecord, value)
-            made = None if connection is None else StoredConnection(connection, {})
-            return _put(self.connections, name, made)
+            stored_connection = None if connection is None else StoredConnection(connection, {})
+            return _put(self.connections, name, stored_connection)
         owner = self.connections.get(name)
         if owner is None:
             return False
@@ -93,10 +93,10 @@ class Snapshot:
             session = _read(SessionRecord, value)
             stored = None if session is None else StoredSession(session, {})
             return _put(owner.sessions, int(numbers[0]), stored)
-        its = owner.sessions.get(int(numbers[0]))
-        if its is None:
+        session_of_call = owner.sessions.get(int(numbers[0]))
+        if session_of_call is None:
             return False
-        return _put(its.tool_calls, int(numbers[1]), _read(ToolCallRecord, value))
+        return _put(session_of_call.tool_calls, int(numbers[1]), _read(ToolCallRecord, value))
 
 
 def _put(into: dict[K, V], key: K, value: V | None) -> bool:
@@ -106,7 +106,7 @@ def _put(into: dict[K, V], key: K, value: V | None) -> bool:
 
 
 def _read(kind: type[R], value: bytes) -> R | None:
-    """Return a record; None for a damaged one. Raises `StateVersionError`."""
+    """Decode a record; return None if it is damaged. Raises `StateVersionError`."""
     try:
         return kind.decode(value)
     except StateVersionError:

@@ -1,19 +1,19 @@
-"""The keeper's key-value store, as the worker uses it.
+"""The keeper's key-value store, as the worker uses it: its interface, and its keys.
 
-`keeper.client.KeeperClient` is one. Keys:
+`keeper.client.KeeperClient` implements it. Keys:
 
 | key | value |
 | --- | --- |
 | `host` | `HostRecord` |
 | `listen/agent`, `listen/user` | `ListenRecord`, with the sockets that a worker has bound |
-| `listen/0`, `listen/1`, … | the keeper's own: a socket that the service manager has handed over |
+| `listen/0`, `listen/1`, … | put by the keeper: a socket that the service manager has handed over |
 | `lock`, `lock/user` | the lock files of these sockets, held by their descriptors |
-| `trees` | what `pty.trees` hands over to a successor |
+| `trees` | what `pty.tracking.trees` hands over to a successor |
 | `c/CONNECTION` | `ConnectionRecord` |
 | `s/CONNECTION/NUMBER` | `SessionRecord` |
 | `k/CONNECTION/NUMBER/CALL` | `ToolCallRecord` |
 | `t/TERMINAL` | `TerminalRecord`; stored with the spawn, deleted by `forget` |
-| `l/TERMINAL` | `LaunchRecord` of a terminal that the user created; apart, since it may be large |
+| `l/TERMINAL` | `LaunchRecord` of a terminal that the user created; separate, as it may be large |
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,29 +21,29 @@ from typing import Final, Protocol
 
 
 class StoredEntry(Protocol):
-    """A value of the store, and the descriptors that are held with it."""
+    """A value of the store, and the descriptors stored with it."""
 
     @property
     def value(self) -> bytes:
-        """What was put."""
+        """The value."""
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """Descriptors of this process, which it owns."""
+        """Descriptors of this process, which the entry owns."""
 
 
 class StateStore(Protocol):
-    """Where records survive the worker. No method waits."""
+    """A store whose values survive the worker. No method waits."""
 
     @property
     def entries(self) -> Mapping[str, StoredEntry]:
-        """What was in the store when this worker connected to it."""
+        """The entries that the store had when this worker connected to it."""
 
     def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
-        """Store a value, in place of the one before. Descriptors are duplicated."""
+        """Store a value, and replace the previous one. Descriptors are duplicated."""
 
     def delete(self, key: str) -> None:
-        """Remove a value. One that does not exist is no error."""
+        """Delete a value, if it exists."""
 
 
 HOST_KEY: Final = "host"
@@ -78,12 +78,12 @@ def terminal_key(terminal: str) -> str:
 
 
 def launch_key(terminal: str) -> str:
-    """Return the key of the record of what a terminal was created with."""
+    """Return the key of a terminal's launch record."""
     return f"{_LAUNCH}{terminal}"
 
 
 def parse_key(key: str) -> tuple[str, list[str]] | None:
-    """Return the kind of a record's key `c`, `s`, `k`, `t` or `l`, and its parts; or None."""
+    """Return the kind (`c`, `s`, `k`, `t` or `l`) and the parts of a record's key, or None."""
     kind, *parts = key.split("/")
     count = {"c": 1, "s": 2, "k": 3, "t": 1, "l": 1}.get(kind)
     if count != len(parts) or not all(part.isdigit() for part in parts[1:]):

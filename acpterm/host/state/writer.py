@@ -1,8 +1,9 @@
-"""What has changed, put into the store once a turn, and before any answer that tells of it.
+"""Writes changed records to the store: once per turn of the loop, and before each response.
 
-States of a key: *clean*, or *dirty* since `changed` or `removed` named it; `flush` puts or deletes
-what is dirty, in the order in which it became so, and encodes each record once however often it
-changed. Who sends an answer flushes first; `run` flushes what nobody answers.
+States of a key: *clean*, or *dirty* since `changed` or `removed` was called for it. `flush` puts or
+deletes the dirty keys in the order in which they became dirty, and encodes each record once,
+however often it changed. A connection flushes before it sends a response; `run` flushes all other
+changes.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ Encode: TypeAlias = Callable[[], bytes]
 
 
 class StateWriter:
-    """Writes records of this worker into the keeper's store."""
+    """Writes records of this worker to the keeper's store."""
 
     def __init__(self, store: StateStore) -> None:
         self._store: Final = store
@@ -27,21 +28,21 @@ class StateWriter:
         self._wakeup = trio.Event()
 
     def changed(self, key: str, encode: Encode) -> None:
-        """Have the record of `key` put with the next flush: what `encode` returns then."""
+        """Mark a record as changed: the next flush calls `encode` and stores the result."""
         self._dirty[key] = encode
         self._wakeup.set()
 
     def removed(self, key: str) -> None:
-        """Have the record of `key` deleted with the next flush."""
+        """Mark a record as removed: the next flush deletes it."""
         self._dirty[key] = None
         self._wakeup.set()
 
     def discard(self, key: str) -> None:
-        """Put no pending change of `key`: its record is deleted in another way."""
+        """Drop a pending change of `key`, whose record is deleted in another way."""
         self._dirty.pop(key, None)
 
     def flush(self) -> None:
-        """Put and delete what has changed. Never raises: what cannot be put is logged."""
+        """Store and delete what has changed. Never raises: errors are logged."""
         if not self._dirty:
             return
         dirty, self._dirty = self._dirty, {}
@@ -51,11 +52,11 @@ class StateWriter:
                     self._store.delete(key)
                 else:
                     self._store.put(key, encode())
-            except Exception as error:  # noqa: BLE001  an answer is sent all the same
+            except Exception as error:  # noqa: BLE001  the response must be sent all the same
                 _log.error("state not stored", key=key.partition("/")[0], exc_info=error)
 
     async def run(self) -> None:
-        """Flush each turn in which something has changed, until cancelled."""
+        """Flush after each turn of the loop in which a record has changed, until cancelled."""
         while True:
             await self._wakeup.wait()
             self._wakeup = trio.Event()

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from acpterm.host.registry import TerminalEntry
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.server.peer import PeerProcess
 from acpterm.pty.tracking.origin import Origin
 from acpterm.pty.tracking.tree import retry_on_oserror

@@ -31,8 +31,8 @@ from typing import Final, Literal
 
 import trio
 
-from acpterm.acp.user_api import AttachedNotification, AttachRequest, AttachResponse
-from acpterm.host.registry import TerminalEntry
+from acpterm.acp.user_streams import AttachedNotification, AttachRequest, AttachResponse
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.screens import current_screen
 from acpterm.host.terminal_info import exit_info
 from acpterm.host.user.connection import UserConnection

@@ -10,16 +10,16 @@ from typing import Final, TypeAlias
 
 import trio
 
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.exit_status import gives_signal_code
 from acpterm.host.host_state import HostState
-from acpterm.host.launch.exec_context import ExecContext
 from acpterm.host.launch.validation import DirectoryCache
-from acpterm.host.registry import TerminalEntry
-from acpterm.host.server.sender import Sender
+from acpterm.host.server.dispatch import Sender
 from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quote
 from acpterm.pty.tracking import marks
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.terminal import Terminal
 
 Sessions: TypeAlias = Callable[[], Iterable[ObservedSession]]
@@ -63,7 +63,7 @@ class UserConnection:
         named = self.context.env.get(marks.TERMINAL)
         return self._terminals | {named} if named else self._terminals
 
-    def drain(self) -> None:
+    def flush_state(self) -> None:
         """Store pending changes of state: a response that reports them is about to be sent."""
         self.host.state.flush()
 

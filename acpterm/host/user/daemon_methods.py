@@ -5,17 +5,10 @@ from typing import Final
 
 from acpterm import __version__
 from acpterm.acp import Empty, InitializeAnswer, InitializeRequest, host_answer
-from acpterm.acp.user_api import (
-    EventNotification,
-    EventsRequest,
-    NoParams,
-    SessionInfo,
-    SessionsResponse,
-    StatusResponse,
-    SubscribeRequest,
-)
+from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, StatusResponse
+from acpterm.acp.user_streams import EventNotification, EventsRequest, SubscribeRequest
 from acpterm.host.events import Event, Subscription
-from acpterm.host.launch.exec_context import requested_context
+from acpterm.host.launch.environment import requested_context
 from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder

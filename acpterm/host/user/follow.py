@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from acpterm.acp.user_output import FollowedNotification, FollowRequest, FollowResponse
+from acpterm.acp.user_streams import FollowedNotification, FollowRequest, FollowResponse
 from acpterm.host.terminal_info import exit_info
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError

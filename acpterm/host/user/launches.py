@@ -11,13 +11,14 @@ from acpterm.acp.user_api import (
     UserTerminalRequest,
     WindowInfo,
 )
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.launch.command import summary
-from acpterm.host.launch.exec_context import ExecContext, from_record, to_record
 from acpterm.host.launch.request import LaunchRequest
-from acpterm.host.registry import TerminalEntry, TerminalRegistry
-from acpterm.host.state.records import LaunchRecord, pack_text, unpack_text
+from acpterm.host.registry import TerminalRegistry
+from acpterm.host.state.records import ContextRecord, LaunchRecord, pack_text, unpack_text
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
 
@@ -25,7 +26,7 @@ def launch_of(
     params: UserCreateRequest, context: ExecContext, request: LaunchRequest
 ) -> LaunchRecord | None:
     """Return the launch record of a new terminal; None if it is too large to be stored."""
-    record = to_record(context._replace(cwd=request.cwd))
+    record = ContextRecord.from_context(context._replace(cwd=request.cwd))
     if record is None:
         return None
     return LaunchRecord(
@@ -56,7 +57,7 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
             INVALID_PARAMS, f"terminal {entry.name or entry.id!r} is being restarted already"
         )
     command, args = _words(launch)
-    context = from_record(launch.context)
+    context = launch.context.to_context()
     request = LaunchRequest(
         user.settings,
         context,

@@ -8,23 +8,25 @@ from typing import NoReturn
 
 from acpterm.acp import Empty, InitializeRequest
 from acpterm.acp.user_api import (
-    AttachRequest,
-    EventsRequest,
-    ExportRequest,
     GetRequest,
     ListRequest,
     NoParams,
     RenameRequest,
-    SubscribeRequest,
     UserCreateRequest,
     UserReadRequest,
     UserResizeRequest,
     UserSignalRequest,
     UserTerminalRequest,
     UserWriteRequest,
+)
+from acpterm.acp.user_streams import (
+    AttachRequest,
+    EventsRequest,
+    ExportRequest,
+    FollowRequest,
+    SubscribeRequest,
     WindowRequest,
 )
-from acpterm.acp.user_output import FollowRequest
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import daemon_methods, launches, terminal_methods
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError

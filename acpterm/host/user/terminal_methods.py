@@ -9,13 +9,10 @@ import trio
 
 from acpterm.acp import Empty, ReadResponse, WriteResponse
 from acpterm.acp.user_api import (
-    AttachRequest,
-    AttachResponse,
-    ExportedNotification,
-    ExportRequest,
     GetRequest,
     ListRequest,
     ListResponse,
+    OutputResponse,
     RenameRequest,
     ScreenResponse,
     TerminalInfo,
@@ -25,14 +22,21 @@ from acpterm.acp.user_api import (
     UserSignalRequest,
     UserTerminalRequest,
     UserWriteRequest,
+)
+from acpterm.acp.user_streams import (
+    AttachRequest,
+    AttachResponse,
+    ExportedNotification,
+    ExportRequest,
+    FollowRequest,
+    FollowResponse,
     WindowRequest,
 )
-from acpterm.acp.user_output import FollowRequest, FollowResponse, OutputResponse
 from acpterm.host import terminal_ops
+from acpterm.host.entry import TerminalEntry
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.recording import asciicast
-from acpterm.host.registry import TerminalEntry
 from acpterm.host.screens import current_screen
 from acpterm.host.terminal_info import exit_info
 from acpterm.host.user.attach import attach as attach_window
@@ -177,7 +181,7 @@ def kill(user: UserConnection, params: UserTerminalRequest) -> Empty | Coroutine
     """`_acpterm/terminal/kill`: end the program and its whole process tree."""
     entry = user.entry(params.terminal_id)
     user.host.registry.kill(entry, EndedBy.USER)
-    return terminal_ops.answer_when_ended(entry.terminal)
+    return terminal_ops.respond_after_exit(entry.terminal)
 
 
 def release(
@@ -186,7 +190,7 @@ def release(
     """`_acpterm/terminal/release`: kill, and drop the output."""
     entry = user.entry(params.terminal_id)
     user.host.registry.remove(entry)
-    return terminal_ops.answer_when_ended(entry.terminal)
+    return terminal_ops.respond_after_exit(entry.terminal)
 
 
 def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:

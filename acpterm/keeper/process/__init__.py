@@ -1,1 +1,1 @@
-"""The keeper as a process: its loop, its connection to the worker, and the worker's life."""
+"""The keeper process: its loop, its connection to the worker, and the worker's lifecycle."""

@@ -1,4 +1,4 @@
-"""A keeper that is the child of its worker: it ends everything when its worker goes."""
+"""A keeper that is the child of its worker: it kills all programs when the worker exits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from acpterm.keeper.process.keeper import Keeper
 from acpterm.keeper.process.link import Link
 from acpterm.keeper.programs import system
-from acpterm.keeper.programs.ending import end_programs
+from acpterm.keeper.programs.shutdown import end_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,25 +21,25 @@ _PARENT_CHECK_S = 1.0
 
 
 class Embedded:
-    """The life of such a keeper. Signals are not for it: its worker has it end."""
+    """An embedded keeper. It ignores signals: its worker tells it when to exit."""
 
     def __init__(self, loop: Loop, sock: _socket.socket, *, parent: int) -> None:
         self._loop = loop
         self._parent = parent
         self._keeper = Keeper(loop, embedded=True)
-        self._link = Link(loop, sock, self._receive, self._lost)
+        self._link = Link(loop, sock, self._receive, self._on_lost)
         for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT):
             _signal.signal(number, _signal.SIG_IGN)
         self._watch_parent()
 
     def run(self) -> int:
-        """Serve until the worker has gone; return the exit status."""
+        """Serve until the worker is gone; return the exit status."""
         self._loop.run(self._keeper.before_wait)
         end_programs(self._keeper.terminals)
         return 0
 
     def _watch_parent(self) -> None:
-        """Stop when the parent ends, whoever else may hold its end of the connection."""
+        """Stop when the parent exits, even if another process holds its end of the connection."""
         pidfd = system.open_pidfd(self._parent)
         if os.getppid() != self._parent:
             self._loop.stop()
@@ -61,5 +61,5 @@ class Embedded:
         else:
             self._keeper.receive(message)
 
-    def _lost(self, _reason: str) -> None:
+    def _on_lost(self, _reason: str) -> None:
         self._loop.stop()

@@ -1,4 +1,4 @@
-"""The keeper: what it does at each message of the worker, and at the end of programs."""
+"""The keeper: handles the worker's messages, and reports the exit of programs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from acpterm.keeper.protocol import Message
 
 _RECHECK_S = 0.05
-# Orphans that end together are reaped together: each look reads a list of all children.
+# Reaping lists all children, so orphans that exit within this time are reaped together.
 _REAP_ORPHANS_S = 0.02
 _SIGCHLD = 20 if os.uname().sysname in ("Darwin", "FreeBSD", "NetBSD", "OpenBSD") else 17
 _SIGKILL = 9
-# What is written to an event descriptor: it adds 1.
+# Writing this to an eventfd adds 1 to its counter.
 _ONE = (1).to_bytes(8, sys.byteorder)
 
 
 class Keeper:
-    """Programs, their terminals and the entries, and the workers that get reports on them.
+    """Owns the terminals and the entries, and sends reports about them to workers.
 
-    `pidfds`: whether children are waited for by pidfd where there are any, else by SIGCHLD.
+    With `pidfds`, the exit of a child is detected by pidfd where the system has them; otherwise by
+    SIGCHLD.
     """
 
     def __init__(
@@ -50,13 +51,13 @@ class Keeper:
         self.terminals = Terminals(loop, reader, self._exited, self._closed)
         self.store = Store()
         self._links: list[Link] = []
-        """The connections to workers that were sent the state, and so get reports since."""
-        self.not_to_reap: set[int] = set()
-        """Children that are no programs: workers."""
+        """Connections to workers that have been sent the state, and get reports since then."""
+        self.worker_pids: set[int] = set()
+        """Workers, which the supervisor reaps."""
         self._is_reaping = False
         self._wake_worker = _event_channel()
         self._wake_keeper = _event_channel()
-        loop.add_reader(self._wake_keeper[0], self._kicked)
+        loop.add_reader(self._wake_keeper[0], self._on_kick)
         loop.on_signal(_SIGCHLD, self._child_signal)
         self._handlers: dict[str, Callable[[Message], None]] = {
             "spawn": self._spawn,
@@ -67,15 +68,15 @@ class Keeper:
         }
 
     def receive(self, message: Message) -> None:
-        """Do what a worker asks for. Messages of unknown kinds are ignored: it may be newer."""
+        """Handle a message of a worker. Unknown kinds are ignored: the worker may be newer."""
         handler = self._handlers.get(message.kind)
         if handler is not None:
             handler(message)
 
     def send_state(self, link: Link, *, takeovers: int) -> None:
-        """Send a worker all that it has to know, and reports from now on.
+        """Send a worker all terminals and entries, and reports from now on.
 
-        `takeovers` is how many workers there were before it.
+        `takeovers` is the number of workers before it.
         """
         self._links.append(link)
         events = self._wake_worker[0], self._wake_keeper[1]
@@ -89,29 +90,32 @@ class Keeper:
         link.send("state_end")
 
     def has_state(self, link: Link) -> bool:
-        """Return whether a worker was sent the state."""
+        """Return whether a worker has been sent the state."""
         return link in self._links
 
     def remove_link(self, link: Link) -> None:
-        """Send this worker nothing more. Can be repeated."""
+        """Send this worker no more reports. Idempotent."""
         if link in self._links:
             self._links.remove(link)
 
     def wake(self) -> None:
-        """Wake the worker, whatever it waits for."""
+        """Wake the worker."""
         _notify(self._wake_worker[1])
 
     def before_wait(self) -> float | None:
-        """Wake the worker if it waits for what was written; return how long the loop may wait."""
-        terminals = self.terminals
-        if terminals.must_wake():
-            self.wake()
-        terminals.look_for_room()
-        return _RECHECK_S if terminals.may_miss_a_wait else None
+        """Wake the worker if it waits for output that was written in this turn of the loop.
 
-    def _kicked(self) -> None:
+        Return how many seconds the loop may wait; None for any time.
+        """
+        terminals = self.terminals
+        if terminals.disarm_waiting():
+            self.wake()
+        terminals.resume_stalled()
+        return _RECHECK_S if terminals.needs_recheck else None
+
+    def _on_kick(self) -> None:
         _clear(self._wake_keeper[0])
-        self.terminals.look_for_room()
+        self.terminals.resume_stalled()
 
     def _send(self, kind: str, *fields: object, fds: Descriptors | None = None) -> None:
         for link in self._links:
@@ -132,7 +136,7 @@ class Keeper:
         self._send("spawned", request, name, *facts, fds=terminal.descriptors)
 
     def _start(self, message: Message) -> tuple[Terminal, str]:
-        """Create the ring, then the child: what can fail comes first."""
+        """Create the ring, then the child: failing early must not leave a program behind."""
         _, name, program, cols, rows, ring_size, record = message.fields[:7]
         if message.cut:
             raise OSError(errno.EMFILE, "the keeper has no descriptor left")
@@ -150,7 +154,7 @@ class Keeper:
         started = system.started_at(pid)
         mapped.header[ring.PID] = pid
         mapped.header[ring.STARTED] = int(started * 1e6)
-        self.store.put(_entry_of(name), record, [])
+        self.store.put(_record_key(name), record, [])
         child = Child(pid, started, system.open_pidfd(pid) if self._pidfds else None)
         self._notifier.store(RING_PREFIX + name, ring_fd)
         self._notifier.store(MASTER_PREFIX + name, master)
@@ -184,10 +188,10 @@ class Keeper:
             self._notifier.remove(MASTER_PREFIX + name)
             self._notifier.remove(RING_PREFIX + name)
             if terminal.exit is None:
-                # Not reaped: the pid, and the group of this number, are its own.
+                # The child is not reaped, so its pid and process group cannot have been reused.
                 _kill_group(terminal.child.pid)
             terminal.forget()
-        self.store.delete(_entry_of(name))
+        self.store.delete(_record_key(name))
 
     def _exited(self, terminal: Terminal, report: Exit) -> None:
         self._send("exited", terminal.name, *report)
@@ -198,7 +202,7 @@ class Keeper:
 
     def _child_signal(self) -> None:
         for terminal in tuple(self.terminals.by_pid.values()):
-            terminal.look_at_child()
+            terminal.check_child()
         if not self._is_reaping:
             self._is_reaping = True
             self._loop.call_later(_REAP_ORPHANS_S, self._reap_orphans)
@@ -206,16 +210,16 @@ class Keeper:
     def _reap_orphans(self) -> None:
         """Reap children that are neither programs of terminals nor workers."""
         self._is_reaping = False
-        mine = self.terminals.by_pid.keys() | self.not_to_reap
+        known = self.terminals.by_pid.keys() | self.worker_pids
         for pid in system.children_of_this_process():
-            if pid not in mine:
+            if pid not in known:
                 try:
                     os.waitpid(pid, os.WNOHANG)
                 except ChildProcessError:
                     continue
 
 
-def _entry_of(name: str) -> str:
+def _record_key(name: str) -> str:
     return f"t/{name}"
 
 
@@ -228,8 +232,8 @@ def _kill_group(pid: int) -> None:
 
 
 def _event_channel() -> tuple[int, int]:
-    """Make something to wake a process by: what it waits on, and what is written to."""
-    if hasattr(os, "eventfd"):
+    """Create a channel to wake a process: the descriptor to wait on, and the one to write to."""
+    if sys.platform == "linux" and hasattr(os, "eventfd"):
         fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         return fd, fd
     read_end, write_end = os.pipe()
@@ -242,7 +246,7 @@ def _notify(fd: int) -> None:
     try:
         os.write(fd, _ONE)
     except BlockingIOError:
-        return  # it is awake
+        return  # a wake-up is pending already
 
 
 def _clear(fd: int) -> None:

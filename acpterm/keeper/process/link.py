@@ -1,7 +1,8 @@
-"""The keeper's connection to one worker: what it sends is queued while there is no room.
+"""The keeper's connection to one worker. Messages are queued while the socket's buffer is full.
 
-A queued message names its descriptors by what owns them, and they are looked up when it is sent: a
-terminal that was forgotten meanwhile is then left out, and nothing is duplicated for the queue.
+A queued message refers to its descriptors by a callback that looks them up when the message is
+sent. So descriptors need not be duplicated for the queue, and a message about a terminal that has
+been forgotten in the meantime is dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from acpterm.keeper.process.loop import Loop
 
-    # None: what the message is about is gone, and the message goes with it.
+    # None if the terminal or entry is gone: the message is then dropped.
     Descriptors: TypeAlias = Callable[[], Sequence[int] | None]
 
 _MESSAGES_PER_TURN = 32
@@ -27,7 +28,7 @@ _RETRY_S = 0.02
 
 
 class Link:
-    """One connection. `receive` is called with each message, `lost` once it is at its end."""
+    """One connection. Calls `receive` with each message, and `lost` once when it has ended."""
 
     def __init__(
         self,
@@ -48,14 +49,14 @@ class Link:
         loop.add_reader(sock.fileno(), self._readable)
 
     def send(self, kind: str, *fields: object, fds: Descriptors | None = None) -> None:
-        """Send a message, now or when there is room; nowhere once the connection is lost."""
+        """Send a message, or queue it. Does nothing once the connection is closed."""
         if self.open:
             self._queue.append((protocol.encode(kind, *fields), fds))
             if len(self._queue) == 1:
                 self._flush()
 
     def close(self) -> None:
-        """Close the connection, without a call of `lost`. Can be repeated."""
+        """Close the connection without calling `lost`. Idempotent."""
         if self.open:
             self.open = False
             self._loop.remove_reader(self._sock.fileno())
@@ -64,7 +65,7 @@ class Link:
             self._queue.clear()
 
     def drain(self) -> None:
-        """Receive all that there is, now."""
+        """Receive all messages that have arrived."""
         while self.open and self._receive_one():
             pass
 
@@ -101,7 +102,7 @@ class Link:
                 try:
                     protocol.send(self._sock, data, fds)
                 except BrokenPipeError:
-                    # What the worker sent before it died is still to be read; then comes the end.
+                    # Reading continues: the worker may have sent messages before it died.
                     self._queue.clear()
                     return
                 except OSError as error:
@@ -110,14 +111,14 @@ class Link:
             self._queue.popleft()
 
     def _wait(self, *, blocked: bool) -> None:
-        """Flush again when there is room, or in a moment where that cannot be waited for."""
+        """Flush again when the socket is writable, or after a short time if that is unknown."""
         if blocked:
             try:
                 self._loop.add_writer(self._sock.fileno(), self._flush)
             except OSError:
                 blocked = False
         if not self._retrying:
-            # Also where the socket counts as writable and yet refuses: too many descriptors are
-            # under way, or the table of open files is full.
+            # The timer is also needed because a socket can refuse a message although it counts as
+            # writable: too many descriptors are in flight, or the descriptor table is full.
             self._retrying = True
             self._loop.call_later(_RETRY_S if not blocked else 1.0, self._flush)

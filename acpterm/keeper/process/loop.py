@@ -1,8 +1,8 @@
-"""The keeper's loop: descriptors, timers and signals, in one thread that never blocks elsewhere.
+"""The keeper's event loop: descriptors, timers and signals, in a single thread.
 
-A handler is called when its descriptor is readable, hung up or in error, or, for those of
-`add_writer`, when it is writable. What a handler raises is logged, and the loop goes on: programs
-must not be lost by a defect in the handling of one message.
+A reader is called when its descriptor is readable, hung up or in error; a writer when its
+descriptor is writable. The loop logs an exception that a handler raises, and continues: a defect in
+the handling of one message must not cost the user all programs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[[], None]
 
+# Linux gives epoll's bits the same values.
+_READABLE = select.POLLIN
+_WRITABLE = select.POLLOUT
 _BATCH_MAX = 256
 _ERRORS_LOGGED_MAX = 100
 _ERROR_PAUSE_S = 0.01
@@ -36,21 +39,25 @@ class Poller:
     def add(self, fd: int, *, write: bool = False) -> None:
         """Poll `fd` for reading, or for writing instead."""
         if self._epoll is not None:
-            self._epoll.register(fd, select.EPOLLOUT if write else select.EPOLLIN)
+            self._epoll.register(fd, _WRITABLE if write else _READABLE)
         elif self._poll is not None:
-            self._poll.register(fd, select.POLLOUT if write else select.POLLIN)
+            self._poll.register(fd, _WRITABLE if write else _READABLE)
 
     def remove(self, fd: int) -> None:
-        """Poll `fd` no longer."""
+        """Stop polling `fd`."""
         if self._epoll is not None:
             self._epoll.unregister(fd)
         elif self._poll is not None:
             self._poll.unregister(fd)
 
     def wait(self, timeout_s: float | None, batch: int = _BATCH_MAX) -> list[tuple[int, int]]:
-        """Return the descriptors that are ready, at most `batch` of them where that can be said."""
+        """Return the descriptors that are ready, with epoll at most `batch` of them."""
         if self._epoll is not None:
-            return self._epoll.poll(-1 if timeout_s is None else timeout_s, batch)
+            # Typeshed has epoll for Linux alone: elsewhere its methods are of type Any.
+            ready: list[tuple[int, int]] = self._epoll.poll(
+                -1 if timeout_s is None else timeout_s, batch
+            )
+            return ready
         if self._poll is None:
             return []
         # poll(2) takes milliseconds: round up, so as not to spin before a timer.
@@ -63,7 +70,7 @@ class Loop:
     def __init__(self) -> None:
         self._poller = Poller()
         self._readers: dict[int, Handler] = {}
-        # A descriptor that is polled for reading is polled for writing by a duplicate.
+        # epoll takes a descriptor only once, so a duplicate is polled for writing.
         self._writers: dict[int, tuple[int, Handler]] = {}
         self._timers: list[tuple[float, int, Handler]] = []
         self._timer_count = 0
@@ -72,7 +79,7 @@ class Loop:
         self._signals: dict[int, list[Handler]] = {}
         self._signal_pipe: int | None = None
         self.batch_size = 0
-        """How many descriptors were ready in this turn."""
+        """Number of descriptors that were ready in this turn."""
 
     def add_reader(self, fd: int, handler: Handler) -> None:
         """Call `handler` whenever `fd` is readable."""
@@ -80,7 +87,7 @@ class Loop:
         self._readers[fd] = handler
 
     def remove_reader(self, fd: int) -> None:
-        """Undo `add_reader`; to be called before `fd` is closed. Can be repeated."""
+        """Undo `add_reader`. Must be called before `fd` is closed. Idempotent."""
         if self._readers.pop(fd, None) is not None:
             self._poller.remove(fd)
 
@@ -93,7 +100,7 @@ class Loop:
             self._readers[duplicate] = lambda: self._written(fd)
 
     def remove_writer(self, fd: int) -> None:
-        """Undo `add_writer`. Can be repeated."""
+        """Undo `add_writer`. Idempotent."""
         if fd in self._writers:
             duplicate, _ = self._writers.pop(fd)
             self.remove_reader(duplicate)
@@ -111,7 +118,10 @@ class Loop:
         _heapq.heappush(self._timers, entry)
 
     def on_signal(self, number: int, handler: Handler) -> None:
-        """Call `handler`, after those of earlier calls, in a turn of the loop after the signal."""
+        """Call `handler` from the loop after each signal.
+
+        Handlers of one signal are called in the order in which they were added.
+        """
         if self._signal_pipe is None:
             self._signal_pipe, write_end = os.pipe()
             os.set_blocking(self._signal_pipe, False)
@@ -122,33 +132,36 @@ class Loop:
         _signal.signal(number, _ignore)
 
     def _read_signals(self) -> None:
-        assert self._signal_pipe is not None  # noqa: S101  it is what was readable
+        assert self._signal_pipe is not None  # noqa: S101  this handler reads from it
         for number in set(os.read(self._signal_pipe, 4096)):
             for handler in self._signals.get(number, ()):
                 handler()
 
     def others_ready(self, fd: int) -> bool:
-        """Return whether anything but `fd` is ready just now."""
+        """Return whether any descriptor other than `fd` is ready now."""
         return any(ready != fd for ready, _ in self._poller.wait(0, 2))
 
     def stop(self) -> None:
-        """Let `run` return after this turn."""
+        """Make `run` return after this turn."""
         self._running = False
 
     def run(self, before_wait: Callable[[], float | None]) -> None:
-        """Turn until `stop`. `before_wait` ends each turn; it returns the longest wait allowed."""
+        """Run turns until `stop`.
+
+        `before_wait` is called at the end of each turn, and returns the longest wait in seconds.
+        """
         while self._running:
             self.turn(before_wait())
 
     def turn(self, timeout_s: float | None) -> None:
-        """Wait for something to do, or for `timeout_s`, and do it."""
+        """Wait for events or timers for at most `timeout_s` seconds, and call their handlers."""
         if self._timers:
             wait = max(0.0, self._timers[0][0] - time.monotonic())
             timeout_s = wait if timeout_s is None else min(wait, timeout_s)
         ready = self._poller.wait(timeout_s)
         self.batch_size = len(ready)
-        # Looked up before any of them runs: one may close a descriptor, and another open one that
-        # gets the same number, which this turn's event is not about.
+        # Look up all handlers before calling any: one may close a descriptor and another open a new
+        # one with the same number, to which this turn's event does not apply.
         handlers = [(fd, self._readers.get(fd)) for fd, _ in ready]
         for fd, handler in handlers:
             if handler is not None and self._readers.get(fd) is handler:
@@ -161,15 +174,15 @@ class Loop:
     def _call(self, handler: Handler) -> None:
         try:
             handler()
-        except Exception:  # noqa: BLE001  see above
+        except Exception:  # noqa: BLE001  the loop must survive it: see the module's docstring
             if self._errors < _ERRORS_LOGGED_MAX:
                 self._errors += 1
                 kind, error, where = sys.exc_info()
                 if kind is not None and error is not None:
                     sys.excepthook(kind, error, where)
-            # What fails may be ready again at once.
+            # The descriptor may be ready again at once: don't spin.
             time.sleep(_ERROR_PAUSE_S)
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """Handle a signal in Python's sense: the wake-up descriptor has said which it was."""
+    """Do nothing: the signal's number arrives through the wake-up descriptor."""

@@ -1,6 +1,6 @@
-"""The start of the keeper process.
+"""Startup of the keeper process, whose arguments are one of these.
 
-    embedded SOCKET PARENT_PID                     a child of its worker, which it does not outlive
+    embedded SOCKET PARENT_PID                     a child of its worker, and exits with it
     supervise SOCKET WORKER_PID -- COMMAND…        the daemon's main process; see `supervisor`
 
 SOCKET is the number of the inherited descriptor of the connection to the (first) worker.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def main(args: Sequence[str]) -> NoReturn:
     """Run a keeper and exit with its status."""
     sock = _socket.socket(fileno=int(args[1]))
-    open_files = settle()
+    open_files = prepare_process()
     loop = Loop()
     if args[0] == "embedded":
         from acpterm.keeper.process.embedded import Embedded  # noqa: PLC0415  only one of the two is needed
@@ -43,12 +43,12 @@ def main(args: Sequence[str]) -> NoReturn:
     sys.exit(supervisor.run())
 
 
-def settle() -> tuple[int, int]:
-    """Prepare this process: no signal ends it by surprise, and it may open all it can.
+def prepare_process() -> tuple[int, int]:
+    """Set up signals, limits and memory of this process.
 
-    Return the limit of open files as it was before.
+    Raises the soft limit of open files to the hard limit, and returns the limit before that.
     """
-    _open_missing()
+    _open_standard_fds()
     for number in (_signal.SIGPIPE, _signal.SIGTTOU, _signal.SIGTTIN, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
@@ -58,14 +58,15 @@ def settle() -> tuple[int, int]:
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    # Nothing here makes cycles; a collection would only write to pages that children share.
+    # The keeper creates no reference cycles, and a collection writes to pages that forked children
+    # share.
     gc.disable()
     gc.freeze()
     return soft, hard
 
 
-def _open_missing() -> None:
-    """Open 0, 1 and 2 where they are closed, or a PTY would get such a number."""
+def _open_standard_fds() -> None:
+    """Open 0, 1 and 2 if they are closed; otherwise a PTY would get one of these numbers."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue
     os.close(fd)

@@ -1,12 +1,12 @@
-"""The service manager (systemd): what it is told, and the descriptors that it stores.
+"""Notifications to the service manager (systemd), and its store of descriptors.
 
-Implements sd_notify(3): datagrams to the socket that `NOTIFY_SOCKET` names, `@` being the abstract
-space. Where the variable is not set there is nothing to do. Nothing here raises or waits: a manager
-that does not listen is no reason to fail.
+Implements sd_notify(3): datagrams to the socket that `NOTIFY_SOCKET` names; a leading `@` means the
+abstract namespace. Without the variable, nothing is sent. No method raises, and only `close` waits:
+the keeper works without a manager that listens.
 
 With `FDSTORE=N` in the environment the manager stores up to N descriptors and passes them to the
-next process of the service. Masters and rings go there, so that programs outlive a keeper that is
-killed: while a master is stored, its PTY does not hang up.
+next process of the service. Masters and rings are stored there, so that programs outlive a keeper
+that is killed: while a master is stored, its PTY does not hang up.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from acpterm.keeper.process.loop import Loop
 
 RING_PREFIX = "ring."
-# The lock of the control groups that the programs are in: while it is held, they are not stale.
 TREES_NAME = "trees"
+"""Name of the lock on the programs' control groups. While it is held, they are not stale."""
 MASTER_PREFIX = "master."
 _WATCHDOG_SHARE = 0.5
 _RETRY_S = 0.01
@@ -34,7 +34,7 @@ _QUEUE_MAX = 4096
 
 
 class Notifier:
-    """Sends states to the service manager that `environ` names."""
+    """Sends notifications to the service manager that `environ` names."""
 
     def __init__(self, loop: Loop, environ: Mapping[str, str]) -> None:
         self._loop = loop
@@ -45,7 +45,7 @@ class Notifier:
         if path:
             self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
             self._socket.setblocking(False)
-        self._room = _number(environ.get("FDSTORE")) if path else 0
+        self._store_capacity = _number(environ.get("FDSTORE")) if path else 0
         self._stored: set[str] = set()
         self._is_stopping = False
         watched = path and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
@@ -54,23 +54,23 @@ class Notifier:
     @property
     def stores(self) -> bool:
         """Whether the manager stores descriptors."""
-        return self._room > 0
+        return self._store_capacity > 0
 
     @property
     def watchdog_s(self) -> float | None:
-        """How often the manager wants to hear that all is well; None: not at all."""
+        """Interval in seconds at which to call `alive`; None if there is no watchdog."""
         return self._watchdog_us / 1e6 * _WATCHDOG_SHARE if self._watchdog_us else None
 
     def ready(self) -> None:
-        """Report that the daemon serves."""
+        """Report that the daemon is ready."""
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """Report that the worker is being replaced; `ready` ends it."""
+        """Report that the worker is being replaced, until `ready` is called."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """Report that the daemon ends. Can be repeated: it is reported once."""
+        """Report that the daemon shuts down. Idempotent."""
         if not self._is_stopping:
             self._is_stopping = True
             self._send("STOPPING=1")
@@ -81,33 +81,33 @@ class Notifier:
         self._send(f"STATUS={line}")
 
     def alive(self) -> None:
-        """Report that all is well."""
+        """Reset the watchdog."""
         if self._watchdog_us:
             self._send("WATCHDOG=1")
 
     def has_stored(self, name: str) -> bool:
-        """Whether a descriptor of this name is stored."""
+        """Return whether a descriptor of this name is stored."""
         return name in self._stored
 
     def adopt(self, name: str) -> None:
-        """Record that a descriptor of this name is stored already."""
+        """Record that a descriptor of this name has been stored by a previous keeper."""
         self._stored.add(name)
 
     def store(self, name: str, fd: int) -> None:
-        """Have a descriptor stored under a name, if there is room."""
-        if len(self._stored) < self._room:
+        """Store a descriptor under a name, unless the store is full."""
+        if len(self._stored) < self._store_capacity:
             self._stored.add(name)
-            # By default a PTY that no process has open at the moment would be dropped.
+            # Without FDPOLL=0, systemd drops a PTY as soon as no process has its slave open.
             self._send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", fd)
 
     def remove(self, name: str) -> None:
-        """Have a descriptor dropped, if it is stored."""
+        """Remove a descriptor from the store, if it is there."""
         if name in self._stored:
             self._stored.discard(name)
             self._send(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
     def remove_all(self) -> None:
-        """Have all descriptors dropped that were stored."""
+        """Remove all descriptors from the store."""
         for name in sorted(self._stored):
             self.remove(name)
 
@@ -116,14 +116,17 @@ class Notifier:
             return
         if not self._queue and self._try(state.encode(), fd):
             return
-        # The manager reads later than it is written to; its queue is ten messages long.
+        # The manager's receive queue holds only about ten messages (net.unix.max_dgram_qlen).
         with contextlib.suppress(OSError):
             self._queue.append((state.encode(), None if fd is None else os.dup(fd)))
             if len(self._queue) == 1:
                 self._loop.call_later(_RETRY_S, self._flush)
 
     def _try(self, data: bytes, fd: int | None) -> bool:
-        """Return whether the message is dealt with: sent, or nobody listens."""
+        """Try to send a message; return False if it has to be sent again later.
+
+        A message that fails for another reason than a full queue is dropped.
+        """
         rights = []
         if fd is not None:
             rights.append((_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", fd)))
@@ -147,7 +150,7 @@ class Notifier:
                 os.close(fd)
 
     def close(self, timeout_s: float) -> None:
-        """Send what is queued; wait for that no longer than this."""
+        """Send all queued messages. Waits for at most `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
         while self._queue and time.monotonic() < deadline:
             self._flush()

@@ -1,4 +1,4 @@
-"""Entries that the worker keeps here for its successor: opaque bytes by key, with descriptors."""
+"""Entries that a worker stores for its successor: opaque bytes with descriptors, by key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Entry:
-    """One value and the descriptors that belong to it, which are this entry's to close."""
+    """One value and its descriptors. Owns the descriptors."""
 
     __slots__ = ("_fds", "value")
 
@@ -19,7 +19,7 @@ class Entry:
         self._fds: list[int] | None = list(fds)
 
     def descriptors(self) -> Sequence[int] | None:
-        """Return the descriptors; None once the entry was replaced or deleted."""
+        """Return the descriptors; None once the entry has been replaced or deleted."""
         return self._fds
 
     def close(self) -> None:
@@ -36,12 +36,12 @@ class Store:
         self.entries: dict[str, Entry] = {}
 
     def put(self, key: str, value: bytes, fds: Sequence[int]) -> None:
-        """Store an entry, in place of the one of that key. Takes over the descriptors."""
+        """Store an entry, replacing any entry of that key. Takes ownership of the descriptors."""
         self.delete(key)
         self.entries[key] = Entry(value, fds)
 
     def delete(self, key: str) -> None:
-        """Drop an entry, if there is one."""
+        """Delete an entry if it exists."""
         entry = self.entries.pop(key, None)
         if entry is not None:
             entry.close()

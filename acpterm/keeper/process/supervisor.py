@@ -1,23 +1,23 @@
-"""The daemon's main process: starts the worker, starts it again when it dies, and replaces it.
+"""The daemon's main process: starts the worker, restarts it when it dies, and replaces it.
 
-States, by the worker that serves and the candidate beside it:
+States, by the worker that serves and the candidate for its replacement:
 
     first worker starts --ready--> serving
-        fails before --> the daemon ends with the worker's status
-    serving --dies--> restarting, after the backoff --ready--> serving
+        exits before it is ready --> the daemon exits with the worker's status
+    serving --dies--> restarting, after a delay (`respawn`) --ready--> serving
         restarting --five deaths in a minute--> given up --SIGUSR1--> restarting
     serving --restart--> upgrading: a candidate starts
-        candidate says hello --> the serving worker is stopped, and the candidate sent the state
-        candidate ready in time --> the old worker is killed, the candidate serves
-        candidate fails --> it is killed, the old worker goes on
-        old worker dies --> the candidate is the successor
-    each --end, and the worker goes--> ended
-    each --SIGTERM, SIGINT, SIGHUP or SIGQUIT--> terminating: the worker ends the daemon; after
-        `TERMINATE_TIMEOUT_S` everything is killed
+        candidate sends `hello` --> the serving worker is stopped, the candidate gets the state
+        candidate is ready in time --> the old worker is killed, the candidate serves
+        candidate fails --> it is killed, the old worker continues
+        old worker dies --> the candidate is its successor
+    any state --`end`, and the worker exits--> ended
+    any state --SIGTERM, SIGINT, SIGHUP or SIGQUIT--> terminating: the worker shuts the daemon down;
+        after `TERMINATE_TIMEOUT_S` seconds everything is killed
     given up or restarting --SIGTERM…--> ended
 
-A signal to restart (SIGUSR1) and the request of the worker are the same, but that nobody waits for
-the outcome of a signal: a failure is logged.
+SIGUSR1 does the same as the worker's `restart` message. The only difference is that a failure is
+logged, since no client waits for a response.
 """
 
 from __future__ import annotations
@@ -26,21 +26,12 @@ import _signal  # type: ignore[import-not-found]  # typeshed has none
 import os
 import time
 
-from acpterm.keeper.process import handed
-from acpterm.keeper.process.backoff import DEATHS_MAX, Backoff
+from acpterm.keeper.process import diagnostics, inherited_fds
 from acpterm.keeper.process.keeper import Keeper
 from acpterm.keeper.process.notify import Notifier
-from acpterm.keeper.process.report import (
-    has_crashed,
-    how_ended,
-    log,
-    shell_status,
-    was_killed,
-    where_log_is,
-    write_lock,
-)
+from acpterm.keeper.process.respawn import Respawn
 from acpterm.keeper.process.worker import Worker, start_worker
-from acpterm.keeper.programs.ending import end_programs
+from acpterm.keeper.programs.shutdown import end_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +42,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.protocol import Message
 
 READY_TIMEOUT_S = 10.0
-"""A candidate that is not ready this long after its start has failed."""
+"""Seconds after its start at which a candidate that is not ready has failed."""
 TERMINATE_TIMEOUT_S = 6.0
 _RESTORE_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 1.0
@@ -60,7 +51,7 @@ _NOTIFY_TIMEOUT_S = 0.5
 
 
 class Supervisor:
-    """The life of a daemon's keeper. `open_files`: the limit that workers get."""
+    """A daemon's keeper. `open_files` is the workers' soft and hard limit of open files."""
 
     def __init__(
         self,
@@ -77,11 +68,12 @@ class Supervisor:
         self._nohup = _signal.getsignal(_signal.SIGHUP) == _signal.SIG_IGN
         self._notifier = Notifier(loop, os.environ)
         self._keeper = Keeper(loop, embedded=False, notifier=self._notifier)
-        handed.take(os.environ, self._keeper.terminals, self._keeper.store, self._notifier)
+        inherited_fds.adopt_all(
+            os.environ, self._keeper.terminals, self._keeper.store, self._notifier
+        )
         self._takeovers = 0
-        self._backoff = Backoff()
+        self._respawn = Respawn(loop, self._keeper.store, self._notifier, self._start_successor)
         self._has_served = False
-        self._given_up = False
         self._terminating = False
         self._ending = False
         self._status = 0
@@ -94,7 +86,7 @@ class Supervisor:
             "status": lambda message: self._notifier.status(message.fields[0]),
             "alive": lambda _: self._notifier.alive(),
         }
-        # Also those that were killed and are not gone yet.
+        # Includes workers that were killed and are not reaped yet.
         self._workers: set[Worker] = set()
         self._serving: Worker | None = self._watch(first_worker, sock)
         for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT):
@@ -104,7 +96,7 @@ class Supervisor:
         loop.on_signal(_signal.SIGCHLD, self._child_signal)
 
     def run(self) -> int:
-        """Serve until the daemon ends; return the exit status."""
+        """Serve until the daemon shuts down; return the exit status."""
         self._loop.run(self._keeper.before_wait)
         if self._has_served:
             self._notifier.stopping()
@@ -118,7 +110,7 @@ class Supervisor:
     # -- workers
 
     def _watch(self, pid: int, sock: _socket.socket) -> Worker:
-        self._keeper.not_to_reap.add(pid)
+        self._keeper.worker_pids.add(pid)
         worker = Worker(self._loop, pid, sock, receive=self._receive, gone=self._gone)
         self._workers.add(worker)
         return worker
@@ -139,7 +131,7 @@ class Supervisor:
             handler(message)
 
     def _hello(self, worker: Worker) -> None:
-        worker.said_hello = True
+        worker.hello_received = True
         if worker is self._serving:
             self._keeper.send_state(worker.link, takeovers=self._takeovers)
         elif self._serving is not None:
@@ -151,93 +143,67 @@ class Supervisor:
             self._replace(worker)
         if worker is self._serving:
             self._has_served = True
-            self._given_up = False
+            self._respawn.given_up = False
             worker.link.send("go")
             self._notifier.ready()
-            write_lock(self._keeper.store, "")
+            diagnostics.write_lock_file(self._keeper.store, "")
 
     def _gone(self, worker: Worker, status: int) -> None:
-        """Act on the death of a worker: after its last messages, which may have said `end`."""
+        """Handle the exit of a worker, after its last messages (which may include `end`)."""
         self._workers.discard(worker)
-        self._keeper.not_to_reap.discard(worker.pid)
+        self._keeper.worker_pids.discard(worker.pid)
         self._keeper.remove_link(worker.link)
+        how = diagnostics.describe_wait_status(status)
         if worker is self._candidate:
-            ended = f"the new worker {how_ended(status)} before it was ready: see its log"
-            self._roll_back(f"the new worker {worker.refusal}" if worker.refusal else ended)
+            how = worker.refusal or f"{how} before it was ready: see its log"
+            self._roll_back(f"the new worker {how}")
             return
         if worker is not self._serving:
             return
-        if not has_crashed(status):
-            self._keeper.terminals.clear_emulator_marks(was_killed=was_killed(status))
+        if not diagnostics.has_crashed(status):
+            self._keeper.terminals.clear_emulator_marks(was_killed=diagnostics.was_killed(status))
         self._serving, self._candidate = self._candidate, None
         self._stopped = self._restart_request = None
         if self._ending or self._terminating:
             self._loop.stop()
         elif not self._has_served:
-            self._status = shell_status(status)
+            self._status = diagnostics.shell_status(status)
             self._loop.stop()
         elif self._serving is not None:
             self._takeovers += 1
             self._limit_restoring(self._serving)
-            if self._serving.said_hello and not self._keeper.has_state(self._serving.link):
+            if self._serving.hello_received and not self._keeper.has_state(self._serving.link):
                 self._keeper.send_state(self._serving.link, takeovers=self._takeovers)
         else:
-            self._died(f"the worker {worker.refusal or how_ended(status)}")
+            self._respawn.worker_died(f"the worker {worker.refusal or how}")
 
     # -- restarting
 
-    def _died(self, what: str) -> None:
-        delay = self._backoff.died()
-        if delay is None:
-            self._give_up(what)
-        else:
-            log(f"{what}; starting another in {delay:g} s")
-            self._loop.call_later(delay, self._start_successor)
-
     def _start_successor(self) -> None:
-        if self._serving is not None or self._given_up:
+        if self._serving is not None or self._respawn.given_up:
             return
         self._takeovers += 1
         try:
             worker = self._serving = self._start()
         except OSError as error:
-            self._died(f"no worker could be started: {error}")
+            self._respawn.worker_died(f"no worker could be started: {error}")
             return
         self._limit_restoring(worker)
 
     def _limit_restoring(self, worker: Worker) -> None:
         def kill_unready() -> None:
             if not worker.is_ready and not worker.ended:
-                log(f"the worker is not ready after {_RESTORE_TIMEOUT_S:g} s: killing it")
+                what = f"the worker is not ready after {_RESTORE_TIMEOUT_S:g} s: killing it"
+                diagnostics.log(what)
                 worker.signal(_signal.SIGKILL)
 
         self._loop.call_later(_RESTORE_TIMEOUT_S, kill_unready)
 
-    def _give_up(self, what: str) -> None:
-        self._given_up = True
-        message = (
-            f"{what}, {DEATHS_MAX} times within a minute: given up. Programs run on and wait once"
-            f" their buffers are full. Look into the log ({where_log_is()}), then run"
-            " `acpterm restart`"
-        )
-        write_lock(self._keeper.store, message)
-        log(message)
-        self._notifier.status(message)
-        self._be_alive()
-
-    def _be_alive(self) -> None:
-        """Keep the service manager from ending programs for a fault that it was told of."""
-        interval = self._notifier.watchdog_s
-        if self._given_up and interval is not None:
-            self._notifier.alive()
-            self._loop.call_later(interval, self._be_alive)
-
     # -- replacing
 
     def _restart_by_signal(self) -> None:
-        if self._given_up:
-            self._given_up = False
-            self._backoff.reset()
+        if self._respawn.given_up:
+            self._respawn.reset()
             self._start_successor()
         elif self._serving is not None and self._candidate is None and self._has_served:
             self._try_candidate()
@@ -264,7 +230,7 @@ class Supervisor:
             self._roll_back(f"the new worker was not ready within {READY_TIMEOUT_S:g} s")
 
     def _stop(self, serving: Worker, deadline: float) -> None:
-        """Stop the serving worker; send the candidate the state as soon as it is stopped."""
+        """Stop the serving worker, and send the candidate the state as soon as it is stopped."""
         candidate = self._candidate
         if candidate is None or serving is not self._serving:
             return
@@ -280,19 +246,19 @@ class Supervisor:
             self._roll_back("the present worker cannot be stopped")
 
     def _replace(self, candidate: Worker) -> None:
-        """Let the candidate take the place of the serving worker."""
+        """Make the candidate the serving worker, and kill the old one."""
         old, self._serving = self._serving, candidate
         self._candidate = self._stopped = self._restart_request = None
         self._takeovers += 1
         if old is not None:
-            # Not drained again: it was stopped when it was drained, and has done nothing since.
+            # No need to drain its connection again: it was stopped before it was drained.
             self._keeper.remove_link(old.link)
             old.link.close()
             old.signal(_signal.SIGKILL)
             self._keeper.terminals.clear_emulator_marks()
 
     def _roll_back(self, reason: str) -> None:
-        """Kill the candidate, and let the old worker go on."""
+        """Kill the candidate, and let the old worker continue."""
         candidate, self._candidate = self._candidate, None
         if candidate is not None:
             self._keeper.remove_link(candidate.link)
@@ -300,12 +266,12 @@ class Supervisor:
         stopped, self._stopped = self._stopped, None
         if stopped is not None:
             stopped.signal(_signal.SIGCONT)
-            # The candidate may have taken the notification that the old worker waits for.
+            # The candidate may have consumed the event that the old worker waits for.
             self._keeper.wake()
         self._notifier.ready()
         request, self._restart_request = self._restart_request, None
         if request is None or self._serving is None:
-            log(f"restart failed: {reason}")
+            diagnostics.log(f"restart failed: {reason}")
         else:
             self._serving.link.send("restart_failed", request, reason)
 
@@ -331,4 +297,4 @@ class Supervisor:
 
     def _child_signal(self) -> None:
         for worker in tuple(self._workers):
-            worker.look()
+            worker.check()

@@ -1,10 +1,11 @@
 """One worker process, as its keeper sees it.
 
-States: *starting*; *restoring* once it said `hello` and was sent the state; *ready* once it said
-so; *serving* from `go` on; *gone* once the process was reaped and what it had sent was received.
+States: *starting*; *restoring* once it has sent `hello` and got the state; *ready* once it has sent
+`ready`; *serving* once it was sent `go`; *gone* once the process was reaped and all its messages
+were received.
 
-A worker whose connection is closed while it lives cannot serve any more. It has
-`CLOSED_TIMEOUT_S` to end by itself, with a status of its own, and is killed then.
+A worker whose connection closes while the process lives cannot serve any more. It gets
+`CLOSED_TIMEOUT_S` seconds to exit with a status of its own; then it is killed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # typeshed has none
 import os
 import resource
+import sys
 
 from acpterm.keeper import protocol
 from acpterm.keeper.process.link import Link
@@ -24,9 +26,9 @@ if TYPE_CHECKING:
 
     from acpterm.keeper.process.loop import Loop
 
-KEEPER_FD_VARIABLE = "ACPTERM_KEEPER_FD"
-# What means something to the keeper alone.
-_NOT_PASSED_ON = (
+
+# Variables that concern the keeper and are not passed on to workers.
+_KEEPER_ONLY_VARIABLES = (
     "FDSTORE",
     "LISTEN_FDNAMES",
     "LISTEN_FDS",
@@ -40,7 +42,7 @@ CLOSED_TIMEOUT_S = 3.0
 
 
 class Worker:
-    """A worker process that runs. `gone` is called with its wait status, once."""
+    """A running worker process. Calls `gone` once, with its wait status."""
 
     def __init__(
         self,
@@ -54,18 +56,18 @@ class Worker:
         self._loop = loop
         self._gone = gone
         self.pid = pid
-        self.said_hello = False
+        self.hello_received = False
         self.is_ready = False
         self.refusal: str | None = None
-        """What it does instead of taking over, if it has said so: `refuses: …`."""
+        """The reason from its `refuse` message, as in `refuses: …`; None if it has sent none."""
         self.ended = False
-        self.link = Link(loop, sock, lambda message: receive(self, message), self._lost)
+        self.link = Link(loop, sock, lambda message: receive(self, message), self._on_lost)
         self._pidfd = system.open_pidfd(pid)
         if self._pidfd is not None:
-            loop.add_reader(self._pidfd, self.look)
+            loop.add_reader(self._pidfd, self.check)
 
-    def look(self) -> None:
-        """Reap the process if it has ended. To be called at SIGCHLD; can be repeated."""
+    def check(self) -> None:
+        """Reap the process if it has exited. Must be called at SIGCHLD; idempotent."""
         if self.ended:
             return
         try:
@@ -73,14 +75,15 @@ class Worker:
         except ChildProcessError:
             reaped, status = self.pid, 0
         if not reaped:
-            # Not over, or held by a debugger although its pidfd is readable.
+            # The process runs; or a debugger traces it, which makes its pidfd readable before this
+            # process can reap it.
             if self._pidfd is not None:
                 self._close_pidfd()
-                self._loop.call_later(_RETRY_S, self._look_again)
+                self._loop.call_later(_RETRY_S, self._check_again)
             return
         self.ended = True
         self._close_pidfd()
-        # What it sent before it died is still to be done.
+        # Handle the messages that it sent before it died.
         self.link.drain()
         self.link.close()
         self._gone(self, status)
@@ -91,14 +94,16 @@ class Worker:
             os.kill(self.pid, number)
 
     def is_stopped(self) -> bool:
-        """Return whether the process is stopped, or has ended."""
+        """Return whether the process is stopped or has exited."""
+        if sys.platform == "darwin":
+            return self.ended  # Python has no waitid there before 3.13.
         options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         return self.ended or os.waitid(os.P_PID, self.pid, options) is not None
 
-    def _look_again(self) -> None:
-        self.look()
+    def _check_again(self) -> None:
+        self.check()
         if not self.ended:
-            self._loop.call_later(_RETRY_S, self._look_again)
+            self._loop.call_later(_RETRY_S, self._check_again)
 
     def _close_pidfd(self) -> None:
         if self._pidfd is not None:
@@ -106,21 +111,24 @@ class Worker:
             os.close(self._pidfd)
             self._pidfd = None
 
-    def _lost(self, _reason: str) -> None:
+    def _on_lost(self, _reason: str) -> None:
         self._loop.call_later(CLOSED_TIMEOUT_S, lambda: self.signal(_signal.SIGKILL))
 
 
 def start_worker(
     command: Sequence[str], open_files: tuple[int, int], *, nohup: bool
 ) -> tuple[int, _socket.socket]:
-    """Start a worker process: its pid, and this side's end of the connection. Raises `OSError`.
+    """Start a worker process; return its pid and this side's end of the connection.
 
-    `open_files` is the worker's limit; `nohup`: whether it ignores SIGHUP.
+    `open_files` is the worker's soft and hard limit of open files. With `nohup` the worker ignores
+    SIGHUP. Raises `OSError`.
     """
-    ours, theirs = protocol.pair()
+    ours, theirs = protocol.socket_pair()
     try:
-        env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
-        env[KEEPER_FD_VARIABLE] = str(theirs.fileno())
+        env = {
+            name: value for name, value in os.environ.items() if name not in _KEEPER_ONLY_VARIABLES
+        }
+        env[protocol.KEEPER_FD_VARIABLE] = str(theirs.fileno())
         defaults = set(_signal.valid_signals())
         if nohup:
             defaults.discard(_signal.SIGHUP)
@@ -128,7 +136,8 @@ def start_worker(
         os.set_inheritable(theirs.fileno(), True)
         resource.setrlimit(resource.RLIMIT_NOFILE, open_files)
         try:
-            # Linux shares processors out by session: the worker has a share of its own.
+            # With autogroups, Linux schedules each session as one unit. A session of its own keeps
+            # the worker from sharing CPU time with the keeper.
             pid = os.posix_spawnp(
                 command[0],
                 list(command),

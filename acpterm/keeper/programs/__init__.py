@@ -1,1 +1,1 @@
-"""What the keeper keeps: children on PTYs, from spawn to reaping, and their output."""
+"""The keeper's terminals: children on PTYs, from spawn to reaping, and their output."""

@@ -1,6 +1,6 @@
-"""`posix_spawn` into a control group, which Python has no function for: glibc 2.39 and newer.
+"""`posix_spawn` into a control group: needs glibc 2.39, and ctypes, since Python has no function.
 
-The child begins in the group, as with `clone3`, and needs no Python before it executes.
+As with `clone3`, the child starts in the group. Unlike there, it runs no Python code before exec.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _OPAQUE_BYTES = 1024
 
 
 def is_available() -> bool:
-    """Return whether the C library can do it."""
+    """Return whether the C library supports it."""
     return hasattr(_libc(), "posix_spawnattr_setcgroup_np")
 
 
 def spawn(
     executable: str, argv: Sequence[str], env: Mapping[str, str], slave: str, cgroup: int | None
 ) -> int:
-    """Spawn a session leader on the PTY whose slave has this path; return its pid.
+    """Spawn a session leader on the PTY whose slave is at the path `slave`; return its pid.
 
-    Raises `OSError`, and `ValueError` for strings that no program can be given.
+    Raises `OSError`, and `ValueError` for strings with a null byte.
     """
     libc = _libc()
     attributes = ctypes.create_string_buffer(_OPAQUE_BYTES)
@@ -79,7 +79,7 @@ def _check(number: int) -> None:
 
 
 def _strings(values: Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:
-    """Return an array that ends with a null pointer."""
+    """Return a null-terminated array of C strings."""
     encoded = [os.fsencode(value) for value in values]
     if any(b"\0" in value for value in encoded):
         raise ValueError("embedded null byte")

@@ -1,17 +1,17 @@
-"""Between fork and exec: what a child does to become the program that was asked for.
+"""What a child does between fork and exec.
 
 Runs in the child only, in this order, and never returns:
 
-1. leads a new session, takes the PTY's slave as its controlling terminal and as 0, 1 and 2;
-2. takes the asker's umask and resource limits, and the working directory;
-3. finds the program, in the PATH of the environment that it will have, and becomes it.
+1. create a new session, with the PTY's slave as its controlling terminal and as 0, 1 and 2;
+2. set the client's umask and resource limits, and change to the working directory;
+3. look the program up in the PATH of its own environment, and execute it.
 
-A step that fails is told on the terminal, in one line, and ends the child with the status that a
-shell gives: 127 when the program is not found, 126 when it is there and cannot be run.
+If a step fails, the child prints one line on the terminal and exits with the status that a shell
+uses: 127 if the program is not found, 126 if it exists but cannot be run.
 
-It imports as little as possible, like all of the keeper: a fork copies the map of what the keeper
-has in memory. So there is no `typing` here (but for the type checker), and no `signal` and `socket`
-but their cores: each of the three is as large as all the rest.
+Like all of the keeper, this module imports as little as possible, because a fork copies the page
+tables of all memory in use. Hence `typing` is only imported for the type checker, and `_signal` and
+`_socket` replace `signal` and `socket`: each of the three is as large as everything else together.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn, TypeAlias
 
-    # argv, environment, directory, umask, limits (resource, soft, hard), and the argv to use
-    # instead when there is no such program. As it came by marshal: lists and dicts.
+    # argv, environment, working directory, umask, limits (resource, soft, hard), and the argv to
+    # use instead if the program is not found. The types are those that marshal produces.
     Program: TypeAlias = tuple[
         list[str], dict[str, str], str, int, list[tuple[int, int, int]], list[str] | None
     ]
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 NOT_FOUND = 127
 CANNOT_RUN = 126
 
-# What execvp uses for a script that names no interpreter (POSIX, "exec", RATIONALE).
+# execvp uses it for a script that names no interpreter (POSIX, "exec", RATIONALE).
 _SHELL = "/bin/sh"
 
 
 def exec_program(program: Program) -> NoReturn:
-    """Turn this process, whose 0, 1 and 2 are already the terminal, into `program`."""
-    argv, env, cwd, umask, rlimits, otherwise = program
+    """Execute `program` in this process, whose 0, 1 and 2 are the terminal already."""
+    argv, env, cwd, umask, rlimits, fallback_argv = program
     try:
         os.umask(umask)
         for limit, soft, hard in rlimits:
@@ -53,8 +53,8 @@ def exec_program(program: Program) -> NoReturn:
         except OSError as error:
             _fail(CANNOT_RUN, f"{cwd}: cannot be the working directory: {error.strerror}")
         _exec(argv, env)
-        if otherwise is not None:
-            argv = otherwise
+        if fallback_argv is not None:
+            argv = fallback_argv
             _exec(argv, env)
         _fail(NOT_FOUND, f"{argv[0]}: command not found")
     except BaseException as error:  # noqa: BLE001  a child must never return into its parent's code
@@ -62,7 +62,10 @@ def exec_program(program: Program) -> NoReturn:
 
 
 def login_tty(slave: int) -> None:
-    """Lead a new session whose controlling terminal is `slave`, and put it at 0, 1 and 2."""
+    """Create a session with `slave` as its controlling terminal and as 0, 1 and 2.
+
+    Does the same as login_tty(3).
+    """
     os.setsid()
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
     for fd in (0, 1, 2):
@@ -72,12 +75,12 @@ def login_tty(slave: int) -> None:
 
 
 def reset_signals() -> None:
-    """Put every signal at its default and unblock it, whatever was inherited."""
+    """Restore the default action of every signal, and unblock all."""
     for number in range(1, _signal.NSIG):
         try:
             _signal.signal(number, _signal.SIG_DFL)
         except (OSError, ValueError):
-            continue  # SIGKILL, SIGSTOP, and the two that the C library keeps for itself
+            continue  # SIGKILL, SIGSTOP, and two that the C library reserves
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
@@ -85,7 +88,7 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
     try:
         resource.setrlimit(limit, (soft, hard))
     except (OSError, ValueError):
-        # The hard limit is above ours: as near to the asker's as we may go.
+        # The hard limit is above ours, and cannot be raised: use ours instead.
         _, ours = resource.getrlimit(limit)
         if ours != resource.RLIM_INFINITY:
             soft = ours if soft == resource.RLIM_INFINITY else min(soft, ours)
@@ -93,11 +96,11 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
 
 
 def _exec(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Become `argv`; return when there is no such file."""
+    """Execute `argv`; return if there is no such file."""
     refused: OSError | None = None
     paths = search_path(argv[0], env)
-    # An exec that fails costs ten times a look. What does not look right is tried in the end, too:
-    # the errors tell why.
+    # A failed exec costs ten times as much as a check with access(2), so likely paths come first.
+    # All paths are tried afterwards, because their errors tell why the program cannot be run.
     for path in (*filter(_is_likely, paths), *paths):
         try:
             _replace(path, argv, env)
@@ -117,11 +120,11 @@ def _is_likely(path: str) -> bool:
 
 
 def _replace(path: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
-    os.execve(path, list(argv), env)  # noqa: S606  a program, and no shell, was asked for
+    os.execve(path, list(argv), env)  # noqa: S606  the client requested a program, not a shell
 
 
 def search_path(name: str, env: Mapping[str, str]) -> list[str]:
-    """Where `name` may be, in order: itself when it holds a slash, else along `env`'s PATH."""
+    """Return the paths to try for `name`: itself if it has a slash, else those along the PATH."""
     if "/" in name:
         return [name]
     path = env.get("PATH", os.defpath)

@@ -1,7 +1,7 @@
-"""The first process of a terminal: that it has ended, how, and how that is kept.
+"""The first process of a terminal: its exit, its reaping, and the report in the ring's header.
 
-Two steps, since in between its pid is still ours: a child that *has ended* is a zombie, and no
-other process can have its number; once it is *reaped* the number means nothing any more.
+Exit and reaping are two steps. A child that has *ended* is a zombie, and its pid cannot be reused.
+Once it is *reaped*, its pid may belong to another process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from acpterm.keeper.process.loop import Loop
 
-    # Wait status (None: unknown), seconds of CPU, bytes of RSS, when reaped, end of what it wrote.
+    # Wait status (None: unknown), CPU seconds, peak RSS in bytes, time of reaping in seconds since
+    # boot, and the end position of the output that the child wrote.
     Exit: TypeAlias = tuple[int | None, float, int, float, int]
 
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -35,54 +36,57 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Child:
-    """One process. It owns the pidfd, which is None where the system has none."""
+    """One process. Owns the pidfd, which is None on systems without pidfds."""
 
-    __slots__ = ("_pidfd", "_taken", "pid", "started")
+    __slots__ = ("_pidfd", "_wait_result", "pid", "started")
 
     def __init__(self, pid: int, started: float, pidfd: int | None) -> None:
         self.pid = pid
         self.started = started
         self._pidfd = pidfd
-        self._taken: tuple[int, int, resource.struct_rusage] | None = None
+        self._wait_result: tuple[int, int, resource.struct_rusage] | None = None
 
     def watch(self, loop: Loop, ended: Callable[[], None]) -> None:
-        """Call `ended` when the process has ended, where that can be seen by its pidfd."""
+        """Call `ended` when the process has ended, if it has a pidfd."""
         if self._pidfd is not None:
             loop.add_reader(self._pidfd, ended)
 
     def unwatch(self, loop: Loop) -> None:
-        """Undo `watch`. Can be repeated."""
+        """Undo `watch`. Idempotent."""
         pidfd, self._pidfd = self._pidfd, None
         if pidfd is not None:
             loop.remove_reader(pidfd)
             os.close(pidfd)
 
-    def is_known_to_have_ended(self) -> bool:
-        """Look, where there is no pidfd: to be called at SIGCHLD."""
+    def check_ended(self) -> bool:
+        """Return whether the process has ended; always False if it has a pidfd.
+
+        Must be called at SIGCHLD.
+        """
         if self._pidfd is not None:
             return False
         try:
             if hasattr(os, "waitid"):
                 options = os.WEXITED | os.WNOHANG | os.WNOWAIT
                 return os.waitid(os.P_PID, self.pid, options) is not None
-            # The status comes with the knowledge; the report can wait for it all the same.
-            self._taken = os.wait4(self.pid, os.WNOHANG)
+            # Without waitid the process can only be reaped. `reap` uses this result later.
+            self._wait_result = os.wait4(self.pid, os.WNOHANG)
         except ChildProcessError:
             return True
-        return self._taken[0] != 0
+        return self._wait_result[0] != 0
 
     def reap(self, end: int) -> Exit | None:
-        """Take the status of the process, which has ended and has written up to `end`.
+        """Reap the process, which has ended and has written up to position `end`.
 
-        None while a debugger keeps it to itself: a pidfd is readable before a traced child's parent
-        can have the status.
+        Return None while a debugger traces it: the pidfd of a traced child is readable before its
+        parent can reap it.
         """
         try:
-            if self._taken is None or self._taken[0] == 0:
-                self._taken = os.wait4(self.pid, os.WNOHANG)
+            if self._wait_result is None or self._wait_result[0] == 0:
+                self._wait_result = os.wait4(self.pid, os.WNOHANG)
         except ChildProcessError:
             return None, 0.0, 0, time.clock_gettime(_CLOCK), end
-        reaped, status, usage = self._taken
+        reaped, status, usage = self._wait_result
         if not reaped:
             return None
         cpu = usage.ru_utime + usage.ru_stime
@@ -90,7 +94,7 @@ class Child:
 
 
 def write_exit(header: memoryview, report: Exit) -> None:
-    """Write a report into the header of a ring; `EXITED` last, which says that it is there."""
+    """Write a report into the header of a ring. `EXITED` comes last: it makes the report valid."""
     status, cpu, max_rss, at, end = report
     header[EXIT_END] = end
     header[EXIT_CPU] = int(cpu * 1e6)
@@ -100,7 +104,7 @@ def write_exit(header: memoryview, report: Exit) -> None:
 
 
 def read_exit(header: memoryview) -> Exit | None:
-    """Return the report in the header of a ring; None if there is none."""
+    """Return the report from the header of a ring; None if there is none."""
     exited = header[EXITED]
     if not exited:
         return None

@@ -1,17 +1,18 @@
-"""Spawning: a new PTY, and a child that becomes a program on it.
+"""Spawn a program on a new PTY.
 
-Ways, the first that can do what is asked:
+There are three ways; the first one that supports the request is used.
 
-1. `posix_spawn`: the child needs no Python before it executes. Directory, umask and limits are this
-   process's own around the call, which nothing else can notice: it has one thread. Only for limits
-   that cannot hurt the keeper meanwhile, and into a control group only with glibc 2.39.
-2. `clone3` into the control group, or `fork`: `child.become` does the rest in the child, and says
-   on the terminal why a program cannot be executed. Whatever `posix_spawn` refuses comes here too.
-3. `ptyprocess`: systems other than Linux, on which opening a PTY's slave as the leader of a session
-   need not make it the controlling terminal.
+1. `posix_spawn`: the child runs no Python code before exec. The keeper changes its own directory,
+   umask and limits around the call; nothing can notice, since it has a single thread. This way is
+   used only for limits that are harmless to the keeper, and for a control group only with glibc
+   2.39.
+2. `clone3` into the control group, or `fork`: `child.exec_program` does the rest in the child, and
+   prints on the terminal why a program cannot be executed. Used also if `posix_spawn` fails.
+3. `ptyprocess`: on systems other than Linux, where a session leader that opens a PTY's slave does
+   not necessarily get it as its controlling terminal.
 
-The keeper holds the slave until the child has it: a terminal is never hung up before its program
-has begun.
+The keeper keeps the slave open until the child has it, so a terminal cannot hang up before its
+program has started.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import os
 import resource
 import select
 import struct
+import sys
 import termios
 
 from acpterm.keeper.programs import cgroup_spawn, child, system
@@ -35,12 +37,13 @@ if TYPE_CHECKING:
     from acpterm.keeper.programs.child import Program
 
 SPARE_DESCRIPTORS = 32
-"""Spawns are refused before the last ones are used: they are for the messages of the worker."""
+"""Descriptors reserved for the worker's messages; spawns are refused when only these are free."""
 _SETTLE_TIMEOUT_MS = 1000
 _IUTF8 = 0x4000 if system.LINUX else 0
-# Linux's RLIMIT_LOCKS, which no kernel enforces: it marks a terminal's processes (`pty.marks`).
+# Linux's RLIMIT_LOCKS, which no kernel enforces. It marks a terminal's processes
+# (`pty.tracking.marks`).
 _RLIMIT_LOCKS = 10
-# Whose soft limit may be the program's for a moment without harm to the keeper.
+# Limits that the keeper can lower for a moment without harm to itself.
 _HARMLESS = {_RLIMIT_LOCKS} | {
     getattr(resource, name)
     for name in ("RLIMIT_NOFILE", "RLIMIT_CORE", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE")
@@ -49,17 +52,18 @@ _HARMLESS = {_RLIMIT_LOCKS} | {
 
 
 def spawn(program: Program, cols: int, rows: int, cgroup: int | None) -> tuple[int, int, str]:
-    """Start a program on a new PTY: its pid, the PTY's master, and the way that was taken.
+    """Start a program on a new PTY; return its pid, the PTY's master, and the way that was used.
 
-    A program that cannot be found or executed is a child that says so and ends with 127 or 126.
-    Raises `OSError` when there is no PTY, process or descriptor to be had; nothing is left then.
+    If the program cannot be found or executed, the child prints that and exits with 127 or 126.
+    Raises `OSError`, and leaves nothing behind, when no PTY, process or descriptor is available.
     """
     _require_descriptors()
     if not system.LINUX:
         return ptyprocess_spawn(program, cols, rows)
     master, slave = os.openpty()
     try:
-        # Ours alone: programs get the slave, by its path or as 0, 1 and 2.
+        # `openpty` makes both descriptors non-inheritable. The child gets the slave by its path or
+        # as 0, 1 and 2.
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
         attributes = termios.tcgetattr(slave)
         attributes[0] |= _IUTF8
@@ -91,9 +95,12 @@ def _require_descriptors() -> None:
 
 
 def _posix_spawn(program: Program, slave: int, cgroup: int | None) -> int | None:
-    """Spawn without a fork of this process; None when it has to be done the other way."""
+    """Spawn with `posix_spawn`; return the pid, or None if another way has to be used."""
+    if sys.platform != "linux":
+        # On other systems a session leader that opens a PTY does not get it as its terminal.
+        return None
     argv, env, cwd, umask, limits, _ = program
-    changes = _changes_of_limits(limits)
+    changes = _limit_changes(limits)
     path = _path_of(slave)
     if changes is None or path is None:
         return None
@@ -132,7 +139,7 @@ def _posix_spawn(program: Program, slave: int, cgroup: int | None) -> int | None
 
 
 def _path_of(slave: int) -> str | None:
-    """Return the path of a PTY's slave; None where /dev/pts is not this PTY's file system."""
+    """Return the path of a PTY's slave; None if /dev/pts is not this PTY's file system."""
     try:
         return os.ttyname(slave)
     except OSError:
@@ -143,10 +150,13 @@ def _can_execute(path: str) -> bool:
     return os.access(path, os.X_OK) and not os.path.isdir(path)
 
 
-def _changes_of_limits(
+def _limit_changes(
     limits: Sequence[tuple[int, int, int]],
 ) -> list[tuple[int, tuple[int, int], tuple[int, int]]] | None:
-    """Return what to set around a spawn: limit, for the program, ours. None: not this way."""
+    """Return the limits to change around a spawn: resource, the program's value, our value.
+
+    Return None if one of them could harm the keeper.
+    """
     changes = []
     for limit, soft, hard in limits:
         ours = resource.getrlimit(limit)
@@ -163,11 +173,11 @@ def _fork(program: Program, slave: int, cgroup: int | None) -> int:
     try:
         pid = os.fork() if cgroup is None else system.clone_into(cgroup)
         if pid == 0:
-            _be_child(program, slave, settling)
+            _run_child(program, slave, settling)
         os.close(settling)
         settling = -1
-        # Until the child has the terminal, or has ended: a signal or a Ctrl-C that comes right
-        # after the answer shall find it in the foreground.
+        # Wait until the child has the terminal or has exited, so that a signal or a Ctrl-C right
+        # after the response finds it in the foreground.
         wait = select.poll()
         wait.register(settled, select.POLLIN)
         wait.poll(_SETTLE_TIMEOUT_MS)
@@ -178,7 +188,7 @@ def _fork(program: Program, slave: int, cgroup: int | None) -> int:
             os.close(settling)
 
 
-def _be_child(program: Program, slave: int, settling: int) -> NoReturn:
+def _run_child(program: Program, slave: int, settling: int) -> NoReturn:
     try:
         child.reset_signals()
         child.login_tty(slave)
@@ -189,19 +199,19 @@ def _be_child(program: Program, slave: int, settling: int) -> NoReturn:
 
 
 def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, str]:
-    """Spawn by ptyprocess; see `spawn`."""
+    """Spawn with ptyprocess; see `spawn`."""
     import ptyprocess  # noqa: PLC0415  only where the other ways do not work
 
     def run_in_child() -> None:
         child.reset_signals()
         child.exec_program(program)
 
-    # `become` never returns, so the program named here is never run; it only has to exist, since
-    # ptyprocess looks for it first.
+    # `exec_program` never returns, so /bin/sh is never run. It is named because ptyprocess checks
+    # that the program exists.
     process = ptyprocess.PtyProcess.spawn(
         ["/bin/sh"], preexec_fn=run_in_child, dimensions=(rows, cols), pass_fds=()
     )
-    # Ours alone: ptyprocess would close its own after sleeping, when it is collected.
+    # Duplicate the master: ptyprocess sleeps and closes its own when the object is collected.
     master = os.dup(process.fd)
     process.fileobj.close()
     process.closed = True

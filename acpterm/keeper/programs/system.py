@@ -1,4 +1,4 @@
-"""What the keeper asks of the system that Python has no function for."""
+"""System calls that Python has no function for, and facts from /proc."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _SIGCHLD = 17
 _STAT_BYTES_MAX = 4096
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
-# A PyDLL keeps the interpreter's lock through the call: a child is this thread, lock in hand.
+# A PyDLL holds the GIL during the call. The child of a clone continues in this thread, so it must
+# hold the GIL.
 _libc = ctypes.PyDLL(None, use_errno=True)
 
 
@@ -31,9 +32,9 @@ def become_subreaper() -> None:
 
 
 def protect_memory() -> None:
-    """Keep other processes of the user from tracing this one and from copying its descriptors.
+    """Prevent the user's other processes from tracing this one and copying its descriptors.
 
-    Programs do not inherit this: executing one resets it.
+    Programs do not inherit this: exec resets it.
     """
     if LINUX:
         _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -42,8 +43,8 @@ def protect_memory() -> None:
 def clone_into(cgroup: int) -> int:
     """Fork into the control group whose directory is open as `cgroup`.
 
-    Return the child's pid, or 0 in the child. Raises `OSError`. Without CLONE_VM this is a fork in
-    all that matters: one thread, memory copied on write.
+    Return the child's pid, or 0 in the child. Raises `OSError`. Without CLONE_VM this behaves like
+    a fork: one thread, memory copied on write.
     """
     arguments = _CLONE_ARGS.pack(_CLONE_INTO_CGROUP, 0, 0, 0, _SIGCHLD, 0, 0, 0, 0, 0, cgroup)
     pid: int = _libc.syscall(_SYS_CLONE3, arguments, len(arguments))
@@ -54,19 +55,19 @@ def clone_into(cgroup: int) -> int:
 
 
 def started_at(pid: int) -> float:
-    """Return when a process started, in seconds since boot; 0.0 where that is unknown."""
+    """Return the start time of a process in seconds since boot; 0.0 if it is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             line = file.read(_STAT_BYTES_MAX)
     except OSError:
         return 0.0
-    # The name, in brackets, may itself hold brackets and spaces.
+    # The name is in parentheses, and may itself contain parentheses and spaces.
     return int(line[line.rindex(b")") + 2 :].split()[19]) / _TICKS_PER_S
 
 
 def open_pidfd(pid: int) -> int | None:
-    """Open a process; None where the system or this Python cannot, or no descriptor is left."""
-    if not hasattr(os, "pidfd_open"):
+    """Open a pidfd; return None if it is not supported, fails, or no descriptor is left."""
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return None
     try:
         return os.pidfd_open(pid)
@@ -75,7 +76,7 @@ def open_pidfd(pid: int) -> int | None:
 
 
 def children_of_this_process() -> list[int]:
-    """Return the pids of this process's children, zombies included; empty where it is unknown."""
+    """Return the pids of this process's children, including zombies; empty if unknown."""
     pid = os.getpid()
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:

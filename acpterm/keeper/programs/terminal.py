@@ -2,21 +2,22 @@
 
 States of the child:
 
-    running --it has ended--> ended --drained--> exited
-       running --a debugger holds it--> ended, and looked at again every `TRACED_RETRY_S`
+    running --child ends--> ended --PTY drained, child reaped--> exited
+       a debugger traces the child --> it stays ended; reaping is tried every `TRACED_RETRY_S`
 
-A child that has *ended* is a zombie: its pid is still its own. Before it is reaped the PTY is read
-until it is empty, so that `exited` comes after everything that the child wrote. If other processes
-hold the PTY open, `DRAIN_BYTES` more are read at most. If the ring is full, the drain waits for
-room.
+A child that has *ended* is a zombie, and its pid cannot be reused. The PTY is read until it is
+empty before the child is reaped, so that `exited` comes after everything that the child wrote. If
+other processes hold the PTY open, at most `DRAIN_BYTES` are read. If the ring is full, the drain
+waits for free space.
 
 States of the PTY:
 
     polled <--> stalled (the ring is full)
-    polled <--> idle (no process has the slave open: looked at every `IDLE_RETRY_S`)
-    each --> shut (the child has exited and the PTY has hung up, or the worker closed it)
+    polled <--> idle (no process has the slave open: polled again after `IDLE_RETRY_S`)
+    any state --> shut (the child has exited and the PTY has hung up, or the worker closed it)
 
-Exited and shut is *closed*: the ring is unmapped, and what a successor needs is kept.
+A terminal that is exited and shut is *closed*: its ring is unmapped, but its descriptor and its
+report are kept for the worker's successor.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ IDLE_RETRY_S = 0.05
 DRAIN_BYTES = 256 * 1024
 _TURN_BYTES = 256 * 1024
 _SHARED_TURN_BYTES = 64 * 1024
-# After less output than this there is no memory to give back.
+# Memory of the ring is released only after at least this much output.
 _TRIM_BYTES = 64 * 1024
 
 
 class Terminal:
-    """One terminal, which owns the descriptors. `ring` is None once it is unmapped."""
+    """One terminal. Owns the descriptors. `ring` is None once it is unmapped."""
 
     __slots__ = (
-        "_all",
         "_drain_left",
         "_forgotten",
         "_polled",
         "_stalled",
+        "_terminals",
         "_trimmed_at",
         "child",
         "closed_end",
@@ -70,7 +71,7 @@ class Terminal:
         master: int | None,
         ring: tuple[int, RingFile],
     ) -> None:
-        self._all = terminals
+        self._terminals = terminals
         self.name = name
         self.child = child
         self.master = master
@@ -92,36 +93,36 @@ class Terminal:
         child.watch(terminals.loop, self.child_ended)
 
     def descriptors(self) -> list[int] | None:
-        """Return what a worker gets: the ring and, while it is open, the master; None if forgotten.
+        """Return the descriptors for a worker: the ring and, while it is open, the master.
 
-        In this order, since a master may be missing.
+        Return None if the terminal is forgotten.
         """
         if self._forgotten:
             return None
         return [self.ring_fd] if self.master is None else [self.ring_fd, self.master]
 
-    def look_at_child(self) -> None:
-        """Look whether the child has ended: at SIGCHLD, where there is no pidfd."""
-        if not self.ended and self.child.is_known_to_have_ended():
+    def check_child(self) -> None:
+        """Check whether a child without pidfd has ended. Must be called at SIGCHLD."""
+        if not self.ended and self.child.check_ended():
             self.child_ended()
 
     def child_ended(self) -> None:
-        """Drain the PTY, then reap the child: it can be waited for. Can be repeated."""
-        self.child.unwatch(self._all.loop)
+        """Drain the PTY, then reap the child, which has ended. Idempotent."""
+        self.child.unwatch(self._terminals.loop)
         if not self.ended:
             self.ended = True
             self._drain()
 
     def restore_exit(self, report: Exit) -> None:
-        """Take over what the ring's header says of the end of the child."""
+        """Restore the child's exit from the report in the ring's header."""
         self.ended = True
         self.exit = report
-        self._all.by_pid.pop(self.child.pid, None)
-        self._close_if_over()
+        self._terminals.by_pid.pop(self.child.pid, None)
+        self._close_if_finished()
 
     def resume(self, fraction: float) -> None:
-        """Go on reading if more than that fraction of the ring is room again."""
-        if self.ring is not None and self.ring.room() > fraction * self.ring.capacity:
+        """Resume reading if more than this fraction of the ring is free."""
+        if self.ring is not None and self.ring.free_bytes() > fraction * self.ring.capacity:
             self._unstall()
             if self.ended and self.exit is None:
                 self._drain()
@@ -129,7 +130,7 @@ class Terminal:
                 self._poll()
 
     def close_master(self) -> None:
-        """Close the keeper's descriptor of the PTY. Can be repeated."""
+        """Close the keeper's descriptor of the PTY. Idempotent."""
         if self.master is not None:
             self._stop_polling()
             self._unstall()
@@ -138,66 +139,66 @@ class Terminal:
             if self.ended and self.exit is None:
                 self._reap()
             else:
-                self._close_if_over()
+                self._close_if_finished()
 
     def forget(self) -> None:
-        """Release everything but the duty to reap the child."""
+        """Release everything. The child is still reaped when it ends."""
         self._forgotten = True
         self.close_master()
         self._unmap()
         os.close(self.ring_fd)
         self.ring_fd = -1
-        self._all.by_name.pop(self.name, None)
+        self._terminals.by_name.pop(self.name, None)
 
     def _poll(self) -> None:
         if self.master is not None and not self._polled and not self._stalled:
             self._polled = True
-            self._all.loop.add_reader(self.master, self._readable)
+            self._terminals.loop.add_reader(self.master, self._readable)
 
     def _stop_polling(self) -> None:
         if self.master is not None and self._polled:
             self._polled = False
-            self._all.loop.remove_reader(self.master)
+            self._terminals.loop.remove_reader(self.master)
 
     def _readable(self) -> None:
-        alone = self._all.loop.batch_size == 1
-        after = self._read(
+        alone = self._terminals.loop.batch_size == 1
+        stopped = self._read(
             _TURN_BYTES if alone else _SHARED_TURN_BYTES,
-            reading.GATHER if alone else reading.PRESENT,
+            reading.GATHER if alone else reading.AVAILABLE,
         )
-        if after == reading.HUNG_UP:
+        if stopped == reading.HUNG_UP:
             self._hung_up()
 
-    def _read(self, bound: int, how: int) -> int:
-        """Read; stall if there is no room, and return what came after."""
+    def _read(self, max_bytes: int, how: int) -> int:
+        """Read into the ring, and stall if it is full; return why the read stopped."""
         assert self.master is not None and self.ring is not None  # noqa: S101, PT018  polled
         head = self.ring.header[HEAD]
-        after = self._all.reader.read(self.master, self.ring, bound, how)
+        stopped = self._terminals.reader.read(self.master, self.ring, max_bytes, how)
         if self.ring.header[HEAD] != head:
-            self._all.written(self)
+            self._terminals.mark_written(self)
             if self.ring.header[HEAD] - self._trimmed_at > _TRIM_BYTES:
                 self._trimmed_at = self.ring.header[HEAD]
-                self._all.trim_when_calm(self)
-        if after == reading.NO_ROOM:
+                self._terminals.trim_when_idle(self)
+        if stopped == reading.RING_FULL:
             self._stall()
-            # The worker that made room before it could see this does not say so.
-            if self.ring.room() > 0:
+            # A worker that freed space before it could see `STALLED` sends no wake-up.
+            if self.ring.free_bytes() > 0:
                 self._unstall()
                 self._poll()
-                return reading.BOUND
-        return after
+                return reading.LIMIT_REACHED
+        return stopped
 
     def _stall(self) -> None:
         assert self.ring is not None  # noqa: S101  it was just written to
         self._stop_polling()
         self._stalled = True
         self.ring.header[STALLED] = 1
-        self._all.stall(self)
+        self._terminals.stall(self)
 
     def _unstall(self) -> None:
         if self._stalled:
             self._stalled = False
-            self._all.unstall(self)
+            self._terminals.unstall(self)
             if self.ring is not None:
                 self.ring.header[STALLED] = 0
 
@@ -205,42 +206,42 @@ class Terminal:
         if self.exit is not None:
             self.close_master()
             return
-        # A hung-up PTY is ready all the time.
+        # A PTY that has hung up is always ready: polling it would spin.
         self._stop_polling()
         if not self.ended:
-            self._all.loop.call_later(IDLE_RETRY_S, self._poll)
+            self._terminals.loop.call_later(IDLE_RETRY_S, self._poll)
 
     def _drain(self) -> None:
-        """Read what the child wrote, then reap it; later, if there is no room for that."""
+        """Read what the child wrote, then reap it. If the ring is full, `resume` continues."""
         self._stop_polling()
-        after = reading.BOUND
-        while after == reading.BOUND and self.master is not None and self._drain_left > 0:
+        stopped = reading.LIMIT_REACHED
+        while stopped == reading.LIMIT_REACHED and self.master is not None and self._drain_left > 0:
             assert self.ring is not None  # noqa: S101  it is unmapped after the master is closed
             head = self.ring.header[HEAD]
-            after = self._read(self._drain_left, reading.PLAIN)
+            stopped = self._read(self._drain_left, reading.PLAIN)
             self._drain_left -= self.ring.header[HEAD] - head
-        if after != reading.NO_ROOM:
+        if stopped != reading.RING_FULL:
             self._reap()
 
     def _reap(self) -> None:
-        """Report how the child, which has ended, did so; then what other processes write."""
+        """Reap the child, report its exit, and resume reading what other processes write."""
         if self.exit is not None:
             return
         end = 0 if self.ring is None else self.ring.header[HEAD]
         self.exit = self.child.reap(end)
         if self.exit is None:
-            self._all.loop.call_later(TRACED_RETRY_S, self._reap)
+            self._terminals.loop.call_later(TRACED_RETRY_S, self._reap)
         else:
-            self._all.by_pid.pop(self.child.pid, None)
+            self._terminals.by_pid.pop(self.child.pid, None)
             if self.ring is not None:
                 write_exit(self.ring.header, self.exit)
             if not self._forgotten:
-                self._all.exited(self, self.exit)
-            self._close_if_over()
-        # A PTY that has hung up says so when it is read.
+                self._terminals.exited(self, self.exit)
+            self._close_if_finished()
+        # The next read detects whether the PTY has hung up.
         self._poll()
 
-    def _close_if_over(self) -> None:
+    def _close_if_finished(self) -> None:
         if self.exit is not None and self.master is None and self.closed_end is None:
             end = self.exit[4]
             if self.ring is not None:
@@ -248,7 +249,7 @@ class Terminal:
                 self.ring.header[CLOSED] = end + 1
             self.closed_end = end
             if not self._forgotten:
-                self._all.closed(self, end)
+                self._terminals.closed(self, end)
             self._unmap()
 
     def _unmap(self) -> None:

@@ -1,4 +1,4 @@
-"""All terminals of a keeper, and what they wait for together."""
+"""All terminals of a keeper, with the wake-ups and timers that they share."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from acpterm.keeper.programs.reaping import Exit
     from acpterm.keeper.programs.terminal import Terminal
 
-# Reading into a little room again and again costs more than to wait for more of it. What the worker
-# does not announce, and what stays little, is found after a moment.
+# Waiting for a quarter of the ring costs less than reading again and again into a few free bytes.
+# A timer finds smaller free space, and space that the worker has freed without a wake-up.
 _RESUME_FRACTION = 0.25
 _STALLED_RETRY_S = 0.05
-# The memory of a ring's room is given back when nothing was written for so long.
-_CALM_S = 1.0
+# The memory of a ring's free space is released when nothing was written for this long.
+_TRIM_IDLE_S = 1.0
 # A word of a ring's header.
 _WORD = struct.Struct("=Q")
-_KILLS_MAX = 3
+_EMULATOR_KILLS_MAX = 3
 
 
 class Terminals:
-    """All terminals by name, and by pid those whose child is not reaped.
+    """All terminals by name; those whose child is not reaped also by pid.
 
-    `exited` and `closed` are called once for each terminal that is not forgotten, in this order.
+    Calls `exited` and then `closed` once for each terminal that is not forgotten.
     """
 
     def __init__(
@@ -46,97 +46,97 @@ class Terminals:
         self.closed = closed
         self.by_name: dict[str, Terminal] = {}
         self.by_pid: dict[int, Terminal] = {}
-        # Those that were written to, and how often it was looked whether their consumer waits.
+        # Terminals that were written to, and how often `disarm_waiting` has checked them since.
         self._written: dict[Terminal, int] = {}
         self._stalled: dict[Terminal, None] = {}
         self._retrying = False
-        # Those whose ring may have memory to give back, and what was written when they were seen.
+        # Terminals whose ring may have memory to release, and their `HEAD` at the last check.
         self._to_trim: dict[Terminal, int] = {}
         self._trimming = False
 
-    def written(self, terminal: Terminal) -> None:
-        """Wake the consumer of this terminal, if it waits, at the end of the turn."""
+    def mark_written(self, terminal: Terminal) -> None:
+        """Wake the consumer of this terminal at the end of the turn, if it waits."""
         self._written[terminal] = 0
 
-    def trim_when_calm(self, terminal: Terminal) -> None:
-        """Give the memory of this terminal's room back once its program writes no more."""
+    def trim_when_idle(self, terminal: Terminal) -> None:
+        """Release the memory of the ring's free space once the program has stopped writing."""
         self._to_trim.setdefault(terminal, -1)
         self._trim_later()
 
     def _trim_later(self) -> None:
         if self._to_trim and not self._trimming:
             self._trimming = True
-            self.loop.call_later(_CALM_S, self._trim)
+            self.loop.call_later(_TRIM_IDLE_S, self._trim)
 
     def _trim(self) -> None:
         self._trimming = False
-        for terminal, seen in tuple(self._to_trim.items()):
+        for terminal, last_head in tuple(self._to_trim.items()):
             ring = terminal.ring
-            if ring is not None and ring.header[HEAD] != seen:
+            if ring is not None and ring.header[HEAD] != last_head:
                 self._to_trim[terminal] = ring.header[HEAD]
                 continue
             del self._to_trim[terminal]
             if ring is not None:
-                ring.give_back_room()
+                ring.release_free_pages()
         self._trim_later()
 
     @property
-    def may_miss_a_wait(self) -> bool:
-        """Whether a consumer may have begun to wait since it was last looked."""
+    def needs_recheck(self) -> bool:
+        """Whether a consumer may have started to wait since the last `disarm_waiting`."""
         return bool(self._written)
 
-    def must_wake(self) -> bool:
-        """Disarm consumers that wait for what was written; return whether there was one.
+    def disarm_waiting(self) -> bool:
+        """Disarm consumers that wait for output that was written; return whether there was one.
 
-        A consumer that arms in this very moment is seen by the next call.
+        Each terminal is checked twice, since a consumer may arm during the first check.
         """
         wake = False
-        for terminal, looks in tuple(self._written.items()):
+        for terminal, checks in tuple(self._written.items()):
             ring = terminal.ring
             if ring is not None and ring.header[ARMED]:
                 ring.header[ARMED] = 0
                 wake = True
-            if looks == 0 and ring is not None:
+            if checks == 0 and ring is not None:
                 self._written[terminal] = 1
             else:
                 del self._written[terminal]
         return wake
 
     def clear_emulator_marks(self, *, was_killed: bool = False) -> None:
-        """Note that the worker did not end by the output that its emulators were at.
+        """Clear `EMULATOR` in all rings: the worker did not crash on the output of a terminal.
 
-        `was_killed`: it may have been, if an emulator took all memory. A mark is left where that
-        is so again and again.
+        If the worker was killed (`was_killed`), an emulator may have used up all memory. A terminal
+        whose emulator was fed during `_EMULATOR_KILLS_MAX` such kills keeps the mark.
         """
         for terminal in self.by_name.values():
-            # By the file: the ring of a closed terminal is not mapped any more.
+            # Access the file, since the ring of a closed terminal is not mapped.
             kills = _read_word(terminal.ring_fd, EMULATOR_KILLS)
             if was_killed and _read_word(terminal.ring_fd, EMULATOR):
                 kills += 1
                 _write_word(terminal.ring_fd, EMULATOR_KILLS, kills)
-            if kills < _KILLS_MAX:
+            if kills < _EMULATOR_KILLS_MAX:
                 _write_word(terminal.ring_fd, EMULATOR, 0)
 
     def stall(self, terminal: Terminal) -> None:
-        """Look for room for this terminal until there is."""
+        """Check this terminal's ring for free space until there is some."""
         self._stalled[terminal] = None
         self._retry_later()
 
     def unstall(self, terminal: Terminal) -> None:
-        """Undo `stall`. Can be repeated."""
+        """Undo `stall`. Idempotent."""
         self._stalled.pop(terminal, None)
 
-    def look_for_room(self) -> None:
-        """Go on reading where there is a good deal of room again."""
+    def resume_stalled(self) -> None:
+        """Resume reading for all stalled terminals with enough free space in their ring."""
         for terminal in tuple(self._stalled):
             terminal.resume(_RESUME_FRACTION)
 
     def _retry_later(self) -> None:
         if self._stalled and not self._retrying:
             self._retrying = True
-            self.loop.call_later(_STALLED_RETRY_S, self._look_for_any_room)
+            self.loop.call_later(_STALLED_RETRY_S, self._retry_stalled)
 
-    def _look_for_any_room(self) -> None:
+    def _retry_stalled(self) -> None:
         self._retrying = False
         for terminal in tuple(self._stalled):
             terminal.resume(0)

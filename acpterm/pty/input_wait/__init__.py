@@ -1,1 +1,1 @@
-"""Whether a program waits for input from its terminal."""
+"""Detection of whether a program waits for input from its terminal."""

@@ -1,1 +1,1 @@
-"""Which processes belong to a terminal: by control group, and by descent."""
+"""Tracking of the processes that belong to a terminal: by control group, and by descent."""

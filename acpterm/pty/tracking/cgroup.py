@@ -1,15 +1,17 @@
-"""Trees as Linux control groups, version 2 (cgroups(7)): the exact way.
+"""The control groups of one daemon, version 2 (cgroups(7)): the exact way to track processes.
 
-Where this process may make control groups below its own, each terminal gets one; every process
-that comes from it is in it, whatever it forks, leaves or calls itself, until it ends or is moved:
-by a manager of the system, or by itself where it may write to another group (`combined`). Layout:
-OWN/acpterm-PID-RANDOM/TERMINAL, the directory in the middle locked for as long as its daemon lives.
-The lock is of an open file (flock(2)): it lasts until each copy of its descriptor is closed, so it
-can be handed to a successor of this process (`Cgroups.handover`, `Cgroups.adopt`). Processes in a
-directory without a lock were left by a daemon that was killed: they are killed (`leftovers`).
+Where this process may create control groups below its own, each terminal gets one (`cgroup_tree`).
+Every process of the terminal is in it, whatever it forks, leaves or calls itself, until it ends or
+is moved: by a system manager, or by itself if it may write to another group (see `combined`).
+Layout: OWN/acpterm-PID-RANDOM/TERMINAL. The daemon's directory in the middle is locked as long as
+the daemon lives. The lock belongs to an open file (flock(2)): it lasts until every copy of its
+descriptor is closed, so it can be passed to a successor of this process (`Cgroups.handover`,
+`Cgroups.adopt`). Processes in a directory without a lock were left by a daemon that was killed;
+they are killed (`leftovers`).
 
-Whose hierarchy it is: systemd asks that nobody makes groups where none were delegated, so for root,
-who may everywhere, the group has to be marked as delegated or to be the root of what is visible.
+systemd requires that no process creates groups where none were delegated to it. Root has the
+permission everywhere, so for root the group must be marked as delegated, or must be the root of the
+visible hierarchy.
 """
 
 import contextlib
@@ -20,27 +22,22 @@ import os
 import re
 import secrets
 import signal
+import sys
 from collections.abc import Collection
-from functools import partial
-
-import trio
+from typing import Final
 
 from acpterm.pty import processes
-from acpterm.pty.tracking.tree import retry_on_oserror
+from acpterm.pty.tracking.cgroup_tree import CgroupTree, remove_groups
 from acpterm.runtime.descriptors import EXHAUSTED
 
-# What the files of a group that was removed say: opened later, or opened before.
-_GONE = (errno.ENOENT, errno.ENODEV)
-# How often a directory is made that another daemon may take for stale before it is locked.
-_TRIES = 20
-# The name of a daemon's directory. Units of systemd are called `acpterm-…`, too.
-_BASE = re.compile(r"acpterm-[0-9]+-[0-9a-f]+")
-# Processes to signal between two looks at the group.
-_BATCH = 256
+# How often a directory is created: another daemon may take it for stale before it is locked.
+_CREATE_ATTEMPTS_MAX: Final = 20
+# The name of a daemon's directory. systemd units are called `acpterm-…` as well.
+_BASE_NAME: Final = re.compile(r"acpterm-[0-9]+-[0-9a-f]+")
 
 
 class Cgroups:
-    """The directory of this daemon's groups, made by `find` or adopted; removed by `close`."""
+    """The directory of this daemon's groups, created by `find` or adopted; removed by `close`."""
 
     def __init__(self, base: str, lock: int) -> None:
         self._base = base
@@ -48,29 +45,30 @@ class Cgroups:
 
     @classmethod
     def find(cls, held: Collection[str] = ()) -> "Cgroups | None":
-        """Make this process's directory; None where it may not, or there is no version 2.
+        """Create this process's directory.
 
-        What killed daemons have left is killed. `held`: names of terminals that outlived one; the
-        directory that they are in is taken over instead.
+        Returns None if this process may not create groups, or the system has no version 2. Also
+        kills what killed daemons have left. `held` are the names of terminals that outlived such a
+        daemon: the directory that contains them is taken over instead of creating one.
         """
         own = _own_directory()
-        if own is None or not _is_ours(own):
+        if own is None or not _is_delegated(own):
             return None
         for name in os.listdir(own):
             base = os.path.join(own, name)
-            if not _BASE.fullmatch(name):
+            if not _BASE_NAME.fullmatch(name):
                 continue
             if any(os.path.isdir(os.path.join(base, terminal)) for terminal in held):
                 with contextlib.suppress(OSError):
                     return cls(base, _lock(base, fcntl.LOCK_SH))
             clear_stale(base)
-        for _ in range(_TRIES):
+        for _ in range(_CREATE_ATTEMPTS_MAX):
             base = os.path.join(own, f"acpterm-{os.getpid()}-{secrets.token_hex(4)}")
             try:
                 os.mkdir(base, mode=0o755)
                 return cls(base, _lock(base, fcntl.LOCK_SH))
             except (FileNotFoundError, BlockingIOError):
-                continue  # somebody takes it for stale before it is locked, or has removed it
+                continue  # another daemon has taken it for stale before it was locked
             except OSError:
                 break
         return None
@@ -79,7 +77,7 @@ class Cgroups:
     def adopt(cls, base: str, lock: int) -> "Cgroups | None":
         """Take over a predecessor's directory with the descriptor that locks it.
 
-        None, and the descriptor is closed, if the directory is gone or is not what it locks.
+        Closes the descriptor and returns None if the directory is gone or is not the locked one.
         """
         try:
             if os.path.samestat(os.stat(base), os.fstat(lock)):
@@ -90,15 +88,15 @@ class Cgroups:
         return None
 
     def handover(self) -> tuple[str, int]:
-        """Return the directory and the descriptor of its lock, which stays ours."""
+        """Return the directory and the descriptor of its lock, which remains open here."""
         return self._base, self._lock
 
     def new(self, name: str) -> "CgroupTree":
-        """Make the group of one terminal. Raises `OSError` when the system allows no more."""
+        """Create the group of one terminal. Raises `OSError` when the system allows no more."""
         return CgroupTree.make(os.path.join(self._base, name))
 
     def existing(self, name: str) -> "CgroupTree":
-        """Return the group of a terminal that a predecessor made; an empty one if it is gone."""
+        """Return the group that a predecessor made for a terminal; an empty one if it is gone."""
         return CgroupTree(os.path.join(self._base, name))
 
     @property
@@ -107,126 +105,16 @@ class Cgroups:
         return os.path.basename(self._base)
 
     def close(self) -> None:
-        """Remove the directory, if the groups in it are gone."""
+        """Remove the directory if the groups in it are gone, and unlock it."""
         with contextlib.suppress(OSError):
             os.rmdir(self._base)
         os.close(self._lock)
 
 
-class CgroupTree:
-    """One terminal's group. See `tree.Tree`."""
-
-    def __init__(self, directory: str, cgroup: int | None = None) -> None:
-        self._directory = directory
-        self.cgroup = cgroup
-
-    @classmethod
-    def make(cls, directory: str) -> "CgroupTree":
-        """Make the group. Raises `OSError`."""
-        try:
-            os.mkdir(directory, 0o755)
-        except FileNotFoundError:
-            # Another pool of this process has removed the directory above it, as its own.
-            os.makedirs(directory, 0o755)
-        try:
-            return cls(directory, os.open(directory, os.O_RDONLY | os.O_DIRECTORY))
-        except OSError:
-            os.rmdir(directory)
-            raise
-
-    @property
-    def join(self) -> str | None:
-        """Where a child made without clone3 joins."""
-        return os.path.join(self._directory, "cgroup.procs")
-
-    def started(self, pid: int, started: float | None = None) -> None:
-        """Close the directory: the child is in the group, and the kernel keeps the members."""
-        del pid, started
-        self._close_directory()
-
-    async def empty(self) -> bool:
-        """Return whether the kernel counts no process in the group or below."""
-        await trio.lowlevel.checkpoint()
-        return not self._populated()
-
-    async def signal(self, number: int) -> None:
-        """Signal each process in the group and below."""
-        pids = self.pids()
-        size = _BATCH
-        while pids:
-            await trio.lowlevel.checkpoint()
-            try:
-                processes.send_to_members(pids[:size], number, self.pids)
-            except OSError:
-                # Too many descriptors at a time, it may be.
-                if size == 1:
-                    raise
-                size //= 2
-            else:
-                pids = pids[size:]
-
-    async def kill(self) -> None:
-        """Write to `cgroup.kill` (Linux 5.14), which no fork escapes; else signal each one."""
-        pause = 0.005
-        while not await retry_on_oserror(self.empty):
-            if not self.kill_at_once():
-                await retry_on_oserror(partial(self.signal, signal.SIGKILL))
-            await trio.sleep(pause)
-            pause = min(2 * pause, 0.1)
-
-    async def close(self) -> None:
-        """Remove the group and those that its programs made in it."""
-        self._close_directory()
-        with contextlib.suppress(OSError):
-            os.rmdir(self._directory)
-            return
-        _remove_all(self._directory)
-
-    def _populated(self) -> bool:
-        try:
-            with open(f"{self._directory}/cgroup.events", "rb", buffering=0) as events:
-                return b"populated 0" not in events.read()
-        except OSError as error:
-            if error.errno in _GONE:
-                return False
-            raise
-
-    def kill_at_once(self) -> bool:
-        """Kill all by one write, which no fork escapes; return whether the kernel did it."""
-        try:
-            with open(os.path.join(self._directory, "cgroup.kill"), "wb", buffering=0) as file:
-                file.write(b"1")
-        except OSError:  # there is none, the group is gone, or no descriptor is left just now
-            return False
-        return True
-
-    def _close_directory(self) -> None:
-        if self.cgroup is not None:
-            os.close(self.cgroup)
-            self.cgroup = None
-
-    def pids(self) -> list[int]:
-        """Return the processes in the group and below. Raises `OSError`."""
-        found: list[int] = []
-        for directory, _, _ in os.walk(self._directory, onerror=_raise_unless_gone):
-            try:
-                with open(f"{directory}/cgroup.procs", "rb") as procs:
-                    found += map(int, procs.read().split())
-            except OSError as error:
-                _raise_unless_gone(error)
-        # A process that another namespace hides from us is listed as 0.
-        return [pid for pid in found if pid > 0]
-
-
-def _raise_unless_gone(error: OSError) -> None:
-    if error.errno not in _GONE and error.errno != errno.EOPNOTSUPP:  # a group of threads alone
-        raise error
-
-
 def _path_of(pid: int | str) -> str | None:
-    """Return a process's path in the version 2 hierarchy; None if it may not be seen.
+    """Return a process's path in the version 2 hierarchy; None if it cannot be read.
 
-    Raises `OSError` when no descriptor is left to look.
+    Raises `OSError` when no descriptor is left to read it.
     """
     try:
         with open(f"/proc/{pid}/cgroup") as file:
@@ -238,22 +126,23 @@ def _path_of(pid: int | str) -> str | None:
 
 
 def terminals_of(pid: int | str) -> set[tuple[str, str]]:
-    """Return the groups of terminals that a process is in: directory of the daemon, terminal.
+    """Return the terminal groups of a process, as pairs of the daemon's directory and the terminal.
 
-    There is more than one where a daemon runs in a terminal of another. Raises `OSError` when no
-    descriptor is left to look.
+    There are several if a daemon runs in a terminal of another one. Raises `OSError` when no
+    descriptor is left to read them.
     """
     parts = (_path_of(pid) or "").split("/")
-    return {pair for pair in itertools.pairwise(parts) if _BASE.fullmatch(pair[0])}
+    return {pair for pair in itertools.pairwise(parts) if _BASE_NAME.fullmatch(pair[0])}
 
 
 def _own_directory() -> str | None:
-    """Find the directory of this process's group in the version 2 hierarchy."""
+    """Return the directory of this process's group in the version 2 hierarchy."""
     path = _path_of("self")
     return None if path is None else _directory_of(path)
 
 
 def _directory_of(path: str) -> str | None:
+    """Return the directory of a group; None if the hierarchy is not mounted or not visible."""
     try:
         with open("/proc/self/mountinfo") as file:
             mounts = [line.split() for line in file if " - cgroup2 " in line]
@@ -261,23 +150,26 @@ def _directory_of(path: str) -> str | None:
         return None
     if not mounts:
         return None
-    shown, mount = mounts[0][3], mounts[0][4]
-    inside = os.path.relpath(path, shown)
+    root, mount = mounts[0][3], mounts[0][4]
+    inside = os.path.relpath(path, root)
     return None if inside.startswith("..") else os.path.normpath(os.path.join(mount, inside))
 
 
-def _is_ours(directory: str) -> bool:
+def _is_delegated(directory: str) -> bool:
+    """Return whether this process may create groups in a directory."""
     if not os.access(directory, os.W_OK) or not os.access(f"{directory}/cgroup.procs", os.W_OK):
         return False
     if os.geteuid() != 0:
         return True
-    # The root of the hierarchy, or of what a container sees of it, has no cgroup.events or is `/`.
+    # The root of the hierarchy, or of the part that a container sees, is `/`.
     if _path_of("self") == "/":
         return True
-    return any(_marked(directory, name) for name in ("trusted.delegate", "user.delegate"))
+    return any(_has_attribute(directory, name) for name in ("trusted.delegate", "user.delegate"))
 
 
-def _marked(directory: str, attribute: str) -> bool:
+def _has_attribute(directory: str, attribute: str) -> bool:
+    if sys.platform != "linux":
+        return False
     try:
         return os.getxattr(directory, attribute) == b"1"
     except OSError:
@@ -285,9 +177,9 @@ def _marked(directory: str, attribute: str) -> bool:
 
 
 def _lock(base: str, how: int) -> int:
-    """Lock a directory for as long as the descriptor is open.
+    """Lock a directory as long as the returned descriptor is open.
 
-    Raises `OSError`: BlockingIOError if that cannot be now, FileNotFoundError if it is gone.
+    Raises `OSError`: BlockingIOError if it is locked already, FileNotFoundError if it is gone.
     """
     lock = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -300,10 +192,10 @@ def _lock(base: str, how: int) -> int:
 
 
 def stale_base_of(pid: int) -> str | None:
-    """Return the directory of a daemon's groups that a process is in, if no daemon holds it."""
+    """Return the daemon directory whose groups a process is in, if no daemon has it locked."""
     parts = (_path_of(pid) or "").split("/")
-    at = next((i for i, part in enumerate(parts) if _BASE.fullmatch(part)), None)
-    base = None if at is None else _directory_of("/".join(parts[: at + 1]))
+    index = next((i for i, part in enumerate(parts) if _BASE_NAME.fullmatch(part)), None)
+    base = None if index is None else _directory_of("/".join(parts[: index + 1]))
     if base is None:
         return None
     try:
@@ -314,10 +206,10 @@ def stale_base_of(pid: int) -> str | None:
 
 
 def clear_stale(base: str) -> bool:
-    """Kill what is in the groups of a daemon that was killed; return whether nothing is left to do.
+    """Kill all processes in the groups of a killed daemon; return whether nothing is left to do.
 
-    Those of a daemon that lives, which its lock says, are left alone: its pid may be another
-    container's. Killed processes take a moment to go, and their group stays for so long.
+    A directory that is locked belongs to a daemon that runs, maybe in another container: it is left
+    alone. Killed processes take a moment to end, and their group remains until then.
     """
     try:
         lock = _lock_stale(base)
@@ -328,21 +220,14 @@ def clear_stale(base: str) -> bool:
         if not tree.kill_at_once():
             with contextlib.suppress(OSError):
                 processes.send_to_members(tree.pids(), signal.SIGKILL, tree.pids)
-        _remove_all(base)
+        remove_groups(base)
         return not os.path.exists(base)
     finally:
         os.close(lock)
 
 
 def _lock_stale(base: str) -> int:
-    """Lock a directory of ours that no daemon holds. Raises `OSError`."""
+    """Lock a directory of this user that no daemon has locked. Raises `OSError`."""
     if os.stat(base).st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, f"{base} belongs to another user")
     return _lock(base, fcntl.LOCK_EX)
-
-
-def _remove_all(base: str) -> None:
-    """Remove a group and those below it, but for those that still have processes."""
-    for directory, _, _ in os.walk(base, topdown=False):
-        with contextlib.suppress(OSError):
-            os.rmdir(directory)

@@ -1,19 +1,20 @@
-"""A tree known in both ways at once: by its control group, and by descent.
+"""A tree that is tracked in both ways at once: by its control group, and by descent.
 
-The control group holds whatever forks, exactly, until a process moves itself to another group: as
-root, or where the group's directory is the user's own. Such a process is still known by descent.
+The control group contains every forked process exactly, until a process moves itself to another
+group: as root, or where the group's directory belongs to the user. Descent still tracks such a
+process.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from acpterm.pty.tracking.cgroup import CgroupTree
-from acpterm.pty.tracking.subreaper import DescendantTree
+from acpterm.pty.tracking.cgroup_tree import CgroupTree
+from acpterm.pty.tracking.descendant_tree import DescendantTree
 from acpterm.pty.tracking.tree import Rlimits, retry_on_oserror
 
 
 class CombinedTree:
-    """One terminal's processes. See `tree.Tree`."""
+    """One terminal's processes. See `tree.ProcessTree`."""
 
     def __init__(self, group: CgroupTree, descent: DescendantTree) -> None:
         self._group: Final = group
@@ -26,7 +27,7 @@ class CombinedTree:
 
     @property
     def join(self) -> str | None:
-        """The file by which the control group is joined."""
+        """The file by which a child joins the control group."""
         return self._group.join
 
     @property
@@ -45,7 +46,7 @@ class CombinedTree:
         self._descent.started(pid, started)
 
     def begins(self) -> None:
-        """Record that the first child's program begins now."""
+        """Record that the first child's program starts now."""
         self._descent.begins()
 
     def reaped(self, at: float | None = None) -> None:
@@ -53,17 +54,17 @@ class CombinedTree:
         self._descent.reaped(at)
 
     async def empty(self) -> bool:
-        """Return whether nothing is in the group, and nothing has left it."""
+        """Return whether no process is in the group, and none that left it runs."""
         return await self._group.empty() and await self._descent.empty()
 
     async def signal(self, number: int) -> None:
-        """Signal each process in the group, and each that has left it."""
+        """Signal each process in the group, and each process that has left it."""
         inside = set(self._group.pids())
         await self._group.signal(number)
         await self._descent.signal(number, without=inside)
 
     async def kill(self) -> None:
-        """Kill the group at once, and then what has left it."""
+        """Kill the group, then the processes that have left it."""
         while not await retry_on_oserror(self.empty):
             await self._group.kill()
             await self._descent.kill()

@@ -1,10 +1,10 @@
-"""What daemons that were killed have left: found by their marks, and ended.
+"""Find and kill the processes that killed daemons have left.
 
-Two kinds of evidence, each of which is enough: the process is in the control groups of a daemon
-that holds their lock no more; or its environment names a daemon (`marks.DAEMON`) of this pid
-namespace that runs no more, and that listened where this one does or nowhere: what another place's
-daemon has left is for its own successor. Only this user's processes are looked at. Never ended:
-this process, its ancestors, and the terminals that a caller says are still held.
+Either of two kinds of evidence is enough. The process is in the control groups of a daemon that no
+longer holds their lock. Or its environment names a daemon (`marks.DAEMON`) of this pid namespace
+that no longer runs, and that listened on this daemon's socket or on none. Leftovers of a daemon on
+another socket are for its own successor. Only processes of this user are considered. Never killed
+are this process, its ancestors, and the terminals that the caller says are still held.
 """
 
 import os
@@ -20,7 +20,6 @@ from acpterm.pty import linux, processes
 from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking import cgroup, marks
 from acpterm.pty.tracking.marks import Daemon
-from acpterm.pty.tracking.slices import collect
 from acpterm.pty.tracking.tree import retry_on_oserror
 
 _POLL_S: Final = 0.05
@@ -30,10 +29,10 @@ _log = structlog.get_logger("acpterm.leftovers")
 
 
 async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
-    """Kill what predecessors of `daemon` have left; return how many processes that were.
+    """Kill the processes that predecessors of `daemon` have left; return their number.
 
-    `held`: names of terminals that were taken over from a daemon that is gone. Gives up after
-    some seconds on what cannot be killed.
+    `held` are the names of terminals that were taken over from a daemon that is gone. Gives up
+    after 10 seconds on processes that cannot be killed.
     """
     if not linux.AVAILABLE:
         return 0
@@ -53,19 +52,20 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
         groups = {base for base in groups if not cgroup.clear_stale(base)}
         await trio.sleep(_POLL_S)
     if ended:
-        _log.info("ended what a daemon that was killed had left", processes=len(ended))
+        _log.info("killed the processes that a killed daemon had left", processes=len(ended))
     return len(ended)
 
 
 async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, str | None]]:
-    """Return the processes left, each with the stale control groups that it is in, if any."""
-    steps = await collect(_look(daemon, held, _ancestors()))
+    """Return the leftovers, each with the directory of the stale control groups that it is in."""
+    steps = await processes.collect(_leftovers(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
 
 
-def _look(
+def _leftovers(
     daemon: Daemon, held: Collection[str], spared: Collection[int]
 ) -> Iterator[tuple[ProcStat, str | None] | None]:
+    """Yield each leftover, and None for every process read, so that the caller can pause."""
     uid = os.geteuid()
     for process in processes.read_all():
         yield None
@@ -77,11 +77,11 @@ def _look(
         except OSError:
             continue
         base = cgroup.stale_base_of(process.pid)
-        if base is not None or _is_left(process.pid, daemon, held):
+        if base is not None or _has_marks_of_leftover(process.pid, daemon, held):
             yield process, base
 
 
-def _is_left(pid: int, daemon: Daemon, held: Collection[str]) -> bool:
+def _has_marks_of_leftover(pid: int, daemon: Daemon, held: Collection[str]) -> bool:
     found = marks.read(pid)
     if found.daemon is None or found.terminal in held:
         return False
@@ -89,7 +89,7 @@ def _is_left(pid: int, daemon: Daemon, held: Collection[str]) -> bool:
 
 
 def _ancestors() -> set[int]:
-    """Return this process and those that it descends from."""
+    """Return this process and its ancestors."""
     found = {os.getpid()}
     pid = os.getppid()
     while pid > 0 and pid not in found:

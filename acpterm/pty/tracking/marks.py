@@ -1,15 +1,15 @@
-"""The marks that every process of a terminal carries, by which it is recognised later.
+"""The marks that every process of a terminal carries, and by which it is recognised later.
 
 - Environment: `ACPTERM_TERMINAL_ID`, the terminal's id, and `ACPTERM_DAEMON`, the identity of the
-  daemon that made it. A program can start others without them.
-- On Linux, a resource limit: the soft `RLIMIT_LOCKS` is a number made from the terminal's id.
+  daemon that created it. A program can start other programs without these variables.
+- On Linux, a resource limit: the soft `RLIMIT_LOCKS` is a number derived from the terminal's id.
   No kernel since 2.4 enforces that limit. It is inherited across fork, exec, setsid and a change
   of user or control group, and `/proc/PID/limits` may be read by anyone, whatever the process's
   user and dumpable flag. Only a process that sets this limit itself loses it. `ulimit -x` shows it.
 
-The daemon's identity is `PID-TICKS-NAMESPACE-PLACE`: its pid, the time it started in clock ticks
-since boot, the inode of its pid namespace, without which the pid means nothing, and a number made
-from the path of its socket, by which the next daemon there knows what it follows; 0 is none.
+The daemon's identity is `PID-TICKS-NAMESPACE-PLACE`: its pid, its start time in clock ticks since
+boot, the inode of its pid namespace, without which the pid means nothing, and a hash of the path of
+its socket, by which the next daemon on that socket recognises its predecessor. 0 is no socket.
 """
 
 import hashlib
@@ -17,24 +17,30 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acpterm.pty import linux, processes
-from acpterm.pty.tracking.tree import Rlimits
+
+if TYPE_CHECKING:
+    # It imports trio, which the clients that need these marks do without.
+    from acpterm.pty.tracking.tree import Rlimits
 
 TERMINAL: Final = "ACPTERM_TERMINAL_ID"
 DAEMON: Final = "ACPTERM_DAEMON"
 DETACHED: Final = ("ACPTERM_KEEPER_FD", "ACPTERM_DETACHED")
-"""Variables of daemons and workers: such a process is never taken for a terminal's orphan."""
+"""Variables of daemons and workers: such a process is never treated as a terminal's orphan."""
 
-# Far above any number that somebody would choose, and below RLIM_INFINITY.
+# Far above any limit that a user would choose, and below RLIM_INFINITY.
 _TAG_BASE: Final = 1 << 60
 _TAG_BYTES: Final = 7
 _PLACE_BYTES: Final = 6
 
 
 class Daemon(NamedTuple):
-    """The identity of a process that programs are started for, across restarts of its worker."""
+    """The identity of a daemon, or of another process that starts programs.
+
+    It stays the same when the daemon's worker is restarted.
+    """
 
     pid: int
     ticks: int
@@ -46,7 +52,7 @@ class Daemon(NamedTuple):
 
     @classmethod
     def of(cls, pid: int, socket_path: str | None) -> "Daemon":
-        """Return the identity of a running process that listens there, if anywhere."""
+        """Return the identity of a running process that listens on `socket_path`, if not None."""
         found = processes.identity(pid)
         ticks = 0 if found is None else linux.ticks(found.started)
         place = 0 if socket_path is None else _number(os.path.abspath(socket_path), _PLACE_BYTES)
@@ -54,14 +60,14 @@ class Daemon(NamedTuple):
 
     @classmethod
     def parse(cls, value: str) -> "Daemon | None":
-        """Return the identity that a variable holds; None if it holds none."""
+        """Parse the value of the variable `DAEMON`; None if it is not an identity."""
         parts = value.split("-")
         if len(parts) != len(cls._fields) or not all(p.isascii() and p.isdigit() for p in parts):
             return None
         return cls(*map(int, parts))
 
     def is_gone(self) -> bool:
-        """Return whether it certainly runs no more; False for another pid namespace's."""
+        """Return whether the daemon certainly no longer runs; False in another pid namespace."""
         if self.namespace != linux.pid_namespace():
             return False
         found = processes.identity(self.pid)
@@ -78,8 +84,11 @@ def tag(name: str) -> int:
     return _TAG_BASE + _number(name, _TAG_BYTES)
 
 
-def rlimits(name: str) -> Rlimits:
-    """Return the limits (resource, soft, hard) for the programs of `name`; none where unusable."""
+def rlimits(name: str) -> "Rlimits":
+    """Return the limits (resource, soft, hard) for the programs of the terminal `name`.
+
+    The tuple is empty if the limit cannot be used as a mark.
+    """
     if not linux.AVAILABLE:
         return ()
     _, hard = resource.getrlimit(linux.RLIMIT_LOCKS)
@@ -90,8 +99,8 @@ def rlimits(name: str) -> Rlimits:
 
 
 @contextmanager
-def inherited(limits: Rlimits) -> Iterator[None]:
-    """Have children that are started in the block inherit `limits`; then restore our own."""
+def inherited(limits: "Rlimits") -> Iterator[None]:
+    """Set `limits` in the block, so that children that start there inherit them; then undo."""
     before = [(number, *resource.getrlimit(number)) for number, _, _ in limits]
     for number, soft, hard in limits:
         resource.setrlimit(number, (soft, hard))

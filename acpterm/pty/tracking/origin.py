@@ -1,7 +1,8 @@
-"""Where a process comes from: all evidence of the terminals that it, or an ancestor, is of.
+"""The origin of a process: all evidence that it, or an ancestor, belongs to some terminal.
 
-A process can get rid of most evidence, and can forge some. So nothing is weighed here: every
-terminal that any evidence names is returned, and the caller lets in only what none speaks against.
+A process can remove most evidence, and can forge some. So this module does not weigh evidence: it
+returns every terminal that any evidence names. The caller admits only a process that no evidence
+speaks against.
 """
 
 import os
@@ -13,11 +14,11 @@ from acpterm.pty import linux, processes
 from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking import cgroup, marks
 
-_TRIES: Final = 5
+_ATTEMPTS_MAX: Final = 5
 
 
 class KnownTree(Protocol):
-    """The processes of one terminal. See `subreaper.DescendantTree`."""
+    """The processes of one terminal. See `descendant_tree.DescendantTree`."""
 
     @property
     def name(self) -> str:
@@ -28,67 +29,68 @@ class KnownTree(Protocol):
         """The resource limit that marks its processes."""
 
     def has(self, process: ProcStat) -> bool:
-        """Return whether a process is of the terminal, as far as that is known without marks."""
+        """Return whether a process is known to belong to it, without reading its marks."""
 
 
 class Origin(NamedTuple):
-    """Where a process comes from."""
+    """The origin of a process."""
 
     ancestry: tuple[ProcStat, ...]
-    """The process and its ancestors, up to the one that starts programs, or as far as visible."""
+    """The process and its ancestors below the one that starts programs, as far as visible."""
     terminals: frozenset[str]
     """The ids of terminals that some evidence names: descent, session, control group, marks."""
     is_descendant: bool
     """Whether it descends from the process that starts programs."""
     is_foreign: bool
-    """Whether it bears the mark of a terminal, or is in its group, that is not open here."""
+    """Whether it has the mark of a terminal that is not open here, or is in its control group."""
 
 
 def find_origin(
     pid: int, *, parent: int, trees: Collection[KnownTree], base: str | None
 ) -> Origin | None:
-    """Return where a process comes from; None if its ancestors changed during each look.
+    """Return the origin of a process; None if its ancestors changed during every attempt.
 
-    `parent`: the process that starts programs and adopts their orphans. `base`: the name of the
-    directory of the trees' control groups. Raises `OSError` when no descriptor is left to look.
+    `parent` is the process that starts programs and adopts their orphans. `base` is the name of the
+    directory of the trees' control groups. Raises `OSError` when no descriptor is left to read
+    them.
     """
-    for _ in range(_TRIES):
-        line, top = _ancestry(pid, parent)
-        found = _evidence(line, trees, base)
-        # An ancestor that ended meanwhile has given its child to another parent.
-        if line and _identities(_ancestry(pid, parent)[0]) == _identities(line):
-            return Origin(tuple(line), found[0], top in (parent, os.getpid()), found[1])
+    for _ in range(_ATTEMPTS_MAX):
+        ancestry, top = _ancestry(pid, parent)
+        terminals, is_foreign = _evidence(ancestry, trees, base)
+        # If an ancestor ended meanwhile, its child has got another parent.
+        if ancestry and _identities(_ancestry(pid, parent)[0]) == _identities(ancestry):
+            return Origin(tuple(ancestry), terminals, top in (parent, os.getpid()), is_foreign)
     return None
 
 
-def _identities(line: list[ProcStat]) -> list[tuple[int, float]]:
-    return [(process.pid, process.started) for process in line]
+def _identities(ancestry: list[ProcStat]) -> list[tuple[int, float]]:
+    return [(process.pid, process.started) for process in ancestry]
 
 
 def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
-    """Return a process with its ancestors, and the pid of the one above the last of them."""
-    line: list[ProcStat] = []
+    """Return a process with its ancestors, and the pid of the parent of the last of them."""
+    ancestry: list[ProcStat] = []
     while pid not in (0, parent, os.getpid()):
         process = processes.identity(pid)
-        if process is None or (line and process.started > line[-1].started):
+        if process is None or (ancestry and process.started > ancestry[-1].started):
             break
-        line.append(process)
+        ancestry.append(process)
         pid = process.ppid
-    return line, 0 if pid == 1 else pid
+    return ancestry, 0 if pid == 1 else pid
 
 
 def _evidence(
-    line: list[ProcStat], trees: Collection[KnownTree], base: str | None
+    ancestry: list[ProcStat], trees: Collection[KnownTree], base: str | None
 ) -> tuple[frozenset[str], bool]:
-    """Return the terminals that are named, and whether there is one that is not open here."""
+    """Return the terminals that evidence names, and whether it names one that is not open here."""
     names: set[str] = set()
     tags: set[int] = set()
     is_foreign = False
-    # A daemon that was itself started in a terminal has that one's marks and groups.
+    # A daemon that was itself started in a terminal has the marks and groups of that terminal.
     own_groups = cgroup.terminals_of("self")
     own_name = os.environ.get(marks.TERMINAL)
     own_tag = resource.getrlimit(linux.RLIMIT_LOCKS)[0] if linux.AVAILABLE else None
-    for process in line:
+    for process in ancestry:
         names.update(tree.name for tree in trees if tree.has(process))
         found = marks.read(process.pid)
         if found.terminal not in (None, own_name):

@@ -1,8 +1,8 @@
-"""The processes of one terminal, and the end of all of them.
+"""The processes of one terminal, and how all of them are ended.
 
-A `Tree` signals exactly its own processes. `Trees` makes it from one or two ways to know them:
-`subreaper.DescendantTree` everywhere, and `cgroup.CgroupTree` beside it where control groups can
-be made. `end` is what kill means, for all of them.
+A `ProcessTree` signals exactly its own processes. `Trees` creates it from one or two ways to track
+them: `descendant_tree.DescendantTree` on every system, combined with `cgroup_tree.CgroupTree` if
+control groups can be created. `end` implements kill for all of them.
 """
 
 import signal
@@ -27,61 +27,61 @@ Rlimits = tuple[tuple[int, int, int], ...]
 class ProcessTree(Protocol):
     """The processes of one terminal, from before its first instruction until `close`.
 
-    A child may be made ahead: then it has `started` some time before its program `begins`.
+    A child may be created in advance: then `started` is called some time before `begins`.
     """
 
     @property
     def cgroup(self) -> int | None:
-        """A descriptor of the control group that the first child is to be made in, if any."""
+        """A descriptor of the control group in which the first child is to be created, if any."""
 
     @property
     def join(self) -> str | None:
-        """The file that a child made without `cgroup` writes `0` to, to be in the tree."""
+        """The file to which a child created without `cgroup` writes `0` to join the tree."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables that the first child needs in its environment, over all others."""
+        """Variables that the first child needs in its environment; they override all others."""
 
     @property
     def rlimits(self) -> Rlimits:
-        """Limits (resource, soft, hard) that the first child needs, after all others."""
+        """Limits (resource, soft, hard) that the first child needs, set after all others."""
 
     def started(self, pid: int, started: float | None = None) -> None:
-        """Record the first child: it is ours, alive or a zombie.
+        """Record the first child, which is not reaped yet.
 
-        `started`: its start time as `ProcStat.started`, if that is known.
+        `started` is its start time as in `ProcStat.started`, if known.
         """
 
     def begins(self) -> None:
-        """Record that the first child's program begins now: from now on there may be others."""
+        """Record that the first child's program starts now, and may start other processes."""
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the first child was reaped, `at` a time of `processes.now`, or just now."""
+        """Record that the first child was reaped: at the `processes.now` time `at`, or now."""
 
     async def empty(self) -> bool:
-        """Return whether no process of the tree runs any more; zombies do not.
+        """Return whether no process of the tree runs any more. Zombies do not count.
 
-        Raises `OSError` when that cannot be seen.
+        Raises `OSError` if the processes cannot be read.
         """
 
     async def signal(self, number: int) -> None:
-        """Signal every process of the tree, once. Raises `OSError` when they cannot be seen."""
+        """Signal every process of the tree, once. Raises `OSError` if they cannot be read."""
 
     async def kill(self) -> None:
-        """SIGKILL the tree until it is empty. Waits as long as that takes; can be cancelled.
+        """SIGKILL the tree until it is empty, however long that takes; can be cancelled.
 
-        Raises no `OSError`: it tries again.
+        Retries instead of raising `OSError`.
         """
 
     async def close(self) -> None:
-        """Forget the tree, which is empty or given up."""
+        """Forget the tree, which is empty or was given up."""
 
 
 async def end(tree: ProcessTree, grace: float) -> None:
-    """End the whole tree: SIGTERM, up to `grace` seconds to tidy up, then SIGKILL.
+    """End the whole tree: SIGTERM, then SIGKILL after up to `grace` seconds.
 
-    Stopped processes are continued, so that SIGTERM reaches them. Returns when no process is
-    left; cancelled, it leaves the rest running.
+    Continues stopped processes, so that SIGTERM reaches them. Returns when no process is left. On
+    cancellation the remaining processes keep running.
     """
     if await retry_on_oserror(tree.empty):
         return
@@ -102,10 +102,10 @@ async def wait_empty(tree: ProcessTree) -> None:
 
 
 async def retry_on_oserror(step: Callable[[], Awaitable[T]]) -> T:
-    """Do `step`, and again while the system refuses it.
+    """Return the result of `step`, which is repeated as long as it raises `OSError`.
 
-    For want of a descriptor it is done again at once with some of the reserve: processes have to
-    be found and ended even so.
+    If no descriptor is left, repeats it at once with some descriptors of the reserve: processes
+    must be found and killed even then.
     """
     while True:
         try:

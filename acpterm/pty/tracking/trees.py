@@ -1,11 +1,11 @@
-"""The trees of this process: which ways there are to know processes, and what keeps them going.
+"""The process trees of this process: how they are tracked, and the task that reaps orphans.
 
-One `Trees` a process, shared by all that start programs: orphans become children of one process,
-the parent, and only with all trees and all other children of the parent known can it be seen whose
-an orphan is. The parent is this process, or the keeper, which then reaps.
+There is one `Trees` per process, shared by everything that starts programs. Orphans become children
+of one process, the parent, and an orphan can be attributed only if all trees and all other children
+of the parent are known. The parent is this process, or the keeper, which then reaps.
 
-A successor of this process goes on with what `handover` gave: it passes that as `inherited`, and
-calls `adopt` for each terminal.
+A successor of this process takes over the trees: it passes the result of `handover` as `inherited`,
+and calls `adopt` for each terminal.
 """
 
 import os
@@ -25,26 +25,26 @@ from acpterm.pty.tracking.tree import ProcessTree
 
 
 class TrackingError(Exception):
-    """The way to know a terminal's processes that was asked for cannot be had here."""
+    """The requested way to track a terminal's processes is not available here."""
 
 
 class Handover(NamedTuple):
-    """What a successor of this process needs besides each terminal's pid and start time."""
+    """What a successor of this process needs, besides each terminal's pid and start time."""
 
     value: bytes
     fds: tuple[int, ...]
-    """Open in this process until `Trees.close`; duplicates are the successor's."""
+    """They stay open in this process until `Trees.close`; the successor gets duplicates."""
 
 
 class Trees:
-    """Makes trees of processes.
+    """A factory of process trees.
 
-    `tracking`: `cgroup` or `auto` for control groups and descent, where `cgroup` insists on the
-    former; `subreaper` for descent alone. `parent`: the process that starts the programs and adopts
-    their orphans; None for this one. `inherited`: the `handover` of a predecessor, whose
-    descriptors become ours. `held`: names of terminals that outlived a daemon that was killed.
-    `socket_path`: where the daemon listens, if it does. Raises
-    `TrackingError` when there are no control groups and they were asked for.
+    `tracking` is `auto` for control groups, if available, and descent; `cgroup` for the same, but
+    control groups are required; `subreaper` for descent alone. `parent` is the process that starts
+    the programs and adopts their orphans; None is this process. `inherited` is the `handover` of a
+    predecessor, whose descriptors this object takes over. `held` are the names of terminals that
+    outlived a daemon that was killed. `socket_path` is the path of the socket on which the daemon
+    listens, if it does. Raises `TrackingError` if control groups are required and not available.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Trees:
                 "tracking 'cgroup': this process may make no control groups of version 2 below its "
                 "own; run it where they are delegated to it, or say tracking 'auto'"
             )
-        # This process has children of its own besides. Where control groups tell them apart, none
-        # of them need be suspected.
+        # This process has other children as well. With control groups those need not be attributed
+        # by their start time.
         sole_parent = parent is not None or self._cgroups is None
         self._subreaper: Final = Subreaper(parent, sole_parent=sole_parent, socket_path=socket_path)
         self._busy: list[Callable[[], bool]] = []
 
     def new(self, name: str) -> ProcessTree:
-        """Make the tree of the terminal, or other program, `name`. Raises `OSError`."""
+        """Create the tree of the terminal, or other program, `name`. Raises `OSError`."""
         if self._cgroups is None:
             return self._subreaper.new(name)
         group = self._cgroups.new(name)
@@ -80,10 +80,10 @@ class Trees:
     def adopt(
         self, name: str, pid: int, started: float, *, reaped_at: float | None = None
     ) -> ProcessTree:
-        """Make the tree of a terminal that a predecessor made, from its first child's identity.
+        """Create the tree of a terminal of a predecessor, from its first child's identity.
 
-        `started` is `ProcStat.started`; `reaped_at`, once it was reaped, a time of
-        `processes.now`.
+        `started` is as in `ProcStat.started`. `reaped_at` is a `processes.now` time if the child
+        was reaped.
         """
         descent = self._subreaper.adopt(name, pid, started, reaped_at)
         return (
@@ -93,7 +93,7 @@ class Trees:
         )
 
     def handover(self) -> Handover:
-        """Return what a successor needs, to be stored before the first terminal is made."""
+        """Return the state for a successor, to be stored before the first terminal is created."""
         if self._cgroups is None:
             return Handover(b"", ())
         base, lock = self._cgroups.handover()
@@ -101,43 +101,44 @@ class Trees:
 
     @property
     def tracking(self) -> str:
-        """How its trees are known: `cgroup` (and descent) or `subreaper`."""
+        """How the trees are tracked: `cgroup` (and descent) or `subreaper`."""
         return "subreaper" if self._cgroups is None else "cgroup"
 
     @property
     def daemon(self) -> Daemon:
-        """The identity that its programs' environment names."""
+        """The identity that the environment of programs names."""
         return self._subreaper.daemon
 
     def origin(self, pid: int) -> Origin | None:
-        """Return where a process comes from: see `find_origin`. Takes about a millisecond."""
+        """Return the origin of a process: see `find_origin`. Takes about a millisecond."""
         base = None if self._cgroups is None else self._cgroups.name
         return find_origin(
             pid, parent=self._subreaper.parent, trees=self._subreaper.trees, base=base
         )
 
     def exclude(self, pids: Callable[[], Iterable[int]], busy: Callable[[], bool]) -> None:
-        """Never take the children that `pids` names, now or later, for orphans.
+        """Never treat the children that `pids` returns, now or later, as orphans.
 
-        While `busy` there may be a child that is not known yet: none is reaped then.
+        While `busy` returns True no child is reaped, because one may not be known yet.
         """
         self._subreaper.exclude(pids)
         self._busy.append(busy)
 
     async def end_leftovers(self) -> int:
-        """Kill what daemons that are gone have left, but for the trees that are open here.
+        """Kill the processes that gone daemons have left; return their number.
 
-        Call it once all trees are adopted. Returns how many processes that were.
+        Processes of the trees that are open here are spared, so call this once all trees are
+        adopted.
         """
         held = {tree.name for tree in self._subreaper.trees}
         return await end_leftovers(self.daemon, held)
 
     async def run(self) -> None:
-        """Reap orphans until cancelled; returns at once where that is not this process's to do."""
+        """Reap orphans until cancelled; return at once if another process is the parent."""
         await self._subreaper.run(lambda: any(busy() for busy in self._busy))
 
     def close(self) -> None:
-        """Remove what is left of the control groups, which are empty by now."""
+        """Remove the directory of the control groups, which are empty by now."""
         if self._cgroups is not None:
             self._cgroups.close()
 
@@ -155,7 +156,7 @@ def _adopted(inherited: Handover) -> Cgroups | None:
 async def open_trees(
     tracking: str = "auto", *, parent: int | None = None, socket_path: str | None = None
 ) -> AsyncIterator[Trees]:
-    """Have `Trees`, run, for as long as the block lasts. Raises `TrackingError`."""
+    """Yield `Trees`, and run it as long as the block lasts. Raises `TrackingError`."""
     trees = Trees(tracking, parent=parent, socket_path=socket_path)
     try:
         async with trio.open_nursery() as nursery:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.host.launch.exec_context import ExecContext, from_record, to_record
 from acpterm.host.state.records import (
     ConnectionRecord,
+    ContextRecord,
     HostRecord,
     ListenRecord,
     SessionRecord,
@@ -20,6 +20,7 @@ from acpterm.host.state.records import (
     pack_text,
     unpack_text,
 )
+from acpterm.runtime.exec_context import ExecContext
 
 KINDS = [
     ConnectionRecord,
@@ -88,8 +89,8 @@ def test_terminal_record_is_read_as_it_was_written(record):
 
 @given(contexts)
 def test_execution_context_is_read_as_it_was_written(context):
-    record = ConnectionRecord(secret="s", context=to_record(context))
-    assert from_record(ConnectionRecord.decode(record.encode()).context) == context
+    record = ConnectionRecord(secret="s", context=ContextRecord.from_context(context))
+    assert ConnectionRecord.decode(record.encode()).context.to_context() == context
 
 
 @given(system_text)
@@ -99,7 +100,7 @@ def test_text_that_is_not_utf_8_survives(text):
 
 def test_environment_that_no_program_can_be_given_is_not_stored():
     context = ExecContext({"A": "x" * 7_000_000}, "/", 0o22, ())
-    assert to_record(context) is None
+    assert ContextRecord.from_context(context) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,10 +11,10 @@ import pytest
 import trio
 
 from acpterm.config import Settings
-from acpterm.host.host import open_host
-from acpterm.host.launch.exec_context import current, to_record
+from acpterm.host.open_host import open_host
 from acpterm.host.state.records import (
     ConnectionRecord,
+    ContextRecord,
     HostRecord,
     SessionRecord,
     StateVersionError,
@@ -23,6 +23,7 @@ from acpterm.host.state.records import (
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.keeper.ring import HEAD
 from acpterm.pty.processes import now
+from acpterm.runtime.exec_context import current
 from acpterm.terminal.shared_ring import WINDOW_BYTES
 from tests.keeper.daemon import daemon
 from tests.keeper.terminals import spawn as spawn_in
@@ -31,7 +32,7 @@ from tests.support.person import person_of
 from tests.support.workers import initialize
 
 SECRET = "5" * 64
-CONTEXT = to_record(current())
+CONTEXT = ContextRecord.from_context(current())
 
 
 RING_SIZE = 64 * 1024

@@ -349,7 +349,7 @@ if "serve" in sys.orig_argv:
     import trio
     from acpterm.host.input_monitor import InputMonitor
 
-    async def run(self, is_needed):
+    async def run(self):
         while not os.path.exists({path!r}):
             await trio.sleep(0.01)
         os.unlink({path!r})

@@ -1,7 +1,7 @@
-"""acpx, a client that nobody here wrote, drives an agent through `acpterm proxy`.
+"""acpx, a third-party client, drives an agent through `acpterm proxy`.
 
-What acpx prints (`--format json`) is all that it said and was told, one message a line. It has
-terminals of its own, unless it is told not to say so. The agent is a scripted one.
+acpx prints all messages that it sends and receives (`--format json`), one per line. It has
+terminals of its own, unless an option hides them. The agent is the scripted one.
 """
 
 import json
@@ -23,12 +23,12 @@ HERE = Path(__file__).parent
 ACPX = HERE / "node_modules" / "acpx" / "dist" / "cli.js"
 SCRIPTED = [sys.executable, str(HERE.parents[1] / "support" / "scripted.py")]
 
-# What acpx's exit status says.
+# Exit statuses of acpx.
 OK, FAILED, TIMED_OUT = 0, 1, 3
 
 
 class Seen:
-    """What acpx has made of a prompt: its exit status, and the messages that it printed."""
+    """The result of a prompt: acpx's exit status, and the messages that it printed."""
 
     def __init__(self, status: int, out: bytes, log: Path) -> None:
         self.status = status
@@ -47,17 +47,17 @@ class Seen:
         return "".join(chunk["content"]["text"] for chunk in chunks)
 
     def content(self, call: str) -> list[dict[str, Any]]:
-        """Give what is in a tool call at the end."""
+        """Return the last content of a tool call."""
         contents = [u["content"] for u in self.updates() if _is_content_of(u, call)]
         return contents[-1]
 
     def text(self, call: str) -> str:
-        """Give the text of the one item that is in a tool call at the end."""
+        """Return the text of the only item of the last content of a tool call."""
         (item,) = self.content(call)
         return item["content"]["text"]
 
     def embedded(self) -> list[str]:
-        """Give the ids of all terminals that acpx was to show."""
+        """Return the ids of all terminals that acpx was sent to show."""
         contents = [u.get("content") for u in self.updates()]
         contents += [p["toolCall"].get("content") for p in self.asked("session/request_permission")]
         items = [item for content in contents if isinstance(content, list) for item in content]
@@ -70,7 +70,7 @@ def _is_content_of(update: dict[str, Any], call: str) -> bool:
 
 @pytest.fixture
 def prompt(tmp_path: Path):
-    """Give how acpx is run once with a script for the agent."""
+    """Return a function that runs acpx once with a script for the agent."""
     if not ACPX.exists():
         raise FileNotFoundError(f"acpx is not at {ACPX}: say make interop, which installs it")
 
@@ -100,7 +100,7 @@ def prompt(tmp_path: Path):
 
 
 def ask(method: str, name: str = "last", **params: Any) -> dict[str, Any]:
-    """Make the step of a request, whose answer the agent says."""
+    """Return a step that sends a request and repeats its response as a message."""
     return {"do": "ask", "method": method, "params": params, "as": name, "report": True}
 
 
@@ -129,7 +129,7 @@ RUN = [
 FENCE = "```console\n$ echo hello; exit 5\nhello\n[exit status 5]\n```"
 
 
-async def test_a_client_without_terminals_sees_those_of_the_agent_as_text(prompt):
+async def test_client_without_terminals_gets_them_as_text(prompt):
     seen = await prompt(RUN, "--no-terminal")
     assert seen.status == OK
     assert seen.text("call") == FENCE
@@ -140,7 +140,7 @@ async def test_a_client_without_terminals_sees_those_of_the_agent_as_text(prompt
     assert '"exitCode": 5' in seen.said()
 
 
-async def test_a_client_with_terminals_is_asked_for_them_itself(prompt):
+async def test_client_with_terminals_gets_the_terminal_requests(prompt):
     seen = await prompt(RUN)
     assert seen.status == OK
     (asked,) = seen.asked("terminal/create")
@@ -151,7 +151,7 @@ async def test_a_client_with_terminals_is_asked_for_them_itself(prompt):
     assert terminal.order == ["create", "wait_for_exit", "output", "release"]
 
 
-async def test_a_client_with_terminals_is_not_asked_if_they_are_to_be_ours(prompt):
+async def test_client_with_terminals_gets_no_requests_with_terminals_ours(prompt):
     seen = await prompt(RUN, proxy=("--terminals", "ours"))
     assert seen.status == OK
     assert not seen.asked("terminal/create")
@@ -160,7 +160,7 @@ async def test_a_client_with_terminals_is_not_asked_if_they_are_to_be_ours(promp
     assert seen.wire.terminal().status == (5, None)
 
 
-async def test_a_permission_that_shows_a_terminal_is_asked_for_with_text(prompt):
+async def test_permission_request_embeds_terminals_as_text(prompt):
     options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
     call = {"toolCallId": "call", "title": "go on?", "content": [TERMINAL]}
     steps = [
@@ -176,7 +176,7 @@ async def test_a_permission_that_shows_a_terminal_is_asked_for_with_text(prompt)
     assert '"outcome": "selected", "optionId": "yes"' in seen.said()
 
 
-async def test_what_is_not_about_terminals_goes_through(prompt, tmp_path):
+async def test_other_requests_pass(prompt, tmp_path):
     steps = [ask("fs/read_text_file", path=str(tmp_path / "work" / "file"))]
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "file").write_text("grüße 🙂\n")
@@ -185,8 +185,8 @@ async def test_what_is_not_about_terminals_goes_through(prompt, tmp_path):
     assert json.loads(seen.said()) == {"content": "grüße 🙂\n"}
 
 
-async def test_a_client_that_gives_up_leaves_no_process(prompt):
-    """That nothing is left is asked of every test here; this one has something to leave."""
+async def test_client_that_times_out_leaves_no_process(prompt):
+    """Every test here checks that no process is left; this one starts some that could be."""
     steps = [
         ask("terminal/create", "t", command="setsid sleep 7533 & sleep 7533"),
         ask("terminal/wait_for_exit", terminalId="$t"),
@@ -196,7 +196,7 @@ async def test_a_client_that_gives_up_leaves_no_process(prompt):
     assert seen.wire.terminal().waited is None or seen.wire.terminal().status[1] is not None
 
 
-async def test_an_agent_that_cannot_start_is_an_error_with_its_last_words(prompt):
+async def test_agent_that_cannot_start_is_an_error_with_its_stderr(prompt):
     seen = await prompt([], "--no-terminal", agent=("--die",))
     assert seen.status == FAILED
     assert "no key in the environment: set AGENT_KEY" in json.dumps(seen.messages)

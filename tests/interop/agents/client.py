@@ -1,7 +1,7 @@
-"""An editor in small: it speaks ACP over pipes, allows everything, and keeps what it is shown.
+"""A minimal editor: it speaks ACP over pipes, grants every permission, and records updates.
 
 It has no terminals. `shows` is whether it shows those of agents (`_meta.terminal_output`), as Zed
-does. A terminal that it has not been told of would be an error to an editor, and is one here.
+does. A tool call that embeds an unknown terminal is an error, as it is in Zed.
 """
 
 import json
@@ -15,7 +15,7 @@ Message = dict[str, Any]
 
 
 class Client:
-    """One end of a stream to an agent, or to what stands before it. Made by `talking`."""
+    """A client of an agent, or of the proxy in front of it. Created by `talking`."""
 
     def __init__(self, stream: trio.abc.Stream, *, shows: bool) -> None:
         self._stream = stream
@@ -25,14 +25,14 @@ class Client:
         self._last_id = 0
         self._turn = trio.Lock()
         self.said: dict[str, str] = {}
-        """The agent's words, by session."""
+        """The text of the agent's messages, by session."""
         self.calls: dict[tuple[str, str], Message] = {}
-        """The tool calls as an editor has them, by session and id: updates are merged."""
+        """The tool calls with their updates merged, by session and id."""
         self.terminals: dict[str, Message] = {}
-        """What it was told of terminals, by id: `cwd`, `data`, `exit`."""
+        """The agent's own terminals by id: `cwd`, `data`, `exit`."""
 
     async def start(self, cwd: str) -> str:
-        """Shake hands and open a session: its id."""
+        """Initialize and open a session; return its id."""
         meta = {"terminal_output": True} if self._shows else {}
         told = {"fs": {"readTextFile": False, "writeTextFile": False}, "_meta": meta}
         info = {"name": "tests", "version": "1"}
@@ -42,12 +42,12 @@ class Client:
         return await self.open(cwd)
 
     async def open(self, cwd: str) -> str:
-        """Open a session: its id."""
+        """Open a session; return its id."""
         opened = await self.request("session/new", {"cwd": cwd, "mcpServers": []})
         return str(opened["sessionId"])
 
     async def prompt(self, session: str, text: str) -> str:
-        """Have a turn: why it ended."""
+        """Run a turn; return its stop reason."""
         params = {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
         return str((await self.request("session/prompt", params))["stopReason"])
 
@@ -67,7 +67,7 @@ class Client:
         return answer["result"]
 
     def shown(self) -> str:
-        """Give the text that an editor shows in all tool calls."""
+        """Return the text that an editor shows in all tool calls."""
         return "\n".join(
             item["content"].get("text", "")
             for call in self.calls.values()
@@ -76,20 +76,20 @@ class Client:
         )
 
     async def read(self) -> None:
-        """Take messages until the stream ends."""
+        """Handle messages until the stream ends."""
         rest = b""
         try:
             while data := await self._stream.receive_some(1 << 20):
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    await self._take(json.loads(line))
+                    await self._handle(json.loads(line))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
             for event in self._waiting.values():
                 event.set()
 
-    async def _take(self, message: Message) -> None:
+    async def _handle(self, message: Message) -> None:
         method, params = message.get("method"), message.get("params")
         if method is None:
             self._answers[message["id"]] = message
@@ -112,14 +112,14 @@ class Client:
                 self.said[session] = self.said.get(session, "") + text
             case "tool_call" | "tool_call_update":
                 call = self.calls.setdefault((session, update["toolCallId"]), {})
-                self._tell(update)
+                self._apply_meta(update)
                 self._check(update)
                 call.update({name: value for name, value in update.items() if value is not None})
 
-    def _tell(self, update: Message) -> None:
+    def _apply_meta(self, update: Message) -> None:
         meta = update.get("_meta") or {}
         if info := meta.get("terminal_info"):
-            # Zed takes this from a `tool_call` alone.
+            # Zed reads this only from a `tool_call`.
             assert update["sessionUpdate"] == "tool_call", update
             self.terminals[info["terminal_id"]] = {"cwd": info.get("cwd"), "data": "", "exit": None}
         if output := meta.get("terminal_output"):
@@ -130,7 +130,7 @@ class Client:
     def _check(self, call: Message) -> None:
         embedded = [i["terminalId"] for i in call.get("content") or [] if i["type"] == "terminal"]
         unknown = [terminal for terminal in embedded if terminal not in self.terminals]
-        assert not unknown, f"terminals that nobody has told of: {call}"
+        assert not unknown, f"unknown terminals: {call}"
 
     async def _send(self, message: Message) -> None:
         line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
@@ -140,7 +140,7 @@ class Client:
 
 @asynccontextmanager
 async def talking(stream: trio.abc.Stream, *, shows: bool) -> AsyncIterator[Client]:
-    """Talk over a stream for as long as the block lasts; then close our half."""
+    """Run a client on a stream while the block lasts."""
     client = Client(stream, shows=shows)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.read)

@@ -1,7 +1,7 @@
-"""The real agents: how each is started, asked to run something, and what it says of how that went.
+"""The real agents: how each is started, prompted to run a command, and how it reports the result.
 
-An agent has an environment of its own, which `make interop` makes, and a home of its own in the
-test's folder. `ACPTERM_INTEROP_KIMI` and `ACPTERM_INTEROP_FAST_AGENT` name other programs.
+Each agent has a virtual environment, which `make interop` creates, and a home in the test's
+directory. `ACPTERM_INTEROP_KIMI` and `ACPTERM_INTEROP_FAST_AGENT` name other programs to use.
 """
 
 import json
@@ -23,43 +23,43 @@ def _program(name: str, variable: str, default: str) -> str:
 
 
 class Kind(Protocol):
-    """An agent. `limit`: bytes of output that it wants of a command."""
+    """An agent. `limit`: the `outputByteLimit` that it requests."""
 
     name: str
     limit: int
     embeds: bool
-    """Whether its tool calls show its terminals."""
+    """Whether its tool calls embed its terminals."""
 
     def command(self) -> list[str]:
-        """Give how it is started."""
+        """Return the command that starts it."""
 
     def environment(self, home: Path, model: str, *, gives_up: int | None = None) -> dict[str, str]:
-        """Write its configuration; give the variables that it needs.
+        """Write its configuration; return the environment variables that it needs.
 
-        `model` is a model's URL. `gives_up`: the seconds after which it gives up a command.
+        `model` is the URL of a model; `gives_up` the timeout of commands in seconds.
         """
 
     def prompt(self, line: str, *, gives_up: int | None = None) -> str:
-        """Give the prompt that has it run a line."""
+        """Return a prompt that makes it run a command line."""
 
     def prompt_all(self, lines: Sequence[str]) -> str:
-        """Give the prompt that has it run several lines at the same time."""
+        """Return a prompt that makes it run several command lines concurrently."""
 
     def says_exit(self, code: int) -> str:
-        """Give what it tells its model of a program's exit."""
+        """Return what it reports to its model about an exit status."""
 
     def says_signal(self, name: str) -> str:
-        """Give what it tells its model of a program's death."""
+        """Return what it reports to its model about an exit by signal."""
 
     def says_timeout(self, seconds: int) -> str:
-        """Give what it tells its model of a program that took too long."""
+        """Return what it reports to its model about a timeout."""
 
     truncated: str
-    """What it tells its model of output that is cut."""
+    """What it reports to its model about truncated output."""
 
 
 class Kimi:
-    """kimi-cli: gives a whole shell line as `command`, and shows the terminal in its tool call."""
+    """kimi-cli: sends a shell line as `command`, and embeds the terminal in its tool call."""
 
     name = "kimi"
     limit = 50_000
@@ -70,7 +70,7 @@ class Kimi:
         return [_program("kimi-cli", "ACPTERM_INTEROP_KIMI", ".venv-kimi/bin/kimi"), "acp"]
 
     def environment(self, home: Path, model: str, *, gives_up: int | None = None) -> dict[str, str]:
-        del gives_up  # it is the model that says so
+        del gives_up  # a parameter of the tool call
         share = home / "kimi"
         share.mkdir(parents=True, exist_ok=True)
         (share / "config.toml").write_text(f"""
@@ -104,10 +104,10 @@ class Kimi:
 
 
 class FastAgent:
-    """fast-agent: gives a program and its arguments; tells its tool call the output as text.
+    """fast-agent: sends a program and its arguments; its tool call has the output as text.
 
-    Its model `passthrough` calls one tool that the prompt names, and says the tool's result.
-    Several at once need a real model, for which `prompt_all` is written.
+    Its model `passthrough` calls the one tool that the prompt names, and repeats the result.
+    Several calls need a real model: `prompt_all` is for the scripted one.
     """
 
     name = "fast-agent"
@@ -124,17 +124,17 @@ class FastAgent:
         return [program, "acp", "--shell", "--model", self._model]
 
     def environment(self, home: Path, model: str, *, gives_up: int | None = None) -> dict[str, str]:
-        folder = home / "fast-agent"
-        folder.mkdir(parents=True, exist_ok=True)
+        directory = home / "fast-agent"
+        directory.mkdir(parents=True, exist_ok=True)
         config: dict[str, Any] = {"generic": {"api_key": "none", "base_url": model}}
         if gives_up is not None:
             config["shell_execution"] = {"timeout_seconds": gives_up}
-        # JSON is YAML.
-        (folder / "fast-agent.yaml").write_text(json.dumps(config))
-        return {"FAST_AGENT_HOME": str(folder)}
+        # JSON is a subset of YAML.
+        (directory / "fast-agent.yaml").write_text(json.dumps(config))
+        return {"FAST_AGENT_HOME": str(directory)}
 
     def prompt(self, line: str, *, gives_up: int | None = None) -> str:
-        del gives_up  # it is the configuration that says so
+        del gives_up  # set in the configuration
         return f"***CALL_TOOL execute {json.dumps({'command': line})}"
 
     def prompt_all(self, lines: Sequence[str]) -> str:
@@ -151,5 +151,5 @@ class FastAgent:
 
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (Kimi(), FastAgent())}
-# The same with a model that can call several tools at once.
+# The same agents with a model that can make several tool calls at once.
 KINDS_AT_ONCE: dict[str, Kind] = {**KINDS, "fast-agent": FastAgent("generic.scripted")}

@@ -1,8 +1,8 @@
-"""A model for agents under test: an OpenAI-compatible server that does what the prompt says.
+"""A scripted model for agents under test: an OpenAI-compatible server controlled by the prompt.
 
-Each line `@@TOOL {"name": …, "arguments": {…}}` of the prompt is a call of a tool; all of them are
-made in one answer. When their results have come the model says `RESULT` and then what they are.
-So what a test reads in the agent's last message is what a real model would have been told.
+Each line `@@TOOL {"name": …, "arguments": {…}}` of the prompt is a tool call; all calls are made in
+one response. Once their results have come, the model's message is `RESULT` followed by the results.
+So the agent's last message has exactly what a real model would have received.
 """
 
 import json
@@ -16,13 +16,13 @@ MARK = "@@TOOL "
 
 
 def tool(name: str, **arguments: Any) -> str:
-    """Give the line of a prompt that has the model call a tool."""
+    """Return the line of a prompt that makes the model call a tool."""
     return MARK + json.dumps({"name": name, "arguments": arguments})
 
 
 @contextmanager
 def model() -> Iterator[str]:
-    """Run the server for as long as the block lasts: its base URL."""
+    """Run the server while the block lasts; yield its base URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -64,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _answer(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Give the model's next message."""
+    """Return the model's next message."""
     asked = [n for n, message in enumerate(messages) if MARK in _text(message)]
     asked = [n for n in asked if messages[n]["role"] == "user"]
     if not asked:

@@ -1,7 +1,7 @@
 """Real agents run commands in acpterm's terminals, through `acpterm proxy` and `acpterm prompt`.
 
-Each test asks of one behaviour what the agent got on the wire, what it made of that (its last
-message, which is what its model would be told), and what the person at the other end was shown.
+Each test checks for one behaviour what the agent received on the wire, what it made of that (its
+last message, which is what its model would receive), and what the user was shown.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -31,7 +31,7 @@ def agent(request: pytest.FixtureRequest) -> Kind:
 
 
 class Ran:
-    """What has become of one command."""
+    """The results of one turn that ran a command."""
 
     def __init__(self, turn: Turn, reason: str) -> None:
         self.turn = turn
@@ -43,7 +43,7 @@ class Ran:
 
 @pytest.fixture
 def begin(tmp_path: Path, way: str, agent: Kind) -> Begin:
-    """Give how a turn with a command begins."""
+    """Return a function that starts a turn with a command."""
 
     @asynccontextmanager
     async def begin(line: str, gives_up: int | None = None) -> AsyncIterator[Turn]:
@@ -56,7 +56,7 @@ def begin(tmp_path: Path, way: str, agent: Kind) -> Begin:
 
 @pytest.fixture
 def run(begin: Begin):
-    """Give how a turn with a command is had to its end."""
+    """Return a function that runs a turn with a command to its end."""
 
     async def run(line: str, gives_up: int | None = None) -> Ran:
         async with begin(line, gives_up) as turn:
@@ -66,7 +66,7 @@ def run(begin: Begin):
     return run
 
 
-async def test_a_line_with_a_pipe_runs_in_a_shell_in_the_sessions_folder(run, agent, way):
+async def test_pipeline_runs_in_a_shell_in_the_sessions_directory(run, agent, way):
     ran = await run('echo "x $((1+1))" | tr a-z A-Z && pwd')
     work = ran.turn.place.work
     terminal = ran.wire.terminal()
@@ -82,7 +82,7 @@ async def test_a_line_with_a_pipe_runs_in_a_shell_in_the_sessions_folder(run, ag
         assert f"```console\n{line}\nX 2\n{work}\n```" in ran.shown
 
 
-async def test_arguments_with_spaces_arrive_whole(run, agent):
+async def test_arguments_with_spaces_arrive_unchanged(run, agent):
     ran = await run("""printf '[%s]\\n' 'a b' '' "c  d" """)
     terminal = ran.wire.terminal()
     if agent.name == "fast-agent":
@@ -93,7 +93,7 @@ async def test_arguments_with_spaces_arrive_whole(run, agent):
     assert "[a b]\n[]\n[c  d]" in ran.shown
 
 
-async def test_an_exit_code_comes_through(run, agent):
+async def test_exit_code_reaches_agent_and_user(run, agent):
     ran = await run("echo before; exit 3")
     terminal = ran.wire.terminal()
     assert terminal.status == (3, None)
@@ -105,7 +105,7 @@ async def test_an_exit_code_comes_through(run, agent):
         assert "before\n[exit status 3]" in ran.shown
 
 
-async def test_death_by_a_signal_comes_through_by_its_name(run, agent):
+async def test_signal_name_reaches_agent_and_user(run, agent):
     ran = await run("echo dying; kill -KILL $$")
     terminal = ran.wire.terminal()
     assert terminal.status == (None, "SIGKILL")
@@ -116,7 +116,7 @@ async def test_death_by_a_signal_comes_through_by_its_name(run, agent):
         assert "dying\n[ended by SIGKILL]" in ran.shown
 
 
-async def test_a_program_that_is_not_there_is_told_by_its_name(run, agent):
+async def test_missing_program_is_reported_by_name(run, agent):
     ran = await run("no-such-program-here --flag")
     terminal = ran.wire.terminal()
     assert terminal.status == (127, None)
@@ -126,13 +126,13 @@ async def test_a_program_that_is_not_there_is_told_by_its_name(run, agent):
     assert "no-such-program-here" in ran.shown
 
 
-async def test_output_that_comes_late_and_at_the_very_end_is_shown_to_its_last_line(run, agent):
+async def test_late_output_is_shown_to_its_last_line(run, agent):
     ran = await run("echo early; sleep 0.1; echo late; sleep 0.05; echo last")
     assert ran.wire.terminal().text == "early\nlate\nlast\n"
     assert "early\nlate\nlast" in ran.shown
 
 
-async def test_too_much_output_loses_its_beginning_and_no_half_character(run, agent):
+async def test_truncated_output_starts_at_a_character_boundary(run, agent):
     ran = await run("seq 1 20000 | sed 's/$/ grüße 🙂/'")
     everything = "".join(f"{n} grüße 🙂\n" for n in range(1, 20001))
     terminal = ran.wire.terminal()
@@ -141,14 +141,14 @@ async def test_too_much_output_loses_its_beginning_and_no_half_character(run, ag
     assert everything.endswith(terminal.text)
     assert agent.limit - 4 < len(terminal.text.encode()) <= agent.limit
     assert agent.truncated in ran.said
-    # fast-agent's own cut, in the middle of what it got, does not mind characters.
+    # fast-agent truncates again, in the middle and regardless of characters.
     assert "\n19999 grüße 🙂\n20000 grüße 🙂\n" in ran.said
     assert "\n19999 grüße 🙂\n20000 grüße 🙂" in ran.shown
     if agent.embeds:
         assert "\ufffd" not in ran.said + ran.shown
 
 
-async def test_a_timeout_of_the_agents_own_ends_the_program_and_keeps_what_it_said(run, agent, way):
+async def test_agents_own_timeout_ends_the_program_and_keeps_its_output(run, agent, way):
     ran = await run("echo begun; sleep 7531; echo never", gives_up=2)
     terminal = ran.wire.terminal()
     assert [what for what in terminal.order if what != "wait_for_exit"] == [
@@ -166,8 +166,8 @@ async def test_a_timeout_of_the_agents_own_ends_the_program_and_keeps_what_it_sa
         assert "begun\n[ended by SIGTERM]" in ran.shown
 
 
-async def test_a_cancelled_turn_leaves_no_process_behind(begin, agent):
-    # A child that has left for another session is the one that gets away with others.
+async def test_cancelled_turn_leaves_no_process(begin, agent):
+    # A child in another POSIX session escapes signals to the process group.
     line = "setsid sleep 7532 & echo begun; sleep 7532"
     async with begin(line) as turn:
         await poll(lambda: turn.place.running("sleep 7532") == 2, 60)
@@ -178,16 +178,16 @@ async def test_a_cancelled_turn_leaves_no_process_behind(begin, agent):
     sent = [m for m in turn.wire().to_agent if m.get("method") == "session/cancel"]
     assert len(sent) == 1
     if agent.name == "fast-agent":
-        # It forgets its terminal.
+        # fast-agent leaks its terminal.
         assert not turn.wire().asked("terminal/release")
         assert not turn.wire().asked("terminal/kill")
 
 
-async def test_two_terminals_at_once_are_each_its_own(tmp_path, agent, way):
-    """One turn with two calls of the shell: neither ends before the other has begun.
+async def test_two_concurrent_terminals_are_separate(tmp_path, agent, way):
+    """Run two shell calls in one turn, neither of which can end before the other has started.
 
-    fast-agent has a real model here, since its own one can make one call at a time; and there is a
-    daemon, which has the terminals.
+    fast-agent uses the scripted model here, since its `passthrough` makes one call at a time. The
+    terminals are a daemon's.
     """
     kind = KINDS_AT_ONCE[agent.name]
     wait = "until [ -e {} ]; do sleep 0.02; done; echo {} is over"
@@ -205,11 +205,11 @@ async def test_two_terminals_at_once_are_each_its_own(tmp_path, agent, way):
         assert f"{name} is over" in ran.shown
 
 
-async def test_two_sessions_at_once_in_one_agent(tmp_path, agent):
+async def test_two_concurrent_sessions_are_separate(tmp_path, agent):
     async with proxy(tmp_path, agent) as (client, place, wire), trio.open_nursery() as nursery:
         with trio.fail_after(90):
             first = await client.start(str(place.work))
-            other = place.folder / "other"
+            other = place.directory / "other"
             other.mkdir()
             second = await client.open(str(other))
             line = "touch ../{0}; until [ -e ../{1} ]; do sleep 0.02; done; pwd"
@@ -220,8 +220,8 @@ async def test_two_sessions_at_once_in_one_agent(tmp_path, agent):
     assert {t.text for t in wire().terminals()} == {f"{place.work}\n", f"{other}\n"}
 
 
-async def test_an_editor_that_shows_terminals_is_told_of_them_and_of_their_end(tmp_path, agent):
-    """Only an agent that embeds its terminals in tool calls has them shown."""
+async def test_editor_that_shows_terminals_gets_output_and_exit(tmp_path, agent):
+    """Terminals are only shown if the agent embeds them in tool calls."""
     line = "printf '\\033[31mred\\033[0m\\n'; exit 4"
     async with WAYS["proxy"](tmp_path, agent, agent.prompt(line), shows=True) as turn:
         await turn.end()

@@ -1,8 +1,8 @@
-"""The two ways of a person to an agent: an editor and `acpterm proxy`, or `acpterm prompt`.
+"""The two ways to use an agent: an editor with `acpterm proxy`, or `acpterm prompt`.
 
-`turn` begins a turn in either way, in a folder of its own and with nothing but what the test gives
-it in its environment. At its end nothing may be left that has been started in it, however it was
-started: all of it has a mark in its environment, and is looked for by that.
+Each starts a turn in a directory of its own and with an environment that only has what the test
+gives it. At the end of the turn no process started in it may be left, however it was started:
+processes are found by a marker in their environment.
 """
 
 import os
@@ -22,21 +22,21 @@ from tests.interop.agents.model import model
 from tests.interop.agents.wire import Wire
 from tests.support.hosts import ACPTERM, poll
 
-# Seconds: for an agent to start and have its turn; for everything to be gone.
-TURN = 60
-GONE = 15
+# Time for an agent to start and finish its turn, and for all processes to be gone.
+TURN_TIMEOUT_S = 60
+EXIT_TIMEOUT_S = 15
 _MARK = "INTEROP_RUN"
-# What stands before the lines of a terminal in what `acpterm prompt` prints.
+# The prefix of the lines of a terminal in the output of `acpterm prompt`.
 _BAR = "  │ "
 
 
 class Place:
-    """Where a turn is had: folders, environment, and the processes that have come of it."""
+    """The directories, the environment and the processes of a turn."""
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self.folder = folder
-        self.work = folder / "work"
-        self.home = folder / "home"
+    def __init__(self, directory: Path, environment: dict[str, str]) -> None:
+        self.directory = directory
+        self.work = directory / "work"
+        self.home = directory / "home"
         self.work.mkdir(exist_ok=True)
         self.home.mkdir(exist_ok=True)
         self._mark = f"{_MARK}={secrets.token_hex(8)}"
@@ -44,7 +44,7 @@ class Place:
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
-            "TMPDIR": str(folder),
+            "TMPDIR": str(directory),
             "LC_ALL": "C.UTF-8",
             "NO_PROXY": "*",
             "ACPTERM_IDLE_EXIT": "2",
@@ -53,7 +53,7 @@ class Place:
         }
 
     def left(self) -> dict[int, str]:
-        """Give the processes that have come of this: pids and command lines."""
+        """Return the remaining processes: command lines by pid."""
         found = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -67,33 +67,33 @@ class Place:
         return found
 
     def running(self, line: str) -> int:
-        """Count the processes of a command line."""
+        """Return the number of processes with a command line."""
         return list(self.left().values()).count(line)
 
 
 class Turn(Protocol):
-    """A turn that has begun."""
+    """A running turn."""
 
     place: Place
 
     async def end(self) -> str:
-        """Wait for its end: `end_turn`, `cancelled` or `refusal`."""
+        """Wait for the end; return `end_turn`, `cancelled` or `refusal`."""
 
     async def cancel(self) -> None:
-        """Have it cancelled."""
+        """Cancel the turn."""
 
     def wire(self) -> Wire:
-        """Give what has been said so far."""
+        """Return the messages so far."""
 
     def shown(self) -> str:
-        """Give what the person has been shown so far of tool calls.
+        """Return what the user was shown of tool calls so far.
 
-        By `acpterm prompt` these are the terminals, or all that it prints if the agent shows none.
+        For `acpterm prompt`: the output of terminals, or all output if the agent embeds none.
         """
 
 
 class _Proxied:
-    """A turn by way of `acpterm proxy`."""
+    """A turn through `acpterm proxy`."""
 
     def __init__(self, place: Place, client: Client, session: str, log: Path) -> None:
         self.place = place
@@ -108,7 +108,7 @@ class _Proxied:
         self._over.set()
 
     async def end(self) -> str:
-        with trio.fail_after(TURN):
+        with trio.fail_after(TURN_TIMEOUT_S):
             await self._over.wait()
         assert self._reason is not None
         return self._reason
@@ -124,7 +124,7 @@ class _Proxied:
 
 
 class _Prompted:
-    """A turn by way of `acpterm prompt`."""
+    """A turn of `acpterm prompt`."""
 
     def __init__(
         self, place: Place, kind: Kind, process: trio.Process, log: Path, out: Path
@@ -136,7 +136,7 @@ class _Prompted:
         self._out = out
 
     async def end(self) -> str:
-        with trio.fail_after(TURN):
+        with trio.fail_after(TURN_TIMEOUT_S):
             status = await self._process.wait()
         return {0: "end_turn", 1: "refusal", 130: "cancelled"}[status]
 
@@ -156,12 +156,12 @@ class _Prompted:
 
 @asynccontextmanager
 async def proxy(
-    folder: Path, kind: Kind, *flags: str, shows: bool = False, gives_up: int | None = None
+    directory: Path, kind: Kind, *flags: str, shows: bool = False, gives_up: int | None = None
 ) -> AsyncIterator[tuple[Client, Place, Callable[[], Wire]]]:
-    """Start `acpterm proxy` with an agent, and an editor at its other end."""
+    """Start `acpterm proxy` with an agent, and an editor in front of it."""
     with model() as url:
-        place = _place(folder, kind, url, gives_up)
-        log = folder / "proxy.log"
+        place = _place(directory, kind, url, gives_up)
+        log = directory / "proxy.log"
         arguments = ["proxy", *(flags or ["--embedded"]), "--log", str(log), "--", *kind.command()]
         command = [*ACPTERM, *arguments]
         async with running(place, command, stdout=subprocess.PIPE) as process:
@@ -170,17 +170,17 @@ async def proxy(
                 wire = lambda: Wire(log, "proxy->agent", "agent->proxy")  # noqa: E731
                 yield client, place, wire
             await process.stdin.aclose()
-            with trio.fail_after(GONE):
+            with trio.fail_after(EXIT_TIMEOUT_S):
                 assert await process.wait() == 0
         wire().check(to_client="proxy->editor")
 
 
 @asynccontextmanager
-async def _by_proxy(folder: Path, kind: Kind, text: str, **how: Any) -> AsyncIterator[Turn]:
-    async with proxy(folder, kind, *how.pop("flags", ()), **how) as (client, place, _):
-        with trio.fail_after(TURN):
+async def _by_proxy(directory: Path, kind: Kind, text: str, **how: Any) -> AsyncIterator[Turn]:
+    async with proxy(directory, kind, *how.pop("flags", ()), **how) as (client, place, _):
+        with trio.fail_after(TURN_TIMEOUT_S):
             session = await client.start(str(place.work))
-        turn = _Proxied(place, client, session, folder / "proxy.log")
+        turn = _Proxied(place, client, session, directory / "proxy.log")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(turn.run, text)
             yield turn
@@ -189,11 +189,11 @@ async def _by_proxy(folder: Path, kind: Kind, text: str, **how: Any) -> AsyncIte
 
 @asynccontextmanager
 async def _by_prompt(
-    folder: Path, kind: Kind, text: str, flags: tuple[str, ...] = (), gives_up: int | None = None
+    directory: Path, kind: Kind, text: str, flags: tuple[str, ...] = (), gives_up: int | None = None
 ) -> AsyncIterator[Turn]:
     with model() as url:
-        place = _place(folder, kind, url, gives_up)
-        log, out = folder / "prompt.log", folder / "prompt.out"
+        place = _place(directory, kind, url, gives_up)
+        log, out = directory / "prompt.log", directory / "prompt.out"
         arguments = ["prompt", "-", "--allow", "all", "--cwd", str(place.work), "--log", str(log)]
         arguments += [*(flags or ["--embedded"]), "--", *kind.command()]
         with out.open("wb") as stdout:
@@ -210,15 +210,15 @@ async def _by_prompt(
 WAYS: dict[str, Callable[..., Any]] = {"proxy": _by_proxy, "prompt": _by_prompt}
 
 
-def _place(folder: Path, kind: Kind, url: str, gives_up: int | None) -> Place:
-    folder.mkdir(exist_ok=True)
-    return Place(folder, kind.environment(folder, url, gives_up=gives_up))
+def _place(directory: Path, kind: Kind, url: str, gives_up: int | None) -> Place:
+    directory.mkdir(exist_ok=True)
+    return Place(directory, kind.environment(directory, url, gives_up=gives_up))
 
 
 @asynccontextmanager
 async def running(place: Place, command: list[str], **more: Any) -> AsyncIterator[Any]:
-    """Run a program; when the block has come to its end, nothing of it may be left."""
-    with (place.folder / "stderr").open("wb") as stderr:
+    """Run a program while the block lasts; fail if any of its processes is left then."""
+    with (place.directory / "stderr").open("wb") as stderr:
         process = await trio.lowlevel.open_process(
             command,
             stdin=subprocess.PIPE,
@@ -230,12 +230,12 @@ async def running(place: Place, command: list[str], **more: Any) -> AsyncIterato
     try:
         yield process
         try:
-            await poll(lambda: not place.left(), GONE)
+            await poll(lambda: not place.left(), EXIT_TIMEOUT_S)
         except trio.TooSlowError:
             raise AssertionError(f"left running: {place.left()}") from None
     except BaseException:
-        # What it said is in the report of the test that has failed.
-        print((place.folder / "stderr").read_text(errors="replace")[-4000:])
+        # Its stderr goes into the report of the failed test.
+        print((place.directory / "stderr").read_text(errors="replace")[-4000:])
         raise
     finally:
         for pid in place.left():

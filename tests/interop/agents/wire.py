@@ -1,4 +1,4 @@
-"""What went over the wire, out of the log that `acpterm` writes: what the agent asked and got."""
+"""Reads acpterm's wire log: the agent's requests and their responses."""
 
 import json
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ TERMINAL = ("create", "output", "wait_for_exit", "kill", "release")
 
 
 class Terminal:
-    """One terminal of the agent's: `asked` is its `terminal/create`, the rest are results.
+    """One terminal of the agent: the params of its `terminal/create`, and results of requests.
 
-    What the agent has not asked for, or not been answered, is None.
+    A result is None if the agent has not sent that request or not received the response.
     """
 
     def __init__(self, asked: Message, created: Message) -> None:
@@ -34,16 +34,16 @@ class Terminal:
 
     @property
     def status(self) -> tuple[int | None, str | None]:
-        """How its program ended, as the wait's answer has it: code and signal."""
+        """The exit code and the signal, from the response to the wait."""
         assert self.waited is not None
         return self.waited["exitCode"], self.waited["signal"]
 
 
 class Wire:
-    """A log. `to_agent` and `from_agent` are the names of its directions."""
+    """A wire log. `to_agent` and `from_agent` are the names of its directions."""
 
     def __init__(self, log: Path, to_agent: str, from_agent: str) -> None:
-        # A log of somebody who still writes: its last line may be half there.
+        # The log may still be written to, so its last line may be incomplete.
         whole = log.read_text().rpartition("\n")[0] if log.exists() else ""
         self.entries = [json.loads(line) for line in whole.splitlines()]
         self.to_agent = [e["msg"] for e in self.entries if e["dir"] == to_agent]
@@ -53,11 +53,11 @@ class Wire:
         return [entry["msg"] for entry in self.entries if entry["dir"] == direction]
 
     def asked(self, method: str) -> list[Message]:
-        """Give the agent's requests of one method: their params."""
+        """Return the params of the agent's requests of one method."""
         return [m["params"] for m in self.from_agent if m.get("method") == method and "id" in m]
 
     def answered(self) -> Iterator[tuple[str, Message, Message]]:
-        """Give the agent's requests that have an answer: method, params, answer; by the answer."""
+        """Yield method, params and response of the answered requests, in order of the responses."""
         asked = {m["id"]: m for m in self.from_agent if "method" in m and "id" in m}
         for message in self.to_agent:
             if "method" not in message and message["id"] in asked:
@@ -65,11 +65,11 @@ class Wire:
                 yield request["method"], request["params"], message
 
     def errors(self) -> list[str]:
-        """Give the messages of the errors that the agent got."""
+        """Return the messages of the errors that the agent received."""
         return [m["error"]["message"] for _, _, m in self.answered() if "error" in m]
 
     def terminals(self) -> list[Terminal]:
-        """Give the agent's terminals, in the order in which they were made."""
+        """Return the agent's terminals, in the order in which they were created."""
         found: dict[str, Terminal] = {}
         for method, params, answer in self.answered():
             if not method.startswith("terminal/") or "error" in answer:
@@ -86,21 +86,21 @@ class Wire:
         return list(found.values())
 
     def terminal(self) -> Terminal:
-        """Give the one terminal that there is."""
+        """Return the only terminal."""
         (found,) = self.terminals()
         return found
 
     def said(self) -> str:
-        """Give the agent's own words."""
+        """Return the text of the agent's messages."""
         updates = [m["params"]["update"] for m in self.from_agent if _is_update(m)]
         chunks = [u for u in updates if u["sessionUpdate"] == "agent_message_chunk"]
         return "".join(chunk["content"].get("text", "") for chunk in chunks)
 
     def check(self, to_client: str | None = None) -> None:
-        """Check what acpterm itself said against ACP's schema.
+        """Validate the messages that acpterm itself sent against ACP's schema.
 
-        That is all that the agent got, and, with `to_client`, what the client got and the agent
-        had not said so.
+        Those are all messages to the agent and, with `to_client`, the messages to the client that
+        were not passed on unchanged from the agent.
         """
         methods = {m["id"]: m["method"] for m in self.from_agent if "method" in m and "id" in m}
         for message in self.to_agent:

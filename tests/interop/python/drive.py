@@ -1,9 +1,9 @@
-"""An agent on the official Python SDK: leads terminals through their lives, and prints a report.
+"""An agent on the official Python SDK: uses terminals from creation to release, prints a report.
 
-    drive.py '{"folder": …, "host": [command to spawn…] or "path of a socket", …}'
+    drive.py '{"directory": …, "host": [command to spawn…] or "path of a socket", …}'
 
-Everything goes through the SDK: its models check what a host answers. `initialize` alone goes
-through its plain JSON-RPC connection, since its agents are never the ones who ask that.
+All requests go through the SDK, whose models check the host's responses. Only `initialize` goes
+through its plain JSON-RPC connection, since agents of the SDK never send that request.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ SESSION = "session-1"
 
 @asynccontextmanager
 async def streams(host, ended):
-    """Spawn a host, or connect to one; a spawned one's exit status goes to `ended`."""
+    """Spawn a host or connect to one; append a spawned host's exit status to `ended`."""
     if isinstance(host, str):
         reader, writer = await asyncio.open_unix_connection(host)
         yield reader, writer
@@ -49,7 +49,7 @@ async def streams(host, ended):
 
 
 class Driver(Agent):
-    """The agent: it has nothing to offer, and asks."""
+    """The agent: it handles no requests, and only sends some."""
 
     client: Client
 
@@ -57,10 +57,10 @@ class Driver(Agent):
         self.client = conn
 
 
-async def told(asked):
-    """Give an answer as JSON; an error as its code and message."""
+async def result(request):
+    """Return a response as JSON; an error as its code and message."""
     try:
-        answer = await asked
+        answer = await request
     except RequestError as error:
         return {"error": error.code, "message": str(error)}
     if answer is None or isinstance(answer, dict):
@@ -69,18 +69,18 @@ async def told(asked):
 
 
 async def until_output(client, terminal, text):
-    """Poll until the output holds `text`."""
+    """Poll until the output contains `text`."""
     async with asyncio.timeout(10):
         while True:
-            seen = await told(client.terminal_output(SESSION, terminal))
+            seen = await result(client.terminal_output(SESSION, terminal))
             if text in seen["output"]:
                 return seen
             await asyncio.sleep(0.01)
 
 
-def let_go(folder):
-    """Make the file that the script waits for."""
-    Path(folder, "go").touch()
+def let_go(directory):
+    """Create the file that the script waits for."""
+    Path(directory, "go").touch()
 
 
 async def whole_life(client, plan):
@@ -89,7 +89,7 @@ async def whole_life(client, plan):
         "/bin/sh",
         args=["-c", plan["script"], "sh", "two  words"],
         env=[EnvVariable(name="GREETING", value=plan["greeting"])],
-        cwd=plan["folder"],
+        cwd=plan["directory"],
         output_byte_limit=1000,
     )
     terminal = created.terminal_id
@@ -99,63 +99,63 @@ async def whole_life(client, plan):
     )
     waiting = asyncio.create_task(client.wait_for_terminal_exit(SESSION, terminal))
     running = await until_output(client, terminal, "waiting")
-    let_go(plan["folder"])
-    waited = await told(waiting)
-    output = await told(client.terminal_output(SESSION, terminal))
+    let_go(plan["directory"])
+    waited = await result(waiting)
+    output = await result(client.terminal_output(SESSION, terminal))
     await client.session_update(SESSION, update_tool_call("call-1", status="completed"))
     return {
         "running": running,
         "waited": waited,
         "output": output,
-        "killed": await told(client.kill_terminal(SESSION, terminal)),
-        "released": await told(client.release_terminal(SESSION, terminal)),
-        "again": await told(client.release_terminal(SESSION, terminal)),
-        "after": await told(client.terminal_output(SESSION, terminal)),
+        "killed": await result(client.kill_terminal(SESSION, terminal)),
+        "released": await result(client.release_terminal(SESSION, terminal)),
+        "again": await result(client.release_terminal(SESSION, terminal)),
+        "after": await result(client.terminal_output(SESSION, terminal)),
     }
 
 
 async def run(client, command, **more):
     terminal = (await client.create_terminal(SESSION, command, **more)).terminal_id
-    waited = await told(client.wait_for_terminal_exit(SESSION, terminal))
-    output = await told(client.terminal_output(SESSION, terminal))
+    waited = await result(client.wait_for_terminal_exit(SESSION, terminal))
+    output = await result(client.terminal_output(SESSION, terminal))
     await client.release_terminal(SESSION, terminal)
     return {"waited": waited, "output": output}
 
 
 async def time_out(client, plan):
-    """Do what agents do when they have waited long enough: kill, output, release."""
+    """Do what agents do after a timeout: kill, output, release."""
     terminal = (await client.create_terminal(SESSION, plan["sleeper"])).terminal_id
     await until_output(client, terminal, "asleep")
     try:
         async with asyncio.timeout(0.05):
-            gave_up = await told(client.wait_for_terminal_exit(SESSION, terminal))
+            gave_up = await result(client.wait_for_terminal_exit(SESSION, terminal))
     except TimeoutError:
         gave_up = "timed out"
     start = time.monotonic()
-    killed = await told(client.kill_terminal(SESSION, terminal))
+    killed = await result(client.kill_terminal(SESSION, terminal))
     seconds = time.monotonic() - start
-    output = await told(client.terminal_output(SESSION, terminal))
-    waited = await told(client.wait_for_terminal_exit(SESSION, terminal))
+    output = await result(client.terminal_output(SESSION, terminal))
+    waited = await result(client.wait_for_terminal_exit(SESSION, terminal))
     return {
         "gave_up": gave_up,
         "killed": killed,
         "seconds": seconds,
         "output": output,
         "waited": waited,
-        "released": await told(client.release_terminal(SESSION, terminal)),
-        "again": await told(client.release_terminal(SESSION, terminal)),
+        "released": await result(client.release_terminal(SESSION, terminal)),
+        "again": await result(client.release_terminal(SESSION, terminal)),
     }
 
 
 async def go_wrong(client, plan):
     terminal = (await client.create_terminal(SESSION, "true")).terminal_id
     wrong = {
-        "relative": await told(client.create_terminal(SESSION, "true", cwd="not/absolute")),
-        "empty": await told(client.create_terminal(SESSION, "")),
-        "unknown": await told(client.terminal_output(SESSION, "never-was")),
-        "foreign": await told(client.terminal_output("session-2", terminal)),
-        "file": await told(client.read_text_file(SESSION, plan["folder"] + "/go")),
-        "extension": await told(client.ext_method("nobody/knows", {})),
+        "relative": await result(client.create_terminal(SESSION, "true", cwd="not/absolute")),
+        "empty": await result(client.create_terminal(SESSION, "")),
+        "unknown": await result(client.terminal_output(SESSION, "never-was")),
+        "foreign": await result(client.terminal_output("session-2", terminal)),
+        "file": await result(client.read_text_file(SESSION, plan["directory"] + "/go")),
+        "extension": await result(client.ext_method("nobody/knows", {})),
     }
     await client.release_terminal(SESSION, terminal)
     return wrong

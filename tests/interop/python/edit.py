@@ -1,8 +1,8 @@
-"""An editor on the official Python SDK: has an agent do steps, and prints what it was shown.
+"""An editor on the official Python SDK: runs steps of an agent, and prints what it received.
 
     edit.py '{"agent": [command…], "steps": […], "cwd": …, "capabilities": {…}}'
 
-Everything goes through the SDK: its models check what a proxy passes on and shows.
+All messages go through the SDK, whose models check what the proxy sends.
 """
 
 # ruff: noqa: ARG002  the SDK calls these with parameters by name
@@ -48,15 +48,15 @@ class Editor(Client):
 
 
 async def main():
-    wish = json.loads(sys.argv[1])
+    request = json.loads(sys.argv[1])
     editor = Editor()
     report = {}
-    async with spawn_agent_process(editor, *wish["agent"], env=os.environ) as (agent, process):
-        capabilities = ClientCapabilities.model_validate(wish["capabilities"])
+    async with spawn_agent_process(editor, *request["agent"], env=os.environ) as (agent, process):
+        capabilities = ClientCapabilities.model_validate(request["capabilities"])
         begun = await agent.initialize(PROTOCOL_VERSION, client_capabilities=capabilities)
         report["told"] = begun.field_meta["told"]
-        session = await agent.new_session(wish["cwd"], mcp_servers=[])
-        prompt = [text_block(json.dumps(wish["steps"]))]
+        session = await agent.new_session(request["cwd"], mcp_servers=[])
+        prompt = [text_block(json.dumps(request["steps"]))]
         try:
             ended = await agent.prompt(session.session_id, prompt)
             report["ended"] = ended.stop_reason

@@ -1,6 +1,6 @@
-// An agent on the official TypeScript SDK: leads terminals through their lives, prints a report.
+// An agent on the official TypeScript SDK: uses terminals from creation to release, prints a report.
 //
-//     drive.mjs '{"folder": …, "host": [command to spawn…] or "path of a socket", …}'
+//     drive.mjs '{"directory": …, "host": [command to spawn…] or "path of a socket", …}'
 //
 // Everything goes through the SDK's agent side of protocol v1: `createTerminal` and the handle that
 // it gives, and its plain `request` where an agent has no typed method.
@@ -16,7 +16,7 @@ import { agent, methods, ndJsonStream, PROTOCOL_VERSION, RequestError } from "@a
 
 const sessionId = "session-1";
 
-// Spawn a host, or connect to one: its stream, and a promise of its exit status.
+// Spawn a host or connect to one; return its stream and a promise of its exit status.
 async function open(host) {
   if (typeof host === "string") {
     const socket = connect(host);
@@ -34,7 +34,7 @@ async function open(host) {
   };
 }
 
-// An answer; an error as its code and message.
+// Return a response; an error as its code and message.
 async function told(asked) {
   try {
     return (await asked) ?? null;
@@ -44,7 +44,7 @@ async function told(asked) {
   }
 }
 
-// Poll until the output holds `text`.
+// Poll until the output contains `text`.
 async function untilOutput(terminal, text) {
   for (const end = Date.now() + 10_000; Date.now() < end; await sleep(10)) {
     const seen = await terminal.currentOutput();
@@ -59,7 +59,7 @@ async function wholeLife(client, plan) {
     command: "/bin/sh",
     args: ["-c", plan.script, "sh", "two  words"],
     env: [{ name: "GREETING", value: plan.greeting }],
-    cwd: plan.folder,
+    cwd: plan.directory,
     outputByteLimit: 1000,
   });
   await client.notify(methods.client.session.update, {
@@ -74,7 +74,7 @@ async function wholeLife(client, plan) {
   });
   const waiting = told(terminal.waitForExit());
   const running = await untilOutput(terminal, "waiting");
-  writeFileSync(`${plan.folder}/go`, "");
+  writeFileSync(`${plan.directory}/go`, "");
   const waited = await waiting;
   const output = await told(terminal.currentOutput());
   await client.notify(methods.client.session.update, {
@@ -100,7 +100,7 @@ async function run(client, command, more = {}) {
   return { waited, output };
 }
 
-// What agents do when they have waited long enough: kill, output, release.
+// Do what agents do after a timeout: kill, output, release.
 async function timeOut(client, plan) {
   const terminal = await client.createTerminal({ sessionId, command: plan.sleeper });
   await untilOutput(terminal, "asleep");
@@ -131,7 +131,7 @@ async function goWrong(client, plan) {
   const terminal = await client.createTerminal({ sessionId, command: "true" });
   const { create, output } = methods.client.terminal;
   const foreign = { sessionId: "session-2", terminalId: terminal.id };
-  const path = `${plan.folder}/go`;
+  const path = `${plan.directory}/go`;
   const wrong = {
     relative: await told(client.request(create, { sessionId, command: "true", cwd: "not/absolute" })),
     empty: await told(client.request(create, { sessionId, command: "" })),

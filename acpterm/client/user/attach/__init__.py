@@ -1,1 +1,1 @@
-"""Being at a terminal, with a window and without."""
+"""Attach to a terminal, from a window or from a script."""

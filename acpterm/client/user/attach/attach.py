@@ -1,20 +1,20 @@
-"""Being at a terminal of the daemon's: its screen is shown here, and what is typed is typed there.
+"""Attach this window to a terminal of the daemon: show its screen here, and send it what is typed.
 
-States: *attached*, until one of four ends it: the program ends, the user leaves by the detach
-key, this process is told to end, or the daemon is gone. Then the window is as it was before, but
-for what was printed; that holds for every way out. What a full-screen program shows is on the
-window's alternate screen. What the window showed is scrolled away before anything else is printed.
+States: *attached*, until the program exits, the user presses the detach key, a signal ends this
+process, or the daemon is gone. In each case the window's modes are restored, and only what was
+printed remains. Full-screen programs are shown on the window's alternate screen. The window's
+previous content is scrolled into its scrollback before anything else is printed.
 
-When the connection is lost, the daemon's worker has died, and the window is *waiting* for the next
-one, at most `resume_timeout` seconds: it keeps the picture that it shows, and gets a new one then.
-Keys are not queued meanwhile, since the user does not see what they would do: each rings the bell,
-and so does what was typed just before and may not have been taken. The detach key leaves as ever.
+The connection is lost when the daemon's worker dies. The window is then *waiting* for the next
+worker, for at most `resume_timeout` seconds: it keeps the picture that it shows, and gets a new one
+afterwards. Keys are not queued in this state, since the user does not see their effect. Each key
+rings the bell, and so does input sent just before that may be lost. The detach key still works.
 
-Tasks: one prints, one reads what is typed, one minds signals (the window's size, being continued
-after a stop, the end); the request itself is pending for as long as it lasts. The connection is
-read from as fast as this window prints, so a slow window holds up nobody: the daemon shows it
-pictures of the screen instead. Nor does it hold up what is typed and the signals: what those have
-to ask is asked without waiting for the answer.
+Tasks: one prints, one reads input, one handles signals (window size, continue after a stop,
+shutdown); the `terminal/attach` request stays pending for the whole time. The connection is only
+read as fast as this window prints, so a slow window delays no one else: the daemon sends it
+pictures of the screen instead of all output. Input and signals are not delayed either, because
+their requests do not wait for a response.
 """
 
 import base64
@@ -29,16 +29,15 @@ import msgspec
 import trio
 from msgspec import Raw
 
-from acpterm.acp.user_api import (
+from acpterm.acp.user_api import ScreenResponse, TerminalInfo, UserWriteRequest
+from acpterm.acp.user_streams import (
     AttachedNotification,
     AttachRequest,
     AttachResponse,
-    ScreenResponse,
-    TerminalInfo,
-    UserWriteRequest,
     WindowRequest,
 )
-from acpterm.client.endpoint import LostError, Response
+from acpterm.client.endpoint import Response
+from acpterm.client.errors import LostError
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Printer, Tty
 from acpterm.client.user.client import UserClient
@@ -48,87 +47,88 @@ from acpterm.pty.tracking import marks
 from acpterm.runtime.shutdown_signals import shutdown_signals
 from acpterm.terminal.vt.paint import LEAVE
 
-# Seconds that the notice stays, unless a key is pressed before; and that the program has to have
-# printed nothing for, so that it does not stand in the way of what a short command prints.
-NOTICE: Final = 1.5
+# How long the notice stays, unless a key is pressed before.
+NOTICE_S: Final = 1.5
+# The notice appears once the program has printed nothing for this long, so that it does not hide
+# the output of a short command.
 _QUIET_S: Final = 0.2
-# Bytes typed that may wait to be taken, and seconds that more of it waits for room. After that it
-# is dropped, with a bell, as long as the program takes none: the key that leaves has to be seen.
+# Input that the program has not read yet. More input waits for space for this long, and is then
+# dropped with a bell until the program reads again: the detach key must always be read.
 _UNREAD_BYTES_MAX: Final = 1024 * 1024
 _UNREAD_TIMEOUT_S: Final = 2.0
-# Bytes in one request: those of a paste wait for each other.
+# Bytes of input in one request.
 _CHUNK_BYTES: Final = 48 * 1024
-# Seconds that the window, and the daemon, have to take the last of it.
-_LAST: Final = 1.0
+# How long the window or the daemon may take to accept the last output or input.
+_FLUSH_TIMEOUT_S: Final = 1.0
 _BELL: Final = b"\a"
-# The title goes to where terminals keep titles, and comes back from there (XTWINOPS 22 and 23).
-_KEEP_TITLE: Final = b"\x1b[22;0t"
-_PREVIOUS_TITLE: Final = b"\x1b[23;0t"
-# The line that it is left in stays; the rest is a picture of something that is elsewhere.
-_LEFT: Final = b"\r\n\x1b[J"
-# From the alternate screen to where the cursor was on the main one; nothing in force would keep
-# that one from scrolling.
+# Push the window's title on its title stack, and pop it (XTWINOPS 22 and 23).
+_PUSH_TITLE: Final = b"\x1b[22;0t"
+_POP_TITLE: Final = b"\x1b[23;0t"
+# On detach, keep the cursor's line and erase everything below.
+_ERASE_BELOW: Final = b"\r\n\x1b[J"
+# From the alternate to the main screen, with margins, origin mode, hyperlinks and styles reset so
+# that the main screen scrolls.
 _TO_MAIN: Final = b"\x1b\\\x1b]8;;\x1b\\\x1b[?69l\x1b[r\x1b[?6l\x1b[m\x1b[?1049l"
 
-_attached: Final = msgspec.json.Decoder(AttachedNotification)
+_attached_decoder: Final = msgspec.json.Decoder(AttachedNotification)
 
 
 async def attach(
     client: UserClient,
     terminal: Tty,
     info: TerminalInfo,
-    detaching: DetachFilter,
+    detach_filter: DetachFilter,
     *,
     read_only: bool = False,
 ) -> AttachResponse | None:
-    """Be at a terminal until one side leaves: what became of it, or None if it runs on.
+    """Attach to a terminal until one side ends it. Raises `RpcError`.
 
-    Raises `RpcError`.
+    Return how the program exited; None if the terminal is still running.
     """
-    notice = await _notice(client, info, detaching)
-    attached = _Attached(client, terminal, info, detaching, notice, read_only=read_only)
-    minds = *shutdown_signals(), signal.SIGWINCH, signal.SIGCONT
-    with trio.open_signal_receiver(*minds) as signals, terminal.raw():
-        answer = None
+    notice = await _notice(client, info, detach_filter)
+    attachment = _Attachment(client, terminal, info, detach_filter, notice, read_only=read_only)
+    handled = *shutdown_signals(), signal.SIGWINCH, signal.SIGCONT
+    with trio.open_signal_receiver(*handled) as signals, terminal.raw():
+        response = None
         try:
-            answer = await attached.run(signals)
+            response = await attachment.run(signals)
         finally:
-            undo = LEAVE + _tab_stops(terminal.size[0]) + _PREVIOUS_TITLE
-            undo += _LEFT if attached.has_main and not answer else b""
-            # The daemon may be gone, and so may the window: nothing may keep this from ending.
-            with trio.move_on_after(_LAST, shield=True), suppress(OSError):
-                await terminal.write(undo)
-        return answer
+            restore = LEAVE + _tab_stops(terminal.size[0]) + _POP_TITLE
+            restore += _ERASE_BELOW if attachment.has_main and not response else b""
+            # The daemon or the window may be gone. Neither may keep this command from exiting.
+            with trio.move_on_after(_FLUSH_TIMEOUT_S, shield=True), suppress(OSError):
+                await terminal.write(restore)
+        return response
 
 
-async def _notice(client: UserClient, info: TerminalInfo, detaching: DetachFilter) -> str:
-    """Return what is shown at first: the key that leaves, and the terminal around this one."""
+async def _notice(client: UserClient, info: TerminalInfo, detach_filter: DetachFilter) -> str:
+    """Return the initial notice: the detach key, and the terminal that this command runs in."""
     outer = None
     if identifier := os.environ.get(marks.TERMINAL):
-        # It may be another daemon's.
+        # The outer terminal may belong to another daemon.
         with suppress(RpcError):
             outer = title(await client.terminal_request("get", identifier, TerminalInfo))
     if outer is None:
-        return f"[{title(info)}: {detaching.keys} leaves it]"
+        return f"[{title(info)}: {detach_filter.keys} leaves it]"
     return (
-        f"[{title(info)}, inside of {outer}: {detaching.keys} leaves it, "
+        f"[{title(info)}, inside of {outer}: {detach_filter.keys} leaves it, "
         f"unless that key leaves {outer} first]"
     )
 
 
 def _tab_stops(cols: int) -> bytes:
-    """Set those that a new terminal has; not every one can be told so in a word (DECST8C)."""
+    """Return the sequence that sets a tab stop every 8 columns; not all terminals have DECST8C."""
     stops = "".join(f"\x1b[{column}G\x1bH" for column in range(9, cols + 1, 8))
     return f"\x1b7\x1b[3g{stops}\x1b8".encode()
 
 
-class _Attached:
+class _Attachment:
     def __init__(
         self,
         client: UserClient,
         terminal: Tty,
         info: TerminalInfo,
-        detaching: DetachFilter,
+        detach_filter: DetachFilter,
         notice: str,
         *,
         read_only: bool,
@@ -136,44 +136,43 @@ class _Attached:
         self._client = client
         self._terminal = terminal
         self._id = info.terminal_id
-        self._detaching = detaching
+        self._detach_filter = detach_filter
         self._notice = notice
         self._read_only = read_only
         self._printer = Printer(terminal)
         self._token = client.token()
-        self._shown = trio.Event()
+        self._has_output = trio.Event()
         self.has_main = False
-        """Whether the window's main screen shows the terminal's, or did."""
+        """Whether the terminal's main screen has been shown on the window's main screen."""
         self._is_alternate = False
-        self._said = -math.inf
-        # Whether the notice stands on the screen.
-        self._noticed = False
-        self._untaken = 0
-        self._stuck = False
-        self._taken = trio.lowlevel.ParkingLot()
+        self._last_output_at = -math.inf
+        self._is_notice_visible = False
+        self._unread_bytes = 0
+        self._is_stuck = False
+        self._accepted = trio.lowlevel.ParkingLot()
 
     async def run(self, signals: AsyncIterator[int]) -> AttachResponse | None:
-        """Be attached until the end."""
-        self._client.on_notification = self._told
+        """Stay attached until the program exits, the user detaches, or a signal arrives."""
+        self._client.on_notification = self._notified
         self._client.throttle = self._printer.drain
-        answers: list[AttachResponse] = []
-        self._printer.put(_KEEP_TITLE)
+        response: AttachResponse | None = None
+        self._printer.put(_PUSH_TITLE)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._print, nursery.cancel_scope)
-            nursery.start_soon(self._type, nursery.cancel_scope)
-            nursery.start_soon(self._mind, signals, nursery.cancel_scope)
-            nursery.start_soon(self._give_notice)
-            answers.append(await self._attach())
-            if self._noticed and self.has_main:
-                with trio.move_on_after(_LAST):
-                    await self._paint_last()
-            # However long this window takes for it: the last lines are what one waits for.
+            nursery.start_soon(self._send_input, nursery.cancel_scope)
+            nursery.start_soon(self._handle_signals, signals, nursery.cancel_scope)
+            nursery.start_soon(self._show_notice)
+            response = await self._attach()
+            if self._is_notice_visible and self.has_main:
+                with trio.move_on_after(_FLUSH_TIMEOUT_S):
+                    await self._paint_final_screen()
+            # Without a timeout, however slow the window is: the last lines matter most.
             await self._printer.flush()
             nursery.cancel_scope.cancel()
-        return answers[0] if answers else None
+        return response
 
     async def _attach(self) -> AttachResponse:
-        """Be attached until the program ends, also when the daemon's worker is replaced."""
+        """Wait until the program exits; attach again when the daemon's worker is replaced."""
         while True:
             endpoint = self._client.endpoint
             cols, rows = self._terminal.size
@@ -183,113 +182,115 @@ class _Attached:
             except LostError:
                 await self._client.reconnect(endpoint)
 
-    def _told(self, method: str, params: Raw) -> None:
+    def _notified(self, method: str, params: Raw) -> None:
         if method != "_acpterm/terminal/attached":
             return
-        told = _attached.decode(params)
-        if told.token != self._token:
+        update = _attached_decoder.decode(params)
+        if update.token != self._token:
             return
-        if told.kind == "screen":
-            self._choose_screen(alternate=told.alternate)
-        self._printer.put(base64.b64decode(told.data))
-        self._shown.set()
-        self._said = trio.current_time()
-        if told.kind == "screen":
-            self._noticed = False
-        elif self._noticed:
-            # It may have moved, with what it stood on.
+        if update.kind == "screen":
+            self._choose_screen(alternate=update.alternate)
+        self._printer.put(base64.b64decode(update.data))
+        self._has_output.set()
+        self._last_output_at = trio.current_time()
+        if update.kind == "screen":
+            self._is_notice_visible = False
+        elif self._is_notice_visible:
+            # The output may have scrolled the notice.
             self._repaint()
 
     def _choose_screen(self, *, alternate: bool) -> None:
-        """Make room on the main screen before it is painted for the first time."""
+        """Scroll the main screen's content away before the screen is painted for the first time."""
         if not alternate and not self.has_main:
             self.has_main = True
-            # What this window shows goes to where it can be scrolled back to, and not away.
+            # The window's present content goes to its scrollback instead of being overwritten.
             lines = b"\r\n" * self._terminal.size[1]
             self._printer.put((_TO_MAIN if self._is_alternate else b"") + lines)
         self._is_alternate = alternate
 
-    async def _print(self, all_: trio.CancelScope) -> None:
+    async def _print(self, attached: trio.CancelScope) -> None:
         try:
             await self._printer.run()
         except OSError:
-            all_.cancel()
+            attached.cancel()
 
-    async def _type(self, all_: trio.CancelScope) -> None:
+    async def _send_input(self, attached: trio.CancelScope) -> None:
         while typed := await self._terminal.read():
-            passed, leaves = self._detaching.feed(typed)
-            if self._noticed:
+            data, detached = self._detach_filter.feed(typed)
+            if self._is_notice_visible:
                 self._repaint()
             if not self._read_only:
-                for at in range(0, len(passed), _CHUNK_BYTES):
-                    await self._pass_on(passed[at : at + _CHUNK_BYTES])
-            if leaves:
-                # What was typed before is to be typed all the same.
-                with trio.move_on_after(_LAST):
-                    while self._untaken:
-                        await self._taken.park()
+                for at in range(0, len(data), _CHUNK_BYTES):
+                    await self._send_chunk(data[at : at + _CHUNK_BYTES])
+            if detached:
+                # Let the daemon accept what was typed before the detach key.
+                with trio.move_on_after(_FLUSH_TIMEOUT_S):
+                    while self._unread_bytes:
+                        await self._accepted.park()
                 break
-        all_.cancel()
+        attached.cancel()
 
-    async def _pass_on(self, data: bytes) -> None:
-        with trio.move_on_after(0 if self._stuck else _UNREAD_TIMEOUT_S):
-            while self._untaken + len(data) > _UNREAD_BYTES_MAX:
-                await self._taken.park()
-        if self._untaken + len(data) > _UNREAD_BYTES_MAX:
-            self._stuck = True
+    async def _send_chunk(self, data: bytes) -> None:
+        with trio.move_on_after(0 if self._is_stuck else _UNREAD_TIMEOUT_S):
+            while self._unread_bytes + len(data) > _UNREAD_BYTES_MAX:
+                await self._accepted.park()
+        if self._unread_bytes + len(data) > _UNREAD_BYTES_MAX:
+            self._is_stuck = True
             self._printer.put(_BELL)
             return
-        self._untaken += len(data)
+        self._unread_bytes += len(data)
 
-        def taken(answer: Response) -> None:
-            self._untaken -= len(data)
-            self._stuck = False
-            self._taken.unpark_all()
-            if isinstance(answer, RpcError):
+        def on_response(response: Response) -> None:
+            self._unread_bytes -= len(data)
+            self._is_stuck = False
+            self._accepted.unpark_all()
+            if isinstance(response, RpcError):
                 self._printer.put(_BELL)
 
         params = UserWriteRequest(self._id, base64.b64encode(data).decode(), "base64")
-        self._client.endpoint.call("_acpterm/terminal/write", params, taken)
+        self._client.endpoint.call("_acpterm/terminal/write", params, on_response)
 
-    async def _mind(self, signals: AsyncIterator[int], all_: trio.CancelScope) -> None:
+    async def _handle_signals(
+        self, signals: AsyncIterator[int], attached: trio.CancelScope
+    ) -> None:
         async for number in signals:
             if number == signal.SIGCONT:
                 self._terminal.make_raw()
             elif number != signal.SIGWINCH:
-                all_.cancel()
+                attached.cancel()
                 return
             self._repaint()
 
-    async def _give_notice(self) -> None:
-        """Say something in the window's last line for a while, once the program is quiet."""
-        await self._shown.wait()
-        while trio.current_time() < self._said + _QUIET_S:  # noqa: ASYNC110  it moves on
-            await trio.sleep_until(self._said + _QUIET_S)
+    async def _show_notice(self) -> None:
+        """Show the notice in the window's last line for `NOTICE_S`, once the program is quiet."""
+        await self._has_output.wait()
+        while trio.current_time() < self._last_output_at + _QUIET_S:  # noqa: ASYNC110  it moves on
+            await trio.sleep_until(self._last_output_at + _QUIET_S)
         cols, rows = self._terminal.size
         line = self._notice[:cols]
         self._printer.put(f"\x1b7\x1b[{rows};1H\x1b[0;7m{line}\x1b[m\x1b[K\x1b8".encode())
-        self._noticed = True
-        await trio.sleep(NOTICE)
-        if self._noticed:
+        self._is_notice_visible = True
+        await trio.sleep(NOTICE_S)
+        if self._is_notice_visible:
             self._repaint()
 
-    async def _paint_last(self) -> None:
-        """Paint what there is at the end: nobody else does so any more."""
+    async def _paint_final_screen(self) -> None:
+        """Paint the final screen over the notice; the daemon sends no more pictures."""
         cols, rows = self._terminal.size
         try:
             screen = await self._client.terminal_request("screen", self._id, ScreenResponse)
-        except RpcError:  # it was removed
+        except RpcError:  # the terminal was removed
             self._printer.put(f"\x1b[{rows}H\x1b[2K".encode())
             return
         if (cols, rows) == (screen.cols, screen.lines):
             lines = (f"\x1b[{y}H{row}\x1b[K" for y, row in enumerate(screen.rows, 1))
             x, y = screen.cursor
-            # The last column is one as others while lines do not wrap.
+            # Turn autowrap off, or writing the last column would wrap the line.
             picture = "".join(("\x1b[r\x1b[?6l\x1b[?7l\x1b[4l\x1b(B\x0f\x1b[m", *lines))
             self._printer.put(f"{picture}\x1b[?7h\x1b[{y + 1};{x + 1}H".encode())
 
     def _repaint(self) -> None:
-        """Have the window painted anew, in the size that it has now."""
+        """Ask the daemon for a new picture in the window's present size."""
         params = WindowRequest(self._token, *self._terminal.size)
-        # An error is that it is not attached yet, or no longer.
+        # The response is ignored: an error only means that the window is not attached now.
         self._client.endpoint.call("_acpterm/terminal/window", params, lambda _: None)

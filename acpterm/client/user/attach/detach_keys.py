@@ -1,141 +1,145 @@
-"""The keys that leave an attached terminal, found in what is typed.
+"""Find the detach keys in the input of an attached terminal.
 
-What is typed is passed on but for these keys. Of several after each other, those that came so far
-are held back until it shows that they are not meant: then they are passed on, too. A key is known
-in the ways that terminals say it: by the bytes that xterm has for it, and by what is reported to a
-program that has asked for that (`reports`).
+All input is passed on except the detach keys. If they are a sequence of several keys, its first
+keys are held back until the next key shows whether the sequence continues; if not, they are passed
+on too. A key is recognized in both encodings that terminals use: the bytes that xterm sends for it,
+and the key events that a program can request (`key_events`).
 
 Rules:
 
-- A key that is split over two reads is found. What may be the beginning of one is held back for
-  that, unless it is a key by itself, as Escape is.
-- That a key is let go or held down, and a modifier by itself, may be reported between keys that
-  come after each other. It is held back with them, and is no other key.
-- What is pasted in brackets is text: no key in it leaves.
+- A key that is split over two reads is found. Input that may be the start of a key is held back for
+  that, unless it is a key by itself, such as Escape.
+- Releases, repetitions and modifiers by themselves may be reported between the keys of a sequence.
+  They are held back with it, and do not end it.
+- Bracketed paste is text: keys in it do not detach.
 """
 
 import re
 from enum import Enum, auto
 from typing import Final
 
-from acpterm.client.user.attach.key_events import find_key_event, is_begun, key_event_of
+from acpterm.client.user.attach.key_events import find_key_event, is_incomplete, key_event_of
 from acpterm.keys import key_bytes, sequence
 
-# What begins other keys, and is a key: Escape, Alt with [ and with O.
-_KEYS: Final = (b"\x1b", b"\x1b[", b"\x1bO")
-_PASTE: Final = b"\x1b[200~"
-_PASTED: Final = b"\x1b[201~"
+# Keys whose bytes are also the start of other keys: Escape, Alt-[ and Alt-O.
+_PREFIX_KEYS: Final = (b"\x1b", b"\x1b[", b"\x1bO")
+_PASTE_START: Final = b"\x1b[200~"
+_PASTE_END: Final = b"\x1b[201~"
 
 
-class _What(Enum):
-    """What something typed is."""
+class _Match(Enum):
+    """What the input starts with."""
 
     KEY = auto()
-    """The key that is looked for."""
+    """The key that is searched for."""
     MINOR = auto()
-    """Nothing that is pressed."""
-    BEGUN = auto()
-    """All that there is, and maybe the beginning of the key."""
+    """A release, a repetition, or a modifier by itself."""
+    INCOMPLETE = auto()
+    """The whole input may be the start of the key."""
     PASTE = auto()
     OTHER = auto()
 
 
 class DetachFilter:
-    """Looks for the keys named by `keys`, with spaces between. Raises `ValueError` for bad ones."""
+    """Searches input for a sequence of keys, whose names are separated by spaces in `keys`.
+
+    Raises `ValueError` for names that are invalid.
+    """
 
     def __init__(self, keys: str) -> None:
         names = sequence(keys)
         self.keys: Final = " ".join(names)
         self._steps: Final = [_Step(name) for name in names]
-        # How many of the keys have come, and all that is held back since the first.
-        self._come = 0
+        # How many keys of the sequence were typed, and the input held back since the first one.
+        self._matched = 0
         self._held: list[bytes] = []
         self._rest = b""
         self._pasting = False
 
     def feed(self, typed: bytes) -> tuple[bytes, bool]:
-        """Take what is typed: what of it is to be passed on, and whether to leave after that."""
+        """Return the input to pass on, and whether to detach after it."""
         typed, self._rest = self._rest + typed, b""
         passed: list[bytes] = []
         while typed:
             if self._pasting:
                 typed = self._paste(typed, passed)
                 continue
-            step = self._steps[self._come]
-            if not self._come and (at := step.may_begin(typed)):
+            step = self._steps[self._matched]
+            if not self._matched and (at := step.find_start(typed)):
                 passed.append(typed[:at])
                 typed = typed[at:]
                 continue
-            what, size = step.look(typed)
-            if what is _What.BEGUN:
+            match, size = step.match(typed)
+            if match is _Match.INCOMPLETE:
                 self._rest = typed
                 break
-            if what is _What.KEY:
-                self._come += 1
-                if self._come == len(self._steps):
-                    self._forget()
+            if match is _Match.KEY:
+                self._matched += 1
+                if self._matched == len(self._steps):
+                    self._reset()
                     return b"".join(passed), True
                 self._held.append(typed[:size])
-            elif self._come and what is _What.MINOR:
+            elif self._matched and match is _Match.MINOR:
                 self._held.append(typed[:size])
-            elif self._come:
-                # Not meant; what comes now may be the first of them again.
+            elif self._matched:
+                # The sequence is broken off. The present key may be the first of a new one.
                 passed += self._held
-                self._forget()
+                self._reset()
                 continue
             else:
-                self._pasting = what is _What.PASTE
+                self._pasting = match is _Match.PASTE
                 passed.append(typed[:size])
             typed = typed[size:]
         return b"".join(passed), False
 
-    def _forget(self) -> None:
-        self._come = 0
+    def _reset(self) -> None:
+        self._matched = 0
         self._held.clear()
 
     def _paste(self, typed: bytes, passed: list[bytes]) -> bytes:
-        """Pass on what is pasted; give what comes behind it."""
-        end = typed.find(_PASTED)
+        """Pass on pasted text; return the input after it."""
+        end = typed.find(_PASTE_END)
         if end >= 0:
             self._pasting = False
-            end += len(_PASTED)
+            end += len(_PASTE_END)
             passed.append(typed[:end])
             return typed[end:]
-        # The end may have begun. It comes, so that its first bytes can wait.
-        size = next(n for n in range(len(_PASTED), -1, -1) if typed.endswith(_PASTED[:n]))
+        # Hold back a suffix that may be the start of the end marker, since the rest will follow.
+        size = next(n for n in range(len(_PASTE_END), -1, -1) if typed.endswith(_PASTE_END[:n]))
         passed.append(typed[: len(typed) - size])
         self._rest = typed[len(typed) - size :]
         return b""
 
 
 class _Step:
-    """One of the keys."""
+    """One key of the sequence."""
 
     def __init__(self, name: str) -> None:
         self._bytes: Final = key_bytes(name)
-        # A cursor key's depend on what the program has set.
-        self._ways: Final = {self._bytes, key_bytes(name, application=True)}
+        # The bytes of a cursor key depend on the cursor key mode that the program has set.
+        self._encodings: Final = {self._bytes, key_bytes(name, application=True)}
         self._key: Final = key_event_of(name)
         self._first: Final = re.compile(b"[\x1b%s]" % re.escape(self._bytes[:1]))
 
-    def may_begin(self, typed: bytes) -> int:
-        """Give where it may begin, at the earliest; the end of `typed` if nowhere."""
+    def find_start(self, typed: bytes) -> int:
+        """Return the first position at which the key may start; the length of `typed` if none."""
         found = self._first.search(typed)
         return found.start() if found else len(typed)
 
-    def look(self, typed: bytes) -> tuple[_What, int]:
-        """Say what `typed` begins with, and how many bytes that takes."""
-        if typed.startswith(_PASTE):
-            return _What.PASTE, len(_PASTE)
+    def match(self, typed: bytes) -> tuple[_Match, int]:
+        """Return what `typed` starts with, and how many bytes that is."""
+        if typed.startswith(_PASTE_START):
+            return _Match.PASTE, len(_PASTE_START)
         if report := find_key_event(typed):
-            pressed = _What.KEY if self._key in report.keys else _What.OTHER
-            return _What.MINOR if report.minor else pressed, report.size
-        if is_begun(typed):
-            return _What.BEGUN, len(typed)
-        for way in self._ways:
-            # One that begins others is it only where nothing follows.
-            if typed == way or (way not in _KEYS and typed.startswith(way)):
-                return _What.KEY, len(way)
-        if typed not in _KEYS and any(keys.startswith(typed) for keys in (*self._ways, _PASTE)):
-            return _What.BEGUN, len(typed)
-        return _What.OTHER, 1
+            pressed = _Match.KEY if self._key in report.keys else _Match.OTHER
+            return _Match.MINOR if report.minor else pressed, report.size
+        if is_incomplete(typed):
+            return _Match.INCOMPLETE, len(typed)
+        for encoding in self._encodings:
+            # A key that is a prefix of other keys matches only if no input follows.
+            if typed == encoding or (encoding not in _PREFIX_KEYS and typed.startswith(encoding)):
+                return _Match.KEY, len(encoding)
+        candidates = (*self._encodings, _PASTE_START)
+        if typed not in _PREFIX_KEYS and any(keys.startswith(typed) for keys in candidates):
+            return _Match.INCOMPLETE, len(typed)
+        return _Match.OTHER, 1

@@ -1,8 +1,8 @@
-"""A terminal of the user's own that is run where there is no window: in a script, or a pipe.
+"""Follow one of the user's own terminals without a window: in a script, or in a pipe.
 
-Its output is printed as it comes, and the program blocks while the reader is slow, as it would
-without a terminal. The command ends with the program. The program is ended when the reader closes
-the pipe, or when a signal asks this process to end.
+Output is printed as it arrives. The program blocks while the reader is slow, as it would without a
+terminal. This command exits with the program. The program is killed when the reader closes the
+pipe, or when a shutdown signal arrives.
 """
 
 from contextlib import suppress
@@ -24,7 +24,7 @@ from acpterm.runtime.shutdown_signals import shutdown_event
 
 
 class ExitResult(NamedTuple):
-    """How a program ended, and the signal that ended this process before, if any."""
+    """How a program exited, and the shutdown signal that this process got before, if any."""
 
     status: ExitInfo | None
     signal: Signals | None
@@ -33,14 +33,14 @@ class ExitResult(NamedTuple):
 async def follow(
     client: UserClient, info: TerminalInfo, *, pipe: str | None, raw: bool
 ) -> ExitResult:
-    """Print what a terminal prints until its program has ended. Raises `RpcError`, `OSError`.
+    """Print a terminal's output until its program has exited. Raises `RpcError`, `OSError`.
 
-    `pipe` is a named pipe that stdin is passed on through. Unless `raw`, what is printed is what a
-    pipe would have got.
+    `pipe` is the path of a named pipe to which stdin is forwarded. Unless `raw`, the output is
+    converted to what the program would have written to a pipe.
     """
-    heard: list[Signals] = []
-    async with shutdown_event(heard.append) as told, trio.open_nursery() as nursery:
-        nursery.start_soon(_end_when, told, heard, client, info)
+    received: list[Signals] = []
+    async with shutdown_event(received.append) as shutdown, trio.open_nursery() as nursery:
+        nursery.start_soon(_kill_on_shutdown, shutdown, received, client, info)
         if pipe is not None:
             nursery.start_soon(pass_stdin, pipe)
         try:
@@ -54,16 +54,16 @@ async def follow(
                 await client.terminal_request("wait", info.terminal_id, TerminalInfo)
             ).exit_status
         nursery.cancel_scope.cancel()
-    return ExitResult(end, heard[0] if heard else None)
+    return ExitResult(end, received[0] if received else None)
 
 
-async def _end_when(
-    told: trio.Event, heard: list[Signals], client: UserClient, info: TerminalInfo
+async def _kill_on_shutdown(
+    shutdown: trio.Event, received: list[Signals], client: UserClient, info: TerminalInfo
 ) -> None:
-    """End the program when a signal asks this process to end; SIGINT is passed on first."""
-    await told.wait()
-    if heard[0] == Signals.SIGINT:
-        with suppress(RpcError):  # it has ended
+    """Kill the program when a shutdown signal arrives. SIGINT is first sent to the program."""
+    await shutdown.wait()
+    if received[0] == Signals.SIGINT:
+        with suppress(RpcError):  # the program has exited
             interrupt = UserSignalRequest(info.terminal_id, "SIGINT")
             await client.call("terminal/signal", interrupt, Empty)
         await trio.sleep(client.settings.kill_grace)
@@ -73,8 +73,8 @@ async def _end_when(
 async def _print(
     client: UserClient, info: TerminalInfo, output: PipeOutput | None
 ) -> ExitInfo | None:
-    """Print it to its end; return how it ended, if all that was read."""
-    async with while_read(), follow_output(client, info.terminal_id, since=0, hold=True) as parts:
+    """Print all output; return how the program exited, or None if stdout was closed before."""
+    async with while_read(), follow_output(client, info.terminal_id) as parts:
         async for data, _, lost in parts:
             if lost:
                 await note(missing(lost))

@@ -1,8 +1,8 @@
-"""The person's own terminal, that a command runs at: raw while a terminal is attached, then as was.
+"""The user's own terminal: in raw mode while attached, restored afterwards.
 
-The descriptors may be shared with the shell that started the command: nothing is set on them but
-the terminal's own attributes, which are put back at the end. Reading waits for input first; writing
-is done in a thread, since a terminal may hold up its writer for as long as it likes.
+The descriptors may be shared with the shell that started the command. So only the terminal's
+attributes are changed, and no flags such as O_NONBLOCK. Reads wait until the descriptor is
+readable; writes run in a thread, since a terminal may block its writer for any time.
 """
 
 import contextlib
@@ -16,101 +16,102 @@ import trio
 
 from acpterm.runtime import stdio
 
-_CHUNK: Final = 64 * 1024
-# Bytes that wait to be written before whoever brings more is held up. It is little: all of it is
-# still to be seen when a key ends a flood, in a window that may be slow.
+_READ_BYTES_MAX: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 32 * 1024
-# Bytes in one write: nobody else gets a word in meanwhile, and what is begun is not given up.
+"""High-water mark of the printer's queue.
+
+It is small, because a slow window still prints the whole queue after a key has stopped a flood.
+"""
 CHUNK_BYTES: Final = 8 * 1024
+"""Size of one write, which can be neither interrupted nor cancelled."""
 
 
 class Tty:
-    """The terminal on the descriptors `reads` and `writes`."""
+    """The terminal on the descriptors `in_fd` and `out_fd`."""
 
-    def __init__(self, reads: int = 0, writes: int = 1) -> None:
-        self._reads: Final = reads
-        self._writes: Final = writes
-        self._before = termios.tcgetattr(reads)
+    def __init__(self, in_fd: int = 0, out_fd: int = 1) -> None:
+        self._in_fd: Final = in_fd
+        self._out_fd: Final = out_fd
+        self._original = termios.tcgetattr(in_fd)
 
     @staticmethod
-    def is_there(reads: int = 0, writes: int = 1) -> bool:
-        """Whether both descriptors are a terminal."""
-        return os.isatty(reads) and os.isatty(writes)
+    def is_there(in_fd: int = 0, out_fd: int = 1) -> bool:
+        """Return whether both descriptors are terminals."""
+        return os.isatty(in_fd) and os.isatty(out_fd)
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows of its window; 80 and 24 where it does not say."""
+        """Columns and rows of the window; 80 and 24 if unknown."""
         try:
-            found = os.get_terminal_size(self._writes)
-        except OSError:  # it is gone
+            size = os.get_terminal_size(self._out_fd)
+        except OSError:  # the terminal is gone
             return 80, 24
-        return found.columns or 80, found.lines or 24
+        return size.columns or 80, size.lines or 24
 
     @contextlib.contextmanager
     def raw(self) -> Iterator[None]:
-        """Have every key passed on as it is, for as long as the block lasts."""
+        """Keep the terminal in raw mode during the block."""
         self.make_raw()
         try:
             yield
         finally:
-            # A terminal that is gone has no attributes to put back.
+            # Restoring the attributes fails if the terminal is gone.
             with contextlib.suppress(termios.error):
-                termios.tcsetattr(self._reads, termios.TCSANOW, self._before)
+                termios.tcsetattr(self._in_fd, termios.TCSANOW, self._original)
 
     def make_raw(self) -> None:
-        """Make it raw, again: a shell may have changed it while this process was stopped.
+        """Set raw mode, also again: a shell may have changed the mode while we were stopped.
 
-        What was typed before is kept, and no output is waited for.
+        Keeps input that was typed before, and does not wait for output.
         """
         with contextlib.suppress(termios.error):
-            tty.setraw(self._reads, termios.TCSANOW)
+            tty.setraw(self._in_fd, termios.TCSANOW)
 
     async def read(self) -> bytes:
-        """Wait for what is typed; nothing is that the terminal is gone."""
+        """Wait for input; return empty bytes if the terminal is gone."""
         while True:
-            await trio.lowlevel.wait_readable(self._reads)
+            await trio.lowlevel.wait_readable(self._in_fd)
             try:
-                return os.read(self._reads, _CHUNK)
-            except BlockingIOError:  # somebody else made it non-blocking, and was faster
+                return os.read(self._in_fd, _READ_BYTES_MAX)
+            except BlockingIOError:  # another process made it non-blocking, and read first
                 continue
             except OSError:
                 return b""
 
     async def write(self, data: bytes) -> None:
-        """Print `data`. Raises `OSError` when the terminal is gone."""
-        await stdio.write_all(self._writes, data)
+        """Print `data`. Raises `OSError` if the terminal is gone."""
+        await stdio.write_all(self._out_fd, data)
 
 
 class Printer:
-    """Prints in order what it is given, and says when that is enough for now."""
+    """A queue of data to print, with backpressure."""
 
     def __init__(self, terminal: Tty) -> None:
         self._terminal = terminal
         self._parts: list[bytes] = []
         self._size = 0
-        self._printing = False
         self._has_parts = trio.Event()
-        self._done = trio.lowlevel.ParkingLot()
+        self._printed = trio.lowlevel.ParkingLot()
 
     def put(self, data: bytes) -> None:
-        """Have `data` printed after all that was put before."""
+        """Queue `data`."""
         self._parts.append(data)
         self._size += len(data)
         self._has_parts.set()
 
     async def drain(self) -> None:
-        """Wait until not too much is left to be printed."""
+        """Wait until at most `HIGH_WATER_BYTES` are queued."""
         await trio.lowlevel.checkpoint()
         while self._size > HIGH_WATER_BYTES:
-            await self._done.park()
+            await self._printed.park()
 
     async def flush(self) -> None:
-        """Wait until all is printed."""
+        """Wait until everything is printed."""
         while self._size:
-            await self._done.park()
+            await self._printed.park()
 
     async def run(self) -> None:
-        """Print, until cancelled. Raises `OSError` when the terminal is gone."""
+        """Print queued data until cancelled. Raises `OSError` if the terminal is gone."""
         while True:
             await self._has_parts.wait()
             self._has_parts = trio.Event()
@@ -120,4 +121,4 @@ class Printer:
                 piece = bytes(data[at : at + CHUNK_BYTES])
                 await self._terminal.write(piece)
                 self._size -= len(piece)
-                self._done.unpark_all()
+                self._printed.unpark_all()

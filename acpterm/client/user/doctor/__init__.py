@@ -1,4 +1,4 @@
-"""What this machine offers to terminals, and what is missing: looked at, never changed."""
+"""Diagnosis of this machine and of acpterm's setup. Checks only, changes nothing."""
 
 from acpterm.client.user.doctor.check import CheckResult
 from acpterm.client.user.doctor.runner import examine

@@ -1,4 +1,4 @@
-"""What one look has found."""
+"""The result of a check."""
 
 from typing import Literal, TypeAlias
 
@@ -8,10 +8,10 @@ State: TypeAlias = Literal["ok", "missing", "problem"]
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """One thing that was looked at.
+    """The result of one check.
 
-    `missing` is what terminals can do without, `problem` what somebody should see to; `advice` says
-    how, for both. `fatal`: there can be no terminals.
+    State `missing` means that an optional feature is absent, `problem` that the user should fix
+    something; `advice` says how, in both cases. `fatal` means that no terminal can be created.
     """
 
     state: State
@@ -22,15 +22,15 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 def ok(check: str, found: str) -> CheckResult:
-    """Make the finding that something is as it should be."""
+    """Return the result of a check that passed."""
     return CheckResult("ok", check, found)
 
 
 def missing(check: str, found: str, advice: str) -> CheckResult:
-    """Make the finding that something is not there, which costs something."""
+    """Return the result of a check that found an optional feature absent."""
     return CheckResult("missing", check, found, advice)
 
 
 def problem(check: str, found: str, advice: str, *, fatal: bool = False) -> CheckResult:
-    """Make the finding that something is wrong."""
+    """Return the result of a check that failed."""
     return CheckResult("problem", check, found, advice, fatal)

@@ -1,4 +1,4 @@
-"""Where acpterm keeps things: its settings, its sockets, its recordings; and its daemon."""
+"""Checks of acpterm's files (settings, sockets, logs, recordings) and of its daemon."""
 
 import os
 import stat
@@ -9,9 +9,9 @@ import trio
 
 from acpterm import __version__
 from acpterm.acp.user_api import StatusResponse
-from acpterm.client.daemon import PATH_BYTES_MAX, DaemonError, PlaceError, log_file
+from acpterm.client.daemon import PATH_BYTES_MAX, DaemonError, NotRunningError, PlaceError, log_file
 from acpterm.client.errors import root_error
-from acpterm.client.user.client import NotRunningError, open_user_client
+from acpterm.client.user.client import open_user_client
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import duration, summary_line
 from acpterm.config import (
@@ -25,15 +25,15 @@ from acpterm.config import (
 )
 from acpterm.jsonrpc import RpcError
 
-# Bytes of a log that are looked at.
-_LOG_MAX: Final = 1024 * 1024
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-_READ: Final = stat.S_IRGRP | stat.S_IROTH
+# Bytes of the log that are read.
+_LOG_BYTES_MAX: Final = 1024 * 1024
+_OTHERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS_READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
 def settings_file(config: str | None, socket: str | None) -> tuple[Settings, CheckResult]:
-    """Read the settings; those that are the defaults if they are wrong."""
+    """Check the settings file; return its settings, or the defaults if it is invalid."""
     path = config or os.environ.get("ACPTERM_CONFIG") or default_file()
     try:
         chosen = load(config, flags={"socket": socket})
@@ -47,7 +47,7 @@ def settings_file(config: str | None, socket: str | None) -> tuple[Settings, Che
 
 
 def sockets(chosen: Settings) -> CheckResult:
-    """Whether the sockets have a folder that is this user's alone, and are so themselves."""
+    """Check that the sockets and their directory are accessible to this user alone."""
     name = "sockets"
     for path in (agent_socket(chosen), user_socket(chosen)):
         directory = os.path.dirname(path)
@@ -55,44 +55,47 @@ def sockets(chosen: Settings) -> CheckResult:
             found = f"{summary_line(path)}: a socket's path has {PATH_BYTES_MAX} bytes at most"
             return problem(name, found, "choose a shorter one with --socket", fatal=True)
         if wrong := _wrong_directory(directory):
-            shown = summary_line(directory)
-            advice = f"mkdir -p {shown}; chmod 700 {shown}; or choose another --socket"
+            where = summary_line(directory)
+            advice = f"mkdir -p {where}; chmod 700 {where}; or choose another --socket"
             if os.path.isdir(directory) and os.stat(directory).st_mode & stat.S_ISVTX:
-                # Others have their files there, as in /tmp.
+                # A shared directory such as /tmp: its mode must not be changed.
                 advice = "choose a --socket in a directory of your own"
-            return problem(name, f"{summary_line(directory)} {wrong}", advice, fatal=True)
+            return problem(name, f"{where} {wrong}", advice, fatal=True)
         try:
-            there = os.lstat(path)
+            status = os.lstat(path)
         except FileNotFoundError:
             continue
-        if not stat.S_ISSOCK(there.st_mode):
+        if not stat.S_ISSOCK(status.st_mode):
             advice = "remove it, or choose another --socket"
             return problem(name, f"{summary_line(path)} is no socket", advice, fatal=True)
-        if there.st_mode & _OTHERS or there.st_uid != os.geteuid():
-            mode = f"{stat.S_IMODE(there.st_mode):o}"
-            found = f"{summary_line(path)} is not yours alone (mode {mode}, uid {there.st_uid})"
+        if status.st_mode & _OTHERS_MODE or status.st_uid != os.geteuid():
+            mode = f"{stat.S_IMODE(status.st_mode):o}"
+            found = f"{summary_line(path)} is not yours alone (mode {mode}, uid {status.st_uid})"
             return problem(name, found, f"chmod 600 {summary_line(path)}")
     return ok(name, f"in {summary_line(os.path.dirname(user_socket(chosen)))}, yours alone")
 
 
 def _wrong_directory(directory: str) -> str | None:
-    """Say what is wrong with the folder of a socket; one that is not there can be made."""
-    there = _nearest(directory)
-    if there != directory:
-        why = _unwritable(there)
+    """Return why sockets cannot be created safely in a directory; None if they can.
+
+    A directory that does not exist is fine if it can be created.
+    """
+    existing = _nearest_existing(directory)
+    if existing != directory:
+        why = _unwritable(existing)
         return f"cannot be made: {why}" if why else None
     if not os.path.isdir(directory):
-        return "is no folder"
+        return "is no directory"
     if not os.access(directory, os.W_OK | os.X_OK):
         return "cannot be written to"
     mode = os.stat(directory).st_mode
-    if mode & _WRITE:
+    if mode & _OTHERS_WRITE:
         return f"can be written to by others (mode {stat.S_IMODE(mode):o})"
     return None
 
 
 def logs(chosen: Settings) -> CheckResult:
-    """Where the daemon's logs are, and whether they can be read."""
+    """Check that the daemon's log can be read, and quote its last line."""
     path = log_file(chosen)
     others = (
         "a daemon that systemd starts logs to journalctl --user -u acpterm, acpterm serve to its "
@@ -100,46 +103,49 @@ def logs(chosen: Settings) -> CheckResult:
     )
     try:
         with open(path, errors="replace") as file:
-            found = [text for text in file.read(_LOG_MAX).splitlines() if text]
+            lines = [line for line in file.read(_LOG_BYTES_MAX).splitlines() if line]
     except FileNotFoundError:
         return ok("logs", f"a daemon that a command starts logs to {summary_line(path)}; {others}")
     except OSError as error:
         found_at = f"{summary_line(path)} cannot be read: {error.strerror}"
         return problem("logs", found_at, f"see to its permissions; {others}")
-    # The first line is the daemon's pid, unless the daemon was not started by a command.
-    if found and found[0].isdecimal():
-        del found[0]
-    said = f", the last: {summary_line(found[-1])}" if found else ""
-    lines = "1 line" if len(found) == 1 else f"{len(found)} lines"
-    return ok("logs", f"{summary_line(path)} has {lines}{said}; {others}")
+    # If a command started the daemon, the first line is the daemon's pid.
+    if lines and lines[0].isdecimal():
+        del lines[0]
+    last = f", the last: {summary_line(lines[-1])}" if lines else ""
+    count = "1 line" if len(lines) == 1 else f"{len(lines)} lines"
+    return ok("logs", f"{summary_line(path)} has {count}{last}; {others}")
 
 
 def recordings(chosen: Settings) -> CheckResult:
-    """Whether recordings have a folder; if there are to be any, one that is this user's alone."""
+    """Check that the directory of recordings is writable and, if recording is on, private."""
     directory = chosen.record_dir or default_record_dir()
-    where = _nearest(directory)
+    where = _nearest_existing(directory)
     if why := _unwritable(where):
         what = "nothing can be written to it" if where == directory else "it cannot be made"
         found = f"nothing can be recorded in {summary_line(directory)}: {what}: {why}"
         return problem("state", found, "see to its permissions, or choose another record_dir")
-    if chosen.record and (loose := _loose_directory(directory)):
-        return loose
+    if chosen.record and (result := _check_permissions(directory)):
+        return result
     return ok(
         "state",
         f"recordings are{'' if chosen.record else ' not'} kept in {summary_line(directory)}",
     )
 
 
-def _nearest(directory: str) -> str:
-    """Give the folder, or the nearest above it that is there."""
+def _nearest_existing(directory: str) -> str:
+    """Return the directory itself or its nearest existing ancestor."""
     while not os.path.lexists(directory) and directory != os.path.dirname(directory):
         directory = os.path.dirname(directory)
     return directory
 
 
 def _unwritable(directory: str) -> str | None:
-    """Say why nothing can be made in a folder that is there: a folder is made on trial."""
-    # Its mode does not say it all: root may write everywhere, but nobody makes a folder in /proc.
+    """Return why nothing can be created in an existing directory; None if it can.
+
+    Creates and removes a directory there, because the mode is not enough: even root cannot create
+    a directory in /proc.
+    """
     try:
         os.rmdir(tempfile.mkdtemp(prefix=".acpterm-doctor-", dir=directory))
     except OSError as error:
@@ -147,22 +153,23 @@ def _unwritable(directory: str) -> str | None:
     return None
 
 
-def _loose_directory(directory: str) -> CheckResult | None:
-    """Find that the folder of recordings is others' as well; one that is not there will not be."""
+def _check_permissions(directory: str) -> CheckResult | None:
+    """Return a problem if other users can access the directory of recordings; None if not.
+
+    A directory that does not exist is fine, since acpterm creates it with the right mode.
+    """
     if not os.path.isdir(directory):
         return None
-    there = os.stat(directory)
-    found, advice = (
-        f"{summary_line(directory)}, where recordings are kept,",
-        "choose another record_dir",
-    )
-    if there.st_uid != os.geteuid():
-        found += f" is not yours (uid {there.st_uid}): nothing is recorded"
+    status = os.stat(directory)
+    found = f"{summary_line(directory)}, where recordings are kept,"
+    advice = "choose another record_dir"
+    if status.st_uid != os.geteuid():
+        found += f" is not yours (uid {status.st_uid}): nothing is recorded"
         return problem("state", found, advice)
-    mode = f"mode {stat.S_IMODE(there.st_mode):o}"
-    if there.st_mode & _WRITE:
+    mode = f"mode {stat.S_IMODE(status.st_mode):o}"
+    if status.st_mode & _OTHERS_WRITE:
         found += f" can be written to by others ({mode}): nothing is recorded"
-    elif there.st_mode & _READ:
+    elif status.st_mode & _OTHERS_READ:
         found += f" can be read by others ({mode})"
     else:
         return None
@@ -170,7 +177,7 @@ def _loose_directory(directory: str) -> CheckResult | None:
 
 
 async def daemon(chosen: Settings, config: str | None) -> CheckResult:
-    """Whether the daemon runs, and is of this version. None is started."""
+    """Check whether a daemon runs, and whether it has this version. Starts no daemon."""
     name = "daemon"
     try:
         async with open_user_client(chosen, config, start=False) as client:
@@ -190,20 +197,20 @@ async def daemon(chosen: Settings, config: str | None) -> CheckResult:
 
 
 def runtime() -> CheckResult:
-    """Whether there is a folder for sockets that goes when the user logs out."""
+    """Check the directory for sockets that is removed when the user logs out."""
     directory = os.environ.get("XDG_RUNTIME_DIR", "")
     if not directory:
-        advice = "sockets go to /tmp then, unless /run/user has a folder; pam_systemd sets it"
-        return missing("runtime folder", "XDG_RUNTIME_DIR is not set", advice)
+        advice = "sockets go to /tmp then, unless /run/user has a directory; pam_systemd sets it"
+        return missing("runtime directory", "XDG_RUNTIME_DIR is not set", advice)
     try:
-        found = os.stat(directory)
+        status = os.stat(directory)
     except OSError as error:
         advice = f"unset it, or make that directory with mode 700: {summary_line(directory)}"
         return problem("runtime directory", f"{summary_line(directory)}: {error.strerror}", advice)
-    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
+    if status.st_uid != os.geteuid() or status.st_mode & _OTHERS_MODE:
         advice = f"chmod 700 {summary_line(directory)}; after su or sudo, log in properly"
-        mode = f"mode {stat.S_IMODE(found.st_mode):o}, uid {found.st_uid}"
+        mode = f"mode {stat.S_IMODE(status.st_mode):o}, uid {status.st_uid}"
         return problem(
             "runtime directory", f"{summary_line(directory)} is not yours alone ({mode})", advice
         )
-    return ok("runtime folder", summary_line(directory))
+    return ok("runtime directory", summary_line(directory))

@@ -1,6 +1,7 @@
-"""A terminal, on trial: made as the daemon makes one, and what could be told of it.
+"""Checks that create a terminal, an emulator and a control group for trial.
 
-What a daemon has may differ: one that systemd starts has control groups of its own.
+They run in this process as they would in the daemon. The daemon's environment may differ: if
+systemd starts it, it has control groups of its own.
 """
 
 import os
@@ -13,7 +14,6 @@ import trio
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
-from acpterm.host.launch import exec_context
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.client import embedded_keeper
@@ -21,6 +21,7 @@ from acpterm.pty import linux
 from acpterm.pty.input_wait import syscalls
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
+from acpterm.runtime import exec_context
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
@@ -28,40 +29,40 @@ from acpterm.terminal.vt import library
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.library import EmulatorMissingError
 
-# Seconds for a program to begin, on a busy machine; and for its prompt to be seen as one.
-_BEGINNING: Final = 10.0
-_PROMPT: Final = 1.0
+# How long a program may take to start on a busy machine, and its prompt to be detected.
+_START_TIMEOUT_S: Final = 10.0
+_PROMPT_TIMEOUT_S: Final = 1.0
 _POLL_S: Final = 0.02
-# The setting's may be missing, which is looked at elsewhere.
+# Not the configured shell, which `programs.shell` checks.
 _SHELL: Final = "/bin/sh"
-_SAID: Final = "acpterm-doctor"
+_MARKER: Final = "acpterm-doctor"
 _CGROUPS: Final = "control groups"
-_DELEGATE: Final = (
+_DELEGATE_ADVICE: Final = (
     "processes are found by their descent instead, which works; for control groups run the daemon "
     "as systemd user service (Delegate=yes, see systemd/acpterm.service)"
 )
 
 
 async def terminal(settings: Settings) -> list[CheckResult]:
-    """Make a terminal, and look whether it can be seen to wait for input."""
+    """Create a terminal, and check that it is detected when its program waits for input."""
     try:
         async with _pool(settings) as (pool, trees):
-            order = LaunchRequest(
+            request = LaunchRequest(
                 settings,
                 exec_context.current(),
                 command=_SHELL,
-                args=["-c", f"printf {_SAID}; read x"],
+                args=["-c", f"printf {_MARKER}; read x"],
                 env=[],
                 cwd="/",
                 size=(80, 24),
             )
-            made = await order.start(pool, order.record(_SHELL))
-            waits = await _see_prompt(made)
-            said = made.ring.end >= len(_SAID)
-            made.kill(EndedBy.USER)
-            await made.wait_exited()
-            pool.release(made, EndedBy.USER)
-            await made.wait_closed()
+            created = await request.start(pool, request.record(_SHELL))
+            waits = await _detect_prompt(created)
+            has_output = created.ring.end >= len(_MARKER)
+            created.kill(EndedBy.USER)
+            await created.wait_exited()
+            pool.release(created, EndedBy.USER)
+            await created.wait_closed()
             found = f"can be made; its processes are known by {trees.tracking}"
     except TrackingError as error:
         return [
@@ -71,25 +72,26 @@ async def terminal(settings: Settings) -> list[CheckResult]:
         what = summary_line(str(error))
         advice = "see what is said of PTYs, processes and open files"
         return [problem("a terminal", what, advice, fatal=True)]
-    if not said:
+    if not has_output:
         advice = f"look at what the shell does: {_SHELL}"
         return [problem("a terminal", "what its program prints does not come", advice, fatal=True)]
-    return [ok("a terminal", found), _waiting(waits)]
+    return [ok("a terminal", found), _input_result(waits)]
 
 
-async def _see_prompt(made: Terminal) -> bool | None:
+async def _detect_prompt(created: Terminal) -> bool | None:
+    """Return whether the program waits for input; None if the system cannot tell."""
     waits: bool | None = False
-    # It has begun when it prints.
-    with trio.move_on_after(_BEGINNING):
-        while made.exit is None and made.ring.end < len(_SAID):
-            await made.wait_changed()
-    with trio.move_on_after(_PROMPT):
-        while made.exit is None and (waits := made.waits_for_input()) is False:  # noqa: ASYNC110
+    # The program's first output shows that it has started.
+    with trio.move_on_after(_START_TIMEOUT_S):
+        while created.exit is None and created.ring.end < len(_MARKER):
+            await created.wait_changed()
+    with trio.move_on_after(_PROMPT_TIMEOUT_S):
+        while created.exit is None and (waits := created.waits_for_input()) is False:  # noqa: ASYNC110  there is no event for it
             await trio.sleep(_POLL_S)
     return waits
 
 
-def _waiting(waits: bool | None) -> CheckResult:
+def _input_result(waits: bool | None) -> CheckResult:
     name = "input prompts"
     if waits:
         return ok(name, "what waits for input can be told from what is busy")
@@ -118,31 +120,32 @@ async def _pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
 
 
 async def emulator() -> CheckResult:
-    """Whether the terminal emulator can be loaded, and shows what a program prints.
+    """Check that the terminal emulator loads, and that it shows what a program prints.
 
-    Not in a thread: the terminal on trial loads it as well, and two threads must not at once.
+    Must not run in a thread: the trial terminal loads the library too, and two threads must not
+    load it at the same time.
     """
     await trio.lowlevel.checkpoint()
     name = "emulator"
     try:
         library.load()
-        tried = Emulator(20, 2)
+        trial = Emulator(20, 2)
         try:
-            tried.feed(f"\x1b[1m{_SAID}".encode())
-            shown = tried.screen().text()
+            trial.feed(f"\x1b[1m{_MARKER}".encode())
+            text = trial.screen().text()
         finally:
-            tried.close()
+            trial.close()
     except EmulatorMissingError as error:
         advice = "screens, pictures and attach to full-screen programs need it; all else works"
         return missing(name, summary_line(str(error)), advice)
-    if shown != _SAID:
+    if text != _MARKER:
         advice = f"reinstall {library.PACKAGE}, in the version that acpterm requires"
-        return problem(name, f"shows {summary_line(shown)!r} instead of {_SAID!r}", advice)
+        return problem(name, f"shows {summary_line(text)!r} instead of {_MARKER!r}", advice)
     return ok(name, "libghostty-vt shows what a program prints")
 
 
 def pidfd() -> CheckResult:
-    """Whether a process can be held by a descriptor."""
+    """Check that the system has pidfds."""
     if linux.has_pidfd():
         return ok("pidfd", "children are waited for and signalled by descriptor")
     advice = "the keeper uses SIGCHLD instead; Linux 5.4 has them, unless a filter refuses"
@@ -150,7 +153,7 @@ def pidfd() -> CheckResult:
 
 
 def subreaper() -> CheckResult:
-    """Whether this process can adopt what its terminals' programs leave behind."""
+    """Check that this process can become the parent of its descendants' orphans."""
     if linux.become_subreaper():
         return ok("subreaper", "orphans of a terminal's programs come to the daemon")
     advice = "without control groups, a program that leaves its session may outlive its terminal"
@@ -158,13 +161,13 @@ def subreaper() -> CheckResult:
 
 
 async def control_groups() -> CheckResult:
-    """Whether each terminal can have a control group, and that be killed at once."""
+    """Check that terminals can have control groups, and that these can be killed as a whole."""
     cgroups = Cgroups.find()
     if cgroups is None:
         found = "version 2 is not delegated to this shell's processes"
         if not _exists("/sys/fs/cgroup/cgroup.controllers"):
             found = "there is no hierarchy of version 2 at /sys/fs/cgroup"
-        return missing(_CGROUPS, found, _DELEGATE)
+        return missing(_CGROUPS, found, _DELEGATE_ADVICE)
     try:
         group = cgroups.new("doctor")
         try:
@@ -175,7 +178,7 @@ async def control_groups() -> CheckResult:
         finally:
             await group.close()
     except OSError as error:
-        return missing(_CGROUPS, f"none can be made: {error.strerror}", _DELEGATE)
+        return missing(_CGROUPS, f"none can be made: {error.strerror}", _DELEGATE_ADVICE)
     finally:
         cgroups.close()
 

@@ -1,4 +1,4 @@
-"""Programs that acpterm uses, the shell and systemd: do they run."""
+"""Checks of the programs that acpterm uses: the shell and systemd."""
 
 import os
 import shutil
@@ -13,25 +13,27 @@ from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
 
-# Seconds that a program has to answer.
 TIMEOUT_S: Final = 2.0
-_TIMED_OUT: Final = 124
-# What a shell is told to exit with.
-_NUMBER: Final = 7
-# Characters of what it says of itself.
-_LINE_MAX: Final = 80
+"""How long a program may run."""
+_TIMED_OUT_STATUS: Final = 124
+# The status that the shell is asked to exit with.
+_EXIT_STATUS: Final = 7
+# Characters of a program's output that are quoted.
+_LINE_CHARACTERS_MAX: Final = 80
 
 
 class ProgramResult(NamedTuple):
-    """What became of a program: its exit status, and what it printed, the first line of it."""
+    """The exit status and the output of a program."""
 
     status: int
     line: str
+    """The first line of output that is not blank."""
     text: str
+    """All output."""
 
 
 async def run(*command: str, stderr: bool = True) -> ProgramResult:
-    """Run a program for a moment. Raises `OSError` if it cannot be started."""
+    """Run a program for at most `TIMEOUT_S`. Raises `OSError` if it cannot be started."""
     with trio.move_on_after(TIMEOUT_S):
         done = await trio.run_process(
             command,
@@ -43,9 +45,9 @@ async def run(*command: str, stderr: bool = True) -> ProgramResult:
             start_new_session=True,
         )
         text = done.stdout.decode(errors="replace")
-        first = next((one for one in text.splitlines() if one.strip()), "")
-        return ProgramResult(done.returncode, one_line(first, _LINE_MAX), text)
-    return ProgramResult(_TIMED_OUT, f"no answer within {TIMEOUT_S:g} s", "")
+        first = next((line for line in text.splitlines() if line.strip()), "")
+        return ProgramResult(done.returncode, one_line(first, _LINE_CHARACTERS_MAX), text)
+    return ProgramResult(_TIMED_OUT_STATUS, f"no answer within {TIMEOUT_S:g} s", "")
 
 
 async def _kill(process: trio.Process) -> None:
@@ -53,17 +55,19 @@ async def _kill(process: trio.Process) -> None:
 
 
 async def shell(settings: Settings) -> CheckResult:
-    """Whether the shell that is given shell text can be run, and takes it."""
+    """Check that the configured shell runs and executes shell text."""
     path = settings.shell
     advice = "choose a POSIX shell that is there: the setting shell"
     try:
-        said = await run(path, "-c", f"exit {_NUMBER}")
+        result = await run(path, "-c", f"exit {_EXIT_STATUS}")
     except OSError as error:
         found = f"no shell text can be run: {summary_line(path)}: {error.strerror}"
         return problem("shell", found, advice)
-    if said.status != _NUMBER:
-        how = said.line or f"status {said.status}"
-        return problem("shell", f"{summary_line(path)} does not do exit {_NUMBER}: {how}", advice)
+    if result.status != _EXIT_STATUS:
+        how = result.line or f"status {result.status}"
+        return problem(
+            "shell", f"{summary_line(path)} does not do exit {_EXIT_STATUS}: {how}", advice
+        )
     return ok("shell", summary_line(path))
 
 
@@ -74,25 +78,26 @@ _UNITS: Final = (
 
 
 async def systemd() -> list[CheckResult]:
-    """Whether the user's systemd runs, and starts the daemon."""
+    """Check whether the user's systemd runs, and whether it starts the daemon."""
     name, socket = "systemd", "acpterm.socket"
     start = "the daemon is started when it is needed, without systemd"
-    if sys.platform != "linux" or shutil.which("systemctl") is None:
+    systemctl = shutil.which("systemctl") if sys.platform == "linux" else None
+    if systemctl is None:
         return [missing(name, "there is no systemctl", f"nothing to do: {start}")]
-    said = await run("systemctl", "--user", "is-system-running")
-    state = said.line
+    manager = await run("systemctl", "--user", "is-system-running")
+    state = manager.line
     if state not in ("running", "degraded", "starting", "initializing", "maintenance"):
         advice = f"{start}; for one that outlives logins: loginctl enable-linger"
         if not os.environ.get("XDG_RUNTIME_DIR"):
             advice = f"{start}; set XDG_RUNTIME_DIR=/run/user/{os.getuid()} if it should run"
-        return [missing(name, f"your user manager does not run: {state or said.status}", advice)]
-    shown = await run("systemctl", "--user", "show", socket, "-p", "LoadState,ActiveState")
-    words = dict(one.split("=", 1) for one in shown.text.splitlines() if "=" in one)
-    unit = f"{words.get('LoadState', '?')}, {words.get('ActiveState', '?')}"
-    found = ok(name, f"your user manager is {state}")
-    if words.get("LoadState") == "not-found":
-        return [found, missing(socket, "is not installed", f"{start}; to have it: {_UNITS}")]
-    if words.get("ActiveState") == "active":
-        return [found, ok(socket, "is active")]
+        return [missing(name, f"your user manager does not run: {state or manager.status}", advice)]
+    unit = await run("systemctl", "--user", "show", socket, "-p", "LoadState,ActiveState")
+    properties = dict(line.split("=", 1) for line in unit.text.splitlines() if "=" in line)
+    load, active = properties.get("LoadState", "?"), properties.get("ActiveState", "?")
+    running = ok(name, f"your user manager is {state}")
+    if load == "not-found":
+        return [running, missing(socket, "is not installed", f"{start}; to have it: {_UNITS}")]
+    if active == "active":
+        return [running, ok(socket, "is active")]
     advice = f"systemctl --user status {socket}; systemctl --user enable --now {socket}"
-    return [found, problem(socket, one_line(unit, _LINE_MAX), advice)]
+    return [running, problem(socket, one_line(f"{load}, {active}", _LINE_CHARACTERS_MAX), advice)]

@@ -1,4 +1,4 @@
-"""All there is to look at, at once, each for a bounded time; nothing that goes wrong is raised."""
+"""Run all checks concurrently, each with a timeout. A check that fails becomes a result."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -11,69 +11,69 @@ from acpterm.client.user.doctor import paths, probes, programs, system
 from acpterm.client.user.doctor.check import CheckResult, problem
 from acpterm.client.user.format import summary_line
 
-# Seconds that one look may take: a program, and what it says at the end.
+# Longer than `programs.TIMEOUT_S`, so that a program's own timeout is reported.
 _TIMEOUT_S: Final = 3.0
 
-Found: TypeAlias = CheckResult | list[CheckResult]
+Outcome: TypeAlias = CheckResult | list[CheckResult]
 
 
-class Waits(NamedTuple):
-    """A look that waits for something."""
+class AsyncCheck(NamedTuple):
+    """An asynchronous check; it runs in the event loop, not in a thread."""
 
-    look: Callable[[], Awaitable[Found]]
+    run: Callable[[], Awaitable[Outcome]]
 
 
-Check: TypeAlias = Callable[[], Found] | Waits
+Check: TypeAlias = Callable[[], Outcome] | AsyncCheck
 
 
 async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
-    """Look at everything: what was found, in an order to be read in."""
-    settings, read = paths.settings_file(config, socket)
-    looks: dict[str, Check] = {
+    """Run all checks; return their results in the order in which to print them."""
+    settings, settings_result = paths.settings_file(config, socket)
+    checks: dict[str, Check] = {
         "Python": system.python,
         "system": system.system,
-        "a terminal": Waits(partial(probes.terminal, settings)),
-        "emulator": Waits(probes.emulator),
-        "shell": Waits(partial(programs.shell, settings)),
+        "a terminal": AsyncCheck(partial(probes.terminal, settings)),
+        "emulator": AsyncCheck(probes.emulator),
+        "shell": AsyncCheck(partial(programs.shell, settings)),
         "pidfd": probes.pidfd,
-        "control groups": Waits(probes.control_groups),
+        "control groups": AsyncCheck(probes.control_groups),
         "subreaper": probes.subreaper,
         "PTYs": system.ptys,
         "open files": system.open_files,
         "processes": system.processes,
         "locale": system.utf8,
         "TERM": system.term,
-        "settings": lambda: read,
-        "runtime folder": paths.runtime,
+        "settings": lambda: settings_result,
+        "runtime directory": paths.runtime,
         "sockets": partial(paths.sockets, settings),
         "state": partial(paths.recordings, settings),
         "logs": partial(paths.logs, settings),
-        "daemon": Waits(partial(paths.daemon, settings, config)),
-        "systemd": Waits(programs.systemd),
+        "daemon": AsyncCheck(partial(paths.daemon, settings, config)),
+        "systemd": AsyncCheck(programs.systemd),
     }
-    found: dict[str, list[CheckResult]] = {}
+    results: dict[str, list[CheckResult]] = {}
 
-    async def one(name: str, look: Check) -> None:
-        found[name] = await _bounded(name, look)
+    async def run_one(name: str, check: Check) -> None:
+        results[name] = await _run_bounded(name, check)
 
     async with trio.open_nursery() as nursery:
-        for name, look in looks.items():
-            nursery.start_soon(one, name, look)
-    return [finding for name in looks for finding in found[name]]
+        for name, check in checks.items():
+            nursery.start_soon(run_one, name, check)
+    return [result for name in checks for result in results[name]]
 
 
-async def _bounded(name: str, look: Check) -> list[CheckResult]:
+async def _run_bounded(name: str, check: Check) -> list[CheckResult]:
     try:
         with trio.fail_after(_TIMEOUT_S):
-            if isinstance(look, Waits):
-                found = await look.look()
+            if isinstance(check, AsyncCheck):
+                outcome = await check.run()
             else:
-                # A file on a server that is gone blocks whoever looks at it: in a thread, then.
-                found = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
+                # In a thread, since access to a file on an unreachable server can block forever.
+                outcome = await trio.to_thread.run_sync(check, abandon_on_cancel=True)
     except trio.TooSlowError:
         what = f"no answer within {_TIMEOUT_S:g} s"
         return [problem(name, what, "see whether the machine is overloaded, or something hangs")]
-    except Exception as error:  # noqa: BLE001  whatever it is: it is one line of what was found
+    except Exception as error:  # noqa: BLE001  a defect of one check must not hide the others
         what = f"could not be looked at: {type(error).__name__}: {summary_line(root_error(error))}"
         return [problem(name, what, "this is a mistake of acpterm's: please report it")]
-    return found if isinstance(found, list) else [found]
+    return outcome if isinstance(outcome, list) else [outcome]

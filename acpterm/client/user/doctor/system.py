@@ -1,4 +1,4 @@
-"""The machine and what surrounds this command: its Python, its limits, its locale."""
+"""Checks of the machine and of this command's environment: Python, limits, locale, TERM."""
 
 import codecs
 import locale
@@ -11,21 +11,21 @@ from typing import Final
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 
-# Terminals that a person may well have at once, and what each of them takes.
-_MANY: Final = 64
-_FILES_EACH: Final = 4
-_FILES_BESIDE: Final = 64
-_PTYS: Final = "/proc/sys/kernel/pty"
+# The limits should allow this many terminals at once.
+_TERMINALS_EXPECTED: Final = 64
+_FILES_PER_TERMINAL: Final = 4
+_FILES_RESERVED: Final = 64
+_PTY_LIMITS: Final = "/proc/sys/kernel/pty"
 
 
 def python() -> CheckResult:
-    """Which Python runs this, and where."""
+    """Return the version and the path of this Python."""
     version = platform.python_version()
     return ok("Python", f"{version} at {summary_line(sys.executable)}")
 
 
 def system() -> CheckResult:
-    """Which system that is."""
+    """Check that the operating system is supported."""
     found = f"{platform.system()} {platform.release()} on {platform.machine()}"
     if platform.system() in ("Linux", "Darwin"):
         return ok("system", found)
@@ -33,7 +33,7 @@ def system() -> CheckResult:
 
 
 def ptys() -> CheckResult:
-    """Whether the system has terminals left."""
+    """Check that PTYs can be opened, and that enough of them are left."""
     try:
         master, slave = os.openpty()
     except OSError as error:
@@ -46,37 +46,40 @@ def ptys() -> CheckResult:
     os.close(master)
     os.close(slave)
     try:
-        most, used = _number(f"{_PTYS}/max"), _number(f"{_PTYS}/nr")
+        limit, used = _read_int(f"{_PTY_LIMITS}/max"), _read_int(f"{_PTY_LIMITS}/nr")
     except (OSError, ValueError):
         return ok("PTYs", "can be opened")
-    found = f"{used} of {most} in use"
-    if most - used < _MANY:
-        return problem("PTYs", found, f"raise the limit: sysctl kernel.pty.max={2 * most}")
+    found = f"{used} of {limit} in use"
+    if limit - used < _TERMINALS_EXPECTED:
+        return problem("PTYs", found, f"raise the limit: sysctl kernel.pty.max={2 * limit}")
     return ok("PTYs", found)
 
 
 def open_files() -> CheckResult:
-    """How many files may be open: the daemon takes as many as it may have (the hard limit)."""
+    """Check the hard limit of open files, to which the daemon raises its soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{_limit(hard)} for the daemon, {_limit(soft)} for what is started here"
-    if hard != resource.RLIM_INFINITY and hard < _FILES_BESIDE + _MANY * _FILES_EACH:
+    if (
+        hard != resource.RLIM_INFINITY
+        and hard < _FILES_RESERVED + _TERMINALS_EXPECTED * _FILES_PER_TERMINAL
+    ):
         advice = "raise the hard limit: nofile in /etc/security/limits.conf, or LimitNOFILE="
         return problem("open files", found, f"{advice} in the systemd unit")
     return ok("open files", found)
 
 
 def processes() -> CheckResult:
-    """How many processes this user may have."""
+    """Check the limit of this user's processes."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     found = f"{_limit(soft)} for this user"
-    if soft != resource.RLIM_INFINITY and soft < 4 * _MANY:
+    if soft != resource.RLIM_INFINITY and soft < 4 * _TERMINALS_EXPECTED:
         advice = "raise the limit: ulimit -u, nproc in /etc/security/limits.conf, or TasksMax="
         return problem("processes", found, advice)
     return ok("processes", found)
 
 
 def utf8() -> CheckResult:
-    """Whether the locale is of UTF-8, which programs write and this command prints."""
+    """Check that the locale's encoding is UTF-8, which programs write and this command prints."""
     try:
         encoding = codecs.lookup(locale.getencoding()).name
     except LookupError:
@@ -84,7 +87,7 @@ def utf8() -> CheckResult:
     if encoding == "utf-8":
         return ok("locale", "UTF-8")
     name = next(
-        (os.environ[one] for one in ("LC_ALL", "LC_CTYPE", "LANG") if one in os.environ), ""
+        (os.environ[key] for key in ("LC_ALL", "LC_CTYPE", "LANG") if key in os.environ), ""
     )
     return problem(
         "locale",
@@ -94,15 +97,20 @@ def utf8() -> CheckResult:
 
 
 def term() -> CheckResult:
-    """Whether the system knows this terminal by the name it has."""
+    """Check that the system has a terminfo entry for TERM."""
     name = os.environ.get("TERM", "")
     if name in ("", "dumb"):
         found = "dumb" if name else "not set"
         advice = "nothing to do unless this is a terminal: then TERM=xterm-256color"
         return missing("TERM", found, advice)
     directories = [os.environ.get("TERMINFO"), os.path.expanduser("~/.terminfo"), *_TERMINFO]
-    places = [f"{one}/{sub}/{name}" for one in directories if one for sub in _subfolders(name)]
-    if "/" in name or not any(os.path.exists(place) for place in places):
+    paths = [
+        f"{directory}/{sub}/{name}"
+        for directory in directories
+        if directory
+        for sub in _terminfo_subdirectories(name)
+    ]
+    if "/" in name or not any(os.path.exists(path) for path in paths):
         advice = "install the terminfo entry (Debian: ncurses-term), or use TERM=xterm-256color"
         return problem("TERM", f"{summary_line(name)}: this system does not know it", advice)
     return ok("TERM", summary_line(name))
@@ -117,7 +125,7 @@ _TERMINFO: Final = (
 )
 
 
-def _subfolders(name: str) -> tuple[str, str]:
+def _terminfo_subdirectories(name: str) -> tuple[str, str]:
     return name[0], f"{ord(name[0]):x}"
 
 
@@ -125,6 +133,6 @@ def _limit(value: int) -> str:
     return "no limit" if value == resource.RLIM_INFINITY else str(value)
 
 
-def _number(path: str) -> int:
+def _read_int(path: str) -> int:
     with open(path) as file:
         return int(file.read())

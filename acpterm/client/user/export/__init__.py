@@ -1,1 +1,1 @@
-"""What is kept of a terminal in files, and shown of them."""
+"""Export a terminal as a recording or a picture, and play recordings."""

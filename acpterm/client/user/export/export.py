@@ -1,4 +1,4 @@
-"""A terminal as an asciicast: what the daemon has kept of it, or its recording if that has more."""
+"""Export a terminal as an asciicast: the retained output, or the recording if it has more."""
 
 import contextlib
 import shutil
@@ -11,36 +11,39 @@ import msgspec
 from msgspec import Raw
 
 from acpterm.acp import Empty
-from acpterm.acp.user_api import ExportedNotification, ExportRequest, TerminalInfo
+from acpterm.acp.user_api import TerminalInfo
+from acpterm.acp.user_streams import ExportedNotification, ExportRequest
 from acpterm.client import replay
 from acpterm.client.replay import Report
 from acpterm.client.user.client import UserClient
 from acpterm.runtime.threads import run_blocking
 
-_told: Final = msgspec.json.Decoder(ExportedNotification)
+_decoder: Final = msgspec.json.Decoder(ExportedNotification)
 
 
 async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Report:
-    """Write the more complete of the two to `file`. Raises `RpcError`, `OSError`.
+    """Write a terminal's retained output or its recording to `file`, whichever has more.
 
-    `file` is empty, and can be read. The one that shows more is the more complete; of those that
-    show as much, the one that tells more besides: a recording may have what was typed. Of equals,
-    what was kept. It is written as it is; which of its lines cannot be read is returned. To be run
-    where the daemon runs.
+    The one with more output wins. If both have as much, the one with more other content wins, since
+    a recording may contain input. If they are equal, the retained output wins. A recording is
+    copied unchanged; the returned report tells which of its lines cannot be read.
+
+    `file` must be empty and readable. Must run on the daemon's machine, since it opens the
+    recording. Raises `RpcError`, `OSError`.
     """
     info = await client.terminal_request("get", terminal, TerminalInfo)
     await _export(client, info.terminal_id, file.write)
     if info.recording is None:
         return Report()
-    return await run_blocking(partial(_take_better, file, info.recording))
+    return await run_blocking(partial(_replace_if_better, file, info.recording))
 
 
-def _take_better(file: BinaryIO, path: str) -> Report:
-    """Have `file` be as the recording, if that has more: what of it cannot be read."""
-    # There may be none: the disk was full, or it has been removed.
+def _replace_if_better(file: BinaryIO, path: str) -> Report:
+    """Replace the content of `file` with the recording if that has more."""
+    # The recording may not exist: the disk was full, or the user has removed it.
     with contextlib.suppress(FileNotFoundError, PermissionError), open(path, "rb") as recording:
-        more, report = _content(recording)
-        if more > _content(file)[0]:
+        recorded, report = _content(recording)
+        if recorded > _content(file)[0]:
             recording.seek(0)
             file.seek(0)
             file.truncate()
@@ -50,41 +53,42 @@ def _take_better(file: BinaryIO, path: str) -> Report:
 
 
 async def _export(client: UserClient, terminal: str, write: Callable[[bytes], object]) -> None:
-    """Have the daemon tell what it has kept, and write that as it comes."""
+    """Request the retained output, and write it as it arrives."""
     token = client.token()
-    failed: list[OSError] = []
+    errors: list[OSError] = []
 
-    def take(method: str, params: Raw) -> None:
-        if method == "_acpterm/terminal/exported" and not failed:
-            told = _told.decode(params)
-            if told.token == token:
+    def write_lines(method: str, params: Raw) -> None:
+        if method == "_acpterm/terminal/exported" and not errors:
+            part = _decoder.decode(params)
+            if part.token == token:
                 try:
-                    write(told.lines.encode())
+                    write(part.lines.encode())
                 except OSError as error:
-                    failed.append(error)
+                    errors.append(error)
 
-    client.on_notification = take
+    client.on_notification = write_lines
     await client.call("terminal/export", ExportRequest(terminal, token), Empty)
-    if failed:
-        raise failed[0]
+    if errors:
+        raise errors[0]
 
 
 class _Content(NamedTuple):
-    """How much there is in a cast, what counts most first."""
+    """The amount of content in a cast. Compared field by field, most important first."""
 
     output: int = -1
-    """Characters; -1 if it is no cast."""
+    """Characters of output; -1 if the file is no cast."""
     input: int = 0
+    """Characters of input."""
     others: int = 0
-    """Events: other sizes, and the end."""
+    """Number of other events, such as resizes."""
     has_env: bool = False
 
 
 def _content(file: BinaryIO) -> tuple[_Content, Report]:
-    """Tell how much there is in a cast, and what cannot be read of it."""
+    """Return the amount of content in a cast, and a report of the lines that cannot be read."""
     file.seek(0)
     try:
-        cast = replay.read(replay.lines_of(file))
+        cast = replay.read(replay.read_lines(file))
     except replay.CastError:
         return _Content(), Report()
     characters: Counter[str] = Counter()
@@ -94,7 +98,7 @@ def _content(file: BinaryIO) -> tuple[_Content, Report]:
             characters[event.code] += len(event.data)
         else:
             others += 1
-    found = _Content(
+    content = _Content(
         characters[replay.OUTPUT], characters[replay.INPUT], others, has_env=cast.has_env
     )
-    return found, cast.report
+    return content, cast.report

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, for this user alone."""
+"""Write an output file atomically, with access for this user alone."""
 
 import os
 import secrets
@@ -7,36 +7,34 @@ import stat
 from contextlib import suppress
 from typing import BinaryIO, Final
 
-from acpterm.client.user.output.named import named
-from acpterm.runtime.stdio import write_fully
+from acpterm.client.user.output.print import named
+from acpterm.runtime.blocking_io import write_fully
 
-# Bytes that are written at once.
-_PIECE: Final = 64 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
 
 
-def write_to(path: str, made: BinaryIO) -> None:
-    """Write all that is in `made` to a file that takes the place of `path`. Raises `OSError`.
+def write_to(path: str, source: BinaryIO) -> None:
+    """Write the whole content of `source` to a file that replaces `path`. Raises `OSError`.
 
-    `-` is stdout. What is there and no regular file, such as a pipe or a device, is written to as
-    it is. Where that is a pipe, or stdout, nobody who reads is no error.
+    `-` means stdout. An existing file that is not regular, such as a pipe or a device, is opened
+    and written to instead. A pipe or stdout without a reader is not an error.
     """
-    made.seek(0)
+    source.seek(0)
     if path == "-":
-        _to_stdout(made)
+        _write_to_stdout(source)
         return
-    # By the name that was given: /dev/stdout, or what a shell makes of >(…), is a link to a pipe
-    # that has no name.
+    # Don't resolve links here: /dev/stdout, or a shell's >(…), may link to a pipe without a name.
     if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
         with suppress(BrokenPipeError), open(path, "wb") as file:
-            shutil.copyfileobj(made, file)
+            shutil.copyfileobj(source, file)
         return
-    # A link stays one: what it leads to is replaced.
+    # Replace the target of a symbolic link, not the link.
     path = os.path.realpath(path)
     temporary = f"{path}.{secrets.token_hex(4)}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
-            shutil.copyfileobj(made, file)
+            shutil.copyfileobj(source, file)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
@@ -44,7 +42,7 @@ def write_to(path: str, made: BinaryIO) -> None:
         raise
 
 
-def _to_stdout(made: BinaryIO) -> None:
+def _write_to_stdout(source: BinaryIO) -> None:
     with suppress(BrokenPipeError), named("stdout"):
-        while data := made.read(_PIECE):
+        while data := source.read(_CHUNK_BYTES):
             write_fully(1, data)

@@ -1,12 +1,12 @@
-"""A screen as an SVG picture or a page of HTML: each character in its cell, with its colours.
+"""Render a screen as an SVG picture or an HTML page: each character in its cell, with its colours.
 
 The rows are those of `acpterm.acp.user_api.ScreenResponse`: text with SGR sequences.
 
-Renderers differ in the width of characters, in whether spaces collapse, and in which attributes of
-SVG they know. So each word of ASCII, and each character beyond ASCII, is an element at its own
-column: nothing moves what is behind it. A wide character is centred in its two cells, since its
-glyph may be of another font. (rich, which draws such pictures too, gives wide characters half
-their room.)
+Renderers differ in the width of characters, in whether they collapse spaces, and in the SVG
+attributes that they support. So each ASCII word, and each character beyond ASCII, is an element
+positioned at its own column, and cannot shift the elements after it. A wide character is centred in
+its two cells, since its glyph may come from another font. (rich can draw such pictures too, but
+gives wide characters only half of their space.)
 """
 
 import html
@@ -34,8 +34,8 @@ from acpterm.terminal.vt.style import (
     restyle,
 )
 
-#: Pixels of a cell. Most fonts' characters are as wide as 0.6 of their size. A cell that was higher
-#: would break the vertical lines of frames.
+# Size of a cell in pixels. In most fonts, characters are 0.6 times as wide as the font size. In a
+# higher cell, the vertical lines of frames would have gaps.
 WIDTH: Final = 8.4
 HEIGHT: Final = 16
 _SIZE: Final = 14
@@ -48,23 +48,23 @@ _FONTS: Final = (
 )
 _FOREGROUND: Final = "#d0d0d0"
 _BACKGROUND: Final = "#1c1c1c"
-# xterm's, a little softer.
+# xterm's 16 colours, slightly softer.
 _SIXTEEN: Final = (
     *("#2e3436", "#cc3b3b", "#4e9a06", "#c4a000", "#4f7fc4", "#9b5fa8", "#06989a", "#d3d7cf"),
     *("#6b6f6c", "#ef4f4f", "#8ae234", "#fce94f", "#82aee0", "#c48bcf", "#34e2e2", "#ffffff"),
 )
 _LEVELS: Final = (0, 95, 135, 175, 215, 255)
-# What every font has at the same width, and single characters.
+# Runs of ASCII, which has the same width in every font, and single other characters.
 _PIECE: Final = re.compile(r"[ -~]+|[^ -~]")
 _WORD: Final = re.compile(r"[^ ]+")
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]*)m")
 _SGR_WHOLE: Final = re.compile(r"(\x1b\[[0-9;:]*m)")
-# What no document in XML 1.0 may have in it, not even as a reference.
+# Characters that are not allowed in XML 1.0, not even as a reference.
 _NO_XML: Final = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Run(NamedTuple):
-    """Characters of one look, with their marks: in ASCII, or a single one."""
+    """Characters of one style: ASCII text, or a single other character with combining marks."""
 
     column: int
     width: int
@@ -72,27 +72,27 @@ class Run(NamedTuple):
     style: Style
 
 
-def drawn(screen: ScreenResponse, command: str, *, as_page: bool = False) -> str:
-    """Draw a screen in a window: as SVG, or as a page of HTML. Without a title it has `command`."""
+def render(screen: ScreenResponse, command: str, *, as_page: bool = False) -> str:
+    """Render a screen as SVG or HTML. The title is the screen's, or `command` if it has none."""
     title = one_line(screen.title or command)
     return page(screen.rows, title) if as_page else svg(screen.rows, screen.cols, title)
 
 
 def plain(row: str) -> str:
-    """Give the text of a row."""
+    """Return the text of a row, without styles and trailing spaces."""
     return _SGR.sub("", row).rstrip(" ")
 
 
 def text_mapped(row: str, change: Callable[[str], str]) -> str:
-    """Return a row whose text is changed by `change`, and whose colours are not."""
+    """Return a row with `change` applied to its text, but not to its SGR sequences."""
     pieces = _SGR_WHOLE.split(row)
     return "".join(piece if number % 2 else change(piece) for number, piece in enumerate(pieces))
 
 
 def runs(row: str) -> Iterator[Run]:
-    """Take a row apart."""
+    """Split a row into runs of one style."""
     column, style = 0, PLAIN
-    # Text, parameters, text, …
+    # The split yields text and SGR parameters alternately.
     for number, piece in enumerate(_SGR.split(row)):
         if number % 2:
             style = restyle(style, piece)
@@ -103,12 +103,12 @@ def runs(row: str) -> Iterator[Run]:
 
 
 def _parts(text: str) -> list[tuple[str, int]]:
-    """Give pieces that stand by themselves, and their widths in columns."""
+    """Split text into ASCII text and single other characters, each with its width in columns."""
     parts: list[tuple[str, int]] = []
     for piece in _PIECE.findall(text):
         width = len(piece) if piece.isascii() else wcwidth(piece)
         if width < 1 and parts:
-            # A mark belongs to the character before it, which may be the last one of several.
+            # A combining mark belongs to the character before it: split that from its text.
             before, columns = parts.pop()
             if columns > 1 and before.isascii():
                 parts.append((before[:-1], columns - 1))
@@ -120,13 +120,14 @@ def _parts(text: str) -> list[tuple[str, int]]:
 
 
 def svg(rows: Sequence[str], cols: int, title: str) -> str:
-    """Draw a screen in a window with that title."""
+    """Render rows as an SVG picture of a window with this title."""
     width, height = cols * WIDTH + 2 * _MARGIN, len(rows) * HEIGHT + 2 * _MARGIN + _BAR
-    shown = _escaped(title)
+    escaped_title = _escape(title)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
-        f'viewBox="0 0 {width:g} {height:g}" xml:space="preserve">\n<title>{shown}</title>\n'
-        # Not `font`, which would win over the attributes of bold and italic text.
+        f'viewBox="0 0 {width:g} {height:g}" xml:space="preserve">\n'
+        f"<title>{escaped_title}</title>\n"
+        # Not the shorthand `font`, which would override the attributes of bold and italic text.
         f"<style>text {{ font-family: {_FONTS}; font-size: {_SIZE}px; "
         "white-space: pre; }</style>\n"
         f'<rect width="{width:g}" height="{height:g}" rx="8" fill="{_BACKGROUND}"/>\n'
@@ -135,25 +136,25 @@ def svg(rows: Sequence[str], cols: int, title: str) -> str:
             for number, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
         )
         + f'\n<text x="{width / 2:g}" y="{_BAR / 2 + 8:g}" text-anchor="middle" fill="#a0a0a0">'
-        f"{_escaped(_short(title, max(8, cols - 20)))}</text>\n"
+        f"{_escape(_shorten(title, max(8, cols - 20)))}</text>\n"
         f'<g transform="translate({_MARGIN} {_MARGIN + _BAR})">\n'
     ]
     for y, row in enumerate(rows):
-        found = list(runs(row))
-        # Backgrounds first: no character is covered by that of its neighbour.
-        parts += [_ground(run, y) for run in found]
-        parts += [_glyphs(run, y) for run in found]
+        row_runs = list(runs(row))
+        # Backgrounds come first, so that none covers the character of a neighbour.
+        parts += [_background(run, y) for run in row_runs]
+        parts += [_glyphs(run, y) for run in row_runs]
     return "".join([*parts, "</g>\n</svg>\n"])
 
 
-def _ground(run: Run, y: int) -> str:
-    ground = _colours(run.style)[1]
-    if ground == _BACKGROUND:
+def _background(run: Run, y: int) -> str:
+    background = _colours(run.style)[1]
+    if background == _BACKGROUND:
         return ""
-    # A little over the edge, so that no line shows between two.
+    # Slightly larger than the cells, so that no line is visible between two of them.
     return (
         f'<rect x="{run.column * WIDTH:g}" y="{y * HEIGHT}" width="{run.width * WIDTH + 0.3:.4g}" '
-        f'height="{HEIGHT + 0.3}" fill="{ground}"/>\n'
+        f'height="{HEIGHT + 0.3}" fill="{background}"/>\n'
     )
 
 
@@ -161,16 +162,17 @@ def _glyphs(run: Run, y: int) -> str:
     style = run.style
     if style.flags & CONCEAL or (not run.text.strip() and not _decoration(style)):
         return ""
-    looks = f'fill="{_colours(style)[0]}"'
-    looks += "".join(f' {name}="{value}"' for name, value in _svg_looks(style))
+    attributes = f'fill="{_colours(style)[0]}"'
+    attributes += "".join(f' {name}="{value}"' for name, value in _font_attributes(style))
+    attributes = f'y="{y * HEIGHT + _BASELINE}" {attributes}'
     return "".join(
-        f'<text {_place(word)} y="{y * HEIGHT + _BASELINE}" {looks}>{_escaped(word.text)}</text>\n'
+        f"<text {_position(word)} {attributes}>{_escape(word.text)}</text>\n"
         for word in _words(run)
     )
 
 
 def _words(run: Run) -> Iterator[Run]:
-    """Return the words of a run, without the spaces between, unless a line goes through those."""
+    """Split a run into words, without the spaces between them unless these are decorated."""
     if not run.text.isascii() or _decoration(run.style):
         yield run
         return
@@ -178,7 +180,7 @@ def _words(run: Run) -> Iterator[Run]:
         yield Run(run.column + word.start(), len(word.group()), word.group(), run.style)
 
 
-def _place(run: Run) -> str:
+def _position(run: Run) -> str:
     """Return the attributes that place a run horizontally."""
     if run.width == 2 and not run.text.isascii():
         return f'x="{(run.column + 1) * WIDTH:g}" text-anchor="middle"'
@@ -188,7 +190,8 @@ def _place(run: Run) -> str:
     )
 
 
-def _svg_looks(style: Style) -> Iterator[tuple[str, str]]:
+def _font_attributes(style: Style) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of a style, whose names are the same in SVG and CSS."""
     if style.flags & BOLD:
         yield "font-weight", "bold"
     if style.flags & ITALIC:
@@ -200,11 +203,11 @@ def _svg_looks(style: Style) -> Iterator[tuple[str, str]]:
 
 
 def page(rows: Sequence[str], title: str) -> str:
-    """Make a page of HTML that shows a screen, and needs nothing else."""
+    """Render rows as a self-contained HTML page with this title."""
     body = "\n".join("".join(map(_span, runs(row))) for row in rows)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>{_escaped(title)}</title>\n<style>\n"
+        f"<title>{_escape(title)}</title>\n<style>\n"
         f"body {{ background: {_BACKGROUND}; color: {_FOREGROUND}; }}\n"
         f"pre {{ font: {_SIZE}px/{HEIGHT}px {_FONTS}; }}\n"
         "pre i { display: inline-block; width: 2ch; font-style: inherit; }\n"
@@ -214,30 +217,30 @@ def page(rows: Sequence[str], title: str) -> str:
 
 def _span(run: Run) -> str:
     style = run.style
-    text = _escaped(run.text)
+    text = _escape(run.text)
     if run.width == 2 and wcwidth(run.text[0]) == 2:
         text = f"<i>{text}</i>"
-    ink, ground = _colours(style)
-    looks = [] if ink == _FOREGROUND else [f"color:{ink}"]
-    looks += [] if ground == _BACKGROUND else [f"background:{ground}"]
-    looks += ["visibility:hidden"] if style.flags & CONCEAL else []
-    looks += [f"{name}:{value}" for name, value in _svg_looks(style)]
-    return f'<span style="{";".join(looks)}">{text}</span>' if looks else text
+    foreground, background = _colours(style)
+    css = [] if foreground == _FOREGROUND else [f"color:{foreground}"]
+    css += [] if background == _BACKGROUND else [f"background:{background}"]
+    css += ["visibility:hidden"] if style.flags & CONCEAL else []
+    css += [f"{name}:{value}" for name, value in _font_attributes(style)]
+    return f'<span style="{";".join(css)}">{text}</span>' if css else text
 
 
 def _decoration(style: Style) -> str:
     flags = style.flags
     known = ((STRIKE, "line-through"), (OVERLINE, "overline"))
-    # The kind of underline is above the other flags.
+    # The style of underline is stored in the bits from UNDERLINE on.
     kinds = ["underline"] if flags // UNDERLINE & 7 else []
     return " ".join(kinds + [name for flag, name in known if flags & flag])
 
 
 def _colours(style: Style) -> tuple[str, str]:
-    """Give the colours of the character and of what is behind it."""
-    ink = _FOREGROUND if style.fg == DEFAULT else _colour(style.fg)
-    ground = _BACKGROUND if style.bg == DEFAULT else _colour(style.bg)
-    return (ground, ink) if style.flags & REVERSE else (ink, ground)
+    """Return the foreground and the background colour of a style."""
+    foreground = _FOREGROUND if style.fg == DEFAULT else _colour(style.fg)
+    background = _BACKGROUND if style.bg == DEFAULT else _colour(style.bg)
+    return (background, foreground) if style.flags & REVERSE else (foreground, background)
 
 
 def _colour(number: int) -> str:
@@ -252,10 +255,10 @@ def _colour(number: int) -> str:
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-def _escaped(text: str) -> str:
-    """Give text as it stands in XML and HTML, with U+FFFD for what cannot."""
+def _escape(text: str) -> str:
+    """Escape text for XML and HTML; characters that are not allowed become U+FFFD."""
     return html.escape(_NO_XML.sub("\ufffd", text))
 
 
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _shorten(text: str, length_max: int) -> str:
+    return text if len(text) <= length_max else f"{text[: length_max - 1]}…"

@@ -1,7 +1,6 @@
-"""A recording, played in the person's own window, which is afterwards as it was.
+"""Play a recording in the user's own window, and restore the window afterwards.
 
-What is typed meanwhile steers the playback: it is not shown, and what is left of it at the end is
-dropped.
+Keys control the playback. They are not echoed, and unread input is dropped at the end.
 """
 
 import contextlib
@@ -33,19 +32,20 @@ _TYPED: Final = re.compile(
 
 
 async def play_here(playback: Playback, has_keyboard: Callable[[], bool]) -> int | None:
-    """Play a cast in the window that stdout is: the signal that ended it, None if none did.
+    """Play a cast in the window on stdout; return the signal that ended it, or None.
 
-    `playback` has to write with `put`. `has_keyboard`: whether what is typed is for this command.
+    `playback` must write with `put`. `has_keyboard` returns whether keyboard input is for this
+    command.
     """
     cast, size = playback.cast, os.get_terminal_size(1)
-    # A window that does not know its size has none.
+    # A window of unknown size reports 0.
     if 0 < size.columns < cast.cols or 0 < size.lines < cast.rows:
         await note(
             f"acpterm: the recording is {cast.cols} by {cast.rows}, this window "
             f"{size.columns} by {size.lines}: it will not look right"
         )
     ended: list[int] = []
-    with trio.open_signal_receiver(*shutdown_signals()) as signals, _unseen():
+    with trio.open_signal_receiver(*shutdown_signals()) as signals, _echo_disabled():
         try:
             async with while_read(), trio.open_nursery() as nursery:
 
@@ -60,14 +60,14 @@ async def play_here(playback: Playback, has_keyboard: Callable[[], bool]) -> int
                 await playback.run(keys)
                 nursery.cancel_scope.cancel()
         finally:
-            # A window that is gone takes nothing any more, and one that is stopped not yet.
+            # The window may be gone, or its output may be stopped.
             with trio.move_on_after(1, shield=True), contextlib.suppress(OSError):
                 await stdio.write_all(1, LEAVE + b"\r\n")
     return ended[0] if ended else None
 
 
 async def _read_keys(send: trio.MemorySendChannel[Key], has_keyboard: Callable[[], bool]) -> None:
-    """Pass on the keys that steer, as long as there is a keyboard."""
+    """Send the keys that control the playback, while this command has the keyboard."""
     async with send:
         while has_keyboard():
             await trio.lowlevel.wait_readable(0)
@@ -78,25 +78,28 @@ async def _read_keys(send: trio.MemorySendChannel[Key], has_keyboard: Callable[[
             if not typed:
                 break
             for key in keys_in(typed):
-                # More than that nobody has meant.
+                # Drop keys beyond `_KEYS_MAX`: no user means that many.
                 with contextlib.suppress(trio.WouldBlock):
                     send.send_nowait(key)
     # The playback goes on without keys.
 
 
 def keys_in(typed: bytes) -> Iterator[Key]:
-    """Return what was typed that steers; a program may have set how keys are reported."""
-    for found in _TYPED.finditer(typed):
-        if found["arrow"]:
-            yield _ARROWS[found["arrow"]]
+    """Yield the control keys in the input.
+
+    Keys are recognized in all encodings, since the recorded program may have set one.
+    """
+    for match in _TYPED.finditer(typed):
+        if match["arrow"]:
+            yield _ARROWS[match["arrow"]]
             continue
-        character = bytes([int(found["code"]) & 127]) if found["code"] else found[0]
+        character = bytes([int(match["code"]) & 127]) if match["code"] else match[0]
         if key := _CHARACTERS.get(character.lower()):
             yield key
 
 
 async def print_all(cast: Cast) -> None:
-    """Write all that a cast shows, at once: for where there is no window."""
+    """Print all output of a cast at once, for a stdout that is not a window."""
     async with while_read():
         for event in cast.events:
             if event.code == replay.OUTPUT:
@@ -104,18 +107,18 @@ async def print_all(cast: Cast) -> None:
 
 
 @contextlib.contextmanager
-def _unseen() -> Iterator[None]:
-    """Have nothing shown of what is typed, and drop it at the end; Ctrl-C is as ever."""
+def _echo_disabled() -> Iterator[None]:
+    """Turn echo and line buffering off, and drop unread input at the end. Ctrl-C still works."""
     try:
-        before = termios.tcgetattr(0)
+        original = termios.tcgetattr(0)
     except termios.error:
         yield
         return
-    during = [*before]
-    during[3] &= ~(termios.ECHO | termios.ICANON)
-    termios.tcsetattr(0, termios.TCSANOW, during)
+    attributes = [*original]
+    attributes[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(0, termios.TCSANOW, attributes)
     try:
         yield
     finally:
         with contextlib.suppress(termios.error):
-            termios.tcsetattr(0, termios.TCSAFLUSH, before)
+            termios.tcsetattr(0, termios.TCSAFLUSH, original)

@@ -2,16 +2,17 @@
 
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.client.sanitize import escape_invisible_text
-from acpterm.client.user.client import UserClient
-from acpterm.client.user.output.follow import follow_output
+from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.output.lines import Lines, last_lines, window
-from acpterm.client.user.output.stdout import note, put, while_read
+from acpterm.client.user.output.print import note, put
+from acpterm.client.user.output.read import read_output
 from acpterm.client.user.output.text_follow import UNKNOWN, follow_text
 from acpterm.client.user.output.text_stream import TextStream
 from acpterm.terminal.text.slices import resync
@@ -25,8 +26,16 @@ class Since(NamedTuple):
     """Milliseconds since 1970."""
 
 
-async def print_text(
-    client: UserClient, terminal: str, *, stay: bool, since: Since, tail: int | None
+@contextmanager
+def while_read(client: BlockingClient) -> Iterator[None]:
+    """Leave the block as soon as no one reads stdout any more, even if nothing is written."""
+    client.watches_stdout = True
+    with suppress(BrokenPipeError):
+        yield
+
+
+def print_text(
+    client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
     """Print the text, and if it is to `stay`, what comes, until the program has ended.
 
@@ -35,14 +44,14 @@ async def print_text(
     a group.
     """
     printed = escape_invisible_text if os.isatty(1) else str
-    info = await client.terminal_request("get", terminal, TerminalInfo)
+    info = client.terminal_request("get", terminal, TerminalInfo)
     lines = Lines(window())
     line = ""
     follower = follow_text(
         client, info.terminal_id, since=since.position, since_time=since.time, stay=stay
     )
-    async with while_read(), follower as text:
-        async for news in text:
+    with while_read(client):
+        for news in follower:
             over, now, lost = printed(news.over), printed(news.line), news.lost
             shown, gone = over, lost
             if tail is not None:
@@ -54,43 +63,40 @@ async def print_text(
                     lines.begin(now)
                 tail = None
             if gone:
-                await put(lines.finish(line).encode())
-                await note(missing(gone))
+                put(lines.finish(line).encode())
+                note(missing(gone))
             line = now
-            await put(lines.show(shown, now).encode())
-        await put(lines.finish(line).encode())
+            put(lines.show(shown, now).encode())
+        put(lines.finish(line).encode())
 
 
-async def print_raw(
-    client: UserClient, terminal: str, *, stay: bool, since: Since, tail: int | None
+def print_raw(
+    client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
     """Print the bytes as they came, likewise."""
-    info = await client.terminal_request("get", terminal, TerminalInfo)
+    info = client.terminal_request("get", terminal, TerminalInfo)
     held: list[bytes] = []
     first = since.position
     if first is None and since.time is None:
         first = 0
-    follower = follow_output(
-        client, info.terminal_id, since=first, since_time=since.time, stay=stay
-    )
-    async with while_read():
-        async with follower as parts:
-            async for data, position, lost in parts:
-                if lost and (tail is None or position > info.position):
-                    await note(missing(lost))
-                if tail is None:
-                    await put(data)
-                    continue
-                held.append(data)
-                if position >= info.position:
-                    await put(_last(b"".join(held), tail))
-                    tail, held = None, []
+    parts = read_output(client, info.terminal_id, since=first, since_time=since.time, stay=stay)
+    with while_read(client):
+        for data, position, lost, _ in parts:
+            if lost and (tail is None or position > info.position):
+                note(missing(lost))
+            if tail is None:
+                put(data)
+                continue
+            held.append(data)
+            if position >= info.position:
+                put(_last(b"".join(held), tail))
+                tail, held = None, []
         if tail is not None:
-            await put(_last(b"".join(held), tail))
+            put(_last(b"".join(held), tail))
 
 
-async def print_stamped(
-    client: UserClient, terminal: str, *, stay: bool, since: Since, tail: int | None
+def print_stamped(
+    client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
     """Print each line with the time at which it was over, likewise.
 
@@ -98,62 +104,57 @@ async def print_stamped(
     unknown time are left out, which is said on stderr.
     """
     printed = escape_invisible_text if os.isatty(1) else str
-    info = await client.terminal_request("get", terminal, TerminalInfo)
+    info = client.terminal_request("get", terminal, TerminalInfo)
     held: list[str] = []
-    async with while_read():
-        async for position, over, gap in _stamped(client, info, since, stay=stay):
+    with while_read(client):
+        for position, over, gap in _stamped(client, info, since, stay=stay):
             if gap and (tail is None or position > info.position):
-                await note(gap)
+                note(gap)
             lines = [printed(line) for line in over]
             if tail is None:
-                await put("".join(lines).encode())
+                put("".join(lines).encode())
                 continue
             held = (held + lines)[-tail:] if tail else []
             # Without more to come, a line that is not over is the last one.
             if stay and position >= info.position:
-                await put("".join(held).encode())
+                put("".join(held).encode())
                 tail, held = None, []
-        await put("".join(held).encode())
+        put("".join(held).encode())
 
 
-async def _stamped(
-    client: UserClient, info: TerminalInfo, since: Since, *, stay: bool
-) -> AsyncIterator[tuple[int, list[str], str]]:
+def _stamped(
+    client: BlockingClient, info: TerminalInfo, since: Since, *, stay: bool
+) -> Iterator[tuple[int, list[str], str]]:
     """Yield positions, the lines that were over by then, and a note of what is missing before."""
     first = since.position
     if first is None and since.time is None:
         first = 0
     stream, at, lost, untimed = TextStream(), 0, 0, 0
-    async with follow_output(
-        client,
-        info.terminal_id,
-        since=first,
-        since_time=since.time,
-        times=True,
-        stay=stay,
-    ) as parts:
-        async for part in parts:
-            data, lost = part.data, lost + part.lost
-            if part.lost:
-                stream, data = TextStream(), data[resync(data) :]
-            # A line that began at an unknown time has a time if it was over later.
-            over = stream.feed(data).splitlines(keepends=True)
-            if parts.at is not None:
-                at = parts.at
-            elif part.position - len(part.data) >= info.position:
-                # It came after this began: the worker was replaced meanwhile.
-                at = round(1000 * time.time())
-            else:
-                untimed += len(part.data)
-                continue
-            yield part.position, [f"{_stamp(at)} {line}" for line in over], _gap(lost, untimed)
-            untimed = lost = 0
+    parts = read_output(
+        client, info.terminal_id, since=first, since_time=since.time, times=True, stay=stay
+    )
+    for part in parts:
+        data, lost = part.data, lost + part.lost
+        if part.lost:
+            stream, data = TextStream(), data[resync(data) :]
+        # A line that began at an unknown time has a time if it was over later.
+        over = stream.feed(data).splitlines(keepends=True)
+        if part.at is not None:
+            at = part.at
+        elif part.position - len(part.data) >= info.position:
+            # It came after this began: the worker was replaced meanwhile.
+            at = round(1000 * time.time())
+        else:
+            untimed += len(part.data)
+            continue
+        yield part.position, [f"{_stamp(at)} {line}" for line in over], _gap(lost, untimed)
+        untimed = lost = 0
     last = stream.finish() + stream.line
     if last and at:
         yield info.position, [f"{_stamp(at)} {line}\n" for line in last.splitlines()], ""
     if gap := _gap(lost, untimed):
         # Nothing else explains why nothing is printed, even if the last lines alone were asked for.
-        await note(gap)
+        note(gap)
 
 
 def _gap(lost: int, untimed: int) -> str:
@@ -176,5 +177,5 @@ def _last(data: bytes, number: int) -> bytes:
 
 
 def missing(lost: int) -> str:
-    """Say that something is missing here."""
+    """Return a note that bytes are missing."""
     return "[the beginning is missing]" if lost == UNKNOWN else f"[{lost} bytes are missing here]"

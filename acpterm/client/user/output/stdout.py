@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from acpterm.client.user.output.named import named
+from acpterm.client.user.output.print import named
 from acpterm.runtime import stdio
 
 STDOUT: Final = 1

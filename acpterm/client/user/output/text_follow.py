@@ -1,16 +1,16 @@
 """A terminal's text, followed: first all that is kept, then what comes, nothing twice.
 
-The text that the daemon keeps outlives the bytes, and the bytes outlive a text with a small limit:
-the longer of the two is what it begins with. Then bytes are made text here.
+The daemon keeps text longer than bytes, but bytes longer than a text with a small limit: the text
+begins with the longer of the two. What comes later is converted from bytes here.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Final, NamedTuple
 
-from acpterm.acp.user_output import OutputResponse
-from acpterm.client.user.client import UserClient
-from acpterm.client.user.output.follow import OutputStream, Part, follow_output
+from acpterm.acp.user_api import OutputResponse
+from acpterm.client.user.blocking_client import BlockingClient
+from acpterm.client.user.output.read import TimedPart, read_output
 from acpterm.client.user.output.text_stream import TextStream, go_on
 from acpterm.terminal.text.slices import resync
 
@@ -18,53 +18,44 @@ UNKNOWN: Final = -1
 
 
 class NewLines(NamedTuple):
-    """What is new of a text."""
+    """What is new in a text."""
 
     over: str
-    """The lines that are over now, with what was shown of the first one before."""
+    """The lines that are complete now; the first includes what was reported of it before."""
     line: str
-    """What the line shows that is not over."""
+    """The line that is not complete."""
     lost: int = 0
-    """Bytes that are missing before it, or `UNKNOWN`; then no line goes on."""
+    """Bytes that are missing before it, or `UNKNOWN`; then no line continues."""
 
 
-class TextFollower:
-    """The news of one text, to be gone through once. `output`: what there is at its beginning."""
+class _TextFollower:
+    """Makes text of output. `output` is the text that the daemon has kept, to begin with."""
 
-    def __init__(self, parts: OutputStream, output: OutputResponse | None) -> None:
+    def __init__(self, parts: Iterator[TimedPart], output: OutputResponse | None) -> None:
         self._parts = parts
         self._output = output
         self._stream = TextStream()
         # A part that comes behind the beginning, with a gap between.
-        self._held: Part | None = None
-        self._ended = False
+        self._held: TimedPart | None = None
 
-    def __aiter__(self) -> "TextFollower":
-        return self
-
-    async def __anext__(self) -> NewLines:
-        """Wait for news."""
-        if self._ended:
-            raise StopAsyncIteration
+    def run(self) -> Iterator[NewLines]:
+        """Yield what is new, until the output ends."""
         if self._output is not None:
-            output, self._output = self._output, None
-            return await self._begin(output)
+            yield self._begin(self._output)
         if self._held is not None:
-            part, self._held = self._held, None
-            return self._news(part)
-        async for part in self._parts:
-            return self._news(part)
-        self._ended = True
-        return NewLines(self._stream.finish(), self._stream.line)
+            yield self._news(self._held)
+        for part in self._parts:
+            yield self._news(part)
+        yield NewLines(self._stream.finish(), self._stream.line)
 
-    async def _begin(self, output: OutputResponse) -> NewLines:
+    def _begin(self, output: OutputResponse) -> NewLines:
         """Collect the bytes up to the end of the text, and go on from there."""
         pieces: list[bytes] = []
         start = position = 0
-        while position < output.position and (part := await anext(self._parts, None)):
+        while position < output.position and (part := next(self._parts, None)):
             begin = part.position - len(part.data)
             if begin > output.position:
-                # What lies between is gone.
+                # What was between them is gone.
                 self._held = part._replace(lost=begin - output.position)
                 break
             if part.lost or not pieces:
@@ -87,7 +78,7 @@ class TextFollower:
         over += self._stream.feed(known[until:])
         return NewLines(over, self._stream.line, UNKNOWN if output.truncated else 0)
 
-    def _news(self, part: Part) -> NewLines:
+    def _news(self, part: TimedPart) -> NewLines:
         data, lost = part.data, part.lost
         if lost:
             self._stream = TextStream()
@@ -97,24 +88,22 @@ class TextFollower:
         return NewLines(over, self._stream.line, lost)
 
 
-@asynccontextmanager
-async def follow_text(
-    client: UserClient,
+def follow_text(
+    client: BlockingClient,
     terminal: str,
     *,
     since: int | None = None,
     since_time: int | None = None,
     stay: bool = True,
-) -> AsyncIterator[TextFollower]:
-    """Follow a terminal's text for as long as the block lasts: all of it, or from `since` on.
+) -> Generator[NewLines, None, None]:
+    """Yield a terminal's text as it comes: all of it, or from `since` on.
 
-    `since_time`: from what came then or later, in milliseconds since 1970. Unless it is to `stay`,
-    it ends with what there is now. Raises `RpcError`, in a group.
+    `since_time`: from what came then or later, in milliseconds since 1970. Without `stay`, it ends
+    after what there is now. Closing it ends the request. Raises `RpcError`, `DaemonError`.
     """
-    async with follow_output(
-        client, terminal, since=since, since_time=since_time, stay=stay
-    ) as parts:
-        output = None
-        if since is None and since_time is None:
-            output = await client.terminal_request("output", terminal, OutputResponse)
-        yield TextFollower(parts, output)
+    output = None
+    if since is None and since_time is None:
+        output = client.terminal_request("output", terminal, OutputResponse)
+    parts = read_output(client, terminal, since=since, since_time=since_time, stay=stay)
+    with closing(parts):
+        yield from _TextFollower(parts, output).run()

@@ -3,7 +3,8 @@
 from typing import Final, Protocol
 
 from acpterm.acp.terminal_updates import ExitInfo, Info
-from acpterm.host.registry import TerminalEntry, TerminalRegistry
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.registry import TerminalRegistry
 from acpterm.host.sessions.agent_terminals import AgentTerminal
 from acpterm.host.sessions.observed import ObservedSession
 from acpterm.jsonrpc import is_utf8_encodable

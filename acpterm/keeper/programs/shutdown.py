@@ -1,4 +1,4 @@
-"""Ending all programs, when nobody is left to use them."""
+"""Kill all programs when the keeper shuts down."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _SIGKILL = 9
 def end_programs(terminals: Terminals) -> None:
     """SIGKILL every program, its process group and session, and every child of this process.
 
-    What a killed process leaves behind becomes a child of this process, the subreaper, and is there
-    in the next round, until none is left or `ENDING_MAX_S` are over.
+    Orphans of killed processes become children of this process, the subreaper, and are killed in
+    the next round. Returns when no process is left, or after `ENDING_MAX_S` seconds.
     """
     roots = {
         terminal.child.pid for terminal in terminals.by_name.values()
@@ -37,7 +37,7 @@ def end_programs(terminals: Terminals) -> None:
 
 
 def _kill_round(roots: set[int], unreaped: dict[int, Terminal]) -> bool:
-    """Kill what there is, reap what has ended; return whether anything may be left."""
+    """Kill all processes, reap those that have exited; return whether any may be left."""
     members = set(_session_members(roots, unreaped.keys()))
     children = set(system.children_of_this_process()) or set(unreaped)
     for pid in unreaped:
@@ -55,10 +55,10 @@ def _kill_round(roots: set[int], unreaped: dict[int, Terminal]) -> bool:
 
 
 def _session_members(roots: set[int], unreaped: Collection[int]) -> Iterator[int]:
-    """Yield the living processes whose session a program led.
+    """Yield the living processes of all sessions that a program led.
 
-    The number of a session is not used again while it has a member. A process that has the number
-    of a root which was reaped leads a session that is none of ours.
+    The kernel does not reuse the id of a session while it has members. If a process has the pid of
+    a root that was reaped, the pid was reused, and that session is not ours.
     """
     if not system.LINUX or not roots:
         return

@@ -1,4 +1,4 @@
-"""Terminals as text: how often, how much, what is forgotten. No clock, no program."""
+"""Presenting terminals as text: intervals, bounds and content, without a clock or programs."""
 
 import json
 import math
@@ -27,7 +27,7 @@ class Clock:
 
 
 class Shown:
-    """An `AsText`, what it follows, and what the editor was sent."""
+    """A `TextPresenter`, the terminals that it follows, and the lines that it sent."""
 
     def __init__(self, *, editor_has_terminals=False, lines=40, limit=8192):
         self.clock = Clock()
@@ -43,7 +43,7 @@ class Shown:
 
     def update(self, session="s", **fields):
         line = update_line(session, fields)
-        sent = self.it.translate(line, update.read(parse_envelope(line).params))
+        sent = self.it.translate(line, update.parse_update(parse_envelope(line).params))
         self.sent += sent
         return sent
 
@@ -56,7 +56,7 @@ class Shown:
             **fields,
         )
 
-    def paint(self, session=None):
+    def render(self, session=None):
         sent = self.it.render(session)
         self.sent += sent
         return sent
@@ -72,7 +72,7 @@ def embed(terminal):
 
 
 def block(line):
-    """The texts in the content of the update in a line."""
+    """Return the texts in the content of an update."""
     content = json.loads(line)["params"]["update"]["content"]
     return [item["content"]["text"] for item in content if item["type"] == "content"]
 
@@ -80,7 +80,7 @@ def block(line):
 T = ("s", "t")
 
 
-def test_a_terminal_is_followed_when_it_is_first_shown_and_only_then():
+def test_terminal_is_followed_once_when_it_is_first_shown():
     shown = Shown()
     shown.it.on_created(T, "make", "/p")
     assert shown.followed == []
@@ -89,46 +89,46 @@ def test_a_terminal_is_followed_when_it_is_first_shown_and_only_then():
     assert shown.followed == [T]
 
 
-def test_updates_are_a_quarter_of_a_second_apart_whatever_is_printed():
+def test_updates_are_a_quarter_of_a_second_apart_during_a_flood():
     shown = Shown()
     shown.it.on_created(T, "yes", None)
     shown.call(embed("t"))
-    painted = []
+    rendered = []
     for _ in range(1000):
         shown.clock.now += 0.01
-        shown.it.on_output(T, b"y %d\r\n" % len(painted), 0)
-        painted += shown.paint()
-    assert 38 <= len(painted) <= 40
-    for line in painted:
+        shown.it.on_output(T, b"y %d\r\n" % len(rendered), 0)
+        rendered += shown.render()
+    assert 38 <= len(rendered) <= 40
+    for line in rendered:
         validate_sent(json.loads(line), {})
 
 
-def test_two_terminals_in_one_call_are_no_reason_for_more():
+def test_two_terminals_in_one_call_share_its_update_interval():
     shown = Shown()
     for terminal in ("t", "u"):
         shown.it.on_created(("s", terminal), terminal, None)
     shown.call(embed("t"), embed("u"))
-    painted = []
+    rendered = []
     for number in range(100):
         shown.clock.now += 0.01
         shown.it.on_output(("s", "tu"[number % 2]), b"%d\r\n" % number, 0)
-        painted += shown.paint()
-    assert 3 <= len(painted) <= 4
+        rendered += shown.render()
+    assert 3 <= len(rendered) <= 4
 
 
-def test_nothing_is_sent_that_looks_as_before():
+def test_render_sends_nothing_when_the_content_is_unchanged():
     shown = Shown()
     shown.it.on_created(T, "clear", None)
     shown.call(embed("t"))
     shown.clock.now += 1
-    assert shown.paint() == []
-    # Printed, and wiped out again.
+    assert shown.render() == []
+    # Printed and erased again.
     shown.it.on_output(T, b"xxx\r\x1b[K", 0)
-    assert shown.paint() == []
+    assert shown.render() == []
     assert shown.it.next_render_at == math.inf
 
 
-def test_when_something_is_due_is_known_to_whoever_waits():
+def test_next_render_at_is_when_render_has_lines():
     shown = Shown()
     shown.it.on_created(T, "x", None)
     shown.call(embed("t"))
@@ -136,53 +136,53 @@ def test_when_something_is_due_is_known_to_whoever_waits():
     shown.it.on_output(T, b"x", 0)
     assert shown.it.next_render_at == 100.25
     shown.clock.now = 100.24
-    assert shown.paint() == []
+    assert shown.render() == []
     shown.clock.now = 100.25
-    assert len(shown.paint()) == 1
+    assert len(shown.render()) == 1
 
 
-def test_at_the_end_of_a_turn_all_of_its_session_is_sent_at_once_and_of_no_other():
+def test_render_of_a_session_sends_all_its_pending_calls_and_no_others():
     shown = Shown()
     for session in ("s", "z"):
         shown.it.on_created((session, "t"), "x", None)
         shown.call(embed("t"), session=session)
         shown.it.on_output((session, "t"), b"late\n", 0)
-    (line,) = shown.paint("s")
+    (line,) = shown.render("s")
     assert json.loads(line)["params"]["sessionId"] == "s"
     assert block(line) == ["```console\n$ x\nlate\n```"]
     shown.clock.now += 1
-    assert len(shown.paint()) == 1
+    assert len(shown.render()) == 1
 
 
-def test_a_content_that_shows_no_terminal_passes_to_the_byte():
+def test_content_without_a_terminal_passes_unchanged():
     shown = Shown()
     line = update_line("s", {"sessionUpdate": "tool_call", "toolCallId": "c", "content": []})
     line = line.replace(b'"content": []', b'"content" :\t[ {"type":"content"} ]')
-    assert shown.it.translate(line, update.read(parse_envelope(line).params)) == [line]
+    assert shown.it.translate(line, update.parse_update(parse_envelope(line).params)) == [line]
 
 
 @pytest.mark.parametrize("content", [None, []])
-def test_a_content_that_is_taken_away_is_not_sent_again(content):
+def test_removed_content_is_not_sent_again(content):
     shown = Shown()
     shown.it.on_created(T, "x", None)
     shown.call(embed("t"))
     shown.update(sessionUpdate="tool_call_update", toolCallId="c", content=content)
     shown.it.on_output(T, b"x", 0)
     shown.clock.now += 1
-    assert shown.paint() == []
+    assert shown.render() == []
 
 
-def test_an_update_without_a_content_leaves_what_is_shown():
+def test_update_without_content_keeps_the_shown_terminal():
     shown = Shown()
     shown.it.on_created(T, "x", None)
     shown.call(embed("t"))
     shown.update(sessionUpdate="tool_call_update", toolCallId="c", status="completed")
     shown.it.on_output(T, b"x", 0)
     shown.clock.now += 1
-    assert len(shown.paint()) == 1
+    assert len(shown.render()) == 1
 
 
-def test_a_terminal_of_another_session_is_another_terminal():
+def test_terminals_of_different_sessions_are_distinct():
     shown = Shown()
     shown.it.on_created(T, "x", None)
     shown.call(embed("t"), session="z")
@@ -190,10 +190,10 @@ def test_a_terminal_of_another_session_is_another_terminal():
     assert block(shown.sent[-1]) == []
     shown.it.on_output(T, b"x", 0)
     shown.clock.now += 1
-    assert shown.paint() == []
+    assert shown.render() == []
 
 
-def test_what_is_remembered_is_bounded():
+def test_memory_for_displays_and_calls_is_bounded():
     shown = Shown()
     for number in range(3000):
         terminal = f"t{number}"
@@ -204,27 +204,27 @@ def test_what_is_remembered_is_bounded():
     assert len(it._calls) == text_presenter.CALLS_MAX
     assert len(it._displays) == text_presenter.DISPLAYS_MAX
     assert len(it._ours) == text_presenter.CALLS_MAX
-    assert len(it._shown_in) == text_presenter.CALLS_MAX
+    assert len(it._calls_by_terminal) == text_presenter.CALLS_MAX
     assert len(it._dirty) <= text_presenter.CALLS_MAX
     shown.clock.now += 1
-    assert all(json.loads(line) for line in shown.paint())
+    assert all(json.loads(line) for line in shown.render())
 
 
-def test_bytes_that_are_missing_are_no_half_line():
+def test_lost_bytes_end_the_current_line():
     shown = Shown()
     shown.it.on_created(T, "x", None)
     shown.call(embed("t"))
     shown.it.on_output(T, b"begun", 0)
     shown.it.on_output(T, b"gone on\r\n", 1000)
     shown.clock.now += 1
-    assert block(shown.paint()[0]) == ["```console\n$ x\nbegun\ngone on\n```"]
+    assert block(shown.render()[0]) == ["```console\n$ x\nbegun\ngone on\n```"]
 
 
 # Terminals that the agent runs itself, and the raw output of their calls
 
 
 def own(shown, **output):
-    """Have an agent show a terminal of its own that ends at once; give the texts shown last."""
+    """Show an agent's own terminal that exits at once; return the texts shown last."""
     info = {"terminal_info": {"terminal_id": "t", "cwd": "/"}}
     shown.update(
         sessionUpdate="tool_call",
@@ -242,7 +242,7 @@ def own(shown, **output):
         sessionUpdate="tool_call_update", toolCallId="c", status="failed", _meta=meta, **more
     )
     shown.clock.now += 1
-    shown.paint()
+    shown.render()
     return (
         block(shown.sent[-1]) if "content" in json.loads(shown.sent[-1])["params"]["update"] else []
     )
@@ -265,40 +265,40 @@ FENCE = "```console\none\ntwo\n[exit status 3]\n```"
         {"data": "one\ntwo\n", "raw": {"exit_code": 3}},
     ],
 )
-def test_output_of_an_agents_own_terminal_is_shown_once_wherever_it_is_said(output):
+def test_output_of_an_agents_own_terminal_is_shown_once_whatever_its_source(output):
     assert own(Shown(), **output) == [FENCE]
 
 
 @pytest.mark.parametrize("raw", [{"exit_code": 3}, {"stdout": ""}, {"stdout": 7}, [], None, 1])
-def test_nothing_is_shown_that_would_hide_a_raw_output(raw):
+def test_unrecognised_raw_output_produces_no_console_block(raw):
     assert own(Shown(), raw=raw) == []
 
 
-def test_two_texts_that_differ_are_both_shown():
+def test_different_output_and_raw_output_are_both_shown():
     (fence,) = own(Shown(), data="one\n", raw={"stdout": "two\n"})
     assert fence == FENCE
 
 
-def test_raw_output_is_shown_at_its_whole_length():
+def test_raw_output_is_shown_in_full():
     lines = "".join(f"line {number}\n" for number in range(500))
     (fence,) = own(Shown(lines=5, limit=200), raw={"aggregated_output": lines})
     assert lines in fence
-    # What was shown as it came has the same end: it is not shown twice.
+    # The streamed output has the same end, so it is not shown twice.
     cut = lines[:300] + "[cut]\n" + lines[-300:]
     (fence,) = own(Shown(lines=5), data=lines, raw={"formatted_output": cut})
     assert fence.split("\n")[1:3] == ["…", "line 495"]
 
 
-def test_raw_output_of_a_call_with_a_terminal_of_ours_is_not_shown():
+def test_raw_output_of_a_call_with_a_host_terminal_is_not_shown():
     shown = Shown()
     shown.it.on_created(T, "x", None)
     shown.call(embed("t"), rawOutput="what the agent makes of it")
     shown.it.on_output(T, b"out\n", 0)
     shown.clock.now += 1
-    assert block(shown.paint()[0]) == ["```console\n$ x\nout\n```"]
+    assert block(shown.render()[0]) == ["```console\n$ x\nout\n```"]
 
 
-def test_terminal_of_ours_without_output_is_shown_only_if_it_failed():
+def test_host_terminal_without_output_is_shown_only_if_it_failed():
     for code, texts in ((0, []), (1, ["```console\n$ x\n[exit status 1]\n```"])):
         shown = Shown()
         shown.it.on_created(T, "x", None)
@@ -306,10 +306,10 @@ def test_terminal_of_ours_without_output_is_shown_only_if_it_failed():
         assert block(shown.sent[-1]) == []
         shown.it.on_exit(T, ExitInfo(code, None))
         shown.clock.now += 1
-        assert [text for line in shown.paint() for text in block(line)] == texts
+        assert [text for line in shown.render() for text in block(line)] == texts
 
 
-# One display
+# Display
 
 
 def display(data, *, lines=40, limit=8192, command="x", end=None):
@@ -320,7 +320,7 @@ def display(data, *, lines=40, limit=8192, command="x", end=None):
 
 
 @given(st.binary(max_size=400), st.integers(1, 5), st.sampled_from([100, 8192]))
-def test_a_fence_is_closed_by_its_last_line_alone(data, lines, limit):
+def test_fence_is_closed_only_by_its_last_line(data, lines, limit):
     fence = display(b"y" + data.replace(b"x", b"`"), lines=lines, limit=limit)
     first, *body, last = fence.split("\n")
     assert first == last + "console"
@@ -340,33 +340,33 @@ def test_a_fence_is_closed_by_its_last_line_alone(data, lines, limit):
         (None, "out"),
     ],
 )
-def test_how_it_ended_is_its_last_line_unless_that_was_well(end, last):
+def test_unsuccessful_exit_is_the_last_line(end, last):
     assert display(b"out\r\n", end=end).split("\n")[-2] == last
 
 
-def test_a_long_command_and_one_of_many_lines_are_shown_in_short():
+def test_long_and_multi_line_commands_are_shortened():
     assert display(b"x", command="a\nb") == "```console\n$ a…\nx\n```"
     assert len(display(b"x", command="a" * 1000)) < 230
 
 
-def test_the_last_lines_are_shown_and_that_there_were_more():
+def test_last_lines_are_shown_after_an_ellipsis():
     assert display(b"1\n2\n3\n", lines=2) == "```console\n$ x\n…\n2\n3\n```"
     assert display(b"1\n2\n", lines=2) == "```console\n$ x\n1\n2\n```"
 
 
-def test_a_line_that_is_cut_at_its_beginning_is_left_out():
+def test_line_without_its_beginning_is_dropped():
     fence = display(b"".join(b"%03d %s\n" % (n, b"x" * 30) for n in range(10)), limit=100)
     assert fence == "```console\n$ x\n…\n008 " + "x" * 30 + "\n009 " + "x" * 30 + "\n```"
-    # The only line there is stays, cut or not.
+    # The only line is kept, even if it lacks its beginning.
     assert display(b"x" * 200, limit=100) == "```console\n$ x\n…\n" + "x" * 100 + "\n```"
 
 
-def test_members_of_what_is_no_object_are_none():
+def test_members_of_a_non_object_are_empty():
     assert members(Raw(b"[1]")) == {}
     assert members(Raw(b'{"a": 1, "a": 2}')) == {"a": Raw(b"2")}
 
 
-def test_hidden_text_is_shown_in_what_an_editor_is_sent():
+def test_invisible_characters_are_escaped_in_console_blocks():
     display = Display("cat \u202etxt.exe", limit=8192, lines=40)
     display.feed("safe \u200btext \u2066and\u2069 \U000e0068 tags\n".encode())
     display.finish(ExitInfo(0, None))

@@ -1,4 +1,4 @@
-"""What the keeper reports to people: its log, which is its standard error, and the lock file."""
+"""Diagnostics for the user: the keeper's log (its stderr), the lock file, and wait statuses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acpterm.keeper.process.store import Store
 
-_FAULTS = {_signal.SIGSEGV, _signal.SIGABRT, _signal.SIGBUS, _signal.SIGILL, _signal.SIGFPE}
-_FAULTS |= {_signal.SIGTRAP, _signal.SIGSYS}
+_CRASH_SIGNALS = {
+    _signal.SIGSEGV,
+    _signal.SIGABRT,
+    _signal.SIGBUS,
+    _signal.SIGILL,
+    _signal.SIGFPE,
+    _signal.SIGTRAP,
+    _signal.SIGSYS,
+}
 LOCK_KEY = "lock"
 """The entry whose first descriptor is the daemon's lock file."""
 
@@ -22,8 +29,8 @@ def log(message: str) -> None:
         os.write(2, f"acpterm keeper[{os.getpid()}]: {message}\n".encode())
 
 
-def where_log_is() -> str:
-    """Return where a person finds the log."""
+def log_location() -> str:
+    """Return where the user finds the log: a command, a path, or a description."""
     if "JOURNAL_STREAM" in os.environ:
         return "journalctl --user -u acpterm"
     path = ""
@@ -32,10 +39,10 @@ def where_log_is() -> str:
     return path if path.startswith("/") and path != os.devnull else "its standard error"
 
 
-def write_lock(store: Store, message: str) -> None:
-    """Write the lock file, which commands read: the keeper's pid, and what is wrong, if anything.
+def write_lock_file(store: Store, message: str) -> None:
+    """Write the lock file: the keeper's pid and, on the second line, an error message.
 
-    Two lines; the second is empty while all is well.
+    Commands read this file. The message is empty while the daemon works.
     """
     entry = store.entries.get(LOCK_KEY)
     fds = None if entry is None else entry.descriptors()
@@ -47,19 +54,19 @@ def write_lock(store: Store, message: str) -> None:
             log(f"the lock file cannot be written: {error}")
 
 
-def how_ended(status: int) -> str:
-    """Describe a wait status."""
+def describe_wait_status(status: int) -> str:
+    """Describe a wait status, as in `was killed by signal 9`."""
     code = os.waitstatus_to_exitcode(status)
     return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
 
 
 def has_crashed(status: int) -> bool:
-    """Return whether a wait status is that of a process that ended by a fault of its own code."""
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) in _FAULTS
+    """Return whether a wait status is that of a process that crashed."""
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) in _CRASH_SIGNALS
 
 
 def was_killed(status: int) -> bool:
-    """Return whether a wait status is that of a process that was ended by SIGKILL."""
+    """Return whether a wait status is that of a process that was killed by SIGKILL."""
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == _signal.SIGKILL
 
 

@@ -1,4 +1,4 @@
-"""Tool calls, as their updates tell of them."""
+"""The state of tool calls, merged from their updates."""
 
 import json
 
@@ -12,61 +12,61 @@ TERMINAL = {"type": "terminal", "terminalId": "t1"}
 DIFF = {"type": "diff", "path": "/a", "oldText": "old", "newText": "new"}
 
 
-def told(calls, event="tool_call_update", /, call="c", **fields):
+def updated(calls, event="tool_call_update", /, call="c", **fields):
     update = {"sessionUpdate": event, "toolCallId": call, **fields}
-    return calls.take(read_update(Raw(json.dumps(update).encode())))
+    return calls.update(read_update(Raw(json.dumps(update).encode())))
 
 
-def test_a_call_is_what_its_updates_have_told_together():
+def test_call_merges_its_updates():
     calls = ToolCalls()
-    call = told(calls, "tool_call", title="Edit", kind="edit", content=[DIFF])
+    call = updated(calls, "tool_call", title="Edit", kind="edit", content=[DIFF])
     assert (call.name, call.kind, call.status) == ("Edit", "edit", "pending")
-    assert told(calls, status="completed") is call
+    assert updated(calls, status="completed") is call
     assert (call.name, call.kind, call.status) == ("Edit", "edit", "completed")
     assert [(diff.old_text, diff.new_text) for diff in call.diffs] == [("old", "new")]
 
 
-def test_content_that_is_told_takes_the_place_of_all_that_was():
+def test_new_content_replaces_all_content():
     calls = ToolCalls()
-    call = told(calls, "tool_call", title="x", content=[DIFF, TERMINAL])
+    call = updated(calls, "tool_call", title="x", content=[DIFF, TERMINAL])
     assert (len(call.diffs), call.terminals) == (1, ["t1"])
-    told(calls, content=[{**TERMINAL, "terminalId": "t2"}])
+    updated(calls, content=[{**TERMINAL, "terminalId": "t2"}])
     assert (call.diffs, call.terminals) == ([], ["t2"])
-    told(calls, title="y")
+    updated(calls, title="y")
     assert call.terminals == ["t2"]
-    told(calls, content=None)
+    updated(calls, content=None)
     assert (call.diffs, call.terminals) == ([], [])
 
 
-def test_null_leaves_what_has_to_be_something():
+def test_null_does_not_clear_required_members():
     calls = ToolCalls()
-    call = told(calls, "tool_call", title="Look", kind="read", status="in_progress")
-    told(calls, title=None, kind=None, status=None)
+    call = updated(calls, "tool_call", title="Look", kind="read", status="in_progress")
+    updated(calls, title=None, kind=None, status=None)
     assert (call.title, call.kind, call.status) == ("Look", "read", "in_progress")
-    told(calls, title="")
+    updated(calls, title="")
     assert call.title == "Look"
 
 
-def test_what_is_wrong_in_an_update_costs_only_itself():
+def test_invalid_member_is_ignored_alone():
     calls = ToolCalls()
-    call = told(
+    call = updated(
         calls, "tool_call", title="x", kind="strange", status=7, content=[{"type": 1}, DIFF]
     )
     assert (call.kind, call.status, len(call.diffs)) == ("other", "pending", 1)
 
 
-def test_a_call_that_was_never_begun_is_called_by_its_kind():
-    call = told(ToolCalls(), status="in_progress", kind="search")
-    assert (call.name, call.started, call.finished) == ("search", False, False)
-    assert told(ToolCalls()).name == "other"
+def test_unknown_call_is_named_by_its_kind():
+    call = updated(ToolCalls(), status="in_progress", kind="search")
+    assert (call.name, call.start_printed, call.end_printed) == ("search", False, False)
+    assert updated(ToolCalls()).name == "other"
 
 
-def test_of_very_many_calls_the_latest_are_kept():
+def test_only_the_latest_calls_are_kept():
     calls = ToolCalls()
-    first = told(calls, "tool_call", call="first", title="first")
-    second = told(calls, "tool_call", call="second", title="second")
+    first = updated(calls, "tool_call", call="first", title="first")
+    second = updated(calls, "tool_call", call="second", title="second")
     for number in range(CALLS_MAX - 1):
-        told(calls, call=str(number))
+        updated(calls, call=str(number))
     assert calls.get("second") is second
     assert calls.get("first") is not first
 
@@ -82,17 +82,17 @@ def test_of_very_many_calls_the_latest_are_kept():
         ([], "execute"),
     ],
 )
-def test_what_a_call_runs_is_part_of_its_name(raw_input, name):
-    assert told(ToolCalls(), "tool_call", title="execute", rawInput=raw_input).name == name
+def test_command_is_part_of_the_name(raw_input, name):
+    assert updated(ToolCalls(), "tool_call", title="execute", rawInput=raw_input).name == name
 
 
-def test_a_title_that_says_what_runs_is_name_enough():
-    call = told(ToolCalls(), "tool_call", title="Shell: ls -l", rawInput={"command": "ls -l "})
+def test_command_is_not_repeated_when_the_title_has_it():
+    call = updated(ToolCalls(), "tool_call", title="Shell: ls -l", rawInput={"command": "ls -l "})
     assert call.name == "Shell: ls -l"
 
 
-def test_texts_of_a_content_are_kept_and_nothing_else_is_one():
+def test_only_text_content_is_kept_as_text():
     image = {"type": "content", "content": {"type": "image", "data": "x"}}
     block = {"type": "content", "content": {"type": "text", "text": "found"}}
-    call = told(ToolCalls(), "tool_call", title="x", content=[block, image, DIFF, TERMINAL])
+    call = updated(ToolCalls(), "tool_call", title="x", content=[block, image, DIFF, TERMINAL])
     assert call.texts == ["found"]

@@ -1,4 +1,4 @@
-"""Text made safe to print: what is left of control sequences, and what is left besides."""
+"""Sanitizing untrusted text: what is removed, escaped and kept."""
 
 import ast
 import re
@@ -48,32 +48,32 @@ SGR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def steers(text: str) -> list[str]:
-    """Give what may steer a terminal: control and half characters, but for lines and tabs."""
+    """Return control characters and lone surrogates, except line feeds and tabs."""
     return [c for c in text if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"]
 
 
 @given(HOSTILE)
-def test_nothing_that_steers_a_terminal_is_left_of_a_text(text):
+def test_strip_controls_removes_all_control_characters(text):
     assert not steers(strip_controls(text))
 
 
 @given(HOSTILE)
-def test_nothing_that_turns_the_direction_of_text_is_left(text):
+def test_strip_controls_removes_direction_characters(text):
     turning = [*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))]
     assert not set(strip_controls(text)) & set(turning)
     assert not set(keep_sgr(text)) & set(turning)
 
 
 @given(HOSTILE)
-def test_nothing_but_colours_is_left_of_a_line_of_a_program(text):
+def test_keep_sgr_keeps_only_colours(text):
     line = keep_sgr(text)
     assert not steers(SGR.sub("", line))
-    # Colours end with the line.
+    # Colours are reset at the end of the line.
     assert not SGR.search(line) or line.endswith("\x1b[0m")
 
 
 @given(HOSTILE)
-def test_a_line_is_one_line_of_so_many_characters(text):
+def test_one_line_is_bounded_and_has_no_line_breaks(text):
     line = one_line(text, 10)
     assert not steers(line)
     assert len(line) <= 10
@@ -81,12 +81,12 @@ def test_a_line_is_one_line_of_so_many_characters(text):
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs", "Cf"))))
-def test_text_without_control_characters_stays_as_it_is(text):
+def test_text_without_control_characters_is_unchanged(text):
     assert strip_controls(text) == keep_sgr(text) == text
 
 
 @given(HOSTILE)
-def test_what_is_safe_stays_as_it_is(text):
+def test_safe_text_is_unchanged(text):
     assert strip_controls(strip_controls(text)) == strip_controls(text)
 
 
@@ -105,7 +105,7 @@ def test_what_is_safe_stays_as_it_is(text):
         ("user\u202etxt.exe", "usertxt.exe"),
     ],
 )
-def test_what_is_left_of_a_text(text, left):
+def test_strip_controls_examples(text, left):
     assert strip_controls(text) == left
 
 
@@ -122,17 +122,17 @@ def test_what_is_left_of_a_text(text, left):
         ("no colours", "no colours"),
     ],
 )
-def test_what_is_left_of_a_line_of_a_program(line, left):
+def test_keep_sgr_examples(line, left):
     assert keep_sgr(line) == left
 
 
-def test_a_long_line_is_cut_and_says_so():
+def test_one_line_truncates_with_an_ellipsis():
     assert one_line("x" * 300) == "x" * 199 + "…"
     assert one_line("x" * 200) == "x" * 200
     assert one_line(" a\n b\tc ") == "a\\n b\\tc"
 
 
-def test_what_a_person_is_asked_hides_nothing():
+def test_escape_invisible_shows_control_and_direction_characters():
     assert (
         escape_invisible("echo \x1b]0;x; rm -rf ~ #\x07 hi") == "echo \\x1b]0;x; rm -rf ~ #\\x07 hi"
     )
@@ -140,7 +140,7 @@ def test_what_a_person_is_asked_hides_nothing():
     assert escape_invisible("👩\u200d👩 é→") == "👩\u200d👩 é→"
 
 
-def test_nothing_that_is_not_seen_is_left_as_it_is():
+def test_escape_invisible_escapes_every_invisible_character():
     hidden = "\u115f\u1160\u3164\uffa0\u034f\u17b4\u180b\ufe00\ufe0f\U000e0041\U000e0100"
     unseen = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in ("Cf", "Cc", "Cs")]
     for char in (*unseen, *hidden):
@@ -156,7 +156,7 @@ def test_nothing_that_is_not_seen_is_left_as_it_is():
         ("rm\u200c\u200d -rf", "rm\\u200c\\u200d -rf"),
         ("so\u00adft", "so\\xadft"),
         ("x\U000e0041\U000e007f", "x\\U000e0041\\U000e007f"),
-        # What makes a picture of characters that are seen stays, once; a message in it does not.
+        # A single joiner or selector that changes an emoji is kept; repeated ones are not.
         (
             "❤\ufe0f\u200d🔥 🏳\ufe0f\u200d🌈 1\ufe0f\u20e3",
             "❤\ufe0f\u200d🔥 🏳\ufe0f\u200d🌈 1\ufe0f\u20e3",
@@ -171,11 +171,11 @@ def test_nothing_that_is_not_seen_is_left_as_it_is():
         ("🏴\U000e0067\U000e007f", "🏴\\U000e0067\\U000e007f"),
     ],
 )
-def test_what_joins_emoji_stays_where_it_does_so(text, shown):
+def test_emoji_joiners_are_kept_only_between_emoji(text, shown):
     assert escape_invisible(text) == one_line(text) == shown
 
 
-# What hides in a text of lines, and what belongs to its language.
+# Hidden characters in multi-line text, and joiners that scripts need.
 SHOWN = [
     ("a\u202eb", r"a\u202eb"),
     ("a\u2066b\u2069", r"a\u2066b\u2069"),
@@ -196,12 +196,12 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("text", "shown"), SHOWN)
-def test_what_hides_in_a_text_is_shown_and_what_its_language_needs_stays(text, shown):
+def test_hidden_characters_are_escaped_and_script_joiners_kept(text, shown):
     assert escape_invisible_text(text) == shown
 
 
 @given(HOSTILE)
-def test_nothing_that_steers_or_turns_is_left_of_a_visible_text(text):
+def test_escape_invisible_text_leaves_no_control_or_direction_characters(text):
     shown = escape_invisible_text(text)
     assert not steers(shown)
     assert not set(shown) & set(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]))

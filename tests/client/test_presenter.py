@@ -1,4 +1,4 @@
-"""Whatever an agent says of its tool calls and terminals, showing it raises nothing."""
+"""Presenters handle any update of an agent without an error."""
 
 import json
 import math
@@ -86,7 +86,7 @@ def as_text(*, editor_has_terminals):
 @pytest.mark.parametrize("way", ["text", "text beside terminals", "terminals"])
 @settings(max_examples=examples(100))
 @given(steps)
-def test_nothing_that_an_agent_says_is_an_error(way, steps):
+def test_presenter_accepts_any_update_of_an_agent(way, steps):
     if way == "terminals":
         it = TerminalPresenter(follow=lambda _: None)
     else:
@@ -95,7 +95,7 @@ def test_nothing_that_an_agent_says_is_an_error(way, steps):
         lines = []
         if what == "update":
             line = json.dumps({"method": "x", "params": {"sessionId": "s", "update": more[0]}})
-            said = update.read(parse_envelope(line.encode()).params)
+            said = update.parse_update(parse_envelope(line.encode()).params)
             if said is not None:
                 lines = it.translate(line.encode(), said)
         elif what == "made":
@@ -121,10 +121,10 @@ def test_nothing_that_an_agent_says_is_an_error(way, steps):
     ("told", "way"),
     [
         (Capabilities(), TextPresenter),
-        (Capabilities(terminals=True), TextPresenter),
-        (Capabilities(shows=True), TerminalPresenter),
-        (Capabilities(terminals=True, shows=True), TerminalPresenter),
+        (Capabilities(has_terminals=True), TextPresenter),
+        (Capabilities(shows_agent_terminals=True), TerminalPresenter),
+        (Capabilities(has_terminals=True, shows_agent_terminals=True), TerminalPresenter),
     ],
 )
-def test_the_way_follows_from_what_the_editor_says_of_itself(told, way):
+def test_presenter_follows_from_the_editors_capabilities(told, way):
     assert isinstance(new_presenter(told, Settings(), ours=True, follow=lambda _: None), way)

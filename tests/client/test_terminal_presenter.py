@@ -1,4 +1,4 @@
-"""Ours as an agent's terminals: what the editor is told, and in which message."""
+"""Presenting the host's terminals as the agent's own, with `_meta` updates."""
 
 import json
 
@@ -8,7 +8,7 @@ from acpterm.client.envelope import parse_envelope
 from acpterm.client.proxy import terminal_presenter
 from acpterm.client.proxy.terminal_presenter import TerminalPresenter
 from tests.acp.validate import validate_sent
-from tests.client.test_as_text import embed, update_line
+from tests.client.test_text_presenter import embed, update_line
 
 T = ("s", "t")
 
@@ -21,7 +21,7 @@ class Shown:
     def update(self, what, call="c", **fields):
         fields = {"sessionUpdate": what, "toolCallId": call, **fields}
         line = update_line("s", fields)
-        lines = self.it.translate(line, update.read(parse_envelope(line).params))
+        lines = self.it.translate(line, update.parse_update(parse_envelope(line).params))
         return [told(line) for line in lines]
 
 
@@ -31,7 +31,7 @@ def told(line):
     return message["params"]["update"]
 
 
-def test_an_update_that_first_embeds_a_terminal_becomes_a_call_with_all_that_was_said():
+def test_tool_call_update_that_first_embeds_a_terminal_becomes_a_complete_tool_call():
     shown = Shown()
     shown.it.on_created(T, "make", "/p")
     location = {"path": "/p/a"}
@@ -52,14 +52,14 @@ def test_an_update_that_first_embeds_a_terminal_becomes_a_call_with_all_that_was
     assert shown.followed == [T]
 
 
-def test_a_call_of_which_nothing_was_said_before_has_a_title_all_the_same():
+def test_tool_call_has_a_title_when_no_earlier_update_had_one():
     shown = Shown()
     shown.it.on_created(T, "make", None)
     (call,) = shown.update("tool_call_update", content=[embed("t")])
     assert call["title"] == "terminal"
 
 
-def test_it_is_told_once():
+def test_terminal_info_is_sent_once():
     shown = Shown()
     shown.it.on_created(T, "make", None)
     shown.update("tool_call", title="run", content=[embed("t")])
@@ -70,7 +70,7 @@ def test_it_is_told_once():
     assert shown.followed == [T]
 
 
-def test_each_of_two_terminals_is_told_before_they_are_shown():
+def test_terminal_info_of_two_terminals_precedes_their_content():
     shown = Shown()
     for terminal in ("t", "u"):
         shown.it.on_created(("s", terminal), terminal, None)
@@ -81,7 +81,7 @@ def test_each_of_two_terminals_is_told_before_they_are_shown():
     assert second["content"] == [embed("t"), embed("u")]
 
 
-def test_a_character_in_two_pieces_is_sent_once_it_is_whole():
+def test_split_character_is_sent_once_it_is_complete():
     shown = Shown()
     shown.it.on_created(T, "x", None)
     shown.update("tool_call", title="x", content=[embed("t")])
@@ -90,7 +90,7 @@ def test_a_character_in_two_pieces_is_sent_once_it_is_whole():
     assert told(line)["_meta"] == {"terminal_output": {"terminal_id": "t", "data": "☃"}}
 
 
-def test_half_a_character_at_the_end_is_a_replacement():
+def test_incomplete_character_at_exit_becomes_a_replacement():
     shown = Shown()
     shown.it.on_created(T, "x", None)
     shown.update("tool_call", title="x", content=[embed("t")])
@@ -101,7 +101,7 @@ def test_half_a_character_at_the_end_is_a_replacement():
     assert end["_meta"] == {"terminal_exit": how}
 
 
-def test_what_is_missing_is_said():
+def test_lost_bytes_are_reported():
     shown = Shown()
     shown.it.on_created(T, "x", None)
     shown.update("tool_call", title="x", content=[embed("t")])
@@ -109,15 +109,15 @@ def test_what_is_missing_is_said():
     assert "5 bytes are not shown" in told(line)["_meta"]["terminal_output"]["data"]
 
 
-def test_a_terminal_that_nobody_knows_passes():
+def test_unknown_terminal_passes_unchanged():
     shown = Shown()
     line = update_line(
         "s", {"sessionUpdate": "tool_call", "toolCallId": "c", "content": [embed("z")]}
     )
-    assert shown.it.translate(line, update.read(parse_envelope(line).params)) == [line]
+    assert shown.it.translate(line, update.parse_update(parse_envelope(line).params)) == [line]
 
 
-def test_a_new_snapshot_of_version_2_takes_the_place_of_what_was_shown():
+def test_v2_snapshot_replaces_earlier_output():
     shown = Shown()
     whole = {"data": "eA=="}
     assert shown.update("terminal_update", terminalId="v", output=whole) == []
@@ -128,21 +128,21 @@ def test_a_new_snapshot_of_version_2_takes_the_place_of_what_was_shown():
     assert output["_meta"]["terminal_output"]["data"] == "\x1b[2J\x1b[3J\x1b[Hx"
 
 
-def test_what_is_remembered_is_bounded():
+def test_memory_for_terminals_and_calls_is_bounded():
     shown = Shown()
     for number in range(3000):
         shown.it.on_created(("s", f"t{number}"), "x", None)
         big = {"text": "x" * 17_000} if number > 2900 else 1
         fields = {"sessionUpdate": "tool_call", "toolCallId": f"c{number}", "rawInput": big}
         line = update_line("s", fields)
-        shown.it.translate(line, update.read(parse_envelope(line).params))
+        shown.it.translate(line, update.parse_update(parse_envelope(line).params))
     assert len(shown.it._terminals) == terminal_presenter.TERMINALS_MAX
     assert len(shown.it._calls) == terminal_presenter.CALLS_MAX
     kept = [known for known in shown.it._calls.values() if "rawInput" in known]
     assert len(kept) == 1000 - 99
 
 
-def test_raw_output_is_that_of_the_agents_own_terminal_that_has_none():
+def test_raw_output_becomes_output_of_the_agents_only_silent_terminal():
     shown = Shown()
     info = {"terminal_info": {"terminal_id": "own"}}
     shown.update("tool_call", title="run", content=[embed("own")], _meta=info)
@@ -154,7 +154,7 @@ def test_raw_output_is_that_of_the_agents_own_terminal_that_has_none():
     assert len(shown.update("tool_call_update", rawOutput=raw)) == 1
 
 
-def test_raw_output_is_no_second_output_of_a_terminal():
+def test_raw_output_is_ignored_when_the_terminal_has_output():
     shown = Shown()
     info = {"terminal_info": {"terminal_id": "own"}}
     shown.update("tool_call", title="run", content=[embed("own")], _meta=info)
@@ -162,7 +162,7 @@ def test_raw_output_is_no_second_output_of_a_terminal():
     assert len(shown.update("tool_call_update", rawOutput="out\n", _meta=output)) == 1
 
 
-def test_silent_terminals_that_are_remembered_are_bounded():
+def test_number_of_silent_terminals_is_bounded():
     shown = Shown()
     for number in range(terminal_presenter.TERMINALS_MAX + 10):
         info = {"terminal_info": {"terminal_id": f"t{number}"}}

@@ -1,11 +1,15 @@
-"""What the service manager hands to the keeper when it starts: sockets, and stored descriptors.
+"""Descriptors that the service manager passes to the keeper: sockets and stored descriptors.
 
 Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process,
-with the names in `LISTEN_FDNAMES`. Masters and rings that a keeper before this one has stored
-(`notify`) become terminals again. Their programs are not this process's children: that they end is
-seen by pidfd, and how they ended is unknown, unless the ring's header has the report already. The
-directory of their control groups, locked by its descriptor, is the worker's entry again.
-Everything else is for the worker: entries `listen/0`, `listen/1`, … with the name as value.
+with the names in `LISTEN_FDNAMES`.
+
+- Masters and rings that a previous keeper has stored (`notify`) become terminals again. Their
+  programs are not children of this process, so their exit is detected by pidfd, and their exit
+  status is unknown unless the ring's header already contains the report.
+- The directory of the control groups, whose descriptor holds its lock, becomes the worker's entry
+  again.
+- All other descriptors are for the worker: entries `listen/0`, `listen/1`, … whose value is the
+  name.
 """
 
 from __future__ import annotations
@@ -26,17 +30,17 @@ if TYPE_CHECKING:
     from acpterm.keeper.process.store import Store
     from acpterm.keeper.programs.terminals import Terminals
 
-_FIRST = 3
+_LISTEN_FDS_START = 3
 
 
-def take(
+def adopt_all(
     environ: Mapping[str, str], terminals: Terminals, store: Store, notifier: Notifier
 ) -> None:
-    """Take everything that was handed over."""
+    """Restore terminals and entries from all descriptors that were passed."""
     masters: dict[str, int] = {}
     rings: dict[str, int] = {}
     others = 0
-    for name, fd in _handed(environ):
+    for name, fd in _listen_fds(environ):
         if name.startswith(MASTER_PREFIX):
             masters[name.removeprefix(MASTER_PREFIX)] = fd
         elif name.startswith(RING_PREFIX):
@@ -57,26 +61,26 @@ def take(
             notifier.remove(RING_PREFIX + name)
             notifier.remove(MASTER_PREFIX + name)
     for name, fd in masters.items():
-        # Without its ring there is nothing to read it into; closed, it hangs up its program.
+        # Without its ring, a master cannot be used. Closing it sends the program a SIGHUP.
         os.close(fd)
         notifier.adopt(MASTER_PREFIX + name)
         notifier.remove(MASTER_PREFIX + name)
 
 
-def _handed(environ: Mapping[str, str]) -> list[tuple[str, int]]:
+def _listen_fds(environ: Mapping[str, str]) -> list[tuple[str, int]]:
     count = environ.get("LISTEN_FDS", "")
     if environ.get("LISTEN_PID") != str(os.getpid()) or not count.isdigit():
         return []
     names = environ.get("LISTEN_FDNAMES", "").split(":")
-    fds = range(_FIRST, _FIRST + int(count))
-    handed = []
+    fds = range(_LISTEN_FDS_START, _LISTEN_FDS_START + int(count))
+    named_fds = []
     for index, fd in enumerate(fds):
         try:
             os.set_inheritable(fd, False)
         except OSError:
-            continue  # closed on the way here
-        handed.append((names[index] if index < len(names) else "unknown", fd))
-    return handed
+            continue  # a process between the service manager and this one has closed it
+        named_fds.append((names[index] if index < len(names) else "unknown", fd))
+    return named_fds
 
 
 def _adopt(terminals: Terminals, store: Store, name: str, ring_fd: int, master: int | None) -> bool:

@@ -1,0 +1,70 @@
+"""`acpterm run` without -d: the command is attached to, or its output is printed, until it ends."""
+
+import os
+from contextlib import nullcontext, suppress
+from typing import NoReturn
+
+from acpterm.acp.terminal import Empty
+from acpterm.acp.user_api import TerminalInfo, UserCreateRequest
+from acpterm.acp.user_streams import AttachResponse
+from acpterm.cli._async import call_async
+from acpterm.cli._options import fail, settings
+from acpterm.cli.attach import detaching_keys, tell
+from acpterm.client.user.attach.attach import attach
+from acpterm.client.user.attach.pipe import ExitResult, follow
+from acpterm.client.user.attach.stdin_pipe import is_passed_on, named_pipe
+from acpterm.client.user.attach.tty import Tty
+from acpterm.client.user.client import UserClient
+from acpterm.client.user.words import exit_code, title
+from acpterm.config import user_socket
+from acpterm.jsonrpc import RpcError
+
+
+def run_attached(
+    config: str | None,
+    socket: str | None,
+    request: UserCreateRequest,
+    *,
+    remove: bool,
+    interactive: bool,
+    no_stdin: bool,
+    raw: bool,
+) -> None:
+    """Create a terminal and stay with it until its program ends or it is detached from.
+
+    Exits with the program's exit status, unless it was left running.
+    """
+    in_window = Tty.is_there() and not no_stdin
+    detaching = detaching_keys(config, socket) if in_window else None
+    request.hold = not in_window
+    passes_stdin = not (in_window or no_stdin) and is_passed_on(even_terminal=interactive)
+    runtime_dir = os.path.dirname(user_socket(settings(config, socket=socket)))
+
+    async def start(client: UserClient) -> tuple[TerminalInfo, AttachResponse | ExitResult | None]:
+        with named_pipe(runtime_dir) if passes_stdin else nullcontext() as pipe:
+            request.stdin = pipe
+            info = await client.call("terminal/create", request, TerminalInfo)
+            result: AttachResponse | ExitResult | None
+            if detaching is not None:
+                result = await attach(client, Tty(), info, detaching)
+            else:
+                result = await follow(client, info, pipe=pipe, raw=raw or os.isatty(1))
+            if remove and result is not None:
+                with suppress(RpcError):  # it was removed meanwhile
+                    await client.terminal_request("release", info.terminal_id, Empty)
+            return info, result
+
+    info, result = call_async(config, socket, start, start=True)
+    if result is None:
+        tell(f"[left running: acpterm attach {title(info)} comes back to it]")
+    else:
+        _exit(info, result)
+
+
+def _exit(info: TerminalInfo, result: AttachResponse | ExitResult) -> NoReturn:
+    if isinstance(result, ExitResult) and result.signal is not None:
+        raise SystemExit(128 + result.signal)
+    status = result.status if isinstance(result, ExitResult) else result.exit_status
+    if status is None:
+        fail(f"terminal {title(info)} was removed")
+    raise SystemExit(exit_code(status))

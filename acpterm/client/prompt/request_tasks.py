@@ -1,0 +1,59 @@
+"""Runs the handlers of an agent's requests that have to wait, each in a task of its own."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias
+
+import trio
+
+from acpterm.client.endpoint import Endpoint
+from acpterm.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, Id, RequestReceived, RpcError
+
+PENDING_MAX: Final = 1000
+
+Handler: TypeAlias = Callable[[RequestReceived], Coroutine[Any, Any, Any]]
+
+
+class RequestTasks:
+    """The pending requests of `agent`, at most `PENDING_MAX`.
+
+    A handler that raises costs only its own request: the response is an error.
+    """
+
+    def __init__(self, agent: Endpoint, nursery: trio.Nursery) -> None:
+        self._agent = agent
+        self._nursery = nursery
+        self._pending = 0
+        self._scopes: dict[Id, trio.CancelScope] = {}
+
+    def start(self, request: RequestReceived, handler: Handler) -> None:
+        """Respond to a request with what `handler` returns, or with the error that it raises."""
+        if self._pending >= PENDING_MAX:
+            message = f"{PENDING_MAX} requests are pending: wait for some of them"
+            self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
+        else:
+            self._pending += 1
+            self._nursery.start_soon(self._run, request, handler)
+
+    def cancel(self, id_: Id) -> bool:
+        """Cancel a request, which is answered with an error; return False if it is not pending."""
+        scope = self._scopes.get(id_)
+        if scope is not None:
+            scope.cancel()
+        return scope is not None
+
+    async def _run(self, request: RequestReceived, handler: Handler) -> None:
+        with trio.CancelScope() as scope:
+            if request.id is not None:
+                self._scopes[request.id] = scope
+            try:
+                self._agent.respond(request.id, await handler(request))
+            except RpcError as error:
+                self._agent.fail(request.id, error)
+            except Exception as error:  # noqa: BLE001  it costs its own request and nothing else
+                message = f"{request.method}: internal error: {type(error).__name__}: {error}"
+                self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
+            finally:
+                self._pending -= 1
+                self._scopes.pop(request.id, None)
+        if scope.cancelled_caught:
+            self._agent.fail(request.id, RpcError(REQUEST_CANCELLED, "cancelled, as was asked"))

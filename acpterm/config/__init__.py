@@ -1,0 +1,23 @@
+"""Settings: one Struct, loaded from a TOML file, then the environment, then flags."""
+
+from acpterm.config.paths import (
+    agent_socket,
+    default_file,
+    default_record_dir,
+    default_socket,
+    user_socket,
+)
+from acpterm.config.settings import Settings
+from acpterm.config.sources import ENV_PREFIX, ConfigError, load
+
+__all__ = [
+    "ENV_PREFIX",
+    "ConfigError",
+    "Settings",
+    "agent_socket",
+    "default_file",
+    "default_record_dir",
+    "default_socket",
+    "load",
+    "user_socket",
+]

@@ -1,0 +1,212 @@
+"""The settings of acpterm: one Struct, with the type, range and default of each setting.
+
+`docs/settings.md` is generated from the Struct: its types, defaults and the `title` of each field.
+"""
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from acpterm import keys
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+def require_absolute(path: str) -> None:
+    """Raise `ValueError` for a relative path: it would depend on where a command is run."""
+    if not os.path.isabs(path):
+        raise ValueError("is not an absolute path")
+
+
+def _parse_variables(value: str | Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables from a mapping, or from words of text; raise `ValueError`."""
+    variables = dict(value) if isinstance(value, Mapping) else {}
+    for word in shlex.split(value) if isinstance(value, str) else ():
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise ValueError(f"{word!r} is not NAME=VALUE")
+        variables[name] = text
+    for name, text in variables.items():
+        if not name or "=" in name or "\0" in name + text:
+            raise ValueError(f"no environment can hold a variable {name!r}")
+    return variables
+
+
+# A setting's `extra` may have two functions. `check` checks the value beyond its type, and raises
+# `ValueError`. `read` converts the text of the environment to the setting's type.
+_PATH = {"check": require_absolute}
+_KEYS = {"check": keys.sequence}
+_VARIABLES = {"check": _parse_variables, "read": _parse_variables}
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All settings."""
+
+    socket: Annotated[
+        str | None,
+        Meta(
+            title="Path of the socket for agents, absolute. By default `acpterm/agent.sock` in the "
+            "user's runtime directory, or `/tmp/acpterm-UID/agent.sock` without one.",
+            extra=_PATH,
+        ),
+    ] = None
+    user_socket: Annotated[
+        str | None,
+        Meta(
+            title="Path of the socket for the user's commands, absolute. By default in the "
+            "directory of `socket`: `user.sock` for `agent.sock`, else its name and `.user`.",
+            extra=_PATH,
+        ),
+    ] = None
+    detach_key: Annotated[
+        str,
+        Meta(
+            title="Key, or sequence of keys, that detaches from a terminal: `C-\\`, `C-b d`. Key "
+            "names are as in `acpterm send --key`.",
+            extra=_KEYS,
+        ),
+    ] = "C-\\"
+    clipboard: Annotated[
+        bool,
+        Meta(
+            title="Allow programs to write to the clipboard of an attached window (OSC 52). They "
+            "can never read it.",
+        ),
+    ] = False
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(title="Lowest level of messages to log."),
+    ] = "info"
+    log_format: Annotated[Literal["text", "json"], Meta(title="Format of log lines on stderr.")] = (
+        "text"
+    )
+    max_message_bytes: Annotated[
+        int, Meta(ge=KIB, title="Maximum length of a line from a peer, in bytes.")
+    ] = 64 * MIB
+    cols: Annotated[int, Meta(ge=1, le=10_000, title="Default width of a terminal, in cells.")] = (
+        120
+    )
+    rows: Annotated[int, Meta(ge=1, le=10_000, title="Default height of a terminal, in cells.")] = (
+        40
+    )
+    output_bytes: Annotated[
+        int,
+        Meta(ge=0, title="Text retained of a terminal whose creator sets no limit, in bytes."),
+    ] = MIB
+    max_output_bytes: Annotated[
+        int, Meta(ge=0, title="Maximum of a creator's `outputByteLimit`, in bytes.")
+    ] = 16 * MIB
+    raw_bytes: Annotated[
+        int, Meta(ge=0, title="Raw output retained of each terminal, in bytes.")
+    ] = MIB
+    kill_grace: Annotated[
+        float,
+        Meta(ge=0, le=60, title="Seconds between SIGTERM and SIGKILL when a terminal is killed."),
+    ] = 2.0
+    shell: Annotated[
+        str,
+        Meta(
+            title="Path of the POSIX shell that runs shell text, with `-c`; absolute.",
+            extra=_PATH,
+        ),
+    ] = "/bin/sh"
+    signal_exit_code: Annotated[
+        Literal["auto"] | bool,
+        Meta(
+            title="Report 128+n as `exitCode` on death by signal n, instead of null. `auto` does "
+            "so for agents that are known to treat null as success."
+        ),
+    ] = "auto"
+    agent_env: Annotated[
+        dict[str, str],
+        Meta(
+            title="Environment variables for agents' terminals. They override the pagers that "
+            "acpterm sets there, and the agent's own variables override them. In the file a table: "
+            '`agent_env = { GH_PAGER = "less" }`; in the environment words: `GH_PAGER=less LESS=`.',
+            extra=_VARIABLES,
+        ),
+    ] = msgspec.field(default_factory=dict)
+    tracking: Annotated[
+        Literal["auto", "cgroup", "subreaper"],
+        Meta(title="How a terminal's processes are tracked. `auto` uses cgroups if available."),
+    ] = "auto"
+    keep_released: Annotated[
+        int,
+        Meta(
+            ge=0,
+            title="Number of released terminals that stay readable for the user, of those that a "
+            "tool call showed; and, separately, of the user's own terminals that have ended. "
+            "Terminals of agents never displace the user's.",
+        ),
+    ] = 100
+    shown_lines: Annotated[
+        int,
+        Meta(
+            ge=1,
+            title="Number of last lines of a terminal that an editor gets as text "
+            "(`acpterm proxy`).",
+        ),
+    ] = 40
+    shown_bytes: Annotated[
+        int, Meta(ge=100, title="Maximum size of the text of these lines, in bytes.")
+    ] = 8 * KIB
+    idle_exit: Annotated[
+        float,
+        Meta(
+            ge=0,
+            title="Seconds without a connection and without a held terminal after which a daemon "
+            "that was started on demand exits (`serve --when-needed`). A terminal of the user's "
+            "own is held until `acpterm rm`, or until it is dropped after its end.",
+        ),
+    ] = 600.0
+    resume_timeout: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            title="Seconds for which a client tries to reconnect when it loses the connection to "
+            "the daemon, and for which the daemon keeps the terminals of an agent whose connection "
+            "was lost because the daemon's worker died. With 0 clients do not reconnect.",
+        ),
+    ] = 30.0
+    keep_released_bytes: Annotated[
+        int,
+        Meta(ge=0, title="Maximum output of each of both kinds of `keep_released`, in bytes."),
+    ] = 64 * MIB
+    keep_released_age: Annotated[
+        float, Meta(ge=0, title="Seconds for which these terminals stay readable.")
+    ] = 24 * 3600.0
+    record: Annotated[
+        bool, Meta(title="Record the output of every terminal to an asciicast file.")
+    ] = False
+    record_input: Annotated[
+        bool,
+        Meta(
+            title="Record input as well, but never while the terminal's echo is off. That excludes "
+            "passwords, but also all input in shells and editors that echo it themselves."
+        ),
+    ] = False
+    record_dir: Annotated[
+        str | None,
+        Meta(
+            title="Directory of the recordings, an absolute path that only this user can write to. "
+            "By default `acpterm/recordings` in the user's state directory.",
+            extra=_PATH,
+        ),
+    ] = None
+    record_bytes: Annotated[
+        int, Meta(ge=64 * KIB, title="Maximum size of a recording, in bytes.")
+    ] = 16 * MIB
+    record_files: Annotated[
+        int,
+        Meta(
+            ge=1,
+            title="Number of recordings to keep of the user's terminals, and separately of agents' "
+            "terminals. The oldest are removed first, except for recordings in progress.",
+        ),
+    ] = 100

@@ -1,0 +1,99 @@
+"""Load the settings from a TOML file, then the environment, then flags.
+
+A later source wins, setting by setting. The file is `$XDG_CONFIG_HOME/acpterm/config.toml`, or the
+file that `ACPTERM_CONFIG` or `--config` names, which then must exist. The environment variables are
+`ACPTERM_` and the setting's name in capitals. An invalid value is an error that names the setting,
+the value and its source. So is an unknown setting in the file. Values in the environment are text
+and are converted to the setting's type; in a file, `"5"` is not a number.
+"""
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from acpterm.config.paths import default_file
+from acpterm.config.settings import Settings, require_absolute
+
+ENV_PREFIX = "ACPTERM_"
+
+
+class ConfigError(Exception):
+    """A setting that cannot be used. The message has the setting, its value and its source."""
+
+
+def load(
+    file: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Return the settings from all sources. Raises `ConfigError`.
+
+    `file` is the path of `--config`. `flags` with the value None were not given.
+    """
+    environ = os.environ if environ is None else environ
+    values: dict[str, _SourcedValue] = {}
+
+    def add(more: Mapping[str, Any], source: str, *, is_text: bool = False) -> None:
+        values.update({name: _SourcedValue(value, source, is_text) for name, value in more.items()})
+
+    named = file or environ.get(f"{ENV_PREFIX}CONFIG")
+    path = named or default_file()
+    if named or os.path.exists(path):
+        add(_read(path), path)
+    for name in Settings.__struct_fields__:
+        variable = ENV_PREFIX + name.upper()
+        if variable in environ:
+            add({name: environ[variable]}, f"the environment's {variable}", is_text=True)
+    resolved = {name: _resolve_path(name, value) for name, value in (flags or {}).items()}
+    add({name: value for name, value in resolved.items() if value is not None}, "the flags")
+    return Settings(**{name: _convert(name, value) for name, value in values.items()})
+
+
+class _SourcedValue(NamedTuple):
+    """The value of a setting in one source."""
+
+    value: Any
+    source: str
+    is_text: bool
+    """Whether the value is text to be converted, such as `"5"`, `"true"` or `"0.5"`."""
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+
+
+def _extra(name: str, function: str) -> Callable[[Any], Any] | None:
+    """Return the `check` or `read` function in a setting's `extra`; None if it has none."""
+    return (Settings.__annotations__[name].__metadata__[0].extra or {}).get(function)
+
+
+def _resolve_path(name: str, value: Any) -> Any:
+    """Return a flag's value; if it is a path, make it absolute from the current directory."""
+    return os.path.abspath(value) if value and _extra(name, "check") is require_absolute else value
+
+
+def _convert(name: str, sourced: _SourcedValue) -> Any:
+    """Convert the value of a setting. Raises `ConfigError` if it or the name is invalid."""
+    value, source, is_text = sourced
+    if name not in Settings.__struct_fields__:
+        known = ", ".join(Settings.__struct_fields__)
+        raise ConfigError(f"{source}: there is no setting {name!r}; there are {known}")
+    try:
+        read = _extra(name, "read") if is_text else None
+        parsed = read(value) if read else value
+        settings = msgspec.convert({name: parsed}, Settings, strict=not is_text)
+        if check := _extra(name, "check"):
+            check(parsed)
+    except (msgspec.ValidationError, ValueError) as error:
+        reason = str(error).partition(" - at")[0]
+        raise ConfigError(f"{source}: {name} = {value!r}: {reason}") from error
+    return getattr(settings, name)

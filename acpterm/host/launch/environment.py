@@ -1,0 +1,105 @@
+"""The environment and the limits of a terminal's program."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from acpterm.acp import InitializeMeta, InitializeRequest, own_meta
+from acpterm.host.launch.validation import check_absolute, check_environment, check_size
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt
+from acpterm.pty.tracking import marks
+from acpterm.runtime.exec_context import RLIMITS, ExecContext
+
+# Variables that only concern the daemon, or that are wrong in a terminal of another size.
+_NOT_INHERITED: Final = (
+    *marks.DETACHED,
+    "COLUMNS",
+    "LINES",
+    "LISTEN_FDNAMES",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+)
+_LIMIT_MAX: Final = (1 << 63) - 1
+_ALWAYS_SET: Final = {"TERM": "xterm-256color"}
+# Nobody turns the pages of an agent's terminal. These tools ignore PAGER, or prefer their own
+# variable.
+_PAGER_VARIABLES: Final = (
+    "PAGER",
+    "AWS_PAGER",
+    "BAT_PAGER",
+    "DELTA_PAGER",
+    "GH_PAGER",
+    "GIT_PAGER",
+    "MANPAGER",
+    "SYSTEMD_PAGER",
+)
+# LESS is for programs that start less regardless: it quits when the text fits on the screen.
+_UNATTENDED: Final = {**dict.fromkeys(_PAGER_VARIABLES, "cat"), "LESS": "FRX"}
+
+
+def terminal_environment(
+    context: ExecContext,
+    more: Iterable[tuple[str, str]],
+    *,
+    attended: bool = False,
+    agent_env: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Return the environment of a terminal's program; the variables in `more` take precedence.
+
+    `attended`: whether the terminal is the user's. Pagers are disabled in other terminals, which
+    also get the variables of the setting `agent_env`.
+    """
+    env = {name: value for name, value in context.env.items() if name not in _NOT_INHERITED}
+    env.update(_ALWAYS_SET)
+    if not attended:
+        env.update(_UNATTENDED)
+        env.update(agent_env)
+    env.update(more)
+    return env
+
+
+def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """Convert limits from the wire, by names without `RLIMIT_`; unknown names are skipped.
+
+    Raises `RpcError` (-32602) for a limit that no process can have: no program would start.
+    """
+    for name, (soft, hard) in rlimits.items():
+        for value in (soft, hard):
+            if not -1 <= value <= _LIMIT_MAX:
+                raise RpcError(
+                    INVALID_PARAMS,
+                    f"rlimits.{excerpt(name)} has {excerpt(str(value))}: a limit is -1, for none, "
+                    f"or 0 to {_LIMIT_MAX}",
+                )
+        if hard != -1 and (soft == -1 or soft > hard):
+            raise RpcError(
+                INVALID_PARAMS,
+                f"rlimits.{excerpt(name)} is [{soft}, {hard}]: the soft limit, which comes first, "
+                "must not be above the hard one (-1 is none, which is above all)",
+            )
+    return tuple((RLIMITS[name], *both) for name, both in rlimits.items() if name in RLIMITS)
+
+
+def requested_context(context: ExecContext, params: InitializeRequest) -> ExecContext:
+    """Return `context` with what an `initialize` request replaces of it.
+
+    Raises `RpcError` (-32602) for a relative directory or an environment that no program can have.
+    """
+    options = own_meta(params.meta, InitializeMeta)
+    requested = options and (options.context or options.asker)
+    if not requested:
+        return context
+    if requested.cwd is not None:
+        check_absolute(requested.cwd)
+    if requested.env is not None:
+        check_environment(requested.env.items())
+        check_size(("/bin/sh",), requested.env, context.rlimits)
+    return context._replace(
+        env=context.env if requested.env is None else requested.env,
+        cwd=context.cwd if requested.cwd is None else requested.cwd,
+        umask=context.umask if requested.umask is None else requested.umask,
+        rlimits=context.rlimits if requested.rlimits is None else limits_by_name(requested.rlimits),
+    )

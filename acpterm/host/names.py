@@ -1,0 +1,85 @@
+"""Names of terminals: which names the user may give, and which terminal a name means."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Final
+
+from acpterm.host.entry import TerminalEntry
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
+
+LAST_NAME: Final = "@last"
+# Characters of a name: short enough for a list, and for a message.
+_NAME_MAX: Final = 64
+# Ids that an error message lists.
+_LISTED_IDS_MAX: Final = 5
+# A name that looks like the beginning of an id could mean another terminal.
+_ID_PREFIX: Final = re.compile("[0-9a-f]{8,}")
+# Joiners between characters, and the tags of a flag, are not printable by themselves.
+_JOINERS: Final = re.compile(
+    r"(?<=[^\x00-\x7f\u200c\u200d])[\u200c\u200d](?=[^\x00-\x7f\u200c\u200d])"
+    r"|(?<=\U0001f3f4)[\U000e0020-\U000e007e]{1,8}\U000e007f"
+)
+
+
+def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> TerminalEntry:
+    """Return the entry with this name, id prefix or @last; `entries` are in order of creation.
+
+    With `own`, @last is the newest of the user's: an agent could create a terminal just before
+    the user types a password into @last. Raises `RpcError`: -32002 if no terminal matches,
+    -32602 if the id prefix is ambiguous.
+    """
+    if name == LAST_NAME:
+        return _find_last(entries, own=own)
+    # A name may be given again after its terminal is over: prefer the one that still runs, and
+    # among those that are over the newest.
+    named = [entry for entry in entries if entry.name == name]
+    if named:
+        return max(named, key=lambda entry: (not entry.is_over, entry.created_at))
+    prefix = name if name.startswith("term_") else f"term_{name}"
+    found = [entry for entry in entries if entry.id.startswith(prefix)] if name else []
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(entry.id for entry in found[:_LISTED_IDS_MAX])
+        more = ", …" if len(found) > _LISTED_IDS_MAX else ""
+        raise RpcError(
+            INVALID_PARAMS, f"{len(found)} terminals begin with {quote(name)}: {ids}{more}"
+        )
+    raise RpcError(
+        RESOURCE_NOT_FOUND,
+        f"there is no terminal {quote(name)}: name one by its id, the beginning of its id, "
+        f"its name, or {LAST_NAME}; see acpterm ls --all",
+    )
+
+
+def _find_last(entries: Sequence[TerminalEntry], *, own: bool) -> TerminalEntry:
+    for entry in reversed(entries):
+        if entry.is_users or not own:
+            return entry
+    if entries:
+        raise RpcError(
+            RESOURCE_NOT_FOUND,
+            f"none of the terminals is yours, and {LAST_NAME} is no agent's here: name an "
+            "agent's by its id or its name; see acpterm ls",
+        )
+    raise RpcError(RESOURCE_NOT_FOUND, "there is no terminal yet")
+
+
+def check_name(name: str) -> None:
+    """Raise `RpcError` (-32602) for a name that is unprintable, or could mean another terminal."""
+    is_reserved = name.startswith(("@", "-", "term_")) or _ID_PREFIX.fullmatch(name)
+    if not name or is_reserved or not _is_printable(name) or len(name) > _NAME_MAX:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"name {quote(name)}: a name is not empty, is printable, has at most {_NAME_MAX} "
+            "characters, does not begin with '@', '-' or 'term_', and is no beginning of an id "
+            "(8 hexadecimal digits or more)",
+        )
+
+
+def _is_printable(name: str) -> bool:
+    """Return whether a name is printable and does not begin with a combining mark."""
+    return not unicodedata.category(name[:1] or " ").startswith("M") and (
+        _JOINERS.sub("", name).isprintable()
+    )

@@ -1,0 +1,151 @@
+"""Opening and closing a host: one nursery supervises its pool, its connections and its tasks.
+
+A host is closed when the block of `open_host` ends, or by `Host.close`. In this order, within five
+seconds: each connection closes, which releases its terminals and answers pending requests; the pool
+waits until its terminals are gone.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Final
+
+import trio
+
+from acpterm.config import Settings
+from acpterm.host.agent.resumption import Resumption
+from acpterm.host.host import Host
+from acpterm.host.host_state import HostState
+from acpterm.host.restore import Restorer
+from acpterm.host.state.records import ContextRecord, HostRecord
+from acpterm.host.state.snapshot import Snapshot
+from acpterm.host.state.store import TREES_KEY
+from acpterm.keeper.client import KeeperClient, embedded_keeper
+from acpterm.pty.processes import now as boot_time
+from acpterm.pty.tracking.trees import Handover, Trees
+from acpterm.runtime.exec_context import ExecContext
+from acpterm.terminal.terminal import DISCONNECT_GRACE_S
+
+# Seconds that terminals have to end when a host is closed: their grace, and some time for SIGKILL.
+_CLOSE_TIMEOUT_S: Final = DISCONNECT_GRACE_S + 0.5
+# Seconds between two searches for terminals that are too old.
+_EXPIRY_PERIOD_S: Final = 60.0
+
+
+class Supervision:
+    """How a host and its process end each other.
+
+    `on_terminate` is called when the keeper asks for the end, and when the keeper is lost.
+    `on_failure` is called with the error of a failed task of the host, before the other tasks are
+    cancelled: the worker of a daemon exits then, and leaves the programs to the next worker.
+    Without `on_failure` errors just propagate.
+    """
+
+    def __init__(
+        self,
+        on_terminate: Callable[[], None] = lambda: None,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.on_terminate: Final = on_terminate
+        self._on_failure: Final = on_failure
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Report an error in the block, then raise it."""
+        try:
+            yield
+        except Exception as error:
+            if self._on_failure is not None:
+                self._on_failure(error)
+            raise
+
+    async def run(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Run a task of the host, and report its error."""
+        with self.guarding():
+            await work(*arguments)
+
+
+@asynccontextmanager
+async def open_host(
+    settings: Settings,
+    context: ExecContext,
+    keeper: KeeperClient | None = None,
+    snapshot: Snapshot | None = None,
+    supervision: Supervision | None = None,
+    *,
+    socket_path: str | None = None,
+) -> AsyncIterator[Host]:
+    """Run a host while the block lasts; at the end of the block end everything in the host.
+
+    `context`: the default environment, directory and limits of terminals. `keeper` spawns the
+    programs; it is connected, and not ready yet. Without one, a child of this process does.
+    `snapshot`: the previous worker's records in the keeper's store. `socket_path`: where a daemon
+    listens; what a killed daemon has left running there is ended. Raises `TrackingError`.
+    """
+    async with AsyncExitStack() as stack:
+        snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
+        is_embedded = keeper is None
+        host: Host | None = None
+
+        async def lose_keeper() -> None:
+            if host is not None:
+                await host.end_terminals()
+                await host.close()
+
+        if keeper is None:
+            keeper = await stack.enter_async_context(embedded_keeper(lose_keeper))
+        trees = Trees(
+            settings.tracking,
+            parent=keeper.pid,
+            inherited=_handover(keeper),
+            held=[found.name for found in keeper.terminals],
+            socket_path=socket_path,
+        )
+        stack.callback(trees.close)
+        if not is_embedded:
+            # Not earlier: from here on this worker changes what its successor would find.
+            await keeper.ready()
+        keeper.put(TREES_KEY, *trees.handover())
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        nursery.start_soon(supervision.run, trees.run)
+        recording = await stack.enter_async_context(trio.open_nursery())
+        state = HostState(settings, keeper, trees, recording, snapshot.host or _new_host(context))
+        await nursery.start(state.pool.run)
+        resumption = Resumption(state.events)
+        host = Host(state, context, trees, resumption)
+        Restorer(state, resumption, trees, context, nursery).restore(snapshot, keeper.terminals)
+        keeper.terminals.clear()
+        keeper.entries.clear()
+        if not is_embedded:
+            nursery.start_soon(supervision.run, host.run_keeper, supervision.on_terminate)
+        nursery.start_soon(supervision.run, state.state.run)
+        nursery.start_soon(supervision.run, host.expire_absent)
+        nursery.start_soon(supervision.run, state.input_monitor.run)
+        nursery.start_soon(supervision.run, _expire_periodically, state)
+        if socket_path is not None:
+            nursery.start_soon(supervision.run, trees.end_leftovers)
+        try:
+            yield host
+        finally:
+            with trio.CancelScope(shield=True):
+                await host.close()
+                timeout = min(_CLOSE_TIMEOUT_S, host.end_by - trio.current_time())
+                await state.pool.shut_down(timeout)
+            recording.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
+
+
+def _handover(keeper: KeeperClient) -> Handover | None:
+    """Return what the previous worker has stored about its process trees."""
+    entry = keeper.entries.get(TREES_KEY)
+    return None if entry is None else Handover(entry.value, entry.fds)
+
+
+def _new_host(context: ExecContext) -> HostRecord:
+    return HostRecord(started_at=boot_time(), context=ContextRecord.from_context(context))
+
+
+async def _expire_periodically(state: HostState) -> None:
+    """Forget terminals that are too old; a request for a list does so at once."""
+    while True:
+        await trio.sleep(_EXPIRY_PERIOD_S)
+        state.registry.expire()

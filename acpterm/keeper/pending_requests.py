@@ -1,0 +1,89 @@
+"""Requests of a worker to its keeper for whose response a task waits: spawns and restarts."""
+
+from collections.abc import Callable
+from typing import Final
+
+import outcome
+import trio
+
+from acpterm.keeper.reports import KeeperLostError, Spawned, TerminalEvents
+
+
+class PendingSpawn:
+    """A spawn request. `make` turns the response into what `KeeperClient.spawn` returns."""
+
+    def __init__(self, make: Callable[[Spawned], TerminalEvents]) -> None:
+        self.make: Final = make
+        self._task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether no task waits for the response any more."""
+        return self._task is None
+
+    async def wait(self) -> TerminalEvents:
+        """Wait for `finish`, and return or raise its result."""
+
+        def abandon(_raise: object) -> trio.lowlevel.Abort:
+            self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        events: TerminalEvents = await trio.lowlevel.wait_task_rescheduled(abandon)
+        return events
+
+    def finish(self, result: outcome.Outcome[TerminalEvents]) -> None:
+        """Resume the waiting task, if any, with a result."""
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task, result)
+
+
+class PendingRequests:
+    """All requests of one connection that have no response yet, by their number."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        # A cancelled spawn stays here until its response comes.
+        self._spawns: Final[dict[int, PendingSpawn]] = {}
+        self._restarts: Final[dict[int, trio.lowlevel.Task]] = {}
+
+    def new_number(self) -> int:
+        """Return a number that no other request of this connection has."""
+        self._count += 1
+        return self._count
+
+    async def wait_spawned(
+        self, request: int, make: Callable[[Spawned], TerminalEvents]
+    ) -> TerminalEvents:
+        """Wait for the response to a spawn request, and return what `make` returned for it."""
+        spawn = self._spawns[request] = PendingSpawn(make)
+        return await spawn.wait()
+
+    def pop_spawn(self, request: int) -> PendingSpawn | None:
+        """Remove and return a spawn request; None if it is unknown or was cancelled."""
+        spawn = self._spawns.pop(request, None)
+        return None if spawn is None or spawn.is_cancelled else spawn
+
+    async def wait_restarted(self, request: int) -> None:
+        """Wait until a restart request fails, and raise the error."""
+        self._restarts[request] = trio.lowlevel.current_task()
+
+        def abandon(_raise: object) -> trio.lowlevel.Abort:
+            self._restarts.pop(request, None)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abandon)
+
+    def fail_restart(self, request: int, error: Exception) -> None:
+        """Raise an error in the task that waits for a restart, if it still does."""
+        task = self._restarts.pop(request, None)
+        if task is not None:
+            trio.lowlevel.reschedule(task, outcome.Error(error))
+
+    def fail_all(self, error: KeeperLostError) -> None:
+        """Raise a copy of the error in every waiting task."""
+        for spawn in self._spawns.values():
+            spawn.finish(outcome.Error(KeeperLostError(*error.args)))
+        for task in self._restarts.values():
+            trio.lowlevel.reschedule(task, outcome.Error(KeeperLostError(*error.args)))
+        self._spawns.clear()
+        self._restarts.clear()

@@ -1,0 +1,73 @@
+"""When to start a worker again after one has died, and when to stop trying."""
+
+from __future__ import annotations
+
+import time
+
+from acpterm.keeper.process.diagnostics import log, log_location, write_lock_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from acpterm.keeper.process.loop import Loop
+    from acpterm.keeper.process.notify import Notifier
+    from acpterm.keeper.process.store import Store
+
+DEATHS_MAX = 5
+"""This many deaths within `WINDOW_S` seconds, and no worker is started any more."""
+WINDOW_S = 60.0
+_DELAYS_S = (0.0, 0.1, 0.5, 2.0)
+
+
+class Respawn:
+    """Calls `start` after the death of a worker: with a growing delay, until it gives up."""
+
+    def __init__(
+        self, loop: Loop, store: Store, notifier: Notifier, start: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._notifier = notifier
+        self._start = start
+        self._deaths: list[float] = []
+        self.given_up = False
+        """Whether no worker is started any more. `reset` makes it possible again."""
+
+    def worker_died(self, what: str) -> None:
+        """Schedule the next start, or give up. `what` happened, as in `the worker was killed`."""
+        now = time.monotonic()
+        self._deaths = [at for at in self._deaths if now - at < WINDOW_S] + [now]
+        if len(self._deaths) >= DEATHS_MAX:
+            self._give_up(what)
+            return
+        delay = _DELAYS_S[min(len(self._deaths), len(_DELAYS_S)) - 1]
+        log(f"{what}; starting another in {delay:g} s")
+        self._loop.call_later(delay, self._start)
+
+    def reset(self) -> None:
+        """Forget all deaths, and start workers again."""
+        self._deaths = []
+        self.given_up = False
+
+    def _give_up(self, what: str) -> None:
+        self.given_up = True
+        message = (
+            f"{what}, {DEATHS_MAX} times within a minute: given up. Programs run on and wait once"
+            f" their buffers are full. Look into the log ({log_location()}), then run"
+            " `acpterm restart`"
+        )
+        write_lock_file(self._store, message)
+        log(message)
+        self._notifier.status(message)
+        self._feed_watchdog()
+
+    def _feed_watchdog(self) -> None:
+        """Keep the watchdog content, or the service manager would kill all programs.
+
+        The failure has been reported by the status line.
+        """
+        interval = self._notifier.watchdog_s
+        if self.given_up and interval is not None:
+            self._notifier.alive()
+            self._loop.call_later(interval, self._feed_watchdog)

@@ -1,0 +1,143 @@
+"""One terminal's processes as a Linux control group, version 2 (cgroups(7))."""
+
+import contextlib
+import errno
+import os
+import signal
+from functools import partial
+from typing import Final
+
+import trio
+
+from acpterm.pty import processes
+from acpterm.pty.tracking.tree import retry_on_oserror
+
+# The errors of the files of a group that was removed: on opening them, and on reading open ones.
+_GONE: Final = (errno.ENOENT, errno.ENODEV)
+# Processes to signal between two reads of the group's members.
+_SIGNAL_BATCH_SIZE: Final = 256
+_FIRST_KILL_POLL_S: Final = 0.005
+_LAST_KILL_POLL_S: Final = 0.1
+
+
+class CgroupTree:
+    """One terminal's group. See `tree.ProcessTree`.
+
+    `cgroup` is a descriptor of the directory, which becomes the tree's own.
+    """
+
+    def __init__(self, directory: str, cgroup: int | None = None) -> None:
+        self._directory = directory
+        self.cgroup = cgroup
+
+    @classmethod
+    def make(cls, directory: str) -> "CgroupTree":
+        """Create the group. Raises `OSError`."""
+        try:
+            os.mkdir(directory, 0o755)
+        except FileNotFoundError:
+            # Another pool of this process has removed the parent directory, as its own.
+            os.makedirs(directory, 0o755)
+        try:
+            return cls(directory, os.open(directory, os.O_RDONLY | os.O_DIRECTORY))
+        except OSError:
+            os.rmdir(directory)
+            raise
+
+    @property
+    def join(self) -> str | None:
+        """The file by which a child that was created without clone3 joins."""
+        return os.path.join(self._directory, "cgroup.procs")
+
+    def started(self, pid: int, started: float | None = None) -> None:
+        """Close the directory: the child is in the group, and the kernel tracks the members."""
+        del pid, started
+        self._close_directory()
+
+    async def empty(self) -> bool:
+        """Return whether the kernel counts no process in the group and its subgroups."""
+        await trio.lowlevel.checkpoint()
+        return not self._is_populated()
+
+    async def signal(self, number: int) -> None:
+        """Signal each process in the group and its subgroups."""
+        pids = self.pids()
+        size = _SIGNAL_BATCH_SIZE
+        while pids:
+            await trio.lowlevel.checkpoint()
+            try:
+                processes.send_to_members(pids[:size], number, self.pids)
+            except OSError:
+                # The batch may need more descriptors than are left.
+                if size == 1:
+                    raise
+                size //= 2
+            else:
+                pids = pids[size:]
+
+    async def kill(self) -> None:
+        """Kill all processes by `cgroup.kill` (Linux 5.14); without it, signal each process.
+
+        No fork escapes `cgroup.kill`.
+        """
+        pause = _FIRST_KILL_POLL_S
+        while not await retry_on_oserror(self.empty):
+            if not self.kill_at_once():
+                await retry_on_oserror(partial(self.signal, signal.SIGKILL))
+            await trio.sleep(pause)
+            pause = min(2 * pause, _LAST_KILL_POLL_S)
+
+    async def close(self) -> None:
+        """Remove the group and the subgroups that its programs created."""
+        self._close_directory()
+        with contextlib.suppress(OSError):
+            os.rmdir(self._directory)
+            return
+        remove_groups(self._directory)
+
+    def kill_at_once(self) -> bool:
+        """Kill all processes by one write to `cgroup.kill`; return whether the kernel did it."""
+        try:
+            with open(os.path.join(self._directory, "cgroup.kill"), "wb", buffering=0) as file:
+                file.write(b"1")
+        except OSError:  # the kernel has none, the group is gone, or no descriptor is left
+            return False
+        return True
+
+    def pids(self) -> list[int]:
+        """Return the processes in the group and its subgroups. Raises `OSError`."""
+        found: list[int] = []
+        for directory, _, _ in os.walk(self._directory, onerror=_raise_unless_gone):
+            try:
+                with open(f"{directory}/cgroup.procs", "rb") as procs:
+                    found += map(int, procs.read().split())
+            except OSError as error:
+                _raise_unless_gone(error)
+        # A process that another pid namespace hides is listed as 0.
+        return [pid for pid in found if pid > 0]
+
+    def _is_populated(self) -> bool:
+        try:
+            with open(f"{self._directory}/cgroup.events", "rb", buffering=0) as events:
+                return b"populated 0" not in events.read()
+        except OSError as error:
+            if error.errno in _GONE:
+                return False
+            raise
+
+    def _close_directory(self) -> None:
+        if self.cgroup is not None:
+            os.close(self.cgroup)
+            self.cgroup = None
+
+
+def remove_groups(directory: str) -> None:
+    """Remove a group and its subgroups, except for those that still have processes."""
+    for path, _, _ in os.walk(directory, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if error.errno not in _GONE and error.errno != errno.EOPNOTSUPP:  # a group of threads only
+        raise error

@@ -1,0 +1,236 @@
+"""One terminal's processes, known by descent, session, identity and marks.
+
+The rules of membership, and what they cannot know, are described in `subreaper`.
+"""
+
+import contextlib
+import math
+import signal
+from collections.abc import Collection, Mapping
+from typing import Final, Protocol
+
+import trio
+
+from acpterm.pty import processes
+from acpterm.pty.linux import ProcStat
+from acpterm.pty.tracking import marks
+from acpterm.pty.tracking.marks import Daemon
+from acpterm.pty.tracking.tree import Rlimits, retry_on_oserror
+
+# Start times are in clock ticks (10 ms), and the system's clock is read a moment later.
+START_SLACK_S: Final = 0.02
+
+# The time that closing a tree may take to kill the orphans that only then can be attributed to it.
+_CLOSE_TIMEOUT_S: Final = 1.0
+# A tree of more processes than this, or one that has grown since it was signalled, is stopped
+# before it is killed. Otherwise its forks replace the killed processes.
+_SMALL_TREE_PROCESSES: Final = 16
+_STOP_ROUNDS_MAX: Final = 10
+_FIRST_KILL_POLL_S: Final = 0.002
+_LAST_KILL_POLL_S: Final = 0.1
+
+
+class Adopter(Protocol):
+    """The parent of all first children, which adopts the orphans of their trees.
+
+    See `subreaper.Subreaper`.
+    """
+
+    @property
+    def daemon(self) -> Daemon:
+        """The daemon that the environment of programs names."""
+
+    async def scan(self) -> list[ProcStat]:
+        """Read all processes, as they are after this call."""
+
+    def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
+        """Return the orphans among the processes of a scan."""
+
+    def owner(self, orphan: ProcStat, closing: "DescendantTree") -> "DescendantTree | None":
+        """Return the tree that an orphan belongs to, if that is certain."""
+
+    def has_orphans_of(self, tree: "DescendantTree") -> bool | None:
+        """Return whether an orphan of `tree` runs; None if that is unknown."""
+
+    def discard(self, tree: "DescendantTree") -> None:
+        """Forget a tree."""
+
+
+class DescendantTree:
+    """One terminal's processes by descent. See `tree.ProcessTree`."""
+
+    cgroup: int | None = None
+    join: str | None = None
+
+    def __init__(self, adopter: Adopter, name: str) -> None:
+        self.name: Final = name
+        self.tag: Final = marks.tag(name)
+        self._adopter: Final = adopter
+        self._members: set[tuple[int, float]] = set()
+        self._pid: int | None = None
+        self._pid_started: float | None = None
+        # The start times of processes that may belong to this tree: from `_spawn_started` to
+        # `_spawn_ended`, while the first child was created, because any new child of the parent may
+        # be that one; and from `_program_started` on.
+        self._spawn_started = processes.now()
+        self._spawn_ended = math.inf
+        self._program_started = math.inf
+        self._reaped_at: float | None = None
+        self._is_over = False
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that mark the tree's processes."""
+        return marks.environment(self.name, self._adopter.daemon)
+
+    @property
+    def rlimits(self) -> Rlimits:
+        """The limit that marks the tree's processes."""
+        return marks.rlimits(self.name)
+
+    @property
+    def root(self) -> int | None:
+        """The first child's pid until the child is reaped; then None."""
+        return None if self._reaped_at is not None else self._pid
+
+    def has(self, process: ProcStat) -> bool:
+        """Return whether a process is known to belong to the tree, without reading its marks."""
+        identity = process.pid, process.started
+        return self._is_root(process) or self._in_session(process) or identity in self._members
+
+    def recognise(self, process: ProcStat) -> None:
+        """Record that a process belongs to the tree."""
+        self._members.add((process.pid, process.started))
+
+    def may_own(self, orphan: ProcStat) -> bool:
+        """Return whether an orphan without marks started when processes of this tree could."""
+        first, last = self._spawn_started - START_SLACK_S, self._spawn_ended + START_SLACK_S
+        if first <= orphan.started <= last:
+            return True
+        return orphan.started >= self._program_started - START_SLACK_S
+
+    def started(self, pid: int, started: float | None = None) -> None:
+        """Record the first child's identity."""
+        self._spawn_ended = processes.now()
+        self._pid = pid
+        if not started:
+            with contextlib.suppress(OSError):
+                found = processes.identity(pid)
+                started = None if found is None else found.started
+        self._pid_started = started
+
+    def restore(self, pid: int, started: float, reaped_at: float | None) -> None:
+        """Record the identity of a first child that a predecessor of this process started."""
+        self.started(pid, started)
+        self._spawn_started = self._program_started = self._spawn_ended = started
+        self._reaped_at = reaped_at
+
+    def begins(self) -> None:
+        """Record that processes that start from now on may belong to the tree."""
+        self._program_started = processes.now()
+
+    def reaped(self, at: float | None = None) -> None:
+        """Record that the first child was reaped, so that its pid may be used again."""
+        self._reaped_at = processes.now() if at is None else at
+
+    async def empty(self) -> bool:
+        """Return whether no process is left."""
+        await trio.lowlevel.checkpoint()
+        if self.root is not None:
+            found = processes.identity(self.root)
+            if found is not None and self._is_root(found) and not found.zombie:
+                return False
+        # The first child has ended: every other process descends from an orphan.
+        if not self._is_over:
+            has_orphans = self._adopter.has_orphans_of(self)
+            if has_orphans is None:
+                return not await self.members()
+            # Without orphans nothing can fork any more: the tree stays empty.
+            self._is_over = not has_orphans
+        return self._is_over
+
+    async def signal(self, number: int, *, without: Collection[int] = ()) -> None:
+        """Signal each process by its identity, except for the pids in `without`."""
+        for process in await self.members():
+            if process.pid not in without:
+                processes.send(process, number)
+
+    async def kill(self) -> None:
+        """SIGKILL all members until none is left.
+
+        A process that is forked meanwhile is found in the next round.
+        """
+        pause = _FIRST_KILL_POLL_S
+        count_before = _SMALL_TREE_PROCESSES
+        while not await retry_on_oserror(self.empty):
+            members = await retry_on_oserror(self.members)
+            if len(members) > count_before:
+                members = await self._stop(members)
+            count_before = len(members)
+            for process in members:
+                with contextlib.suppress(OSError):  # the next round tries again
+                    processes.send(process, signal.SIGKILL)
+            await trio.sleep(pause)
+            pause = min(2 * pause, _LAST_KILL_POLL_S)
+
+    async def _stop(self, members: list[ProcStat]) -> list[ProcStat]:
+        """Stop all members until the tree no longer grows; return its members.
+
+        Gives up after some rounds.
+        """
+        stopped: set[ProcStat] = set()
+        for _ in range(_STOP_ROUNDS_MAX):
+            running = set(members) - stopped
+            if not running:
+                break
+            for process in running:
+                with contextlib.suppress(OSError):
+                    processes.send(process, signal.SIGSTOP)
+            stopped |= running
+            members = await retry_on_oserror(self.members)
+        return members
+
+    async def close(self) -> None:
+        """Forget the tree, and kill the orphans that now can belong to no other tree."""
+        self._adopter.discard(self)
+        with trio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
+            await self.kill()
+
+    async def members(self) -> list[ProcStat]:
+        """Return the running processes of the tree. Raises `OSError` if they cannot be read."""
+        found = await self._adopter.scan()
+        self._check_root(found)
+        orphans = [p for p in self._adopter.orphans(found) if not p.zombie]
+        owners = await processes.collect(self._adopter.owner(orphan, self) for orphan in orphans)
+        adopted = {p.pid for p, owner in zip(orphans, owners, strict=True) if owner is self}
+        pids = {p.pid for p in found if self.has(p)} | adopted
+        children: dict[int, list[int]] = {}
+        for p in found:
+            children.setdefault(p.ppid, []).append(p.pid)
+        pending = list(pids)
+        while pending:
+            for pid in children.get(pending.pop(), ()):
+                if pid not in pids:
+                    pids.add(pid)
+                    pending.append(pid)
+        members = [p for p in found if p.pid in pids and not p.zombie]
+        self._members = {(p.pid, p.started) for p in members}
+        return members
+
+    def _check_root(self, found: list[ProcStat]) -> None:
+        """Record that the first child was reaped, if another process has its pid by now.
+
+        The parent may be another process, whose report of the reaping arrives later.
+        """
+        for process in found:
+            if process.pid == self.root and not self._is_root(process):
+                self.reaped(process.started - 2 * START_SLACK_S)
+
+    def _is_root(self, process: ProcStat) -> bool:
+        is_same_start = self._pid_started is None or process.started == self._pid_started
+        return process.pid == self.root and is_same_start
+
+    def _in_session(self, process: ProcStat) -> bool:
+        if process.sid != self._pid or self._pid is None:
+            return False
+        return self._reaped_at is None or process.started <= self._reaped_at + START_SLACK_S

@@ -1,0 +1,26 @@
+"""Reading and writing descriptors that are shared with other processes, without trio.
+
+Whoever shares a descriptor may have made it non-blocking: then these functions wait with select(2).
+"""
+
+import os
+import select
+
+
+def read_some(fd: int, max_bytes: int) -> bytes:
+    """Wait for something to read from `fd`, and return it; nothing is the end. Raises `OSError`."""
+    while True:
+        try:
+            return os.read(fd, max_bytes)
+        except BlockingIOError:
+            select.select((fd,), (), ())
+
+
+def write_fully(fd: int, data: bytes) -> None:
+    """Write all of `data` to `fd`. Raises `OSError`."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(fd, rest) :]
+        except BlockingIOError:
+            select.select((), (fd,), ())

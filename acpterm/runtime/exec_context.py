@@ -1,0 +1,70 @@
+"""Execution contexts: the environment, directory, umask and limits that programs are started with.
+
+The context of a terminal is that of the process that asked for it: the one that ran `acpterm
+stdio`, or the one at the other end of a socket. The system tells the umask, limits and directory of
+another process, but not its current environment: that of the daemon is used, unless the process
+sends its own in `initialize`, as acpterm's commands do.
+"""
+
+import contextlib
+import os
+import re
+import resource
+import sys
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+RLIMITS: Final[Mapping[str, int]] = {
+    name.removeprefix("RLIMIT_"): getattr(resource, name)
+    for name in dir(resource)
+    if name.startswith("RLIMIT_")
+}
+"""The resources that this system limits, by their names without `RLIMIT_`."""
+
+
+class ExecContext(NamedTuple):
+    """What a program inherits from the process that asked for it."""
+
+    env: Mapping[str, str]
+    cwd: str
+    umask: int
+    rlimits: tuple[tuple[int, int, int], ...]
+    """Triples of resource, soft and hard limit, as for `resource.setrlimit`."""
+
+
+def current() -> ExecContext:
+    """Return the context of this process. Call it at the start, before anything changes that."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return ExecContext(
+        env=dict(os.environ),
+        cwd=_current_directory(),
+        umask=umask,
+        rlimits=tuple((limit, *resource.getrlimit(limit)) for limit in _resources()),
+    )
+
+
+def of_process(pid: int, default: ExecContext) -> ExecContext:
+    """Return the context of another process of this user; `default` has what cannot be found."""
+    umask, cwd, rlimits = default.umask, default.cwd, default.rlimits
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
+        if found := re.search(r"^Umask:\s*(\d+)$", status.read(), re.MULTILINE):
+            umask = int(found[1], 8)
+    with contextlib.suppress(OSError):
+        cwd = os.readlink(f"/proc/{pid}/cwd")
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            rlimits = tuple((limit, *resource.prlimit(pid, limit)) for limit in _resources())
+    return default._replace(umask=umask, cwd=cwd, rlimits=rlimits)
+
+
+def _resources() -> list[int]:
+    # Some have two names.
+    return sorted(set(RLIMITS.values()))
+
+
+def _current_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return "/"

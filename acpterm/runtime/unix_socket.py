@@ -1,0 +1,78 @@
+"""Unix sockets: the private directory that one is bound in, and the peer at its other end."""
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+import struct
+from typing import Final, NamedTuple, Protocol
+
+# macOS: <sys/un.h>.
+_SOL_LOCAL: Final = 0
+_LOCAL_PEERCRED: Final = 1
+_LOCAL_PEERPID: Final = 2
+
+ALREADY_LISTENS: Final = "already listens"
+"""Part of the message of a `ListenError` if another program listens."""
+
+
+class ListenError(Exception):
+    """The path cannot be listened on; the message says why, and what to do."""
+
+
+def make_private_dir(directory: str) -> None:
+    """Create `directory` with mode 0700 if it is missing.
+
+    Raises `ListenError` for a directory that others may write to, `OSError` for another user's.
+    """
+    if not os.path.isdir(directory):
+        parent = os.path.dirname(directory)
+        if parent != directory:
+            os.makedirs(parent, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
+    found = os.stat(directory)
+    if os.path.islink(directory) and os.lstat(directory).st_uid not in (os.geteuid(), 0):
+        raise OSError(errno.EPERM, f"{directory} is somebody else's link")
+    # Also with the sticky bit, as in /tmp: others could create a FIFO at the path of the log.
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = stat.S_IMODE(found.st_mode)
+        advice = "" if mode & stat.S_ISVTX else f"run chmod 700 {directory}, or "
+        raise ListenError(
+            f"{directory} can be written to by others (mode {mode:o}), who could put files where "
+            f"the socket, its lock and its log are to be: {advice}choose a --socket in a directory "
+            "of your own"
+        )
+    if found.st_uid not in (os.geteuid(), 0):
+        raise OSError(errno.EPERM, f"{directory} belongs to uid {found.st_uid}")
+
+
+class _Socket(Protocol):
+    """A connected socket: one of the standard library's, or of trio's."""
+
+    def getsockopt(self, level: int, optname: int, buflen: int, /) -> bytes: ...
+
+
+class Peer(NamedTuple):
+    """The user and the process that connected, or that listens."""
+
+    uid: int
+    pid: int | None
+    """None, or 0, if this process cannot see the other: it is in another pid namespace."""
+
+
+def peer_of(sock: _Socket) -> Peer:
+    """Return the process at the other end (unix(7), SO_PEERCRED; LOCAL_PEERCRED on macOS)."""
+    if hasattr(socket, "SO_PEERCRED"):
+        found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, uid, _ = struct.unpack("3i", found)
+        return Peer(uid, pid)
+    # struct xucred: version, uid, …
+    found = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)
+    _, uid = struct.unpack_from("Ii", found)
+    try:
+        found = sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID, struct.calcsize("i"))
+    except OSError:
+        return Peer(uid, None)
+    return Peer(uid, struct.unpack("i", found)[0])

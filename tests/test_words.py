@@ -1,0 +1,79 @@
+"""Sources, pages and command help use standard terms."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Words that are not used, and what to write instead. A phrase matches across line ends; letters in
+# parentheses are optional.
+WORDS = {
+    "had best": "should",
+    "henceforth": "from then on",
+    "looks on": "is attached, subscribes",
+    "mending": "repair",
+    "tidings": "events",
+    "what was said": "the messages",
+    "who asked": "the client",
+    "who looks": "the viewer, the subscriber",
+    "whosoever": "the client that, the process that",
+}
+
+# Files in which a word may occur, since a name on the wire contains it.
+EXEMPT = {"asker(s)": {"acpterm/acp/agent_api.py", "acpterm/host/agent/session_methods.py"}}
+
+SOURCES = sorted((ROOT / "acpterm").rglob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# The pages of the commands are generated from their help.
+HELP = sorted((ROOT / "docs" / "commands").glob("*.md"))
+
+
+def split_identifiers(text: str) -> str:
+    """Separate the words of CamelCase and snake_case names by spaces."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ")
+
+
+def prose(page: str) -> str:
+    """Blank code blocks, code spans and the targets of links in a Markdown page."""
+    page = re.sub(
+        r"^(`{3,}).*?^\1",
+        lambda match: "\n" * match[0].count("\n"),
+        page,
+        flags=re.DOTALL | re.MULTILINE,
+    )
+    return re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`\n]*`", "", page))
+
+
+def pattern(word: str) -> re.Pattern[str]:
+    """Return the pattern of a word, for text whose identifiers were split."""
+    text = re.sub(r"\((\w+)\)", r"(?:\1)?", word).replace(" ", r"[\s#]+")
+    return re.compile(rf"(?<![a-z]){text}(?![a-z])", re.IGNORECASE)
+
+
+def occurrences(word: str) -> list[str]:
+    """Return where a word occurs, as `path:line: the line`."""
+    found = []
+    for path in [*SOURCES, *PAGES, *HELP]:
+        name = str(path.relative_to(ROOT))
+        text = path.read_text()
+        text = split_identifiers(text) if path.suffix == ".py" else prose(text)
+        if name not in EXEMPT.get(word, ()):
+            found += [
+                f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}"
+                for match in pattern(word).finditer(text)
+            ]
+    return found
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_prose_and_names_use_standard_terms_instead_of(word):
+    assert occurrences(word) == [], f"write: {WORDS[word]}"
+
+
+def test_pattern_matches_identifiers_and_phrases_across_lines():
+    text = split_identifiers("class AskerRecord: pass  # what is\n# told of_the_asker")
+    assert len(pattern("asker(s)").findall(text)) == 2
+    assert pattern("what is told").search(text)
+    assert not pattern("told").search("untold")
