@@ -107,7 +107,7 @@ class HostState:
                 is_agents=not entry.is_created_by_user,
                 nursery=self._nursery,
                 env=env,
-                gave_up=partial(entry.set_recording, None),
+                on_failure=partial(entry.set_recording, None),
                 on_progress=entry.set_recorded,
             )
             entry.set_recording(path)

@@ -1,12 +1,13 @@
-"""What is typed into one terminal: in order, and without ever holding up who types.
+"""The input of one terminal: typed in order, without ever blocking the caller.
 
-States: *idle*; *behind*, while the program does not read as fast as is typed: then the rest waits
-here, at most `MOST` bytes of it, and a task that `type` starts types it bit by bit. What was typed
-first comes first, whoever typed it. When the terminal closes or fails to take its input, what is
-left is dropped, and whoever waits for that is told; after a failure, what is typed later is typed.
+States: *idle*; *behind*, while the program does not read its input as fast as it is typed. Then the
+rest is queued, at most `INPUT_BYTES_MAX` of it, and a task that `type` starts types it bit by bit.
+Input is typed in the order of the calls. When the terminal is closed, or a write to it fails, the
+queued input is dropped, and tasks that wait for it get an error; later input is typed after a
+failed write.
 
-The answers of the emulator to what the program asks its terminal go the same way, but no listener
-is told of them: nobody typed them. At most `ANSWERS_MAX` bytes of them wait; the rest is dropped.
+The emulator's replies to the program's queries are typed in the same way, but no listener gets
+them, since no one typed them. At most `REPLY_BYTES_MAX` of them are queued; the rest is dropped.
 """
 
 import contextlib
@@ -19,22 +20,22 @@ import trio
 
 from acpterm.pty.master import Master
 
-# Called with each piece that the program's terminal has taken, and whether it was shown: not so
-# while the terminal's echo is off, as when a password is asked for.
+# Called with each piece of input that the PTY has taken, and whether the terminal echoed it: not so
+# while a password is entered, for example.
 Listener = Callable[[bytes, bool], None]
 
 INPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 REPLY_BYTES_MAX: Final = 64 * 1024
-# Of failures: nobody waits for input that was dropped so many failures ago.
+# Failures remembered: no task still waits for input that was dropped so many failures ago.
 _FAILURES_MAX: Final = 100
 
 
 class InputFullError(Exception):
-    """The program does not read what was typed before; nothing of this was typed."""
+    """The program does not read its input; nothing of this was typed."""
 
 
 class Keyboard:
-    """The input of the terminal of `master`; `start` starts a task beside its reader."""
+    """The input of one terminal. `start` starts a task in the terminal's nursery."""
 
     def __init__(
         self, master: Master, start: Callable[[Callable[[], Awaitable[None]]], None]
@@ -42,20 +43,20 @@ class Keyboard:
         self._master = master
         self._start = start
         self._rest = bytearray()
-        # Bytes typed or dropped so far, and from where to where those were that were dropped.
+        # Bytes typed or dropped so far, and the ranges of those dropped.
         self._passed = 0
         self._dropped: deque[tuple[int, int]] = deque(maxlen=_FAILURES_MAX)
-        # From where to where answers of the emulator are, of all that is typed.
+        # The ranges of the emulator's replies in the input.
         self._replies: deque[tuple[int, int]] = deque()
         self._has_input = trio.lowlevel.ParkingLot()
-        #: Who is told of what is typed, at once; a listener may neither wait nor fail.
+        #: Called synchronously with what is typed; a listener may neither wait nor raise.
         self.listeners: Final[list[Listener]] = []
 
     def type(self, data: bytes) -> int:
-        """Type `data`, now or as soon as there is room: what `wait` is to wait for.
+        """Type `data`, now or as soon as there is room; return the argument for `wait`.
 
         Raises `trio.ClosedResourceError` when the terminal is closed, `OSError` when it fails,
-        `InputFullError` when too much is waiting already.
+        `InputFullError` when more than `INPUT_BYTES_MAX` would be queued.
         """
         if self._master.closed:
             raise trio.ClosedResourceError
@@ -64,7 +65,7 @@ class Keyboard:
         return self._put(data)
 
     def reply(self, data: bytes) -> None:
-        """Type an answer of the emulator, or drop it: too many wait, or the terminal fails."""
+        """Type a reply of the emulator; drop it if too many are queued, or the terminal fails."""
         waiting = sum(end - max(begin, self._passed) for begin, end in self._replies)
         if self._master.closed or waiting + len(data) > REPLY_BYTES_MAX:
             return
@@ -85,7 +86,7 @@ class Keyboard:
                 self._type_some()
                 if self._rest:
                     self._start(self._type_rest)
-            except RuntimeError as error:  # the nursery of whatever runs it has closed
+            except RuntimeError as error:  # the terminal's nursery has closed
                 self._drop()
                 raise trio.ClosedResourceError from error
             except BaseException:
@@ -94,9 +95,10 @@ class Keyboard:
         return typed
 
     async def wait(self, typed: int) -> None:
-        """Wait until the terminal has taken all up to there. Cancelled, it is still typed.
+        """Wait until the PTY has taken the input up to `typed`.
 
-        Raises `trio.ClosedResourceError` when it was dropped.
+        Cancelled, the input is typed all the same. Raises `trio.ClosedResourceError` if the input
+        was dropped.
         """
         while self._passed < typed:
             if self._master.closed:
@@ -106,7 +108,7 @@ class Keyboard:
             raise trio.ClosedResourceError
 
     def close(self) -> None:
-        """Wake those that wait: the terminal is closed. Can be repeated."""
+        """Drop queued input and wake all waiting tasks: the terminal is closed. Can be repeated."""
         self._drop()
         self._start = _refuse
 
@@ -114,7 +116,7 @@ class Keyboard:
         if self._rest:
             end = self._passed + len(self._rest)
             self._dropped.append((self._passed, end))
-            # One more: what is typed next, even if it is nothing, is not among what was dropped.
+            # One more, so that later input, even if empty, is not within the dropped range.
             self._passed = end + 1
             self._rest.clear()
         self._replies.clear()
@@ -130,20 +132,20 @@ class Keyboard:
 
     def _type_some(self) -> None:
         piece = bytes(self._rest[:65536])
-        shown = bool(self.listeners) and self._echoes()
+        echoed = bool(self.listeners) and self._echoes()
         taken = self._master.write(piece)
-        typed = self._typed(piece[:taken])
+        typed = self._without_replies(piece[:taken])
         del self._rest[:taken]
         self._passed += taken
         self._has_input.unpark_all()
         if self.listeners and typed:
-            # Before and after: the program may turn the echo off at any time.
-            shown = shown and self._echoes()
+            # Check before and after, since the program may turn the echo off at any time.
+            echoed = echoed and self._echoes()
             for listener in list(self.listeners):
-                listener(typed, shown)
+                listener(typed, echoed)
 
-    def _typed(self, piece: bytes) -> bytes:
-        """Return what was typed of what comes next, which is taken: all but answers."""
+    def _without_replies(self, piece: bytes) -> bytes:
+        """Return `piece`, the next input, which was just taken, without the emulator's replies."""
         at, end = self._passed, self._passed + len(piece)
         typed = []
         while self._replies and self._replies[0][0] < end:
@@ -158,7 +160,7 @@ class Keyboard:
     def _echoes(self) -> bool:
         try:
             return self._master.echoes
-        except (OSError, termios.error):  # what cannot be known is not shown
+        except (OSError, termios.error):  # unknown counts as not echoed
             return False
 
 

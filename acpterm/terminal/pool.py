@@ -1,13 +1,13 @@
-"""All terminals of one worker: creates, adopts, runs and ends them, and finds them by id.
+"""All terminals of one worker: creating, adopting, running, ending and finding them.
 
-Who owns what: the pool's nursery, `run`, has one task per terminal, from `create` until the
-terminal is gone. The keeper owns the programs. A terminal leaves the pool's books when it is
-released; its output stays with the keeper while it is `retained`, and is dropped by `forget`.
-Ids are drawn at random from 2**128, so they can be neither guessed nor drawn again.
+Ownership: the pool's nursery, `run`, has one task per terminal, from `create` until the terminal is
+closed. The keeper owns the programs. The pool drops a terminal when it is released; the keeper
+keeps its output while it is `retained`, until `forget`. Ids are random numbers of 128 bits, so they
+can be neither guessed nor repeated.
 
-Unhappy orders: `create` before `run` has begun, or after it has ended, is an error of the caller.
-After `shut_down` nothing is created. When `run` is cancelled, every terminal is killed without
-grace. When the keeper is lost, what runs is ended and reported as lost.
+`create` before `run` has begun, or after it has ended, raises `ShutDownError`, as it does after
+`shut_down`. When `run` is cancelled, every terminal is killed without grace. When the keeper is
+lost, all running terminals are ended and reported as lost.
 """
 
 import math
@@ -31,34 +31,34 @@ from acpterm.terminal.terminal import Terminal, open_master
 from acpterm.terminal.vt import emulator
 
 MIB: Final = 1024 * 1024
-# Ring and master of a new terminal, and what mapping them takes; more are kept by
-# `runtime.descriptors.reserve`.
-_DESCRIPTORS: Final = 4
-# Seconds that it may take to end a child that was not handed out.
+# Descriptors that a new terminal needs: ring, master, and those for mapping. A reserve for other
+# purposes is in `runtime.descriptors`.
+_SPARE_DESCRIPTORS: Final = 4
+# For ending a child whose terminal was not returned.
 _DISCARD_TIMEOUT_S: Final = 1.0
 _log = structlog.get_logger("acpterm.pool")
 _SHUT_DOWN: Final = "acpterm is shutting down: no terminal is created any more"
 
 
 class TerminalSpec(NamedTuple):
-    """What a terminal is to be like."""
+    """The parameters of a terminal."""
 
     size: tuple[int, int] = (120, 40)
     """Columns and rows."""
     limit: int = MIB
-    """Bytes of text to keep."""
+    """Bytes of text to retain."""
     ring_size: int = MIB
-    """Bytes of raw output to keep."""
+    """Bytes of raw output to retain."""
     lifetime: float = math.inf
-    """Seconds until its program is killed."""
+    """Seconds until the program is killed."""
     view: str = "text"
-    """What its creator wants to see of it: `text`, `raw` or `screen`."""
+    """The view that its creator reads: `text`, `raw` or `screen`."""
     created_time: float | None = None
-    """When it was created, in seconds since 1970; None for now."""
+    """The time of creation, in seconds since 1970; None for now."""
     started_at: float | None = None
     """The same on the clock since boot (`pty.processes.now`); None for now."""
     ended_by: EndedBy | None = None
-    """Who had begun to end its program when it is taken over, if anybody had."""
+    """Who had begun to end the program before a takeover; None for no one."""
 
 
 class ShutDownError(Exception):
@@ -72,9 +72,9 @@ def _nothing(_: Terminal) -> None:
 class Pool:
     """The terminals of one worker.
 
-    `keeper` makes and holds the programs; `trees` knows their processes. Both are run by their
-    owners. `grace`: seconds that a killed tree has to tidy up. `on_exit` is called with each
-    terminal whose program has exited.
+    `keeper` spawns and owns the programs; `trees` tracks their processes. The caller runs both.
+    `grace`: seconds between SIGTERM and SIGKILL. `on_exit` is called with each terminal whose
+    program has exited.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Pool:
         self._closing = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Supervise terminals until cancelled; then kill those that are left."""
+        """Supervise terminals until cancelled; then kill the remaining ones."""
         emulator.preload()
         try:
             async with trio.open_nursery() as self._nursery:
@@ -118,12 +118,12 @@ class Pool:
     ) -> Terminal:
         """Start a program on a new terminal; see `TerminalSpec`.
 
-        The program's environment gets the terminal's id. `record` is what a successor of this
-        process has to know of the terminal: the keeper stores it together with the spawn.
+        The id of the terminal is added to the program's environment. `record` is what a successor
+        of this process has to know of the terminal: the keeper stores it together with the spawn.
 
-        A program that cannot be found or run is a terminal that says so and ends with 127 or 126.
-        Raises `OSError` when the machine has no PTY, process or descriptor left, `ShutDownError`
-        after `shut_down`. Cancelled, it leaves nothing running.
+        A program that cannot be found or run is no error: the terminal prints a message, and exits
+        with 127 or 126. Raises `OSError` when the system has no PTY, process or descriptor left,
+        and `ShutDownError` after `shut_down`. Cancelled, it leaves nothing running.
         """
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
@@ -155,7 +155,7 @@ class Pool:
     def adopt(self, found: Found, tree: ProcessTree, spec: TerminalSpec) -> Terminal:
         """Take over a terminal that was created under an earlier worker.
 
-        Its text and screen are made again from what the ring has retained.
+        Its text and screen are rebuilt from the output that the ring retains.
         """
         spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
         terminal = self._make(spawned, tree, spec, adopted=True)
@@ -168,29 +168,29 @@ class Pool:
         return terminal
 
     def release(self, terminal: Terminal, by: EndedBy) -> None:
-        """Take `terminal` from the books and begin to end what is left of it. Can be repeated."""
+        """Drop `terminal`, and begin to end what is left of it. Can be repeated."""
         self.terminals.pop(terminal.id, None)
         terminal.release(by)
         if terminal.is_closed and not terminal.retained:
             self._keeper.forget(terminal.id)
 
     def forget(self, terminal: Terminal) -> None:
-        """Have the keeper drop the output of a released terminal, now or when it is gone."""
+        """Have the keeper drop the output of a released terminal, now or once it is closed."""
         terminal.retained = False
         if terminal.is_closed:
             self._keeper.forget(terminal.id)
 
-    async def shut_down(self, deadline: float) -> None:
-        """Release every terminal and wait, at most `deadline` seconds, until all are gone."""
+    async def shut_down(self, timeout_s: float) -> None:
+        """Release every terminal, and wait at most `timeout_s` until all are closed."""
         self._closing = True
         for terminal in list(self.terminals.values()):
             self.release(terminal, EndedBy.DISCONNECT)
-        with trio.move_on_after(deadline):
+        with trio.move_on_after(timeout_s):
             for terminal in list(self._running):
                 await terminal.wait_closed()
 
     def lose_keeper(self) -> None:
-        """End all that runs: the keeper is gone, and with it every exit status."""
+        """End all running terminals: the keeper is lost, and with it every exit status."""
         self._closing = True
         for terminal in list(self._running):
             terminal.lost()
@@ -245,7 +245,7 @@ class Pool:
         try:
             await terminal.run(grace=self._grace, lifetime=lifetime)
         except* Exception as errors:  # noqa: BLE001  a bug met by one terminal costs the others nothing
-            # By now it is ended, with no grace.
+            # `Terminal.run` has killed the program without grace.
             _log.error("a terminal failed", terminal=terminal.id, exc_info=errors)
         finally:
             self._running.discard(terminal)
@@ -254,7 +254,7 @@ class Pool:
 
 
 async def _discard(tree: ProcessTree) -> None:
-    """End and forget a tree whose first child was not handed out."""
+    """End and forget a tree whose terminal was not returned."""
     with trio.CancelScope(shield=True):
         with trio.move_on_after(_DISCARD_TIMEOUT_S):
             await tree.kill()
@@ -262,10 +262,10 @@ async def _discard(tree: ProcessTree) -> None:
 
 
 def _check_descriptors() -> None:
-    """Raise `OSError` (EMFILE) unless `_DESCRIPTORS` more descriptors could be opened."""
+    """Raise `OSError` (EMFILE) unless `_SPARE_DESCRIPTORS` more descriptors can be opened."""
     opened = [os.open(os.devnull, os.O_RDONLY)]
     try:
-        while len(opened) < _DESCRIPTORS:
+        while len(opened) < _SPARE_DESCRIPTORS:
             opened.append(os.dup(opened[0]))
     finally:
         for fd in opened:

@@ -1,24 +1,26 @@
-"""One terminal: a program on its PTY, what it wrote, and how it ended.
+"""One terminal: a program on its PTY, its output, and its exit status.
 
-States, in order; none comes back:
+One long file, since it is one state machine, whose states all parts read and change.
 
-    running ──child reaped, its output consumed──▶ exited ──tree ended, PTY closed──▶ gone
+States, in order; none is entered twice:
 
-Beside them stands the mark *released*: the terminal is out of the pool's books, and what still
-runs is being ended.
+    running ──child reaped, its output consumed──▶ exited ──tree ended, PTY closed──▶ closed
 
-- *running*: the keeper reads the PTY into the ring, and the consumer takes it from there.
-- *exited*: the keeper has drained the PTY and reaped the child, and all that the child wrote has
-  been consumed: `exit` is set. What it left behind may write on, and is consumed.
-- *gone*: the tree has ended and the PTY is closed. What was written stays readable.
+The flag *released* is independent of them: the pool has dropped the terminal, and what still runs
+is being ended.
 
-The keeper reports two facts, in this order: the child's end, with the position where its output
+- *running*: the keeper reads the PTY into the ring, and the consumer consumes the ring.
+- *exited*: the keeper has drained the PTY and reaped the child, and everything that the child wrote
+  is consumed: `exit` is set. Background processes may write on, which is consumed as well.
+- *closed*: the tree has ended and the PTY is closed. The output stays readable.
+
+The keeper reports two facts, in this order: the child's exit, with the position at which its output
 ends; and, once no process has the PTY open, the end of the output. Each takes effect when the
 consumer has reached that position.
 
-Who owns what: the keeper owns the child and the ring file. `run` owns this process's duplicate of
-the master, the process tree and the tasks, from the terminal's start to its end. Cancelling `run`
-kills the program at once and closes everything.
+Ownership: the keeper owns the child and the ring file. `run` owns this process's duplicate of the
+master, the process tree and the tasks, from the terminal's start to its end. Cancelling `run` kills
+the program at once and closes everything.
 """
 
 import math
@@ -43,18 +45,18 @@ from acpterm.terminal.timeline import Timeline
 from acpterm.terminal.vt.broken import BrokenEmulator
 from acpterm.terminal.vt.emulator import Emulator
 
-# The most seconds of grace for a program whose owner has gone.
+# The maximum grace period of a program whose owner has disconnected.
 DISCONNECT_GRACE_S: Final = 2.0
-# What a shell gives for a status that it could not have; agents take it for a failure.
+# The exit code for an unknown status, which agents take for a failure.
 UNKNOWN_CODE: Final = 255
-# Seconds that SIGKILL may take before the rest is given up and reported as unknown.
-_KILL_DEADLINE_S: Final = 5.0
+# If SIGKILL takes longer than this, the processes are given up and the status is unknown.
+_KILL_TIMEOUT_S: Final = 5.0
 
 
 class Terminal:
-    """A terminal. Made by `Pool.create` or `Pool.adopt`, which also run it.
+    """A terminal, created and run by `Pool.create` or `Pool.adopt`.
 
-    `on_exit` is called once, with the terminal, when `exit` has been set.
+    `on_exit` is called once, with the terminal, right after `exit` was set.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Terminal:
         self.text: Final = TextView(limit, truncated=ring.position > 0)
         self.exit: ExitStatus | None = None
         self.released = False
-        #: Whether its output is to stay with the keeper when it is gone.
+        #: Whether the keeper retains the output once the terminal is closed.
         self.retained = False
         self.cols, self.rows = size
         self.keyboard: Final = Keyboard(master, self._start)
@@ -91,9 +93,9 @@ class Terminal:
         self._pid: Final = pid
         self._nursery: trio.Nursery | None = None
         now = processes.now()
-        #: When it was created, on the clock since boot (`pty.processes.now`).
+        #: When the terminal was created, on the clock since boot (`pty.processes.now`).
         self.started_at: Final = now if started_at is None else started_at
-        #: The same for display: seconds since 1970.
+        #: The same for display, in seconds since 1970.
         self.started: Final = time.time() if created_time is None else created_time
         age = now - self.started_at
         self.timeline: Final = Timeline(
@@ -128,70 +130,73 @@ class Terminal:
         self._unlimited = False
         self._on_exit: Callable[[Terminal], None] = on_exit
 
-    # What may be asked of it
+    # Queries and commands
 
     @property
     def output_closed(self) -> bool:
-        """Whether nothing more can come: the program has ended, and its PTY is closed."""
+        """Whether no more output can come: the program has ended, and the PTY is closed."""
         return self.exit is not None and (self._output_ended or self._master.closed)
 
     @property
     def is_closed(self) -> bool:
-        """Whether its processes and descriptors are."""
+        """Whether all processes have ended and all descriptors are closed."""
         return self._closed.is_set()
 
     @property
     def pid(self) -> int | None:
-        """Its program's, from its start until its exit is known."""
+        """The program's pid; None once its exit is known."""
         return self._pid if self.exit is None and self._report is None else None
 
     @property
     def retained_bytes(self) -> int:
-        """Bytes of output in memory, raw and text."""
+        """Bytes of output in memory: raw and text."""
         return self.ring.end - self.ring.start + self.text.retained_bytes
 
     def catch_up(self) -> bool:
-        """Consume what little the program has written by now; return whether that is all.
+        """Consume up to one slice of what the program has written; return whether that is all.
 
-        A flood is left to its turn: see `caught_up`.
+        For a larger backlog use `caught_up`.
         """
         return self._consumer.catch_up()
 
     async def caught_up(self) -> None:
-        """Wait until all that was written before this call is in text, ring and screen."""
+        """Wait until all output written before this call is in ring, text and screen."""
         await self._consumer.caught_up()
 
     async def wait_exited(self) -> ExitStatus:
-        """Wait for the program's end, and all it had written to be readable."""
+        """Wait until the program has ended and all its output is readable; return its status."""
         await self._exited.wait()
         assert self.exit is not None  # noqa: S101  set before the event, for the type checker
         return self.exit
 
     async def wait_closed(self) -> None:
-        """Wait until its processes have ended and its descriptors are closed."""
+        """Wait until all processes have ended and all descriptors are closed."""
         await self._closed.wait()
 
     async def wait_changed(self) -> None:
-        """Wait for output that comes after this call, for another size, or for the end."""
+        """Wait for new output, a new size, the exit, or the close, after this call."""
         await self._changed.park()
 
     def notify(self) -> None:
-        """Wake all that wait for changes."""
+        """Wake all tasks in `wait_changed`."""
         self._changed.unpark_all()
 
     def kill(self, by: EndedBy) -> None:
-        """Begin to end the whole tree, on behalf of `by`. Returns at once; can be repeated."""
+        """Begin to end the whole process tree. Returns at once; can be repeated.
+
+        The first `by` before the exit is known is the one reported.
+        """
         if self.exit is None and not self._ending.is_set() and self._report is None:
             self._ended_by = by
         self._ending.set()
 
     def cancel_lifetime(self) -> None:
-        """Remove the limit on how long the program may run."""
+        """Remove the limit on the program's lifetime."""
         self._unlimited = True
         self._lifetime.deadline = math.inf
 
     def release(self, by: EndedBy) -> None:
-        """Begin to end the tree and close the PTY for good. Returns at once; can be repeated."""
+        """Begin to end the process tree and close the PTY. Returns at once; can be repeated."""
         self.released = True
         self.kill(by)
 
@@ -206,22 +211,22 @@ class Terminal:
         self._changed.unpark_all()
 
     def waits_for_input(self) -> bool | None:
-        """Whether its program waits for input (`pty.waiting`); None if it cannot be known."""
-        busy = self.timeline.last or self.timeline.start
-        return self._master.waits_for_input(time.monotonic() - busy)
+        """Return whether the program waits for input (`pty.input_wait`); None if unknown."""
+        last_output = self.timeline.last or self.timeline.start
+        return self._master.waits_for_input(time.monotonic() - last_output)
 
     def signal(self, number: int) -> bool:
         """Signal the foreground process group; return whether there is one."""
         return not self._master.closed and self._master.signal_foreground(number)
 
-    # What the keeper reports; see `keeper.client.TerminalEvents`
+    # Reports of the keeper; see `keeper.client.TerminalEvents`
 
     def wake(self) -> None:
-        """Consume: the keeper has written to the ring."""
+        """Wake the consumer: the keeper has written to the ring."""
         self._consumer.wake()
 
     def exited(self, report: ExitReport) -> None:
-        """Take the child's end: it is reaped, and its output ends at `report.end`."""
+        """Record that the child is reaped, and that its output ends at `report.end`."""
         self._report = report
         self._tree.reaped(report.reaped_at)
         self._consumer.catch_up()
@@ -229,22 +234,22 @@ class Terminal:
         self._after_consuming()
 
     def closed(self, end: int) -> None:
-        """Take the end of the output: no process has the PTY open any more."""
+        """Record that the output ends at `end`: no process has the PTY open any more."""
         self._closed_at = end
         self._consumer.catch_up()
         self._consumer.wake()
         self._after_consuming()
 
     def lost(self) -> None:
-        """Take the loss of the keeper: the child's status can never be known."""
+        """Record the loss of the keeper: the child's status will never be known."""
         if self.exit is None and self._report is None:
             self._ended_by = EndedBy.LOST
         self._ending.set()
 
-    # What runs it
+    # Supervision
 
     async def run(self, *, grace: float, lifetime: float) -> None:
-        """Supervise the program until the terminal is gone.
+        """Supervise the program until the terminal is closed.
 
         `grace`: seconds between SIGTERM and SIGKILL; `lifetime`: seconds until the program is
         killed, or `math.inf`. Cancelled, it kills the tree without grace.
@@ -266,25 +271,25 @@ class Terminal:
                     await self._exited.wait()
                 nursery.cancel_scope.cancel()
         finally:
-            with trio.move_on_after(_KILL_DEADLINE_S, shield=True):
+            with trio.move_on_after(_KILL_TIMEOUT_S, shield=True):
                 await self._finish(ended=ended)
 
     async def _finish(self, *, ended: bool) -> None:
         """Close everything: first the processes, unless they have `ended`; then the descriptors."""
         try:
             if not ended or self.exit is None:
-                with trio.move_on_after(_KILL_DEADLINE_S / 2):
+                with trio.move_on_after(_KILL_TIMEOUT_S / 2):
                     if not ended:
                         await self._tree.kill()
                     while self.exit is None and self._ended_by is not EndedBy.LOST:
-                        # The keeper may wait for room in the ring before it can report the end.
+                        # The keeper may need room in the ring before it can report the exit.
                         await self._consumer.caught_up()
                         with trio.move_on_after(0.01):
                             await self._exited.wait()
         finally:
             self._consumer.catch_up()
             if self.exit is None:
-                # Waiting callers get an answer all the same.
+                # Tasks in `wait_exited` must return all the same.
                 self._set_exit(UNKNOWN_CODE, None, 0.0, 0)
             self._keeper.close_master(self.id)
             self._end_output()
@@ -293,7 +298,7 @@ class Terminal:
             finally:
                 self._closed.set()
                 self._changed.unpark_all()
-                # No cycle is left: the memory goes with the last reference.
+                # Break the reference cycle, so the memory is freed with the last reference.
                 self._consumer.close()
                 self._nursery = None
 
@@ -309,7 +314,7 @@ class Terminal:
         self.kill(EndedBy.TIMEOUT)
 
     def _after_consuming(self) -> None:
-        """Apply what the keeper has reported, if its place in the stream is reached."""
+        """Apply the keeper's reports whose position in the stream is reached."""
         report = self._report
         if self.ring.position >= self._closed_at:
             self._end_output()
@@ -331,7 +336,7 @@ class Terminal:
             self.keyboard.close()
 
     def _set_exit(self, code: int | None, signal: str | None, cpu: float, max_rss: int) -> None:
-        # A program may be gone before this process knows that it was started.
+        # A program may have ended before this process knows that it was started.
         ended_at = self._report.reaped_at if self._report else processes.now()
         self.exit = ExitStatus(
             code=code,
@@ -347,7 +352,7 @@ class Terminal:
 
 
 class _Replies:
-    """Types what the emulator answers, unless an earlier process has answered it."""
+    """Types the emulator's replies, unless an earlier process has replied."""
 
     __slots__ = ("_keyboard", "_ring")
 
@@ -361,7 +366,7 @@ class _Replies:
 
 
 def open_master(pid: int, fd: int | None) -> Master:
-    """Return the master side over `fd`; over nothing, a closed one."""
+    """Return the master of descriptor `fd`; a closed one for None."""
     if fd is not None:
         return Master(pid, fd)
     closed = Master(pid, os.open(os.devnull, os.O_RDWR))

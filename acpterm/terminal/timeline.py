@@ -1,26 +1,24 @@
-"""When a terminal wrote what: times for the positions of its stream, and its window's sizes.
+"""The times of a terminal's output, by position in the stream, and the sizes of its window.
 
-States and rules:
+Rules:
 
-- A mark says: what is in the stream from this position on came at this time, or after it. There is
-  one for the first output, and then at most one each `GRAIN` seconds.
-- At most `MARKS` marks are kept. When there are more, those of output that the ring no longer has
-  go, and then, but for the last quarter, they are thinned out until half are left: of those closer
-  together than some time, which grows until that is enough, one stays. So when output came lately
-  is known to `GRAIN` seconds, and of older output to some hundredth of how far back that goes.
-- What a process before this one had consumed, up to `known_from`, is noted when it is consumed
-  again: when it came is unknown.
-- Of the window's sizes the last `SIZES` are kept, each with its position in the stream.
+- A mark is a position and a time: output from this position on came at this time or later. There is
+  one for the first output, and then at most one every `GRAIN_S` seconds.
+- At most `MARKS_MAX` marks are kept. When there are more, marks of output that the ring no longer
+  has are removed. Then all but the newest quarter are thinned out until half are left: of marks
+  closer together than a spacing, which grows until that is enough, one is kept. So the times of
+  recent output are exact to `GRAIN_S` seconds, and of older output to about a hundredth of its age.
+- Output that an earlier process had consumed, up to `known_from`, is recorded when it is consumed
+  again: its real time is unknown.
+- The last `SIZES_MAX` sizes of the window are kept, each with its position in the stream.
 
-Times are seconds of `time.monotonic`; whoever notes something says what time it is. Memory follows
-what was noted: 16 bytes a mark.
+Times are seconds of `time.monotonic`, passed in by the caller. A mark takes 16 bytes.
 """
 
 import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 GRAIN_S: Final = 0.01
@@ -29,13 +27,13 @@ SIZES_MAX: Final = 256
 
 
 class Slice(NamedTuple):
-    """A run of the stream that came at one time, as far as is known."""
+    """A run of the stream with one known time."""
 
     time: float
     """Seconds since the terminal's start."""
     position: int
     end: int
-    """The position behind it."""
+    """The position behind the last byte."""
 
 
 class Resize(NamedTuple):
@@ -44,7 +42,7 @@ class Resize(NamedTuple):
     time: float
     """Seconds since the terminal's start."""
     position: int
-    """Where the stream was: what is behind it was written later, or read later."""
+    """The end of the stream at that time: later output was written, or consumed, later."""
     cols: int
     rows: int
 
@@ -52,9 +50,9 @@ class Resize(NamedTuple):
 class Timeline:
     """The times of one terminal's output; `start` is when the terminal began.
 
-    `end`: the position of the first byte to be noted. `kept`: how many bytes of output the terminal
-    keeps; what came before needs no time. `size`: columns and rows at the start. `known_from`: the
-    position of the first byte that comes to this process first.
+    `end`: the position of the first byte to be recorded. `kept`: how many bytes of output the
+    terminal retains; older output needs no time. `size`: columns and rows at the start.
+    `known_from`: the position of the first byte that no earlier process has consumed.
     """
 
     __slots__ = (
@@ -81,15 +79,15 @@ class Timeline:
         known_from: int = 0,
     ) -> None:
         self.start: Final = start
-        #: When the bytes before this position came is unknown.
+        #: The times of bytes before this position are unknown.
         self.known_from: Final = known_from
         #: The position that the next byte will have.
         self.end = end
-        #: When output came last; None while there was none.
+        #: The time of the last output; None before the first.
         self.last: float | None = None
         #: Columns and rows before the first resize that `resize_at` knows.
         self.size = size
-        #: How often the size has changed.
+        #: How many times the size has changed.
         self.resized = 0
         self._marks: Final = kept
         self._times = array("d")
@@ -98,8 +96,8 @@ class Timeline:
         self._resizes: deque[Resize] = deque()
 
     def record(self, size: int, now: float) -> None:
-        """Note that `size` bytes, at least one, have come `now`."""
-        # Called for all that is read, so that it does next to nothing as a rule.
+        """Record that `size` bytes, at least one, have come at the time `now`."""
+        # Called for each slice of output, so the common path must be short.
         if now >= self._due:
             self._times.append(now)
             self._positions.append(self.end)
@@ -110,30 +108,30 @@ class Timeline:
         self.last = now
 
     def record_size(self, cols: int, rows: int, now: float) -> None:
-        """Note that the window has a new size `now`."""
+        """Record a new size of the window at the time `now`."""
         if len(self._resizes) == SIZES_MAX:
             gone = self._resizes.popleft()
             self.size = gone.cols, gone.rows
         self._resizes.append(Resize(now - self.start, self.end, cols, rows))
         self.resized += 1
-        # What comes next came after this.
+        # Output from here on is later than the resize, so it needs a mark.
         self._due = now
 
     def resize_at(self, number: int) -> Resize | None:
-        """Give the first resize that is kept of those from the `number`th on, which is from 0."""
+        """Return the first resize kept with a number of at least `number`, counted from 0."""
         index = max(0, number - self.first_resize)
         return self._resizes[index] if index < len(self._resizes) else None
 
     @property
     def first_resize(self) -> int:
-        """The number of the oldest resize that is kept, or of the next one."""
+        """The number of the oldest resize kept; of the next one if there is none."""
         return self.resized - len(self._resizes)
 
     def slice_at(self, position: int) -> Slice:
-        """Give the slice that begins at `position` and ends where other output came later.
+        """Return the slice that begins at `position` and ends at the next mark.
 
-        Raises `ValueError` unless the stream has a byte there, kept or not. Of what is long gone
-        the time is that of the oldest mark.
+        Raises `ValueError` unless the stream has a byte there, retained or not. Output before the
+        oldest mark has the time of that mark.
         """
         if not 0 <= position < self.end:
             raise ValueError(f"no such position: {position}; the stream is at 0 to {self.end}")
@@ -144,21 +142,11 @@ class Timeline:
     def position_at(self, time: float) -> int:
         """Return the position of the first output that came at `time` or later, or the end.
 
-        `time`: seconds since the terminal's start. Output of an unknown time is passed over.
+        `time`: seconds since the terminal's start. Output of an unknown time is skipped.
         """
         found = bisect_left(self._times, time + self.start)
         position = self._positions[found] if found < len(self._positions) else self.end
         return max(position, self.known_from)
-
-    def slices(self, position: int, end: int) -> Iterator[Slice]:
-        """Go through the stream from `position` to `end`, which it has reached.
-
-        More may be noted between two steps.
-        """
-        while position < end:
-            found = self.slice_at(position)
-            position = min(found.end, end)
-            yield found._replace(end=position)
 
     def _thin_out(self) -> None:
         gone = bisect_right(self._positions, self.end - self._marks) - 1
@@ -167,7 +155,7 @@ class Timeline:
             del self._positions[:gone]
         late = max(0, len(self._times) - MARKS_MAX // 4)
         times, positions = self._times[:late], self._positions[:late]
-        # With less, hardly any would go.
+        # A smaller spacing would remove hardly any marks.
         spacing = max(GRAIN_S, (times[-1] - times[0]) / MARKS_MAX) if times else GRAIN_S
         while len(times) > MARKS_MAX // 4:
             spacing *= 1.5
@@ -179,7 +167,7 @@ class Timeline:
 def _apart(
     times: "array[float]", positions: "array[int]", spacing: float
 ) -> tuple["array[float]", "array[int]"]:
-    """Give the first mark, and each that comes `spacing` or more after the last one given."""
+    """Return the first mark, and each that is `spacing` or more after the last one returned."""
     kept: tuple[array[float], array[int]] = array("d"), array("q")
     last = -math.inf
     for time, position in zip(times, positions, strict=True):

@@ -1,11 +1,12 @@
-"""The three ways to look at what a terminal's program wrote: text, raw, screen.
+"""The views of a terminal's output: text, raw and screen.
 
-- *text*: what agents read; kept as the terminal goes along (`text`), so it has its own retention;
-- *raw*: the bytes that the ring has, escape sequences and all;
-- *screen*: what a window of the terminal's size shows now, by a VT emulator (`vt`).
+- *text*: what agents read. It is made while the output is consumed (`text`), with its own
+  retention;
+- *raw*: the bytes in the ring, with escape sequences;
+- *screen*: the present screen of the VT emulator (`vt`).
 
-`since` reads a part of the stream: positions are those of the ring, whatever the view. A part of
-text is the text of these bytes alone: a carriage return does not reach back into an earlier part.
+`since` reads a part of the stream. Positions are those of the ring in each view. A part of text is
+the text of its bytes alone: a carriage return does not affect an earlier part.
 """
 
 from typing import NamedTuple
@@ -21,17 +22,18 @@ class Part(NamedTuple):
     """A part of the stream."""
 
     data: bytes
-    """As the view shows it: UTF-8 for text, the bytes themselves for raw."""
+    """UTF-8 for text, unchanged bytes for raw."""
     position: int
-    """Where the next part begins."""
+    """The position of the next part."""
     lost: int
-    """How many bytes after the position asked for were gone already."""
+    """How many bytes after the position asked for are lost."""
 
 
 def raw(terminal: Terminal) -> tuple[str, bool]:
-    """Give the raw output as text, and whether some of it is gone.
+    """Return the raw output as text, and whether its beginning is missing.
 
-    At most the terminal's limit in UTF-8 bytes, cut at a character; what is not UTF-8 is U+FFFD.
+    It has at most the terminal's limit in UTF-8 bytes, cut at a character. Invalid bytes are
+    U+FFFD.
     """
     ring, limit = terminal.ring, terminal.limit
     start = max(ring.start, ring.end - limit)
@@ -45,28 +47,28 @@ def raw(terminal: Terminal) -> tuple[str, bool]:
 
 
 def last(text: str, limit: int) -> tuple[str, bool]:
-    """Give the last `limit` bytes of UTF-8 of a text, from a character on; whether it was cut."""
+    """Return the last `limit` UTF-8 bytes of a text, cut at a character; and whether it was cut."""
     data = text.encode()
     cut = utf8.boundary(data, max(0, len(data) - limit))
     return data[cut:].decode(), cut > 0
 
 
-def since(terminal: Terminal, position: int | None, most: int, *, as_text: bool) -> Part:
-    """Give at most `most` bytes that came after `position`; None is the oldest that are kept.
+def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: bool) -> Part:
+    """Return at most `max_bytes` from `position` on; None is the oldest retained position.
 
-    Text ends before a character or escape sequence that is not complete yet; the rest comes with
-    the next part. One that is longer than `most` is given whole all the same. Raises `ValueError`
-    for a position that the stream has not reached.
+    Text ends before an incomplete character or escape sequence, which is in the next part then. A
+    sequence longer than `max_bytes` is returned whole all the same. Raises `ValueError` for a
+    position that the stream has not reached.
     """
     asked = terminal.ring.start if position is None else position
-    data, start, lost = terminal.ring.read(asked, most)
+    data, start, lost = terminal.ring.read(asked, max_bytes)
     if not as_text:
         return Part(data, start + len(data), lost)
     skipped = resync(data) if lost or (position is None and start) else 0
     text, used = _text(terminal, data[skipped:], start + len(data))
-    while not used and not skipped and len(data) == most < SLICE_MIN_BYTES:
-        most = min(2 * most, SLICE_MIN_BYTES)
-        data = terminal.ring.read(start, most).data
+    while not used and not skipped and len(data) == max_bytes < SLICE_MIN_BYTES:
+        max_bytes = min(2 * max_bytes, SLICE_MIN_BYTES)
+        data = terminal.ring.read(start, max_bytes).data
         text, used = _text(terminal, data, start + len(data))
     return Part(text.encode(), start + skipped + used, lost + skipped)
 

@@ -1,4 +1,4 @@
-"""Which programs the user's socket admits, and which it takes for an agent's."""
+"""Which processes the user's socket admits, and which it refuses."""
 
 import json
 import os
@@ -146,7 +146,7 @@ async def asker_at_daemon(tmp_path, **more):
         yield Asker(tmp_path, path)
 
 
-async def test_a_program_of_the_user_is_admitted(tmp_path):
+async def test_program_of_the_user_is_admitted(tmp_path):
     async with asker_at_daemon(tmp_path) as asker, agent_at(asker.path) as agent:
         await agent.create("sleep 60")
         assert await asker.alone() is None
@@ -154,7 +154,7 @@ async def test_a_program_of_the_user_is_admitted(tmp_path):
 
 
 @pytest.mark.parametrize("tracking", TRACKING)
-async def test_an_orphan_of_an_agents_terminal_is_refused_when_it_has_no_marks(tmp_path, tracking):
+async def test_orphan_of_an_agents_terminal_is_refused_when_it_has_no_marks(tmp_path, tracking):
     async with (
         asker_at_daemon(tmp_path, ACPTERM_TRACKING=tracking) as asker,
         agent_at(asker.path) as agent,
@@ -171,7 +171,7 @@ async def test_an_orphan_of_an_agents_terminal_is_refused_when_it_has_no_marks(t
 
 
 @pytest.mark.parametrize("group", ["elsewhere", "the user's"])
-async def test_a_process_that_moved_to_another_control_group_is_refused(tmp_path, group):
+async def test_process_that_moved_to_another_control_group_is_refused(tmp_path, group):
     if (found := Cgroups.find()) is None:
         pytest.skip("takes control groups")
     above = os.path.dirname(found.handover()[0])
@@ -210,14 +210,14 @@ def removed(group):
     return True
 
 
-async def test_a_survivor_of_another_daemon_is_refused_by_its_environment(tmp_path):
+async def test_survivor_of_another_daemon_is_refused_by_its_environment(tmp_path):
     async with asker_at_daemon(tmp_path) as asker:
         answer = await asker.alone(env={**os.environ, marks.TERMINAL: "term_" + "0" * 32})
         assert "a terminal that this daemon does not have" in answer
         assert "in a window of your own" in answer
 
 
-async def test_a_survivor_of_another_daemon_is_refused_by_its_limit(tmp_path):
+async def test_survivor_of_another_daemon_is_refused_by_its_limit(tmp_path):
     def mark():
         ((limit, soft, hard),) = marks.rlimits("term_" + "0" * 32)
         resource.setrlimit(limit, (soft, hard))
@@ -228,9 +228,7 @@ async def test_a_survivor_of_another_daemon_is_refused_by_its_limit(tmp_path):
 
 
 @pytest.mark.parametrize("tracking", TRACKING)
-async def test_the_program_of_a_terminal_that_was_taken_over_is_still_the_agents(
-    tmp_path, tracking
-):
+async def test_program_of_a_promoted_terminal_is_refused(tmp_path, tracking):
     async with (
         asker_at_daemon(tmp_path, ACPTERM_TRACKING=tracking) as asker,
         agent_at(asker.path) as agent,
@@ -244,9 +242,7 @@ async def test_the_program_of_a_terminal_that_was_taken_over_is_still_the_agents
 
 
 @pytest.mark.parametrize("tracking", TRACKING)
-async def test_the_users_own_terminal_is_admitted_with_what_it_left_in_the_background(
-    tmp_path, tracking
-):
+async def test_background_processes_of_the_users_terminal_are_admitted(tmp_path, tracking):
     async with (
         asker_at_daemon(tmp_path, ACPTERM_TRACKING=tracking) as asker,
         agent_at(asker.path) as agent,
@@ -260,7 +256,7 @@ async def test_the_users_own_terminal_is_admitted_with_what_it_left_in_the_backg
 
 
 @pytest.mark.parametrize("steps", [["hold"], ["hold", "fork"], ["stdio"], ["stdio", "fork"]])
-async def test_what_descends_from_a_process_with_an_agents_connection_is_refused(tmp_path, steps):
+async def test_descendant_of_a_process_with_an_agents_connection_is_refused(tmp_path, steps):
     async with asker_at_daemon(tmp_path) as asker:
         answer = await asker.alone(*steps, cwd=os.getcwd())
         assert "holds an agent's connection: ask the user" in answer
@@ -274,7 +270,7 @@ def script(path, text):
 
 
 @pytest.mark.parametrize("wrapper", ["uv", "uvx", "npx", "npm exec acpter", "sh -c", "both"])
-async def test_the_agent_behind_a_wrapper_of_stdio_is_refused(tmp_path, wrapper):
+async def test_agent_behind_a_wrapper_of_stdio_is_refused(tmp_path, wrapper):
     shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh"]
     words = shell if wrapper == "sh -c" else []
     if not words:
@@ -288,7 +284,7 @@ async def test_the_agent_behind_a_wrapper_of_stdio_is_refused(tmp_path, wrapper)
 
 
 @pytest.mark.parametrize("server", ["sshd", "sshd-session", "tmux: server"])
-async def test_what_descends_from_a_server_that_has_started_stdio_is_admitted(tmp_path, server):
+async def test_descendant_of_a_server_that_started_stdio_is_admitted(tmp_path, server):
     async with asker_at_daemon(tmp_path) as asker:
         _, (_, *arguments) = asker.command("stdio")
         words = [script(tmp_path / server, ASK), *arguments]
@@ -300,9 +296,7 @@ async def test_what_descends_from_a_server_that_has_started_stdio_is_admitted(tm
 
 
 @pytest.mark.parametrize("shell", ["first", "nested"])
-async def test_what_descends_from_an_interactive_shell_that_has_started_stdio_is_admitted(
-    tmp_path, shell
-):
+async def test_descendant_of_an_interactive_shell_that_started_stdio_is_admitted(tmp_path, shell):
     requests, answers = tmp_path / "requests", tmp_path / "answers"
     os.mkfifo(requests)
     async with asker_at_daemon(tmp_path) as asker:
@@ -328,7 +322,7 @@ async def test_what_descends_from_an_interactive_shell_that_has_started_stdio_is
 
 
 @needs_tmux
-async def test_what_runs_in_tmux_is_admitted_when_stdio_runs_in_a_window_of_it(tmp_path):
+async def test_process_in_tmux_is_admitted_when_stdio_runs_in_another_window(tmp_path):
     requests, answers = tmp_path / "requests", tmp_path / "answers"
     requests.write_bytes(INITIALIZE)
     async with asker_at_daemon(tmp_path) as asker:
@@ -348,7 +342,7 @@ async def test_what_runs_in_tmux_is_admitted_when_stdio_runs_in_a_window_of_it(t
             await trio.run_process([*tmux, "kill-server"])
 
 
-async def test_the_agent_behind_a_proxy_is_refused(tmp_path):
+async def test_agent_behind_a_proxy_is_refused(tmp_path):
     async with asker_at_daemon(tmp_path) as asker:
         command, arguments = asker.command("forget")
         words = [*ACPTERM, "proxy", "--socket", asker.path, "--", command, *arguments]
@@ -360,7 +354,7 @@ async def test_the_agent_behind_a_proxy_is_refused(tmp_path):
         assert f"you descend from process {proxy.pid}, which holds" in answer
 
 
-async def test_a_holder_is_known_to_the_next_worker_before_it_has_resumed(tmp_path):
+async def test_holder_is_known_to_the_next_worker_before_it_has_resumed(tmp_path):
     async with asker_at_daemon(tmp_path) as asker:
         command, arguments = asker.command("hold", f"wait={tmp_path}/killed", "fork")
         with subprocess.Popen([command, *arguments], start_new_session=True) as child:
@@ -377,7 +371,7 @@ async def test_a_holder_is_known_to_the_next_worker_before_it_has_resumed(tmp_pa
                 child.kill()
 
 
-async def test_the_refusal_of_a_process_that_has_ended_is_logged(tmp_path):
+async def test_refusal_of_a_process_that_has_ended_is_logged(tmp_path):
     code = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
     async with daemon(tmp_path, "--log-format", "json") as (running, path):
         found = Daemon(running, path)
@@ -396,9 +390,7 @@ async def test_the_refusal_of_a_process_that_has_ended_is_logged(tmp_path):
 
 
 @pytest.mark.parametrize("option", [peers._SO_PEERPIDFD, 0x7FFF], ids=["pidfd", "start time"])
-async def test_a_peer_that_ends_after_it_was_looked_at_is_known_to_have_ended(
-    tmp_path, monkeypatch, option
-):
+async def test_peer_that_ends_after_the_check_is_known_to_have_ended(tmp_path, monkeypatch, option):
     monkeypatch.setattr(peers, "_SO_PEERPIDFD", option)
     path = str(tmp_path / "socket")
     code = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); input()"
@@ -418,7 +410,7 @@ async def test_a_peer_that_ends_after_it_was_looked_at_is_known_to_have_ended(
                 assert peer.identity is None
 
 
-async def test_a_peer_that_cannot_be_looked_at_leaves_no_descriptor_open():
+async def test_peer_that_cannot_be_inspected_leaves_no_descriptor_open():
     ours, theirs = socket.socketpair()
     with theirs:
         async with trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as stream:

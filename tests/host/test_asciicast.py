@@ -1,4 +1,4 @@
-"""Terminals as asciicasts: each byte once, whole characters, and what is missing said."""
+"""Terminals as asciicasts: each byte once, whole characters, markers for missing output."""
 
 import codecs
 import json
@@ -56,7 +56,7 @@ def output(found):
     return "".join(data for _, code, data in found if code == "o")
 
 
-def test_the_header_says_what_the_terminal_is_and_no_more_of_its_environment():
+def test_header_describes_the_terminal_with_two_variables_only():
     header, found = events(export(Printed(), command="make \udcff all", env=ENV))
     assert header == {
         "version": 2,
@@ -69,7 +69,7 @@ def test_the_header_says_what_the_terminal_is_and_no_more_of_its_environment():
     assert found == []
 
 
-def test_output_has_its_times_and_sizes_and_the_end_their_places():
+def test_output_has_times_and_sizes_and_the_exit_have_positions():
     terminal = Printed()
     terminal.print(b"one\r\n", 0.5)
     terminal.resize(100, 30, 0.75)
@@ -86,7 +86,7 @@ def test_output_has_its_times_and_sizes_and_the_end_their_places():
     ]
 
 
-def test_a_size_has_its_place_even_where_the_times_were_thinned_out():
+def test_size_has_its_position_where_marks_were_thinned_out():
     terminal = Printed()
     terminal.print(b"one", 1.0)
     terminal.resize(100, 30, 1.5)
@@ -96,20 +96,20 @@ def test_a_size_has_its_place_even_where_the_times_were_thinned_out():
     assert found == [[1.0, "o", "one"], [1.5, "r", "100x30"], [1.5, "o", "two"]]
 
 
-def test_the_end_by_a_signal_is_named():
+def test_death_by_a_signal_is_named():
     status = ExitStatus(None, "SIGTERM", EndedBy.AGENT, 1.0, 0.0, 0)
     assert ending(status) == Event(1.0, "m", b"ended by SIGTERM")
 
 
 @given(st.lists(st.binary(max_size=6) | st.text(max_size=3).map(str.encode), max_size=20))
-def test_however_it_is_cut_the_text_is_that_of_the_whole(pieces):
+def test_text_does_not_depend_on_how_output_is_divided(pieces):
     encoder = Encoder()
     lines = [encoder.encode(Event(0.0, "o", piece)) for piece in pieces] + [encoder.finish()]
     text = "".join(json.loads(line)[2] for line in lines if line)
     assert text == b"".join(pieces).decode(errors="replace")
 
 
-def test_a_character_that_is_cut_is_whole_in_the_later_event():
+def test_divided_character_is_whole_in_the_later_event():
     terminal = Printed()
     terminal.print("a€".encode()[:2], 1.0)
     terminal.print("€".encode()[1:2], 2.0)
@@ -119,7 +119,7 @@ def test_a_character_that_is_cut_is_whole_in_the_later_event():
     assert found == [[1.0, "o", "a"], [3.0, "o", "€b"], [4.0, "o", "\ufffd"], [4.0, "o", "\ufffd"]]
 
 
-def test_output_and_input_are_cut_each_for_itself_and_time_never_goes_back():
+def test_output_and_input_are_decoded_separately_and_time_never_decreases():
     encoder = Encoder()
     given = [
         Event(2.0, "o", b"\xe2\x82"),
@@ -131,7 +131,7 @@ def test_output_and_input_are_cut_each_for_itself_and_time_never_goes_back():
     assert found == [[2.0, "i", "x"], [3.0, "o", "€"], [3.0, "i", "é"]]
 
 
-def test_what_the_ring_has_dropped_is_told_of_and_the_rest_begins_with_a_line():
+def test_marker_reports_dropped_output_and_the_rest_begins_with_a_line():
     terminal = Printed(ring_size=1000)
     terminal.resize(100, 30, 0.5)
     for number in range(100):
@@ -150,7 +150,7 @@ def test_what_the_ring_has_dropped_is_told_of_and_the_rest_begins_with_a_line():
     assert rest[-1] == [200.0, "r", "70x20"]
 
 
-def test_what_is_dropped_while_it_is_sent_is_told_of_too():
+def test_marker_reports_output_dropped_during_the_export():
     terminal = Printed(ring_size=10 * CHUNK_BYTES)
     terminal.print(b"a" * 8 * CHUNK_BYTES, 1.0)
     lines = export(terminal, command="")
@@ -163,14 +163,14 @@ def test_what_is_dropped_while_it_is_sent_is_told_of_too():
     assert output(found) == "a" * 5 * CHUNK_BYTES
 
 
-def test_a_terminal_that_keeps_nothing_has_an_export():
+def test_terminal_that_retains_nothing_can_be_exported():
     terminal = Printed(ring_size=0)
     terminal.print(b"gone", 1.0)
     _, found = events(export(terminal, command=""))
     assert found == [[1.0, "m", "4 bytes are missing here"]]
 
 
-def test_it_goes_in_small_steps():
+def test_export_works_in_small_steps():
     terminal = Printed()
     for _ in range(16):
         terminal.print(b"\x1b" * 65536, 1.0)
@@ -197,7 +197,7 @@ def test_it_goes_in_small_steps():
         max_size=40,
     )
 )
-def test_a_walk_gives_each_byte_once_or_says_that_it_is_gone(acts):
+def test_walk_returns_each_byte_once_or_reports_it_lost(acts):
     terminal, now, resizes = Printed(ring_size=500), 0.0, 0
     walk, seen = Walk(terminal), []
 
@@ -239,7 +239,7 @@ async def ran(line, **more):
         yield terminal
 
 
-async def test_a_terminal_that_was_not_recorded_is_exported_with_the_times_of_its_output():
+async def test_unrecorded_terminal_is_exported_with_the_times_of_its_output():
     line = "printf one; sleep 0.3; printf two; exit 4"
     async with ran(line, size=(90, 30)) as terminal:
         header, found = events(export(terminal, command=line, env=ENV))
@@ -252,7 +252,7 @@ async def test_a_terminal_that_was_not_recorded_is_exported_with_the_times_of_it
 
 @pytest.mark.skipif(shutil.which("asciinema") is None, reason="asciinema is not installed")
 @pytest.mark.parametrize("command", [["cat"], ["play", "-s", "100"]])
-async def test_asciinema_reads_it(tmp_path, command):
+async def test_asciinema_reads_an_export(tmp_path, command):
     line = (
         "printf 'h\\303\\251llo \\033[31mred\\033[m\\n'; sleep 0.2; seq 3000; printf '\\342\\202'"
     )

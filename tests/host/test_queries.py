@@ -1,11 +1,11 @@
-"""What programs ask their terminal is answered by the host, whoever looks on."""
+"""The host replies to the programs' queries, with and without attached windows."""
 
 import trio
 
 from tests.support.hosts import agent_of, host_here
 
 
-async def test_a_program_is_answered_while_nobody_is_attached():
+async def test_program_gets_replies_while_no_window_is_attached():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create(
             "stty raw -echo; printf 'ab\\033[6n\\033[c\\033[?u\\033[>q'; head -c 40 | cat -v"
@@ -14,7 +14,7 @@ async def test_a_program_is_answered_while_nobody_is_attached():
         assert text.startswith("ab^[[1;3R^[[?62;22c^[[?0u^[P>|acpterm(")
 
 
-async def test_queries_are_no_text_and_answers_are_no_output():
+async def test_queries_are_not_text_and_replies_are_not_output():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create(
             "stty raw -echo; printf 'a\\033[6nb'; head -c 6 >/dev/null; echo c"
@@ -23,7 +23,7 @@ async def test_queries_are_no_text_and_answers_are_no_output():
         assert (await agent.output(terminal))["output"] == "abc\n"
 
 
-async def test_a_program_that_reads_no_answer_ends_and_memory_stays_flat():
+async def test_program_that_reads_no_replies_ends_and_memory_stays_flat():
     async with host_here() as host, agent_of(host) as agent:
         program = (
             "import os, tty; tty.setraw(0)\n"
@@ -40,7 +40,7 @@ async def test_a_program_that_reads_no_answer_ends_and_memory_stays_flat():
         assert await agent.until_output(other, "next") == "next\n"
 
 
-async def test_nothing_the_program_chose_comes_back_as_input():
+async def test_text_that_the_program_chose_does_not_come_back_as_input():
     async with host_here() as host, agent_of(host) as agent:
         chosen = (
             "\\033]2;MARK\\007\\033[21t\\005\\033P$qMARK\\033\\\\\\033]52;c;?\\007"

@@ -1,4 +1,4 @@
-"""Recordings: what is in the files, for whom, how many; and what a bad disk does not hurt."""
+"""Recordings: their content, permissions and number, and failing disks."""
 
 import errno
 import fcntl
@@ -33,7 +33,7 @@ def folder(tmp_path):
 
 
 class Recording:
-    """A pool, and a recorder in a nursery that can be cancelled by itself."""
+    """A pool, and a recorder in a nursery that can be cancelled separately."""
 
     def __init__(self, pool, recorder, nursery):
         self.pool = pool
@@ -49,7 +49,7 @@ class Recording:
         return terminal
 
     async def ended(self, terminal):
-        """End it, and wait for its recording."""
+        """End the terminal, and wait for its recording."""
         self.pool.release(terminal, EndedBy.AGENT)
         await terminal.wait_closed()
         await poll(lambda: not self.nursery.child_tasks)
@@ -82,7 +82,7 @@ def only(folder):
 
 
 def is_in(folder, fd):
-    """Whether what is written to is a file in the folder: all of this process writes by `os`."""
+    """Return whether a descriptor is a file in the directory: all writes here go through `os`."""
     return os.path.realpath(f"/proc/self/fd/{fd}").startswith(f"{folder}/")
 
 
@@ -90,7 +90,7 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_a_recording_has_all_that_was_printed_and_how_it_ended(folder):
+async def test_recording_has_all_output_and_the_exit(folder):
     async with recordings(folder) as running:
         terminal = await running.create("echo one; sleep 0.3; echo two; exit 3", size=(90, 20))
         await terminal.wait_exited()
@@ -108,7 +108,7 @@ async def test_a_recording_has_all_that_was_printed_and_how_it_ended(folder):
     assert events[-2][0] - events[0][0] > 0.25
 
 
-async def test_what_comes_is_on_the_disk_while_the_program_runs(folder):
+async def test_output_is_on_the_disk_while_the_program_runs(folder):
     async with recordings(folder) as running:
         terminal = await running.create("echo one; read x; echo two")
         path = await poll(lambda: next(iter(folder.glob("*")), None))
@@ -119,7 +119,7 @@ async def test_what_comes_is_on_the_disk_while_the_program_runs(folder):
     assert of(read(path)[1], "r") == "70x10"
 
 
-async def test_it_is_for_this_user_alone(folder):
+async def test_recording_is_readable_for_this_user_only(folder):
     before = os.umask(0)
     try:
         async with recordings(folder) as running:
@@ -134,7 +134,7 @@ async def test_it_is_for_this_user_alone(folder):
 
 
 @pytest.mark.parametrize("loose", [0o770, 0o707])
-async def test_a_folder_that_others_can_write_to_is_refused_and_said(folder, loose):
+async def test_directory_that_others_can_write_to_is_refused_with_a_log_line(folder, loose):
     folder.mkdir(parents=True)
     folder.chmod(loose)
     with structlog.testing.capture_logs() as logs:
@@ -147,7 +147,7 @@ async def test_a_folder_that_others_can_write_to_is_refused_and_said(folder, loo
     assert f"run chmod 700 {folder}" in entry["error"]
 
 
-async def test_a_link_in_the_place_of_the_file_is_not_followed(folder, tmp_path, monkeypatch):
+async def test_symbolic_link_in_place_of_the_file_is_not_followed(folder, tmp_path, monkeypatch):
     folder.mkdir(mode=0o700, parents=True)
     victim = tmp_path / "victim"
     victim.write_text("mine")
@@ -163,7 +163,7 @@ async def test_a_link_in_the_place_of_the_file_is_not_followed(folder, tmp_path,
     assert [entry["event"] for entry in logs] == ["a recording was given up"]
 
 
-async def test_the_oldest_go_first_and_nothing_else_is_touched(folder):
+async def test_oldest_recordings_are_removed_and_no_other_files(folder):
     folder.mkdir(mode=0o700, parents=True)
     old = [folder / f"2020010{day}T000000Z-term_{day}.cast" for day in range(1, 6)]
     others = [folder / "mine.cast", folder / "notes"]
@@ -174,12 +174,12 @@ async def test_the_oldest_go_first_and_nothing_else_is_touched(folder):
         async with recordings(folder, record_files=3) as running:
             await running.ended(await running.create("true"))
     left = set(folder.iterdir())
-    # The one that somebody writes stays, in the place of a later one.
+    # The one that is being written stays, in place of a later one.
     assert {old[1], old[4], *others} < left
     assert len(left) == 5
 
 
-async def test_those_being_written_are_not_removed(folder):
+async def test_recordings_in_progress_are_not_removed(folder):
     async with recordings(folder, record_files=1) as running:
         terminals = [await running.create("echo one; read x") for _ in range(3)]
         await poll(lambda: len(list(folder.glob("*.cast"))) == 3)
@@ -190,7 +190,7 @@ async def test_those_being_written_are_not_removed(folder):
     assert len(list(folder.iterdir())) == 1
 
 
-async def test_it_is_whole_when_nothing_more_can_come_though_the_terminal_is_still_held(folder):
+async def test_recording_is_complete_once_output_has_ended_before_the_release(folder):
     async with recordings(folder, record_files=2) as running:
         held = [await running.create(f"echo {number}") for number in range(4)]
         for terminal in held:
@@ -202,7 +202,7 @@ async def test_it_is_whole_when_nothing_more_can_come_though_the_terminal_is_sti
         await poll(lambda: len(list(folder.glob("*"))) == 2)
 
 
-async def test_at_its_size_it_ends_with_a_marker_and_the_terminal_goes_on(folder):
+async def test_full_recording_ends_with_a_marker_and_the_terminal_goes_on(folder):
     async with recordings(folder, record_bytes=64 * 1024) as running:
         terminal = await running.create("seq 100000; read x; echo on")
         await poll(lambda: not running.nursery.child_tasks)
@@ -215,7 +215,7 @@ async def test_at_its_size_it_ends_with_a_marker_and_the_terminal_goes_on(folder
     assert events[-1][1:] == ["m", "the recording ends here: it is full"]
 
 
-async def test_what_the_ring_dropped_before_it_was_written_is_told_of(folder, monkeypatch):
+async def test_marker_reports_output_that_the_ring_dropped(folder, monkeypatch):
     go = threading.Event()
     write = os.write
 
@@ -227,7 +227,7 @@ async def test_what_the_ring_dropped_before_it_was_written_is_told_of(folder, mo
     monkeypatch.setattr(os, "write", slow)
     async with recordings(folder) as running:
         terminal = await running.create("seq 10000", ring_size=1000)
-        # A disk that hangs holds up nobody.
+        # A disk that hangs delays nothing else.
         with trio.fail_after(10):
             await terminal.wait_exited()
         monkeypatch.setattr(os, "write", write)
@@ -241,7 +241,7 @@ async def test_what_the_ring_dropped_before_it_was_written_is_told_of(folder, mo
     assert of(rest, "o").endswith("9999\r\n10000\r\n")
 
 
-async def test_a_full_disk_ends_one_recording_with_one_line_and_no_half_line(folder, monkeypatch):
+async def test_full_disk_ends_one_recording_with_one_log_line_and_whole_lines(folder, monkeypatch):
     write, written = os.write, []
 
     def full(fd, data):
@@ -270,7 +270,7 @@ async def test_a_full_disk_ends_one_recording_with_one_line_and_no_half_line(fol
     assert events == []
 
 
-async def test_a_folder_that_cannot_be_made_hurts_nothing_else(tmp_path):
+async def test_directory_that_cannot_be_created_affects_nothing_else(tmp_path):
     (tmp_path / "file").write_text("x")
     with structlog.testing.capture_logs() as logs:
         async with recordings(tmp_path / "file" / "recordings") as running:
@@ -280,7 +280,7 @@ async def test_a_folder_that_cannot_be_made_hurts_nothing_else(tmp_path):
     assert [entry["event"] for entry in logs] == ["a recording was given up"]
 
 
-async def test_cancelled_it_writes_what_there_is(folder):
+async def test_cancelled_recording_writes_pending_output(folder):
     async with recordings(folder) as running:
         terminal = await running.create("echo one; read x")
         await poll(lambda: terminal.ring.end or None)
@@ -294,7 +294,7 @@ async def test_cancelled_it_writes_what_there_is(folder):
     assert of(read(path)[1], "o") == "one\r\ntyped"
 
 
-async def test_cancelled_while_the_disk_hangs_it_ends_in_time_and_in_order(folder, monkeypatch):
+async def test_cancelled_recording_ends_in_time_while_the_disk_hangs(folder, monkeypatch):
     go, write = threading.Event(), os.write
     monkeypatch.setattr(recorder, "CLOSE_TIMEOUT_S", 0.2)
 
@@ -321,7 +321,7 @@ async def test_cancelled_while_the_disk_hangs_it_ends_in_time_and_in_order(folde
 
 
 def closed(path):
-    """Whether nobody holds the lock that a writer has."""
+    """Return whether no writer holds the lock."""
     with path.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -345,7 +345,7 @@ async def answer(terminal):
     await terminal.wait_exited()
 
 
-async def test_input_is_recorded_where_it_was_typed_but_no_password(folder):
+async def test_input_is_recorded_at_its_position_without_passwords(folder):
     async with recordings(folder, record_input=True) as running:
         terminal = await running.create(QUESTION)
         assert terminal.keyboard.listeners
@@ -361,9 +361,7 @@ async def test_input_is_recorded_where_it_was_typed_but_no_password(folder):
 
 
 @pytest.mark.parametrize("echoes", [[True, True], [True, False], [False, True], [False, False]])
-async def test_what_is_typed_counts_as_shown_only_if_the_echo_was_on_before_and_after(
-    monkeypatch, echoes
-):
+async def test_input_counts_as_echoed_only_if_the_echo_was_on_before_and_after(monkeypatch, echoes):
     ours, slave = open_pair(80, 24)
     master, heard = Master(os.getpid(), ours), []
     keyboard = Keyboard(master, lambda _: None)
@@ -376,7 +374,7 @@ async def test_what_is_typed_counts_as_shown_only_if_the_echo_was_on_before_and_
     os.close(slave)
 
 
-async def test_input_is_not_recorded_unless_that_is_asked_for(folder):
+async def test_input_is_not_recorded_by_default(folder):
     async with recordings(folder) as running:
         terminal = await running.create(QUESTION)
         assert not terminal.keyboard.listeners
@@ -385,7 +383,7 @@ async def test_input_is_not_recorded_unless_that_is_asked_for(folder):
     assert of(read(only(folder))[1], "i") == ""
 
 
-async def test_input_that_waits_is_bounded(folder, monkeypatch):
+async def test_pending_input_is_bounded(folder, monkeypatch):
     monkeypatch.setattr(recorder, "_INPUT_BYTES_MAX", 5000)
     async with recordings(folder, record_input=True) as running:
         terminal = await running.create("cat > /dev/null")
@@ -399,7 +397,7 @@ async def test_input_that_waits_is_bounded(folder, monkeypatch):
     assert "input is missing here" in of(events, "m")
 
 
-def test_it_is_off_by_default_and_its_folder_is_in_the_users_state(monkeypatch, tmp_path):
+def test_recording_is_off_by_default_and_its_directory_is_in_the_users_state(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert (Settings().record, Settings().record_input, Settings().record_dir) == (
         False,

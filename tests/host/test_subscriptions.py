@@ -1,4 +1,4 @@
-"""What a front end is told of a session: all of it, in order, however late it comes or reads."""
+"""A subscriber gets all of a session, in order, however late it subscribes or reads."""
 
 import base64
 import gc
@@ -31,7 +31,7 @@ FORMS = ["meta", "v2"]
 
 
 def said(call="call-1", says="tool_call_update", session="session-1", terminals=None, **more):
-    """Make the params of a `session/update` of a tool call."""
+    """Return the params of a `session/update` of a tool call."""
     body = {"sessionUpdate": says, "toolCallId": call, **more}
     if terminals is not None:
         body["content"] = [{"type": "terminal", "terminalId": name} for name in terminals]
@@ -46,12 +46,12 @@ async def tell(agent, *updates):
 
 
 async def follow(person, form="meta", session="session-1", **more):
-    """Subscribe: the id of the answer, and the token."""
+    """Subscribe; return the id of the request, and the token."""
     return await person.open("session/subscribe", sessionId=session, format=form, **more)
 
 
 def shown(person, token, form="meta", foreign=()):
-    """Give what a front end shows by now: a model that takes in each message once."""
+    """Return what a client shows by now: a model that processes each message once."""
     fronts = person.__dict__.setdefault("fronts", {})
     if token not in fronts:
         fronts[token] = [FRONT_ENDS[form](*foreign), 0]
@@ -72,7 +72,7 @@ def printed(host, terminal) -> bytes:
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_call_and_its_terminal_are_told_as_they_come(form):
+async def test_call_and_its_terminal_are_sent_as_they_come(form):
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("printf 'é one\\n'; read line; echo $line; exit 3")
         await tell(agent, said(says="tool_call", title="Run", status="pending"))
@@ -101,7 +101,7 @@ def _output(person, token, form, terminal, foreign=()):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_each_update_of_a_call_is_told_to_one_who_reads(form):
+async def test_each_update_of_a_call_is_sent_to_a_reading_client(form):
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         await tell(agent, said(says="tool_call", title="Run"))
         _, token = await follow(person, form)
@@ -113,7 +113,7 @@ async def test_each_update_of_a_call_is_told_to_one_who_reads(form):
         assert titles == ["Run", *(f"title {n}" for n in range(50))]
 
 
-async def test_a_terminal_in_several_calls_is_told_once_and_each_call_shows_it():
+async def test_terminal_in_several_calls_is_sent_once_and_shown_by_each_call():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("printf once")
         _, token = await started(agent, person)
@@ -133,7 +133,7 @@ def _exit(person, token, terminal, form="meta"):
 
 
 async def started(agent, person, form="meta"):
-    """Have a session, and subscribe to it."""
+    """Create a session, and subscribe to it."""
     await tell(agent, said("first", says="tool_call", title="First"))
     id_, token = await follow(person, form)
     await person.until(lambda: person.by_token[token])
@@ -141,7 +141,7 @@ async def started(agent, person, form="meta"):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_anothers_terminal_gives_nothing(form):
+async def test_terminal_of_another_session_is_not_sent(form):
     async with (
         host_here() as host,
         agent_of(host) as agent,
@@ -162,7 +162,7 @@ async def test_anothers_terminal_gives_nothing(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_character_that_was_cut_is_told_whole(form):
+async def test_divided_character_is_sent_whole(form):
     code = r"printf 'a\303'; read line; printf '\251b\360\237'; read line; printf '\230\200\377'"
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create(f"stty -echo; {code}")
@@ -225,7 +225,7 @@ async def act(agent, names, step):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_who_comes_late_comes_to_see_the_same(form):
+async def test_late_subscriber_gets_the_same_state(form):
     async with host_here() as host, person_of(host) as person:
         followed = []
         async with agent_of(host) as agent:
@@ -252,7 +252,7 @@ async def test_who_comes_late_comes_to_see_the_same(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_completed_call_is_told_to_a_late_one_with_its_output_first(form):
+async def test_completion_is_sent_to_a_late_subscriber_after_the_output(form):
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("seq 100000")
         await tell(agent, said(says="tool_call", title="Run", terminals=[terminal]))
@@ -274,7 +274,7 @@ async def test_a_completed_call_is_told_to_a_late_one_with_its_output_first(form
 
 
 class Reader:
-    """A `Person` as far as a subscriber needs one: reads when it is let."""
+    """The part of a `UserConnection` that a subscriber uses; it reads when allowed to."""
 
     class host:  # noqa: N801
         class registry:  # noqa: N801
@@ -344,7 +344,7 @@ STEPS = st.lists(
 )
 
 
-# A call is told as it is by now, which shows another terminal than what waited.
+# A call is sent as it is by now, with another terminal than in the queued update.
 SHOWN_BEHIND = [
     ("tell", "a", {"terminals": ["x"]}),
     ("turns", 8),
@@ -358,7 +358,7 @@ SHOWN_BEHIND = [
 @settings(max_examples=examples(50), deadline=None)
 @given(steps=STEPS)
 @example(steps=SHOWN_BEHIND)
-def test_whatever_happens_all_come_to_see_the_same(form, room, steps, monkeypatch_module):
+def test_all_subscribers_end_with_the_same_state(form, room, steps, monkeypatch_module):
     monkeypatch_module.setattr("acpterm.host.user.subscribe.backlog.BACKLOG_BYTES_MAX", room)
     trio.run(same_for_all, form, steps, clock=trio.testing.MockClock(autojump_threshold=0))
 
@@ -370,7 +370,7 @@ def monkeypatch_module():
 
 
 def say(session, step):
-    """Say something as an agent does."""
+    """Apply a step as an agent's update does."""
     match step:
         case ("tell", call, fields):
             shows = fields.get("terminals")
@@ -426,7 +426,7 @@ def check(session, readers):
 
 
 def final(reader):
-    """What a front end shows in the end of what it can still show."""
+    """Return what a client shows in the end of the output that is still retained."""
     calls, terminals = reader.front.state
     embedded = {
         item["terminalId"]
@@ -442,7 +442,7 @@ def final(reader):
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
-async def test_one_who_does_not_read_costs_nothing_and_comes_to_see_what_is_left(form, monkeypatch):
+async def test_client_that_does_not_read_costs_nothing_and_gets_what_is_left(form, monkeypatch):
     looks = []
     step = TerminalCursor.step
     monkeypatch.setattr(
@@ -479,7 +479,7 @@ async def test_one_who_does_not_read_costs_nothing_and_comes_to_see_what_is_left
         front = shown(person, token, form)
         data = printed(host, terminal)
         output = front.terminals[terminal].output
-        # What it was told may begin a little before what is kept now.
+        # The output sent may begin a little before what is retained now.
         assert data.endswith(output) or output.endswith(data)
         assert output.endswith(b"done\r\n")
         assert front.calls["call-1"]["title"].startswith("title 1999 ")
@@ -489,13 +489,13 @@ async def test_one_who_does_not_read_costs_nothing_and_comes_to_see_what_is_left
 
 
 def _held_untold() -> int:
-    """Bytes of updates that subscribers hold."""
+    """Return the bytes of updates that subscribers hold."""
     from acpterm.host.user.subscribe.backlog import UpdateBacklog
 
     return sum(found._size for found in gc.get_objects() if isinstance(found, UpdateBacklog))
 
 
-async def test_only_a_few_terminals_are_held_for_one_who_does_not_read():
+async def test_few_terminals_are_held_for_a_client_that_does_not_read():
     async with (
         host_here(keep_released=1) as host,
         agent_of(host) as agent,
@@ -538,7 +538,7 @@ async def test_only_a_few_terminals_are_held_for_one_who_does_not_read():
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_it_is_answered_when_the_agent_has_gone_and_all_is_told(form):
+async def test_subscription_ends_when_the_agent_has_gone_and_all_is_sent(form):
     async with host_here() as host, person_of(host) as person:
         async with agent_of(host) as agent:
             terminal = await agent.create("trap 'sleep 0.2; echo bye; exit 5' TERM; echo up; cat")
@@ -553,7 +553,7 @@ async def test_it_is_answered_when_the_agent_has_gone_and_all_is_told(form):
 
 
 @pytest.mark.parametrize("command", ["yes", "echo calm; sleep 60"])
-async def test_what_the_person_has_taken_over_is_shown_on_and_outlives_the_session(command):
+async def test_promoted_terminal_is_still_sent_and_outlives_the_session(command):
     async with host_here() as host, person_of(host) as person:
         async with agent_of(host) as agent:
             terminal = await agent.create(command)
@@ -571,7 +571,7 @@ async def test_what_the_person_has_taken_over_is_shown_on_and_outlives_the_sessi
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_what_the_person_removes_is_told_to_its_end(form):
+async def test_removed_terminal_is_sent_to_its_end(form):
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("echo up; sleep 60")
         _, token = await started(agent, person, form)
@@ -584,7 +584,7 @@ async def test_what_the_person_removes_is_told_to_its_end(form):
         await person.until(lambda: "late" in shown(person, token, form).calls)
 
 
-async def test_what_is_left_behind_is_told_after_the_end():
+async def test_output_of_background_processes_is_sent_after_the_exit():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         command = "(trap '' HUP; sleep 0.5; echo after) & sleep 0.1; echo before"
         terminal = await agent.create(command)
@@ -597,7 +597,7 @@ async def test_what_is_left_behind_is_told_after_the_end():
         assert _output(person, token, "meta", terminal) == printed(host, terminal)
 
 
-async def test_a_front_end_that_goes_leaves_nothing():
+async def test_disconnected_client_leaves_nothing():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("yes")
         await tell(agent, said(terminals=[terminal]))
@@ -608,7 +608,7 @@ async def test_a_front_end_that_goes_leaves_nothing():
         await poll(lambda: not caller.sessions["session-1"].observers)
 
 
-async def test_a_token_can_be_used_again_after_a_cancel():
+async def test_token_can_be_used_again_after_a_cancel():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         await tell(agent, said(says="tool_call", title="Run"))
         for _ in range(2):
@@ -626,7 +626,7 @@ async def test_a_token_can_be_used_again_after_a_cancel():
 # Which session
 
 
-async def test_a_session_is_found_or_the_error_says_what_there_is():
+async def test_session_is_found_or_the_error_says_what_there_is():
     async with host_here() as host, person_of(host) as person:
         with pytest.raises(RpcError, match="there is none yet") as caught:
             await person.answer((await follow(person))[0])
@@ -647,7 +647,7 @@ async def test_a_session_is_found_or_the_error_says_what_there_is():
             await person.until(lambda: person.by_token[token])
 
 
-async def test_it_is_told_by_the_socket_of_a_daemon_too(tmp_path):
+async def test_subscription_works_over_a_daemons_socket(tmp_path):
     users = str(tmp_path / "user.sock")
     async with (
         daemon(tmp_path, env=environment(ACPTERM_USER_SOCKET=users)) as (_, path),

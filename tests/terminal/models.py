@@ -8,7 +8,7 @@ import re
 
 
 class RingModel:
-    """All the bytes that were ever written."""
+    """All bytes ever written."""
 
     def __init__(self, capacity):
         self.capacity = capacity
@@ -25,7 +25,7 @@ class RingModel:
 
 
 class TextModel:
-    """The text of all bytes that were ever fed, cut to the limit when someone asks."""
+    """The text of all bytes ever fed, cut to the limit when it is read."""
 
     def __init__(self, limit, *, width=16384, sequence_max=8192):
         self.limit = limit
@@ -85,7 +85,7 @@ class _Stream:
         self.column += 1
 
     def plain(self, char):
-        """Take a character that is in no sequence."""
+        """Process a character outside of sequences."""
         if char == "\n":
             self.over += self.line() + "\n"
             self.cells, self.column = [], 0
@@ -145,7 +145,7 @@ class _Stream:
             self.sequence = ""
 
     def sequence_kind(self):
-        """Say what the sequence is by its first character after ESC that is no control."""
+        """Determine the kind of a sequence by its first character after ESC, controls aside."""
         for char in self.sequence[1:]:
             if char >= " ":
                 return {
@@ -168,7 +168,7 @@ class _Stream:
 
 
 def render(data, *, final, width=16384, sequence_max=8192):
-    """Return the text of the lines that are over, and of the current line."""
+    """Return the text of the finished lines, and of the current line."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     stream = _Stream(width, sequence_max)
     for char in decoder.decode(data, final):

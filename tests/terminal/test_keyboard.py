@@ -1,4 +1,4 @@
-"""What is typed arrives whole and in order, however slowly it is read."""
+"""Input arrives whole and in order, however slowly the program reads."""
 
 import os
 import tty
@@ -33,7 +33,7 @@ async def read(slave, size):
     return data
 
 
-async def test_all_that_fits_is_typed_at_once(pair, nursery):
+async def test_input_is_typed_at_once_when_it_fits(pair, nursery):
     master, slave = pair
     keyboard = Keyboard(master, nursery.start_soon)
     typed = keyboard.type(b"hello")
@@ -42,7 +42,7 @@ async def test_all_that_fits_is_typed_at_once(pair, nursery):
     assert await read(slave, 5) == b"hello"
 
 
-async def test_what_does_not_fit_is_typed_in_order_as_there_is_room(pair, nursery):
+async def test_input_is_typed_in_order_as_there_is_room(pair, nursery):
     master, slave = pair
     keyboard = Keyboard(master, nursery.start_soon)
     pieces = [bytes([65 + n]) * 50_000 for n in range(4)]
@@ -55,7 +55,7 @@ async def test_what_does_not_fit_is_typed_in_order_as_there_is_room(pair, nurser
     assert not nursery.child_tasks
 
 
-async def test_who_waits_is_told_when_the_terminal_closes(pair, nursery):
+async def test_wait_raises_when_the_terminal_closes(pair, nursery):
     master, _ = pair
     keyboard = Keyboard(master, nursery.start_soon)
     typed = keyboard.type(b"x" * 100_000)
@@ -75,7 +75,7 @@ async def test_who_waits_is_told_when_the_terminal_closes(pair, nursery):
 
 @contextmanager
 def failing(master):
-    """Have every write to the master fail, as one to a descriptor that is for reading only."""
+    """Make every write to the master fail, as on a read-only descriptor."""
     kept = os.dup(master.fd)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, master.fd)
@@ -87,7 +87,7 @@ def failing(master):
         os.close(kept)
 
 
-async def test_input_that_fails_at_once_is_dropped_and_later_input_is_typed(pair, nursery):
+async def test_input_is_dropped_when_it_fails_at_once_and_later_input_is_typed(pair, nursery):
     master, slave = pair
     keyboard = Keyboard(master, nursery.start_soon)
     with failing(master), pytest.raises(OSError, match="Bad file descriptor"):
@@ -96,9 +96,7 @@ async def test_input_that_fails_at_once_is_dropped_and_later_input_is_typed(pair
     assert await read(slave, 5) == b"typed"
 
 
-async def test_input_that_fails_later_is_dropped_told_and_followed_by_what_comes_next(
-    pair, nursery
-):
+async def test_input_is_dropped_when_it_fails_later_and_later_input_is_typed(pair, nursery):
     master, slave = pair
     keyboard = Keyboard(master, nursery.start_soon)
     earlier = keyboard.type(b"a")
@@ -121,7 +119,7 @@ async def test_input_that_fails_later_is_dropped_told_and_followed_by_what_comes
     with suppress(BlockingIOError):
         while os.read(slave, 65536):
             pass
-    # One that asks later is told as well, and what was typed before has been.
+    # A later wait raises as well, but not one for input that was typed before.
     typed = keyboard.type(b"typed")
     await wait(lost[1])
     assert told == lost
@@ -130,7 +128,7 @@ async def test_input_that_fails_later_is_dropped_told_and_followed_by_what_comes
     assert await read(slave, 5) == b"typed"
 
 
-async def test_nothing_waits_for_a_task_that_cannot_be_started(pair):
+async def test_input_is_dropped_when_no_task_can_be_started(pair):
     master, _ = pair
     async with trio.open_nursery() as closed:
         pass
@@ -142,7 +140,7 @@ async def test_nothing_waits_for_a_task_that_cannot_be_started(pair):
         await keyboard.wait(keyboard.type(b""))
 
 
-async def test_more_than_may_wait_is_refused_whole(pair, nursery, monkeypatch):
+async def test_input_is_refused_whole_when_too_much_is_queued(pair, nursery, monkeypatch):
     monkeypatch.setattr(keyboards, "INPUT_BYTES_MAX", 100_000)
     master, slave = pair
     keyboard = Keyboard(master, nursery.start_soon)
@@ -152,7 +150,7 @@ async def test_more_than_may_wait_is_refused_whole(pair, nursery, monkeypatch):
     assert await read(slave, 90_000) == b"a" * 90_000
 
 
-async def test_answers_are_typed_in_order_and_no_listener_hears_of_them(pair, nursery):
+async def test_replies_are_typed_in_order_and_not_passed_to_listeners(pair, nursery):
     master, slave = pair
     heard = []
     keyboard = Keyboard(master, nursery.start_soon)
@@ -168,7 +166,7 @@ async def test_answers_are_typed_in_order_and_no_listener_hears_of_them(pair, nu
             await trio.sleep(0.001)
 
 
-async def test_answers_that_nobody_reads_are_bounded_and_input_is_typed_all_the_same(pair, nursery):
+async def test_unread_replies_are_bounded_and_input_is_typed(pair, nursery):
     master, slave = pair
     keyboard = Keyboard(master, nursery.start_soon)
     keyboard.type(b"x" * 100_000)
@@ -190,7 +188,7 @@ async def test_answers_that_nobody_reads_are_bounded_and_input_is_typed_all_the_
     assert await read(slave, 5) == b"again"
 
 
-async def test_an_answer_to_a_terminal_that_is_closed_is_dropped(pair, nursery):
+async def test_reply_is_dropped_when_the_terminal_is_closed(pair, nursery):
     master, _ = pair
     keyboard = Keyboard(master, nursery.start_soon)
     master.close()

@@ -1,4 +1,4 @@
-"""The pool, without a host: makes terminals, runs them, ends them, and leaves nothing."""
+"""The pool, without a host: it creates, runs and ends terminals, and leaves nothing."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def program(line, **more):
 
 
 def descriptors():
-    """Return what is open, but for the output that terminals still have."""
+    """Return the open descriptors, except for the rings of terminals."""
     found = (os.readlink(f"/proc/self/fd/{fd}") for fd in _open_fds())
     return sorted(name for name in found if "acpterm-ring" not in name)
 
@@ -54,7 +54,7 @@ async def pid_of(terminal):
     return int(await poll(lambda: text(terminal).partition("\n")[0] or None))
 
 
-async def test_a_terminal_runs_its_program_and_remembers_what_it_wrote():
+async def test_terminal_runs_its_program_and_retains_its_output():
     async with running_pool() as pool:
         terminal = await pool.create(program("stty size; echo $ACPTERM_TERMINAL_ID; exit 3"))
         status = await terminal.wait_exited()
@@ -64,7 +64,7 @@ async def test_a_terminal_runs_its_program_and_remembers_what_it_wrote():
 
 
 @pytest.mark.parametrize("line", ["echo last", "seq 400; echo last"])
-async def test_all_that_was_written_is_there_at_the_very_moment_of_the_exit(line):
+async def test_all_output_is_readable_at_the_moment_of_the_exit(line):
     async with running_pool() as pool:
         for _ in range(10):
             terminal = await pool.create(program(line))
@@ -75,7 +75,7 @@ async def test_all_that_was_written_is_there_at_the_very_moment_of_the_exit(line
             assert text(terminal).endswith("last\n")
 
 
-async def test_all_that_was_written_is_there_at_the_exit_though_another_floods():
+async def test_all_output_is_readable_at_the_exit_while_another_terminal_floods():
     async with running_pool() as pool:
         flood = await pool.create(program("yes"))
         for _ in range(10):
@@ -85,7 +85,7 @@ async def test_all_that_was_written_is_there_at_the_exit_though_another_floods()
         pool.release(flood, EndedBy.AGENT)
 
 
-async def test_size_limit_and_view_are_what_was_asked_for():
+async def test_terminal_has_the_requested_size_limit_and_view():
     async with running_pool() as pool:
         line = "stty size; seq 1000"
         terminal = await pool.create(
@@ -107,7 +107,7 @@ async def test_ids_are_unguessable_and_never_used_twice():
     assert all(len({id_[place] for id_ in found}) > 4 for place in range(5, 37))
 
 
-async def test_nothing_is_created_before_the_pool_runs_or_after_it_has_run():
+async def test_create_is_refused_before_the_pool_runs_and_after_it_has_run():
     async with embedded_keeper() as keeper, open_trees() as trees:
         with pytest.raises(ShutDownError):
             await Pool(keeper, trees).create(program("true"))
@@ -117,7 +117,7 @@ async def test_nothing_is_created_before_the_pool_runs_or_after_it_has_run():
         await pool.create(program("true"))
 
 
-async def test_nothing_is_created_once_it_shuts_down_and_what_runs_is_ended():
+async def test_shut_down_refuses_creation_and_ends_running_programs():
     async with running_pool() as pool:
         terminal = await pool.create(program("echo $$; exec sleep 60"))
         pid = await pid_of(terminal)
@@ -130,7 +130,7 @@ async def test_nothing_is_created_once_it_shuts_down_and_what_runs_is_ended():
             await pool.create(program("true"))
 
 
-async def test_shutting_down_waits_no_longer_than_it_may_for_those_that_will_not():
+async def test_shut_down_returns_at_its_timeout_when_programs_do_not_end():
     async with running_pool(grace=2.0) as pool:
         terminal = await pool.create(program("trap '' TERM; echo $$; while :; do sleep 0.02; done"))
         pid = await pid_of(terminal)
@@ -138,12 +138,12 @@ async def test_shutting_down_waits_no_longer_than_it_may_for_those_that_will_not
         await pool.shut_down(0.1)
         assert trio.current_time() - started < 1
         assert alive(pid)
-    # The end of the pool waits for nobody.
+    # The cancelled pool waits for no program.
     assert not alive(pid)
     assert terminal.exit.signal == "SIGKILL"
 
 
-async def test_a_terminal_being_created_when_the_pool_shuts_down_is_ended(tmp_path):
+async def test_terminal_is_ended_when_the_pool_shuts_down_during_its_creation(tmp_path):
     async with running_pool() as pool, trio.open_nursery() as nursery:
         pool._keeper = slow = SlowKeeper(pool._keeper)
         pid = tmp_path / "pid"
@@ -160,7 +160,7 @@ async def test_a_terminal_being_created_when_the_pool_shuts_down_is_ended(tmp_pa
         assert not pid.exists() or not alive(int(pid.read_text() or 2**22))
 
 
-async def test_a_creation_that_is_cancelled_leaves_nothing():
+async def test_cancelled_creation_leaves_nothing():
     async with running_pool() as pool:
         first = await pool.create(program("true"))
         pool.release(first, EndedBy.AGENT)
@@ -176,7 +176,7 @@ async def test_a_creation_that_is_cancelled_leaves_nothing():
         await poll(lambda: descriptors() == before)
 
 
-async def test_the_end_of_the_pool_ends_all_at_once_and_leaves_nothing():
+async def test_cancelled_pool_kills_all_programs_at_once_and_leaves_nothing():
     before = descriptors()
     groups = Cgroups.find()
     if groups is not None:
@@ -194,7 +194,7 @@ async def test_the_end_of_the_pool_ends_all_at_once_and_leaves_nothing():
         assert not os.path.exists(groups._base)  # noqa: ASYNC240
 
 
-async def test_a_release_takes_the_terminal_from_the_books_and_what_it_wrote_stays():
+async def test_released_terminal_leaves_the_pool_and_its_output_stays_readable():
     async with running_pool() as pool:
         terminal = await pool.create(program("echo $$; exec sleep 60"))
         pid = await pid_of(terminal)
@@ -208,7 +208,7 @@ async def test_a_release_takes_the_terminal_from_the_books_and_what_it_wrote_sta
         assert text(terminal) == f"{pid}\n"
 
 
-async def test_a_lifetime_ends_the_program():
+async def test_program_is_ended_when_its_lifetime_is_over():
     async with running_pool() as pool:
         terminal = await pool.create(program("exec sleep 60"), lifetime=0.05)
         status = await terminal.wait_exited()
@@ -216,7 +216,7 @@ async def test_a_lifetime_ends_the_program():
         assert status.wall >= 0.05
 
 
-async def test_the_first_reason_is_the_one_that_is_told():
+async def test_first_reason_to_end_a_program_is_reported():
     async with running_pool() as pool:
         terminal = await pool.create(program("exec sleep 60"))
         terminal.kill(EndedBy.USER)
@@ -227,7 +227,7 @@ async def test_the_first_reason_is_the_one_that_is_told():
 
 
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
-async def test_a_terminal_that_fails_is_ended_at_once_and_costs_the_others_nothing(tracking):
+async def test_failing_terminal_is_killed_and_others_go_on(tracking):
     async def fail(*_):
         raise RuntimeError("a bug")
 
@@ -248,7 +248,7 @@ async def test_a_terminal_that_fails_is_ended_at_once_and_costs_the_others_nothi
         assert (await other.wait_exited()).code == 3
 
 
-async def test_what_a_program_left_behind_ends_with_the_pool(tmp_path):
+async def test_background_processes_end_with_the_pool(tmp_path):
     left = tmp_path / "left"
     async with running_pool(grace=30.0) as pool:
         left.write_text("trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done")
@@ -262,7 +262,7 @@ async def test_what_a_program_left_behind_ends_with_the_pool(tmp_path):
     assert not alive(pid)
 
 
-async def test_news_is_what_comes_after_the_question():
+async def test_wait_changed_returns_for_changes_after_the_call():
     async with running_pool() as pool:
         terminal = await pool.create(program("read x; echo $x; read x"))
         async with trio.open_nursery() as nursery:
@@ -273,7 +273,7 @@ async def test_news_is_what_comes_after_the_question():
         await terminal.wait_exited()
 
 
-async def test_a_traced_program_holds_up_its_own_terminal_alone():
+async def test_traced_program_delays_only_its_own_terminal():
     async with running_pool() as pool:
         terminal = await pool.create(program("exec sleep 60"))
         with tracing(terminal._pid):
@@ -286,7 +286,7 @@ async def test_a_traced_program_holds_up_its_own_terminal_alone():
             assert (await terminal.wait_exited()).signal == "SIGKILL"
 
 
-async def test_after_the_end_a_terminal_cannot_be_resized_or_signalled():
+async def test_terminal_cannot_be_resized_or_signalled_after_its_end():
     async with running_pool() as pool:
         terminal = await pool.create(program("true"))
         pool.release(terminal, EndedBy.AGENT)
@@ -296,20 +296,20 @@ async def test_after_the_end_a_terminal_cannot_be_resized_or_signalled():
         assert terminal.signal(15) is False
 
 
-async def test_a_terminal_that_wrote_nothing_holds_next_to_nothing():
+async def test_terminal_without_output_takes_little_memory():
     async with running_pool() as pool:
         terminal = await pool.create(program("read x"), limit=16 * 2**20, ring_size=16 * 2**20)
         assert terminal.retained_bytes == 0
 
 
-async def test_control_groups_are_used_or_refused_when_asked_for(monkeypatch):
+async def test_control_groups_are_used_or_refused_when_requested(monkeypatch):
     monkeypatch.setattr(Cgroups, "find", classmethod(lambda *_: None))
     with pytest.raises(TrackingError, match="control groups"):
         Trees("cgroup")
 
 
 @pytest.mark.parametrize("command", [["stdio", "--embedded"], ["serve", "--socket", "s"]])
-def test_a_command_says_in_a_line_that_control_groups_cannot_be_had(tmp_path, command):
+def test_command_reports_missing_control_groups_in_one_line(tmp_path, command):
     code = (
         "from acpterm.pty.tracking.cgroup import Cgroups\n"
         "Cgroups.find = classmethod(lambda *_: None)\n"
@@ -331,7 +331,7 @@ def test_a_command_says_in_a_line_that_control_groups_cannot_be_had(tmp_path, co
 
 
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
-async def test_orphans_are_reaped_by_a_pool_that_is_pid_1(tracking):
+async def test_pool_reaps_orphans_when_it_is_pid_1(tracking):
     namespace = ["unshare", "--pid", "--fork", "--mount-proc"]
     tried = await trio.run_process([*namespace, "true"], check=False, capture_stderr=True)
     if tried.returncode:
@@ -346,7 +346,7 @@ async def test_orphans_are_reaped_by_a_pool_that_is_pid_1(tracking):
     assert done.returncode == 0, done.stderr.decode()
 
 
-async def test_two_pools_of_one_process_do_not_disturb_each_other():
+async def test_two_pools_in_one_process_are_independent():
     async with running_pool() as one:
         async with running_pool() as two:
             await (await two.create(program("true"))).wait_exited()

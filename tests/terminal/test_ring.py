@@ -18,7 +18,7 @@ def test_positions_are_absolute_and_only_grow():
     assert ring.read(3, None) == (b"defg", 3, 0)
 
 
-def test_a_reader_is_told_what_is_gone():
+def test_read_reports_lost_bytes():
     ring = Ring(4)
     ring.write(b"abcdefg")
     assert ring.read(1, None) == (b"defg", 3, 2)
@@ -26,7 +26,7 @@ def test_a_reader_is_told_what_is_gone():
     assert ring.read(7, None) == (b"", 7, 0)
 
 
-def test_max_bytes_takes_the_oldest_across_the_wrap():
+def test_max_bytes_returns_the_oldest_bytes_across_the_wrap():
     ring = Ring(4)
     ring.write(b"abc")
     ring.write(b"def")
@@ -35,21 +35,21 @@ def test_max_bytes_takes_the_oldest_across_the_wrap():
 
 
 @pytest.mark.parametrize("since", [-1, 4])
-def test_a_position_outside_the_stream_is_an_error_with_the_values(since):
+def test_read_outside_the_stream_raises_with_the_values(since):
     ring = Ring(2)
     ring.write(b"abc")
     with pytest.raises(ValueError, match=rf"{since}; the stream is at 0 to 3"):
         ring.read(since, None)
 
 
-def test_negative_sizes_are_errors():
+def test_negative_sizes_raise():
     with pytest.raises(ValueError, match="-1"):
         Ring(-1)
     with pytest.raises(ValueError, match="-2"):
         Ring(1).read(0, -2)
 
 
-def test_capacity_0_keeps_nothing_but_counts():
+def test_capacity_0_retains_nothing_and_counts():
     ring = Ring(0)
     ring.write(b"abc")
     assert (ring.start, ring.end) == (3, 3)
@@ -78,7 +78,7 @@ def test_memory_follows_what_was_written():
     st.integers(0, 400),
     st.none() | st.integers(0, 25),
 )
-def test_the_ring_does_as_the_model(capacity, writes, since, max_bytes):
+def test_ring_agrees_with_the_model(capacity, writes, since, max_bytes):
     ring, model = Ring(capacity), RingModel(capacity)
     for data in writes:
         ring.write(data)

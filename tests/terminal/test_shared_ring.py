@@ -33,7 +33,7 @@ class Writer:
         self.kicks += 1
 
     def write(self, data):
-        """Write what there is room for; return how much that was."""
+        """Write as much as there is room for; return how much."""
         header = self.file.header
         size = min(len(data), self.file.free_bytes())
         for at in range(size):
@@ -54,7 +54,7 @@ def writer():
     made.close()
 
 
-def test_what_was_consumed_is_readable_up_to_what_is_retained(writer):
+def test_consumed_bytes_are_readable_while_retained(writer):
     ring = writer.ring(retained=10)
     assert writer.write(b"0123456789abcdef") == 16
     assert (ring.start, ring.end, ring.unread) == (0, 0, 16)
@@ -66,7 +66,7 @@ def test_what_was_consumed_is_readable_up_to_what_is_retained(writer):
 
 
 @pytest.mark.parametrize(("since", "most"), [(-1, None), (4, None), (0, -1)])
-def test_a_read_outside_of_the_stream_is_an_error(writer, since, most):
+def test_read_outside_of_the_stream_raises(writer, since, most):
     ring = writer.ring()
     writer.write(b"abc")
     ring.advance(3)
@@ -74,7 +74,7 @@ def test_a_read_outside_of_the_stream_is_an_error(writer, since, most):
         ring.read(since, most)
 
 
-def test_nothing_that_is_retained_or_unread_is_overwritten(writer):
+def test_retained_and_unread_bytes_are_not_overwritten(writer):
     ring = writer.ring(retained=1000)
     data = bytes(range(256)) * (writer.file.capacity // 256)
     assert writer.write(data) == len(data)
@@ -86,7 +86,7 @@ def test_nothing_that_is_retained_or_unread_is_overwritten(writer):
     assert ring.read(3).data == data[3:1003]
 
 
-def test_a_held_position_is_kept_until_its_reader_lets_go(writer):
+def test_held_position_is_retained_until_its_reader_lets_go(writer):
     ring = writer.ring(retained=0)
     reader = object()
     writer.write(b"0123456789")
@@ -100,7 +100,7 @@ def test_a_held_position_is_kept_until_its_reader_lets_go(writer):
     assert ring.start == 10
 
 
-def test_room_is_reported_to_a_keeper_that_has_stalled_and_to_no_other(writer):
+def test_room_is_reported_only_to_a_stalled_keeper(writer):
     ring = writer.ring(retained=0)
     writer.write(b"0123456789")
     ring.advance(5)
@@ -110,7 +110,7 @@ def test_room_is_reported_to_a_keeper_that_has_stalled_and_to_no_other(writer):
     assert writer.kicks == 1
 
 
-def test_an_adopted_ring_begins_at_the_oldest_byte_that_was_not_released(writer):
+def test_adopted_ring_begins_at_the_oldest_unreleased_byte(writer):
     old = writer.ring(retained=4)
     writer.write(b"0123456789")
     old.advance(8)
@@ -119,7 +119,7 @@ def test_an_adopted_ring_begins_at_the_oldest_byte_that_was_not_released(writer)
     assert new.peek(100) == b"456789"
 
 
-def test_an_adopted_ring_can_be_read_at_once_up_to_what_was_written_at_the_take_over(writer):
+def test_adopted_ring_is_readable_up_to_its_end_at_the_takeover(writer):
     old = writer.ring(retained=4)
     writer.write(b"0123456789")
     old.advance(8)
@@ -152,7 +152,7 @@ def test_reads_agree_with_the_whole_stream(pieces, retained, data):
 
 
 class Consuming:
-    """A consumer and all that it feeds."""
+    """A consumer and everything that it feeds."""
 
     def __init__(self, writer, limit=1 << 20):
         self.ring = writer.ring(retained=100)
@@ -173,7 +173,7 @@ class Consuming:
         self.changes += 1
 
 
-async def test_a_consumer_takes_everything_that_is_written_and_asks_to_be_woken(writer):
+async def test_consumer_consumes_everything_and_asks_for_a_wake_up(writer):
     made = Consuming(writer)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.consumer.run)
@@ -189,7 +189,7 @@ async def test_a_consumer_takes_everything_that_is_written_and_asks_to_be_woken(
         nursery.cancel_scope.cancel()
 
 
-async def test_catching_up_takes_what_is_there_now_and_one_slice_at_most():
+async def test_catch_up_consumes_at_most_one_slice():
     writer = Writer(4 * SLICE_BYTES)
     try:
         made = Consuming(writer)
@@ -205,7 +205,7 @@ async def test_catching_up_takes_what_is_there_now_and_one_slice_at_most():
         writer.close()
 
 
-def test_a_size_is_applied_where_the_stream_was_when_it_changed(writer):
+def test_size_is_applied_at_the_position_of_its_change(writer):
     made = Consuming(writer)
     writer.write(b"before")
     made.consumer.resize(100, 30)
@@ -217,7 +217,7 @@ def test_a_size_is_applied_where_the_stream_was_when_it_changed(writer):
     assert made.timeline.resize_at(1)[1:] == (11, 90, 20)
 
 
-async def test_between_two_slices_of_a_flood_others_have_their_turn():
+async def test_other_tasks_run_between_two_slices_of_a_flood():
     writer = Writer(8 * SLICE_BYTES)
     try:
         made = Consuming(writer)

@@ -26,7 +26,7 @@ def text(*chunks, limit=MIB):
 # -- Characters
 
 
-def test_a_character_of_four_bytes_one_byte_at_a_time_while_polled():
+def test_four_byte_character_is_decoded_byte_by_byte_between_reads():
     view = TextView(100)
     seen = []
     for byte in b"a" + "🙂".encode() + b"b":
@@ -35,7 +35,7 @@ def test_a_character_of_four_bytes_one_byte_at_a_time_while_polled():
     assert seen == ["a", "a", "a", "a", "a🙂", "a🙂b"]
 
 
-def test_an_incomplete_character_at_the_end_is_one_replacement():
+def test_incomplete_character_at_the_end_is_one_replacement():
     view = view_of(b"a\xf0\x9f\x99")
     assert view.text() == "a"
     view.finish()
@@ -69,7 +69,7 @@ def test_invalid_bytes_are_grouped_as_python_does(data):
     assert whole.text() == single.text() == data.decode(errors="replace")
 
 
-def test_a_replacement_counts_three_bytes():
+def test_replacement_counts_three_bytes():
     assert text(b"\xff\xff", limit=6) == "\ufffd\ufffd"
     view = view_of(b"\xff\xff", limit=5)
     assert (view.text(), view.truncated) == ("\ufffd", True)
@@ -81,7 +81,7 @@ def test_only_continuation_bytes():
     assert len(view.text().encode()) == 99
 
 
-def test_a_megabyte_of_four_byte_characters():
+def test_megabyte_of_four_byte_characters():
     view = TextView(MIB)
     data = "🙂".encode() * (MIB // 4)
     for at in range(0, len(data), 4095):
@@ -97,7 +97,7 @@ def test_nul_del_and_c1_are_dropped():
     assert text(b"a\0b\x7fc\xc2\x9bd\x0e\x0f\x01e\a") == "abcde"
 
 
-def test_the_internal_marks_cannot_come_from_outside():
+def test_internal_marks_in_the_output_are_dropped():
     assert text(b"abc\r\x11x\x12y\x13z") == "xyz"
 
 
@@ -106,7 +106,7 @@ def test_the_internal_marks_cannot_come_from_outside():
 
 @pytest.mark.parametrize("limit", range(len(SAMPLE.encode()) + 3))
 @pytest.mark.parametrize("line", [False, True])
-def test_a_limit_of_every_size(limit, line):
+def test_text_is_cut_exactly_at_every_limit(limit, line):
     data = SAMPLE.encode() + (b"\n" if line else b"")
     view = view_of(data, limit=limit)
     begin = max(0, len(data) - limit)
@@ -115,26 +115,26 @@ def test_a_limit_of_every_size(limit, line):
     assert len(view.text().encode()) <= limit
 
 
-def test_truncated_never_goes_back_to_false():
+def test_truncated_stays_true():
     view = view_of(b"123456", limit=5)
     assert view.truncated
     view.feed(b"\r\x1b[K")
     assert (view.text(), view.truncated) == ("", True)
 
 
-def test_a_line_that_nobody_saw_truncates_nothing():
+def test_overwritten_line_does_not_truncate_when_it_was_not_read():
     view = view_of(b"123456", b"\r\x1b[Kab", limit=5)
     assert (view.text(), view.truncated) == ("ab", False)
 
 
-def test_an_erased_line_shows_what_it_had_covered():
+def test_erased_line_makes_room_for_earlier_lines():
     view = view_of(b"abcd\n", b"12345", limit=5)
     assert (view.text(), view.truncated) == ("12345", True)
     view.feed(b"\x1b[2K")
     assert (view.text(), view.truncated) == ("abcd\n", True)
 
 
-def test_limit_0_keeps_nothing_and_says_so():
+def test_limit_0_retains_nothing_and_reports_truncation():
     view = TextView(0)
     assert (view.text(), view.truncated) == ("", False)
     view.feed(b"\x1b[31m\xf0")
@@ -143,7 +143,7 @@ def test_limit_0_keeps_nothing_and_says_so():
     assert (view.text(), view.truncated) == ("", True)
 
 
-def test_a_negative_limit_is_an_error():
+def test_negative_limit_raises():
     with pytest.raises(ValueError, match="-1"):
         TextView(-1)
 
@@ -155,7 +155,7 @@ def test_one_feed_larger_than_the_limit():
 
 @pytest.mark.parametrize("step", [1, 700, 3000, 5000])
 @pytest.mark.parametrize("limit", [7, 5000, 80_000])
-def test_the_cut_is_exact_whatever_the_pieces(limit, step):
+def test_cut_is_exact_whatever_the_pieces(limit, step):
     data = "".join(f"{number}é→🙂\n" for number in range(12_000)).encode()
     view = TextView(limit)
     for at in range(0, len(data), step):
@@ -199,7 +199,7 @@ def test_the_cut_is_exact_whatever_the_pieces(limit, step):
         ("héé\bx\r→".encode(), "→éx"),
     ],
 )
-def test_what_moves_and_erases_in_a_line(data, expected):
+def test_cursor_movements_and_erasures_in_a_line(data, expected):
     assert text(data) == expected
     assert text(*(bytes([byte]) for byte in data)) == expected
 
@@ -209,11 +209,11 @@ def test_crlf_cut_in_two():
     assert text(b"a\r", b"\n\r\nb\r\n") == "a\n\nb\n"
 
 
-def test_a_spinner_is_one_line():
+def test_spinner_is_one_line():
     assert text(b"working " + b"|\b/\b-\b\\\b" * 1000 + b" \bdone\n") == "working done\n"
 
 
-def test_a_full_line_ends_and_the_cursor_does_not_cross_back():
+def test_full_line_ends_and_the_cursor_does_not_cross_back():
     assert text(b"x" * WIDTH + b"\rY") == "Y" + "x" * (WIDTH - 1)
     assert text(b"x" * WIDTH + b"z\rY") == "x" * WIDTH + "Y"
     assert text(b"x" * WIDTH, b"z", b"\b\b\b", b"Y\n") == "x" * WIDTH + "Y\n"
@@ -221,7 +221,7 @@ def test_a_full_line_ends_and_the_cursor_does_not_cross_back():
     assert text(b"x" * WIDTH + b"\x1b[2Ky") == "y"
 
 
-def test_a_long_line_is_cut_exactly():
+def test_long_line_is_cut_exactly():
     view = view_of(b"x" * 3 * WIDTH, b"y" * WIDTH, limit=WIDTH + 3)
     assert view.text() == "xxx" + "y" * WIDTH
 
@@ -265,7 +265,7 @@ def test_a_long_line_is_cut_exactly():
         b"\x1b]52;c;" + b"QUJD" * 1500 + b"\a",
     ],
 )
-def test_a_sequence_is_removed_wherever_it_is_cut(sequence):
+def test_sequence_is_removed_wherever_it_is_cut(sequence):
     data = b"a" + sequence + b"b"
     assert text(data) == "ab"
     assert text(data * 3) == "ababab"
@@ -277,7 +277,7 @@ def test_a_sequence_is_removed_wherever_it_is_cut(sequence):
         assert view.text() == "ab"
 
 
-def test_controls_inside_a_sequence_are_done():
+def test_controls_inside_a_sequence_are_executed():
     assert text(b"ab\x1b[3\r1mX") == "Xb"
     assert text(b"ab\x1b[\n31mX") == "ab\nX"
     assert text(b"ab\x1b\b[KX") == "aX"
@@ -285,16 +285,16 @@ def test_controls_inside_a_sequence_are_done():
     assert text(b"abc\r\x1b[\b2KX\x1b[m") == "X"
 
 
-def test_a_character_beyond_ascii_ends_a_sequence_and_is_text():
+def test_character_beyond_ascii_ends_a_sequence_and_is_text():
     assert text("a\x1b[3é1mb\x1b(→\x1b[m".encode()) == "aé1mb→"
 
 
-def test_an_erasure_ends_a_string():
+def test_erasure_ends_a_string():
     assert text(b"\x1b]0;title\x1b[Ka\x1b[m") == "a"
     assert text(b"abc\r\x1b_x\x1b[2Ky\x1b[m") == "y"
 
 
-def test_a_title_without_its_end_costs_one_line():
+def test_title_without_its_end_costs_one_line():
     data = b"\x1b]0;title\r\nimportant\r\n"
     assert text(data) == "\nimportant\n"
     assert text(*(bytes([byte]) for byte in data)) == "\nimportant\n"
@@ -302,7 +302,7 @@ def test_a_title_without_its_end_costs_one_line():
 
 @pytest.mark.parametrize("introducer", [b"\x1b]", b"\x1bP", b"\x1bX", b"\x1b[", b"\x1b("])
 @pytest.mark.parametrize("filler", [b"0", b"\t"])
-def test_no_sequence_swallows_more_than_its_most(introducer, filler):
+def test_sequence_swallows_no_more_than_its_maximum(introducer, filler):
     filler = b" " if introducer == b"\x1b(" and filler == b"0" else filler
     data = introducer + filler * (8192 - 2) + b"text\n"
     shown = filler.decode() * 8190 if filler == b"\t" and introducer in {b"\x1b[", b"\x1b("} else ""
@@ -311,14 +311,14 @@ def test_no_sequence_swallows_more_than_its_most(introducer, filler):
     assert text(data, b"\x1b[m") == shown + "text\n"
 
 
-def test_a_sequence_exactly_as_long_as_the_most():
+def test_sequence_of_exactly_the_maximum_length_is_removed():
     assert text(b"\x1b]" + b"x" * 8189 + b"\aok") == "ok"
     assert text(b"\x1b]" + b"x" * 8190 + b"\aok") == "ok"
     assert text(b"\x1b]" + b"x" * 8191 + b"\aok") == "xok"
     assert text(b"\x1b]" + "é".encode() * 8191 + b"\aok") == "éok"
 
 
-def test_nothing_of_a_long_string_is_kept():
+def test_long_string_takes_no_memory():
     view = TextView(MIB)
     tracemalloc.start()
     view.feed(b"\x1b]" + b"x" * 8000)
@@ -330,7 +330,7 @@ def test_nothing_of_a_long_string_is_kept():
 # -- Retention
 
 
-def test_a_progress_bar_pushes_out_no_line():
+def test_progress_bar_pushes_out_no_line():
     view = view_of(b"useful\r\n", limit=1000)
     bar = b"".join(b"\r[%-60s] %3d%%" % (b"#" * (n * 60 // 100), n) for n in range(101))
     began = time.monotonic()
@@ -342,7 +342,7 @@ def test_a_progress_bar_pushes_out_no_line():
     assert not view.truncated
 
 
-def test_the_cut_falls_inside_a_sequence_a_title_and_a_crlf():
+def test_cut_inside_a_sequence_a_title_and_a_crlf_is_exact():
     data = b"one\x1b]0;a long title\a\x1b[1;31mtwo\x1b[m\r\n"
     for limit in range(10):
         assert text(data * 3, limit=limit) == ("onetwo\n" * 3)[len("onetwo\n" * 3) - limit :]
@@ -352,7 +352,7 @@ def test_the_cut_falls_inside_a_sequence_a_title_and_a_crlf():
 @pytest.mark.parametrize(
     "chunk", [b"\n", b"x" * 50 + b"\r\n", b"x" * 4093 + b"\r\n", b"x\n" * 40_000]
 )
-def test_memory_of_a_full_view_and_of_an_idle_one(chunk):
+def test_memory_of_a_full_view_and_of_an_idle_view_is_bounded(chunk):
     limit = MIB if len(chunk) > 1 else MIB // 16
     data = chunk * (16384 // len(chunk) + 1)
     pieces = [data[at : at + len(chunk)] for at in range(0, len(data), len(chunk))]
@@ -370,7 +370,7 @@ def test_memory_of_a_full_view_and_of_an_idle_one(chunk):
     assert used < 1.15 * limit
 
 
-def test_the_text_is_the_same_object_until_something_comes():
+def test_text_is_the_same_object_until_output_comes():
     view = view_of(b"a\n" * 100)
     assert view.text() is view.text()
     version = view.version
@@ -382,7 +382,7 @@ def test_the_text_is_the_same_object_until_something_comes():
     assert view.text().endswith("\nb")
 
 
-def test_a_progress_bar_that_goes_to_the_first_column_is_one_line():
+def test_progress_bar_that_moves_to_the_first_column_is_one_line():
     view = TextView(1000)
     view.feed(b"HEADER\r\n")
     for step in range(10_000):

@@ -1,4 +1,4 @@
-"""The text view does as a model that looks at one character after the other."""
+"""The text view agrees with a model that processes one character at a time."""
 
 from itertools import accumulate, pairwise
 
@@ -73,7 +73,7 @@ def feed(view, chunk):
 def check(data, cuts, limit, polls, width):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line, "WIDTH", width)
-        # So that it begins anew where it can.
+        # So that the view restarts wherever it can.
         patch.setattr(stream, "_RESTART_MARGIN_BYTES", 0)
         view, model = TextView(limit), TextModel(limit, width=width)
         for number, chunk in enumerate(chunks(data, cuts)):
@@ -94,7 +94,7 @@ def check(data, cuts, limit, polls, width):
 
 @settings(max_examples=examples(250))
 @given(streams | gentle, cuts, st.integers(0, 120), st.integers(0, 511))
-def test_the_text_is_that_of_the_model(data, cuts, limit, polls):
+def test_text_agrees_with_the_model(data, cuts, limit, polls):
     check(data, cuts, limit, polls, 16384)
 
 
@@ -112,26 +112,26 @@ simple = st.lists(
 
 @settings(max_examples=examples(300))
 @given(simple, st.integers(0, 60), st.integers(0, 511))
-def test_the_text_is_that_of_the_model_when_simple_output_wait(pieces, limit, polls):
+def test_text_agrees_with_the_model_when_simple_output_is_deferred(pieces, limit, polls):
     ends = list(accumulate(map(len, pieces)))
     check(b"".join(pieces), ends[:-1], limit, polls, 16384)
 
 
 @settings(max_examples=examples(200))
 @given(streams | gentle, cuts, st.integers(0, 200), st.integers(0, 511), st.integers(1, 12))
-def test_the_text_is_that_of_the_model_when_lines_are_short(data, cuts, limit, polls, width):
+def test_text_agrees_with_the_model_when_lines_are_short(data, cuts, limit, polls, width):
     check(data, cuts, limit, polls, width)
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(long_streams, cuts, st.integers(0, 40_000))
-def test_the_text_is_that_of_the_model_when_sequences_are_long(data, cuts, limit):
+def test_text_agrees_with_the_model_when_sequences_are_long(data, cuts, limit):
     check(data, cuts, limit, 0, 16384)
 
 
 @settings(max_examples=examples(120))
 @given(streams, cuts, st.integers(0, 120))
-def test_neither_text_nor_truncated_depend_on_the_chunks(data, cuts, limit):
+def test_text_and_truncated_do_not_depend_on_the_chunks(data, cuts, limit):
     whole, cut = TextView(limit), TextView(limit)
     whole.feed(data)
     for chunk in chunks(data, cuts):
@@ -144,7 +144,7 @@ def test_neither_text_nor_truncated_depend_on_the_chunks(data, cuts, limit):
 
 @settings(max_examples=examples(200))
 @given(streams | gentle, st.booleans())
-def test_a_slice_is_the_text_of_what_it_counts(data, final):
+def test_text_of_covers_the_bytes_that_it_counts(data, final):
     text, used = text_of(data, final=final)
     assert used == len(data) or not final
     assert text == "".join(render(data[:used], final=True))
@@ -152,7 +152,7 @@ def test_a_slice_is_the_text_of_what_it_counts(data, final):
 
 @settings(max_examples=examples(200))
 @given(unmoved, st.integers(1, 30))
-def test_a_reader_that_follows_slice_by_slice_reads_it_all(data, step):
+def test_reader_that_follows_slice_by_slice_gets_the_whole_text(data, step):
     read, position, end = "", 0, 0
     while end < len(data):
         end = min(len(data), end + step)
@@ -181,13 +181,13 @@ def test_a_reader_that_follows_slice_by_slice_reads_it_all(data, step):
         (b"", ("", 0)),
     ],
 )
-def test_what_is_incomplete_is_not_counted(data, expected):
+def test_incomplete_sequences_are_not_counted(data, expected):
     assert text_of(data, final=False) == expected
     assert text_of(data, final=True)[1] == len(data)
 
 
 @pytest.mark.parametrize("filler", [b"x", b"\0", "🙂".encode(), b"\xff"])
-def test_a_slice_of_the_least_length_always_counts_something(filler):
+def test_slice_of_the_minimum_length_always_counts_bytes(filler):
     data = (b"\x1bP" + filler * SLICE_MIN_BYTES)[:SLICE_MIN_BYTES]
     assert text_of(data, final=False)[1] > 0
 
@@ -210,12 +210,12 @@ def test_a_slice_of_the_least_length_always_counts_something(filler):
         (b"", b""),
     ],
 )
-def test_where_a_slice_begins_afresh(data, rest):
+def test_resync_skips_the_rest_of_a_sequence(data, rest):
     assert data[resync(data) :] == rest
 
 
 @given(streams, st.integers(0, 60))
-def test_after_a_newline_the_text_is_that_of_the_whole(data, lost):
+def test_text_after_a_resync_at_a_newline_is_that_of_the_whole(data, lost):
     data = b"line\r\n" + data + b"\r\n\x1b[32mlast \xf0\x9f\x99\x82\r\n"
     part = data[lost % (len(data) - 20) :]
     begin = resync(part)

@@ -1,12 +1,12 @@
-"""A terminal's output with its times, as asciicast v2: what asciinema plays.
+"""A terminal's output with its times, in the format asciicast v2 of asciinema.
 
-The first line is an object that describes the terminal, each other line an event: `[TIME, CODE,
-DATA]`, with the time in seconds since the start, which never goes back. Codes: `o` output, `i`
-input, `r` a new size of the window (`"120x40"`), `m` a marker; markers say here what is missing,
-and how the program ended. (docs.asciinema.org/manual/asciicast/v2)
+The first line is an object that describes the terminal. Each other line is an event: `[TIME, CODE,
+DATA]`, with the time in seconds since the start, which never decreases. Codes: `o` output, `i`
+input, `r` a new size of the window (`"120x40"`), `m` a marker. Markers are used for missing output,
+and for how the program ended. (docs.asciinema.org/manual/asciicast/v2)
 
-`Walk` goes through a terminal's stream, `Encoder` makes lines of what it finds; `export` is both,
-for a terminal that was not recorded. None of them waits, and none holds more than one step.
+`Walk` iterates over a terminal's stream, `Encoder` encodes events as lines, and `export` does both
+for a terminal that was not recorded. None of them waits, or keeps more than one step in memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,15 +24,15 @@ OUTPUT: Final = "o"
 INPUT: Final = "i"
 RESIZE: Final = "r"
 MARKER: Final = "m"
-# Bytes of output in one event: some 0.1 ms of work.
+# Bytes of output in one event, which take some 0.1 ms to encode.
 CHUNK_BYTES: Final = 16 * 1024
-# Characters of a command that a title shows.
-_TITLE: Final = 1000
+# Characters of a command in the title.
+_TITLE_MAX: Final = 1000
 _encoder: Final = msgspec.json.Encoder()
 
 
 class Event(NamedTuple):
-    """Something that happened to a terminal."""
+    """An event of a terminal."""
 
     time: float
     """Seconds since the terminal's start."""
@@ -41,12 +41,12 @@ class Event(NamedTuple):
 
 
 class Walk:
-    """Goes once through what a terminal has printed, from `position` or the oldest byte on."""
+    """Iterates once over a terminal's output, from `position` or the oldest byte on."""
 
     def __init__(self, terminal: Terminal, position: int = 0) -> None:
         self._terminal: Final = terminal
         timeline = terminal.timeline
-        #: Up to where it has come.
+        #: The position behind the last event returned.
         self.position = position
         #: Columns and rows at the beginning.
         self.size = timeline.size
@@ -57,10 +57,10 @@ class Walk:
             self.size = resize.cols, resize.rows
             self._number += 1
 
-    def step(self, until: int, most: int = CHUNK_BYTES) -> Event | None:
-        """Give the next event of those before the position `until`; None is that there is none.
+    def step(self, until: int, max_bytes: int = CHUNK_BYTES) -> Event | None:
+        """Return the next event before the position `until`, or None.
 
-        At most `most` bytes of output. `until`: a position that the stream has reached.
+        It has at most `max_bytes` of output. The stream must have reached `until`.
         """
         ring, timeline = self._terminal.ring, self._terminal.timeline
         if ring.start > self.position and until > self.position:
@@ -72,7 +72,7 @@ class Walk:
         if self.position >= until:
             return None
         found = timeline.slice_at(self.position)
-        end = min(found.end, until, self.position + most)
+        end = min(found.end, until, self.position + max_bytes)
         if resize:
             end = min(end, resize.position)
         data = ring.read(self.position, end - self.position).data
@@ -80,7 +80,7 @@ class Walk:
         return Event(found.time, OUTPUT, data)
 
     def _skip(self) -> Event:
-        """Go on with what is kept, from where it can be shown."""
+        """Skip lost output, up to where the retained output can be displayed; return a marker."""
         ring, timeline = self._terminal.ring, self._terminal.timeline
         before = self.position
         start = ring.start
@@ -90,10 +90,10 @@ class Walk:
 
 
 class Encoder:
-    """Makes lines of events: text of bytes, and time that only goes on.
+    """Encodes events as lines, with text for bytes, and with times that never decrease.
 
-    A character that is cut between two events of a kind is whole in the later one; what is not
-    UTF-8 is U+FFFD.
+    A character that is divided between two events of the same kind is whole in the later one.
+    Invalid UTF-8 becomes U+FFFD.
     """
 
     def __init__(self) -> None:
@@ -102,20 +102,20 @@ class Encoder:
 
     @property
     def has_incomplete(self) -> int:
-        """Bytes of output that wait for the rest of their character."""
+        """Bytes of output held until the rest of their character comes."""
         return self._utf8[OUTPUT].has_incomplete
 
     def encode(self, event: Event) -> bytes:
-        """Give the lines of an event: nothing, while it is a part of one character."""
+        """Return the lines of an event; empty if it is only a part of one character."""
         self._time = max(self._time, event.time)
         if event.code in self._utf8:
             return self._line(event.code, self._utf8[event.code].feed(event.data))
-        # What was cut by whatever a marker tells of does not go on behind it.
+        # A character before a marker, such as one for missing output, cannot continue after it.
         rest = self.finish() if event.code == MARKER else b""
         return rest + self._line(event.code, event.data)
 
     def finish(self) -> bytes:
-        """Give the lines of what is still incomplete."""
+        """Return the lines of characters that are still incomplete."""
         return b"".join(self._line(code, utf8.finish()) for code, utf8 in self._utf8.items())
 
     def _line(self, code: str, text: bytes) -> bytes:
@@ -131,20 +131,20 @@ def header(
     command: str,
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
-    """Make the first line. `env`: of the program, of which `TERM` and `SHELL` are told."""
-    described = {
+    """Return the first line. Of `env`, the program's environment, it has `TERM` and `SHELL`."""
+    members = {
         "version": 2,
         "width": size[0],
         "height": size[1],
         "timestamp": int(terminal.started),
-        "title": command[:_TITLE].encode(errors="replace").decode(),
+        "title": command[:_TITLE_MAX].encode(errors="replace").decode(),
         "env": {name: env[name] for name in ("TERM", "SHELL") if name in env},
     }
-    return _encoder.encode(described) + b"\n"
+    return _encoder.encode(members) + b"\n"
 
 
 def ending(status: ExitStatus) -> Event:
-    """Make the marker that says how a program ended."""
+    """Return the marker that says how a program ended."""
     what = f"ended by {status.signal}" if status.signal else f"exited with {status.code}"
     return Event(status.wall, MARKER, what.encode())
 
@@ -152,11 +152,11 @@ def ending(status: ExitStatus) -> Event:
 def export(
     terminal: Terminal, *, command: str, env: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[bytes]:
-    """Give the lines of what the terminal has kept when the first is asked for, bit by bit.
+    """Yield the lines of the output that the terminal retains at the first step.
 
-    A step has at most `STEP` bytes of output, and lines of six times that at worst: nothing is held
-    up, and little held. Whoever sends them may take as long as that takes: what the terminal has
-    dropped meanwhile is told of by a marker, as is what it had dropped before.
+    A step has at most `CHUNK_BYTES` of output, and lines of six times that at worst, so it blocks
+    and holds little. The caller may take any time between two steps: output that the ring drops
+    meanwhile is replaced by a marker, as is output that it had dropped before.
     """
     until = terminal.ring.end
     walk, encoder = Walk(terminal), Encoder()

@@ -1,11 +1,13 @@
-"""The file of one recording: in a folder that nobody else can write to, bounded, of whole lines.
+"""The file of one recording, in a directory that no other user can write to.
 
 Rules:
 
-- It is named by the terminal's start and id, so that the oldest come first, and by who made the
-  terminal. When there would be more than `record_files` of the user's, or of agents', the oldest of
-  these go; but none that is being written, which is locked.
-- When it is full (`record_bytes`), a marker says so. Half a line is none, and is taken off again.
+- The file name has the terminal's start, so that names sort by age, its id, and whether an agent
+  created the terminal. When there would be more than `record_files` recordings of the user's
+  terminals, or of agents' terminals, the oldest of that kind are removed; but no file that is being
+  written, which is locked.
+- When the file is full (`record_bytes`), a marker says so. It has whole lines only: a line that
+  could be written only in part is removed.
 """
 
 import contextlib
@@ -22,59 +24,59 @@ from acpterm.config import Settings, default_record_dir
 from acpterm.host.recording.asciicast import MARKER, Encoder, Event
 from acpterm.terminal.terminal import Terminal
 
-_LAST: Final = 256  # bytes of a file that are kept for the marker that says that it is full
+_FULL_MARKER_BYTES: Final = 256  # reserved for the marker that says that the file is full
 _NAME: Final = re.compile(r"\d{8}T\d{6}Z-[\w-]+\.cast")
-# How the name of the recording of an agent's terminal ends; what has no such name is the user's.
-_AGENTS: Final = "-agent.cast"
+# The end of the file name for an agent's terminal.
+_AGENT_SUFFIX: Final = "-agent.cast"
 
 
 class CastFile:
-    """The file of one recording. Its methods are called in threads, and may wait for the disk.
+    """The file of one recording. Its methods run in threads, since they may wait for the disk.
 
-    States: *new*; *open*; *closed*, for good: by `close`, full, or by an `OSError` that a method
-    has raised. What is written to one that is not open is dropped.
+    States: *new*; *open*; *closed*: by `close`, when full, or after a method has raised `OSError`.
+    Events are dropped unless the file is open.
     """
 
-    # Held while old files are counted and a new one is made.
-    _making: Final = threading.Lock()
+    # Held while old files are counted and a new one is created.
+    _creating: Final = threading.Lock()
 
     def __init__(self, path: str, settings: Settings) -> None:
         self.path: Final = path
         self._settings: Final = settings
         self._encoder: Final = Encoder()
         self._lock: Final = threading.Lock()
-        #: To be written: in order, whichever thread comes first.
+        #: The events to be written, in order, whichever thread comes first.
         self.events: Final[deque[Event]] = deque()
-        #: Whether to close it with the next write, or the one that has begun.
+        #: Whether the next write, or the one in progress, closes the file.
         self.closing = False
-        #: Whether there is one.
+        #: Whether the file has been created.
         self.exists = False
         self._fd = -1
-        #: Bytes that are written.
+        #: Bytes written.
         self.size = 0
-        #: Bytes of output that are written to, and wait for the rest of their character.
+        #: Bytes of output taken from `events` but held until the rest of their character comes.
         self.buffered_bytes = 0
 
     def open(self, first: bytes) -> None:
-        """Remove old files, and begin this one with the line `first`."""
-        with self._lock, self._making:
+        """Remove old files, and create this one with the line `first`. Raises `OSError`."""
+        with self._lock, self._creating:
             if self.closing:
                 return
             directory = _open_directory(os.path.dirname(self.path))
             try:
-                is_agents = self.path.endswith(_AGENTS)
+                is_agents = self.path.endswith(_AGENT_SUFFIX)
                 _remove_old(directory, self._settings.record_files - 1, is_agents=is_agents)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._fd = os.open(os.path.basename(self.path), flags, 0o600, dir_fd=directory)
                 self.exists = True
             finally:
                 os.close(directory)
-            with contextlib.suppress(OSError):  # that there are no locks; see `_remove_old`
+            with contextlib.suppress(OSError):  # a file system without locks; see `_remove_old`
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._append(first)
 
     def resume(self, size: int) -> None:
-        """Go on with a file of which the first `size` bytes are as they should be."""
+        """Open an earlier process's file, and truncate it to `size` bytes. Raises `OSError`."""
         with self._lock:
             if self.closing:
                 return
@@ -91,12 +93,12 @@ class CastFile:
             self.size = size
 
     def write(self) -> bool:
-        """Write what there is to write; whether there is room for more."""
+        """Write the pending events; return whether there is room for more. Raises `OSError`."""
         with self._lock:
             if self._fd < 0:
                 return False
             lines: list[bytes] = []
-            room = self._settings.record_bytes - _LAST - self.size
+            room = self._settings.record_bytes - _FULL_MARKER_BYTES - self.size
             while self.events and room >= 0:
                 event = self.events.popleft()
                 lines.append(self._encoder.encode(event))
@@ -113,7 +115,7 @@ class CastFile:
             return self._fd >= 0
 
     def close(self) -> None:
-        """Write what there is, and close the file."""
+        """Write the pending events, and close the file."""
         self.closing = True
         self.write()
 
@@ -123,7 +125,7 @@ class CastFile:
             while written < len(data):
                 written += os.write(self._fd, data[written:])
         except OSError:
-            # Half a line is none.
+            # Remove the incomplete line.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._fd, self.size + data.rfind(b"\n", 0, written) + 1)
             self._close()
@@ -136,14 +138,14 @@ class CastFile:
 
 
 def path_of(terminal: Terminal, settings: Settings, *, is_agents: bool) -> str:
-    """Return the path of a terminal's recording; `is_agents`: whether an agent made it."""
+    """Return the path of a terminal's recording; `is_agents`: whether an agent created it."""
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(terminal.started))
     directory = settings.record_dir or default_record_dir()
-    return os.path.join(directory, f"{when}-{terminal.id}{_AGENTS if is_agents else '.cast'}")
+    return os.path.join(directory, f"{when}-{terminal.id}{_AGENT_SUFFIX if is_agents else '.cast'}")
 
 
 def _open_directory(path: str) -> int:
-    """Open the folder, made if it is missing. Raises `OSError` if others could write to it."""
+    """Open the directory, created if missing. Raises `OSError` if others could write to it."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -159,12 +161,12 @@ def _open_directory(path: str) -> int:
 
 
 def _remove_old(directory: int, number: int, *, is_agents: bool) -> None:
-    """Remove the oldest recordings until there are `number`, but none that is being written.
+    """Remove the oldest recordings until `number` are left, but none that is being written.
 
-    Of agents' terminals only if it is for another of those, and else of the user's.
+    Only recordings of agents' terminals count if `is_agents`, else only those of the user's.
     """
     found = filter(_NAME.fullmatch, os.listdir(directory))
-    names = sorted(name for name in found if name.endswith(_AGENTS) == is_agents)
+    names = sorted(name for name in found if name.endswith(_AGENT_SUFFIX) == is_agents)
     surplus = len(names) - number
     for name in names:
         if surplus <= 0:
@@ -183,6 +185,6 @@ def _remove_old(directory: int, number: int, *, is_agents: bool) -> None:
 def _is_locked(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:  # or there are no locks
+    except OSError as error:  # a file system without locks raises another error
         return isinstance(error, BlockingIOError)
     return False

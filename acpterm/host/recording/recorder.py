@@ -1,21 +1,22 @@
-"""Recordings: what terminals print, written to files as it comes, for those who ask for that.
+"""Recording of terminals: their output is written to files as it comes.
 
-One asciicast for each terminal, for this user alone, named by the terminal's start and id. Off by
-default (`record`). Rules:
+Each terminal has one asciicast, readable for this user only, named by the terminal's start and id.
+Recording is off by default (setting `record`). Rules:
 
-- A recording is one reader more: it follows the terminal's ring by position, and what the ring has
-  dropped before it was written is told of by a marker. It never holds up a terminal.
-- Files (`castfile`) are written in threads of their own, a batch at a time: each `PERIOD` seconds,
-  or `BATCH` bytes. A disk that hangs holds up nobody else.
-- A file that cannot be written is given up for good, with a line in the log; nothing else is hurt.
-- A worker that takes over goes on with the file where the one before had written to: nothing is
-  missing, and nothing twice.
-- Input, if that is wanted, is noted when it is typed, and only if the terminal's echo shows it.
+- A recording is one more reader of the terminal's ring, by position. Output that the ring drops
+  before it is written is replaced by a marker. It never delays the terminal.
+- Files (`cast_file`) are written in separate threads, in batches: every `PERIOD_S` seconds, or
+  `BATCH_BYTES`. A disk that hangs delays nothing else.
+- A file that cannot be written is given up, with a line in the log. Nothing else is affected.
+- After a takeover the new worker continues the file where the old one stopped: nothing is missing
+  or written twice.
+- Input is recorded, if enabled (setting `record_input`), when it is typed, and only if the terminal
+  echoes it.
 
-Who owns what: the nursery given to `Recorder.start` owns a task, which owns the file. The task ends
-when nothing more can come from the terminal and all it printed is in the file; or when the file is
-full, or given up. When it is cancelled it writes what there is by then, within `FAREWELL` seconds:
-so a host that ends cancels that nursery when its terminals are gone.
+Ownership: the nursery passed to `Recorder.start` owns a task, which owns the file. The task ends
+when the terminal's output has ended and all of it is in the file, when the file is full, or when it
+is given up. Cancelled, it writes what there is by then, within `CLOSE_TIMEOUT_S` seconds. So a host
+cancels that nursery at shutdown, after its terminals are closed.
 """
 
 import contextlib
@@ -39,8 +40,8 @@ from acpterm.terminal.terminal import Terminal
 PERIOD_S: Final = 0.2
 BATCH_BYTES: Final = 256 * 1024
 CLOSE_TIMEOUT_S: Final = 1.0
-_EVENT_OVERHEAD_BYTES: Final = 1024  # what an event counts beside its bytes
-_INPUT_BYTES_MAX: Final = 1024 * 1024  # of what was typed and waits to be written, so counted
+_EVENT_OVERHEAD_BYTES: Final = 1024  # counted for each event, besides its data
+_INPUT_BYTES_MAX: Final = 1024 * 1024  # of input waiting to be written, with overhead
 
 OnProgress: TypeAlias = Callable[[RecordingRecord | None], None]
 
@@ -48,7 +49,7 @@ _log = structlog.get_logger("acpterm.recording")
 
 
 class Recorder:
-    """Records terminals as the settings say."""
+    """Records terminals according to the settings."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings: Final = settings
@@ -62,19 +63,20 @@ class Recorder:
         is_agents: bool = False,
         nursery: trio.Nursery,
         env: Mapping[str, str] = MappingProxyType({}),
-        gave_up: Callable[[], None] = lambda: None,
+        on_failure: Callable[[], None] = lambda: None,
         on_progress: OnProgress = lambda _: None,
     ) -> str:
-        """Record `terminal` from its beginning, in a task of `nursery`: the path of its file.
+        """Record `terminal` from its beginning, in a task of `nursery`; return the file's path.
 
-        To be called when it has just been made: what its ring has dropped is gone. `command` is
-        the title; of `env`, the program's, the file has `TERM` and `SHELL`. It is made later, if
-        that can be. `is_agents`: whether an agent made the terminal. `on_progress` is called with
-        what `resume` needs, and None at the end.
+        Call it right after the terminal was created, before its ring drops output. The task creates
+        the file; `on_failure` is called if it cannot. `command` is the title; of `env`, the
+        program's environment, the file has `TERM` and `SHELL`. `is_agents`: whether an agent
+        created the terminal. `on_progress` is called with the record that `resume` needs, and with
+        None at the end.
         """
         file = CastFile(path_of(terminal, self._settings, is_agents=is_agents), self._settings)
         walk = Walk(terminal)
-        recording = self._new(terminal, file, walk, gave_up, on_progress)
+        recording = self._new(terminal, file, walk, on_failure, on_progress)
         first = header(terminal, walk.size, command=command, env=env)
         nursery.start_soon(recording.run, partial(file.open, first))
         return file.path
@@ -88,10 +90,10 @@ class Recorder:
         nursery: trio.Nursery,
         on_progress: OnProgress,
     ) -> None:
-        """Go on with the recording of a terminal that was taken over, in the same file.
+        """Continue the recording of a terminal after a takeover, in the same file.
 
-        Nothing is missing in it, and nothing twice; output that was not written before has the time
-        of the take-over.
+        Nothing is missing or written twice. Output that was not written before has the time of the
+        takeover.
         """
         file = CastFile(path, self._settings)
         walk = Walk(terminal, progress.position)
@@ -104,14 +106,14 @@ class Recorder:
         terminal: Terminal,
         file: CastFile,
         walk: Walk,
-        gave_up: Callable[[], None],
+        on_failure: Callable[[], None],
         on_progress: OnProgress,
     ) -> "_Recording":
         recording = _Recording(
-            terminal, file, walk, self._threads, gave_up=gave_up, on_progress=on_progress
+            terminal, file, walk, self._threads, on_failure=on_failure, on_progress=on_progress
         )
         if self._settings.record_input:
-            terminal.keyboard.listeners.append(recording.typed)
+            terminal.keyboard.listeners.append(recording.record_input)
         return recording
 
 
@@ -125,34 +127,34 @@ class _Recording:
         walk: Walk,
         threads: trio.CapacityLimiter,
         *,
-        gave_up: Callable[[], None],
+        on_failure: Callable[[], None],
         on_progress: OnProgress,
     ) -> None:
         self._on_progress = on_progress
-        self._on_failure = gave_up
+        self._on_failure = on_failure
         self._terminal = terminal
         self._file = file
         self._threads = threads
         self.walk = walk
         self._inputs: deque[tuple[int, Event]] = deque()  # each with its position in the output
-        self._waiting = 0
+        self._input_bytes = 0
         self.has_exit = False
 
-    def typed(self, piece: bytes, shown: bool) -> None:
-        """Note what was typed."""
-        if not shown:
+    def record_input(self, piece: bytes, echoed: bool) -> None:
+        """Record input, if the terminal echoes it. See `keyboard.Listener`."""
+        if not echoed:
             return
         timeline = self._terminal.timeline
         event = Event(time.monotonic() - timeline.start, INPUT, piece)
-        if self._waiting + len(piece) > _INPUT_BYTES_MAX:
+        if self._input_bytes + len(piece) > _INPUT_BYTES_MAX:
             if self._inputs[-1][1].code == MARKER:
                 return
             event = event._replace(code=MARKER, data=b"input is missing here")
-        self._waiting += len(event.data) + _EVENT_OVERHEAD_BYTES
+        self._input_bytes += len(event.data) + _EVENT_OVERHEAD_BYTES
         self._inputs.append((timeline.end, event))
 
     async def run(self, open_file: Callable[[], None]) -> None:
-        """Write the file, which `open_file` opens."""
+        """Write the file, which `open_file` opens, until the recording ends."""
         try:
             try:
                 await self._in_thread(open_file)
@@ -176,31 +178,31 @@ class _Recording:
         finally:
             self._on_progress(None)
             with contextlib.suppress(ValueError):
-                self._terminal.keyboard.listeners.remove(self.typed)
+                self._terminal.keyboard.listeners.remove(self.record_input)
 
     async def _follow(self) -> None:
-        """Write what comes, until nothing more can or the file is full."""
+        """Write output as it comes, until it has ended or the file is full."""
         while True:
-            over = self._terminal.output_closed
-            if not await self._write() or over:
+            is_last = self._terminal.output_closed
+            if not await self._write() or is_last:
                 return
-            if not self._wait_for_news():
+            if not self._unwritten():
                 await self._terminal.wait_changed()
             with trio.move_on_after(PERIOD_S):
-                while self._wait_for_news() < BATCH_BYTES:
+                while self._unwritten() < BATCH_BYTES:
                     await self._terminal.wait_changed()
 
-    def _wait_for_news(self) -> int:
-        """Tell how many bytes there are to write, or `BATCH`, if that should not be put off."""
+    def _unwritten(self) -> int:
+        """Return how many bytes there are to write; `BATCH_BYTES` if they must not be delayed."""
         terminal = self._terminal
         if terminal.output_closed or (terminal.exit is not None and not self.has_exit):
             return BATCH_BYTES
         return terminal.timeline.end - self.walk.position
 
     async def _write(self) -> bool:
-        """Write what has come up to now; whether there is room for more."""
+        """Write everything up to now; return whether there is room for more."""
         until, status = self._terminal.timeline.end, self._terminal.exit
-        while self._take(until):
+        while self._queue_batch(until):
             if not await self._write_file():
                 return False
         if status is not None and not self.has_exit:
@@ -210,7 +212,7 @@ class _Recording:
         return True
 
     async def _write_file(self) -> bool:
-        """Write what the file was given; return whether there is room for more."""
+        """Write the file's pending events; return whether there is room for more."""
         position = self.walk.position
         if not await self._in_thread(self._file.write):
             return False
@@ -221,21 +223,21 @@ class _Recording:
         size = self._file.size
         self._on_progress(RecordingRecord(position=position, size=size, has_exit=self.has_exit))
 
-    def _take(self, until: int) -> int:
-        """Give the file the next batch; its size."""
+    def _queue_batch(self, until: int) -> int:
+        """Queue the next batch in the file; return its size."""
         size = 0
         while size < BATCH_BYTES:
-            typed = self._inputs[0][0] if self._inputs else until + 1
-            event = self.walk.step(min(typed, until))
+            input_at = self._inputs[0][0] if self._inputs else until + 1
+            event = self.walk.step(min(input_at, until))
             if event is None:
-                if typed > until:
+                if input_at > until:
                     break
                 _, event = self._inputs.popleft()
-                self._waiting -= len(event.data) + _EVENT_OVERHEAD_BYTES
+                self._input_bytes -= len(event.data) + _EVENT_OVERHEAD_BYTES
             self._file.events.append(event)
             size += len(event.data) + _EVENT_OVERHEAD_BYTES
         return size
 
     async def _in_thread(self, work: Callable[[], bool | None]) -> bool:
-        # Cancelled, a thread that has begun goes on, and the next one waits for the file.
+        # After a cancel the thread continues; the next one waits for the file's lock.
         return bool(await run_blocking(work, abandon_on_cancel=True, limiter=self._threads))

@@ -38,10 +38,9 @@ from acpterm.host.terminal_info import exit_info
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
-from acpterm.terminal.vt import unemulated
 from acpterm.terminal.vt.frames import Frames
 from acpterm.terminal.vt.library import EmulatorMissingError
-from acpterm.terminal.vt.paint import alternate_snapshot, snapshot
+from acpterm.terminal.vt.paint import alternate_snapshot, snapshot, tail_snapshot
 from acpterm.terminal.vt.queries import QueryFilter
 from acpterm.terminal.vt.screen import Screen
 
@@ -209,21 +208,21 @@ class _Attachment:
                 self._position = None
                 return False
             alternate = screen.is_alternate
-            picture = alternate_snapshot(screen) if alternate else snapshot(screen)
-            picture += queries.feed(screen.held)
+            painted = alternate_snapshot(screen) if alternate else snapshot(screen)
+            painted += queries.feed(screen.held)
             size = screen.cols, screen.rows
         else:
             await terminal.caught_up()
             position, size = terminal.ring.end, (terminal.cols, terminal.rows)
             try:
-                picture = queries.feed(unemulated.picture(terminal.ring, terminal.rows))
+                painted = queries.feed(tail_snapshot(terminal.ring, terminal.rows))
             except EmulatorMissingError as error:
                 raise RpcError(INVALID_PARAMS, f"attach: {error}") from error
         self._window.needs_redraw = False
         self._queries, self._position = queries, position
         self._frames, self._size = None, size
         self._is_alternate, self._has_main = alternate, self._has_main or not alternate
-        self._send("screen", picture, alternate=alternate)
+        self._send("screen", painted, alternate=alternate)
         return True
 
     def _may_stay_blank(self, screen: Screen) -> bool:

@@ -44,7 +44,7 @@ class UserConnection:
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
         self._closed = False
-        self._paused: set[Terminal] = set()
+        self._held: set[Terminal] = set()
         self._ongoing: set[trio.CancelScope] = set()
         self._tokens: dict[str, tuple[TerminalEntry, Window] | None] = {}
 
@@ -72,22 +72,22 @@ class UserConnection:
         self._closed = True
         for scope in self._ongoing:
             scope.cancel()
-        for terminal in list(self._paused):
-            self.resume_reader(terminal)
+        for terminal in list(self._held):
+            self.release_output(terminal)
 
-    def pause_reader(self, terminal: Terminal, position: int) -> None:
+    def hold_output(self, terminal: Terminal, position: int) -> None:
         """Retain a terminal's output from `position` on for this connection.
 
         The program blocks once the ring is full of unread output. Does nothing after `close`.
         """
         if self._closed:
             return
-        self._paused.add(terminal)
+        self._held.add(terminal)
         terminal.ring.hold(self, position)
 
-    def resume_reader(self, terminal: Terminal) -> None:
+    def release_output(self, terminal: Terminal) -> None:
         """Retain no output for this connection any more. Can be repeated."""
-        self._paused.discard(terminal)
+        self._held.discard(terminal)
         terminal.ring.let_go(self)
 
     def entry(self, name: str, *, own: bool = False) -> TerminalEntry:

@@ -46,7 +46,7 @@ async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest
             "use the position that an earlier answer gave",
         )
     position = _start_position(terminal, params)
-    with user.ongoing_request(params.token), _resume_at_end(user, terminal, hold=params.hold):
+    with user.ongoing_request(params.token), _release_at_end(user, terminal, hold=params.hold):
         while True:
             await user.sender.drain()
             # Read `exit` first: once it is set, the output up to `ring.end` is complete.
@@ -55,7 +55,7 @@ async def follow(user: UserConnection, terminal: Terminal, params: FollowRequest
             if position < end:
                 position = _send(user, terminal, params, position, end)
                 if params.hold:
-                    user.pause_reader(terminal, position)
+                    user.hold_output(terminal, position)
                 elif position >= begin and not ended and (position == end or not params.times):
                     await trio.sleep(POLL_INTERVAL_S if position == end else CATCH_UP_INTERVAL_S)
             elif ended or not params.stay:
@@ -74,12 +74,12 @@ def _start_position(terminal: Terminal, params: FollowRequest) -> int:
 
 
 @contextmanager
-def _resume_at_end(user: UserConnection, terminal: Terminal, *, hold: bool) -> Iterator[None]:
+def _release_at_end(user: UserConnection, terminal: Terminal, *, hold: bool) -> Iterator[None]:
     try:
         yield
     finally:
         if hold:
-            user.resume_reader(terminal)
+            user.release_output(terminal)
 
 
 def _send(

@@ -87,7 +87,7 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         record.name, record.is_removed_at_end = params.name, params.remove
         terminal = await request.start(host.pool, record, host.state)
         if params.hold:
-            user.pause_reader(terminal, 0)
+            user.hold_output(terminal, 0)
         launch = launch_of(params, user.context, request)
         entry = TerminalEntry(terminal, record, host.state, launch=launch)
         host.add(entry, request.env)

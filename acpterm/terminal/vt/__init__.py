@@ -1,8 +1,9 @@
-"""The VT emulator of a terminal (libghostty-vt), what it shows, and what it answers.
+"""The VT emulator of a terminal (libghostty-vt), its screen, and its replies.
 
-- `emulator`: the adapter around the native terminal: bytes in, replies out, sizes;
-- `screen`: an immutable picture of all that the emulator knows, taken by `Emulator.screen`;
-- `paint` and `frames`: escape sequences that show a picture in an attached window;
-- `queries`: the filter for output that an attached window is sent directly;
-- `replies`: the only answers that a program is sent.
+- `emulator`: the emulator of one terminal: bytes in, replies out, sizes;
+- `native`, `library`, `declarations`: libghostty-vt, by cffi;
+- `screen`: an immutable snapshot of the emulator's state, taken by `Emulator.screen`;
+- `paint` and `frames`: escape sequences that show a screen in an attached window;
+- `queries`: the filter for output that is passed through to an attached window;
+- `replies`: the grammar of the replies that a program may get.
 """

@@ -1,7 +1,8 @@
-"""What takes the place of an emulator for a terminal whose output has crashed the library.
+"""The replacement for the emulator of a terminal whose output has crashed the library.
 
 A crash ends the process. The next one finds the mark that was set around the call, and does not
-feed the same bytes again: that terminal's screen says so from then on. It answers no queries.
+feed the same bytes again: that terminal's screen shows a message from then on. Queries get no
+replies.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MESSAGE: Final = (
 
 
 class BrokenEmulator:
-    """Has the interface of `Emulator`, and a screen that is always the same."""
+    """An `Emulator` whose screen is always the same."""
 
     __slots__ = ("_cols", "_rows")
 
@@ -38,14 +39,14 @@ class BrokenEmulator:
         return self._cols, self._rows
 
     def feed(self, data: Data) -> None:
-        """Ignore what the program wrote next."""
+        """Ignore the program's next output."""
 
     def feed_for(self, data: memoryview, _seconds: float) -> int:
-        """Ignore what the program wrote next; return how much it was."""
+        """Ignore the program's next output; return its size."""
         return len(data)
 
     def feed_simple_for(self, data: bytes, _seconds: float) -> int:
-        """Ignore what the program wrote next; return how much it was."""
+        """Ignore the program's next output; return its size."""
         return len(data)
 
     def resize(self, cols: int, rows: int) -> None:
@@ -53,7 +54,7 @@ class BrokenEmulator:
         self._cols, self._rows = cols, rows
 
     def screen(self) -> Screen:
-        """Return a picture of the message. Raises `ScreenTooLargeError` like `Emulator`."""
+        """Return a screen with the message. Raises `ScreenTooLargeError` like `Emulator`."""
         check_size(self._cols, self._rows)
         emulator = Emulator(self._cols, self._rows)
         emulator.feed("\r\n".join(MESSAGE).encode())

@@ -1,7 +1,7 @@
 """The part of libghostty-vt's C interface that is used here, for cffi.
 
-The package declares all of it, which takes cffi 150 ms to parse, and each name of a type that is
-looked up later some 45 ms more. This part takes a few. It is that of the pinned release; a test
+The package declares the whole interface, which takes cffi 150 ms to parse, and some 45 ms more for
+each lookup of a type. This part takes a few milliseconds. It matches the pinned release; a test
 compares it with the package's own declarations.
 """
 

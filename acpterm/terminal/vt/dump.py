@@ -1,11 +1,13 @@
 """The native terminal's whole state, parsed from libghostty's binary snapshot (its format 1).
 
+One file, since it is the parser of one format: each class reads one record of it.
+
 The format is documented in libghostty's `snapshot.h`; integers are little-endian. An envelope is
 followed by records of a tag, a length, a checksum and a payload: one TERMINAL, then per screen one
 SCREEN and its PAGEs, then CONTINUATION (input of a sequence that is not complete), READY, and the
 scrollback, which is not used here. The checksum is not verified: the bytes come from this process.
 
-Rows are decoded when they are asked for. A page's row is a sequence of words:
+Rows are decoded on demand. A page's row is a sequence of words:
 
     bits 0-1 kind, 2-25 content, 26-41 style, 42-43 width, 48-63 hyperlink
 """
@@ -21,9 +23,9 @@ from acpterm.terminal.vt import style as styles
 from acpterm.terminal.vt.style import DEFAULT, PLAIN, RGB, Cell, Style, with_link
 
 MARKS_MAX: Final = 8
-"""Combining characters that are shown of one cell: more than any script needs."""
+"""Combining characters kept per cell: more than any script needs."""
 ADDRESS_MAX: Final = 2083
-"""Characters of a hyperlink's address, as in VTE; a longer one is no link."""
+"""Maximum length of a hyperlink's address, as in VTE; a longer one is ignored."""
 _PARAMETERS_MAX: Final = 250
 
 _MAGIC: Final = b"GHOSTSNP\x01\x00"
@@ -72,21 +74,21 @@ LNM: Final = -20
 
 
 class DumpError(Exception):
-    """The library's snapshot is not of the format that is known here."""
+    """The library's snapshot is not in the expected format."""
 
 
 class Charsets(NamedTuple):
-    """Character sets: of G0 to G3 (`utf8`, `ascii`, `british`, `dec_special`), and which is GL."""
+    """Character sets of G0 to G3 (`utf8`, `ascii`, `british`, `dec_special`), and which is GL."""
 
     sets: tuple[int, int, int, int]
     gl: int
 
 
 class Saved(NamedTuple):
-    """What DECSC saved."""
+    """The state saved by DECSC."""
 
     x: int
-    """As wide as the screen when the next character wraps."""
+    """Equal to the screen's width if the next character wraps."""
     y: int
     pen: Style
     origin: bool
@@ -123,7 +125,8 @@ class Page:
             self._rows.append((flags, count, at))
             at += count << (flags >> 4 & 3)
         self._graphemes: dict[tuple[int, int], str] = {}
-        #: What the words of rows refer to: equal words mean the same cells if this is equal.
+        #: The tables that the words of rows refer to: with equal tables, equal words are equal
+        #: cells.
         self.tables: bytes = bytes(data[:tables]) + bytes(data[at:])
         (count,) = _U32.unpack_from(data, at)
         at += 4
@@ -138,23 +141,23 @@ class Page:
         return len(self._rows)
 
     def words(self, y: int) -> bytes:
-        """Return the words of a row as they are."""
+        """Return the undecoded words of a row."""
         flags, count, at = self._rows[y]
         return bytes(self._data[at : at + (count << (flags >> 4 & 3))])
 
     def cells(self, y: int) -> list[Cell]:
-        """Return the cells of a row up to the last one that is not new."""
+        """Return the cells of a row up to the last one that was written to."""
         flags, count, at = self._rows[y]
         width = flags >> 4 & 3
         if width < 2:
-            # Code points alone.
+            # Code points without styles.
             text = bytes(self._data[at : at + (count << width)])
             decoded = text.decode("utf-16-le", "replace") if width else text.decode("latin-1")
             return [_cell(char, PLAIN) for char in decoded.replace("\0", " ")]
         words = struct.unpack_from(f"<{count}{'Q' if width == 3 else 'I'}", self._data, at)
         cells = [self._decode(word, y, x) for x, word in enumerate(words)]
         for x, cell in enumerate(cells):
-            # A blank that is wide: two are the same to see, and can be painted.
+            # A wide blank: two narrow ones look the same, and can be painted.
             if not cell.data and (not x or cells[x - 1].data == " "):
                 cells[x] = _cell(" ", cell.style)
         return cells
@@ -218,14 +221,14 @@ class ScreenState:
 
 
 class Dump:
-    """All that the native terminal knows."""
+    """The state of the native terminal."""
 
     def __init__(self, data: bytes) -> None:
         if not data.startswith(_MAGIC):
             raise DumpError(f"the emulator's snapshot begins with {data[:10]!r}, not {_MAGIC!r}")
         view = memoryview(data)
         self.screens: dict[int, ScreenState] = {}
-        #: What came of a sequence or a character that is not complete yet.
+        #: The bytes so far of an incomplete sequence or character.
         self.held = b""
         at = len(_MAGIC)
         screen: ScreenState | None = None
@@ -291,16 +294,16 @@ def _charsets(packed: int) -> Charsets:
 
 
 def _stack(index: int, flags: bytes) -> tuple[int, ...]:
-    """Return kitty's stack of keyboard flags, the last of which are in force."""
+    """Return kitty's stack of keyboard flags; the last entry is in force."""
     index &= 7
     if any(flags[index + 1 :]):
-        # It has been pushed to more often than it is deep: the oldest come after the last one.
+        # The stack has overflowed, so the oldest entries come after the newest.
         return tuple(flags[index + 1 :] + flags[: index + 1])
     return tuple(flags[: index + 1])
 
 
 def _link(data: memoryview, at: int) -> tuple[str, int]:
-    """Return a hyperlink as `Style.link` has it, and where it ends."""
+    """Return a hyperlink in the form of `Style.link`, and the index behind it."""
     kind = data[at]
     at += 5
     parameters = ""
@@ -343,6 +346,6 @@ def _cell(data: str, style: Style) -> Cell:
 
 
 def rows_of(state: ScreenState, rows: int) -> list[tuple[Page, int]]:
-    """Return where the rows of a screen are, from the top: what is before them is history."""
+    """Return the page and the index in it of each row of a screen, without the history."""
     found = [(page, y) for page in state.pages for y in range(len(page))]
     return found[len(found) - rows :] if len(found) >= rows else found

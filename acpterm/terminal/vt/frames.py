@@ -2,11 +2,12 @@
 
 Rules:
 
-- The first frame paints everything, in the viewer's alternate screen; the next ones only what has
-  changed, row by row.
-- A window that is smaller than the screen shows the part with the cursor, and moves only when the
-  cursor leaves it. What is outside of the screen has dots.
-- The viewer's terminal always has the modes that the program set, since it is the keyboard of it.
+- The first frame paints the whole window, in the viewer's alternate screen; later frames only the
+  rows that have changed.
+- A window that is smaller than the screen shows the part with the cursor, and scrolls only when the
+  cursor leaves that part. The area outside of the screen is filled with dots.
+- The viewer's terminal always has the modes that the program has set, since it is the program's
+  keyboard.
 """
 
 from __future__ import annotations
@@ -20,27 +21,28 @@ from acpterm.terminal.vt.rows import clipped, row_of, trimmed
 if TYPE_CHECKING:
     from acpterm.terminal.vt.screen import Screen
 
-# Nothing in force but the alternate screen. Lines wrap: without that, a mark in the last column may
-# go to the one before it. But the cursor is put somewhere before anything else is written.
+# Everything at its default, on the alternate screen. Wrapping is on: without it, a combining
+# character in the last column may go to the column before. It has no other effect, since the cursor
+# is placed before each write.
 _BEGIN: Final = (
     f"\x1b\\\x1b]8;;\x1b\\\x1b[?1049h{keys.NO_LEVEL}{keys.NO_FLAGS}\x1b[?69l\x1b[r"
     f"\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m\x1b[2J{MODES_OFF}"
 )
-# As tmux marks what is outside.
+# As in tmux.
 _DOT: Final = "·"
 
 
 class Frames:
-    """What one viewer, with a window of `cols` columns and `rows` rows, has been shown.
+    """What one window of `cols` columns and `rows` rows shows.
 
-    For a window of another size, make a new one. `paint.LEAVE` undoes it.
+    Use a new object for another size. `paint.LEAVE` restores the viewer's terminal.
     """
 
     def __init__(self, cols: int, rows: int) -> None:
         self._cols: Final = cols
         self._rows: Final = rows
-        self._shown: list[str] | None = None
-        # What the rows that are shown were made of.
+        self._painted_rows: list[str] | None = None
+        # For each row, a key of the cells that it was made from.
         self._keys: list[object] = [None] * rows
         self._left = 0
         self._top = 0
@@ -49,31 +51,31 @@ class Frames:
         self._state = {"flags": keys.flags(0), "level": keys.level(0)}
 
     def frame(self, screen: Screen) -> bytes:
-        """Return what brings the window up to date; nothing if it is."""
+        """Return the bytes that bring the window up to date; empty if it is."""
         parts: list[str] = []
-        if self._shown is None:
+        if self._painted_rows is None:
             parts.append(_BEGIN)
-            self._shown = [""] * self._rows
-        cursor = self._look(screen)
-        changed = self._paint(screen, self._shown)
-        state = self._tell(screen)
+            self._painted_rows = [""] * self._rows
+        cursor = self._scroll(screen)
+        changed = self._paint(screen, self._painted_rows)
+        state = self._changed_state(screen)
         if parts or changed or state or cursor != self._cursor:
             if changed:
-                # Hidden while it would jump about.
+                # Hide the cursor, which would jump about.
                 parts += ["\x1b[?25l", *changed]
             parts += [*state, cursor]
             self._cursor = cursor
         return "".join(parts).encode()
 
-    def _look(self, screen: Screen) -> str:
-        """Move the window to where the cursor is; return what puts the viewer's cursor there."""
+    def _scroll(self, screen: Screen) -> str:
+        """Scroll the window to the cursor; return the sequences that place the viewer's cursor."""
         x, y = screen.cursor
         self._left = _moved(self._left, x, self._cols, screen.cols)
         self._top = _moved(self._top, y, self._rows, screen.rows)
         visible = "h" if screen.cursor_visible else "l"
         return f"\x1b[{y - self._top + 1};{x - self._left + 1}H\x1b[?25{visible}"
 
-    def _paint(self, screen: Screen, shown: list[str]) -> list[str]:
+    def _paint(self, screen: Screen, painted: list[str]) -> list[str]:
         changed: list[str] = []
         for at in range(self._rows):
             y = self._top + at
@@ -84,26 +86,27 @@ class Frames:
             self._keys[at] = key
             row_cells = screen.cells(y) if y < screen.rows else []
             cells = trimmed(clipped(row_cells, self._left, self._cols))
-            # Behind the last column there is nothing to erase.
+            # After the last column an erase would hit that column.
             rest = "\x1b[K" if len(cells) < self._cols else ""
             row = f"{row_of(cells, links=True)}{rest}{self._outside(at, inside)}"
-            if row != shown[at]:
-                shown[at] = row
+            if row != painted[at]:
+                painted[at] = row
                 changed.append(f"\x1b[{at + 1}H{row}")
         return changed
 
     def _outside(self, at: int, inside: int) -> str:
-        """Return what fills a row behind the columns that are inside of the screen."""
+        """Return the dots of a row behind the columns that are inside of the screen."""
         dots = _DOT * (self._cols - inside)
         return f"\x1b[{at + 1};{inside + 1}H\x1b[2m{dots}\x1b[m" if dots else ""
 
-    def _tell(self, screen: Screen) -> list[str]:
-        """Return what changed of the modes and so on."""
+    def _changed_state(self, screen: Screen) -> list[str]:
+        """Return sequences for what has changed of modes, keyboard, cursor shape and title."""
         parts = []
         before, self._modes = self._modes, screen.modes
         new = screen.modes[len(before) :]
         if screen.modes[: len(before)] != before:
-            # All off and on again: of the mouse's, each turns off the others, and the last counts.
+            # Reset all and set them again: each mouse mode resets the others, so the last one
+            # counts.
             new = screen.modes
             parts.append(MODES_OFF)
         parts += [f"\x1b[?{number}h" for number in new]
@@ -114,12 +117,14 @@ class Frames:
             "shape": shape_sequence(screen),
             "title": f"\x1b]2;{screen.title}\x1b\\" if screen.title else "",
         }
-        parts += [said for what, said in now.items() if said != self._state.get(what, "")]
+        parts += [
+            sequence for name, sequence in now.items() if sequence != self._state.get(name, "")
+        ]
         self._state = now
         return parts
 
 
 def _moved(start: int, cursor: int, window: int, size: int) -> int:
-    """Return where a window begins, moved no further than needed for the cursor to be in it."""
+    """Return the beginning of a window, scrolled just as far as needed to show the cursor."""
     start = min(start, max(0, size - window))
     return min(max(start, cursor - window + 1), cursor)

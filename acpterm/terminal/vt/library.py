@@ -1,4 +1,4 @@
-"""The native library, loaded when the first emulator needs it."""
+"""The native library libghostty-vt, loaded when the first emulator needs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGE: Final = "pyghostty"
 
 
 class EmulatorMissingError(Exception):
-    """The package with the terminal emulator is not installed, or does not load."""
+    """The package with the terminal emulator is not installed, or cannot be loaded."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -38,7 +38,7 @@ class Library(NamedTuple):
 
 @cache
 def _load() -> Library | str:
-    """Return the library, or why there is none: a failed import is not tried again."""
+    """Return the library, or why it cannot be loaded: a failed import is not tried again."""
     try:
         from cffi import FFI  # noqa: PLC0415  loaded only when it is needed
 
@@ -55,7 +55,7 @@ def _constants() -> str:
 
 
 def _path() -> str:
-    """Return the path of the shared library, which the package brings."""
+    """Return the path of the shared library in the package."""
     found = find_spec(PACKAGE)
     for directory in (found and found.submodule_search_locations) or ():
         for name in ("libghostty-vt.so", "libghostty-vt.dylib"):
@@ -65,7 +65,7 @@ def _path() -> str:
 
 
 def load() -> Library:
-    """Return the library. Raises `EmulatorMissingError` where there is none."""
+    """Return the library. Raises `EmulatorMissingError`."""
     found = _load()
     if isinstance(found, str):
         raise EmulatorMissingError(found)
@@ -73,7 +73,7 @@ def load() -> Library:
 
 
 def is_installed() -> bool:
-    """Return whether the package is there; whether it loads is not tried."""
+    """Return whether the package is installed, without loading it."""
     try:
         return find_spec(PACKAGE) is not None
     except (ImportError, ValueError):

@@ -1,22 +1,25 @@
 """Escape sequences that bring a viewer's terminal into the state of a screen, and back.
 
-- `snapshot`: all of it, for a terminal of the same size that is then to follow the program;
-- `alternate_snapshot`: the alternate screen alone, for one whose main screen is to stay as it is;
-- `LEAVE`: what undoes that, when the viewer goes.
+- `snapshot`: the whole state, for a terminal of the same size that then gets the program's output;
+- `alternate_snapshot`: the alternate screen only, for a terminal whose main screen is left alone;
+- `tail_snapshot`: the last output, where no emulator is installed;
+- `LEAVE`: restores the viewer's terminal when it detaches.
 
 Rules:
 
-- Nothing is assumed of the viewer's terminal: what matters is sent, even where it should be so
-  already. Backgrounds are painted with spaces, since not every terminal erases in colour.
-- What a program wrote as a title or a character is passed on only as far as it prints.
+- Nothing is assumed about the viewer's terminal: all relevant state is sent, even what should be
+  the default. Backgrounds are painted with spaces, since not every terminal erases in colour.
+- Only printable characters of titles and cells are passed on.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from acpterm.terminal.vt import keys
 from acpterm.terminal.vt.dump import IRM, LNM, NOTHING_SAVED, Charsets, Saved
+from acpterm.terminal.vt.library import load
 from acpterm.terminal.vt.rows import linked, row_of
 from acpterm.terminal.vt.screen import DECAWM, DECLRMM, DECOM, MODES
 from acpterm.terminal.vt.style import BLANK, Cell, sgr
@@ -24,66 +27,86 @@ from acpterm.terminal.vt.style import BLANK, Cell, sgr
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from acpterm.terminal.shared_ring import SharedRing
     from acpterm.terminal.vt.screen import Screen
 
 MODES_OFF: Final = "".join(f"\x1b[?{number}l" for number in MODES)
-# An unfinished sequence is ended, and so are an update that is shown when it is whole, and a link.
+# Ends an incomplete sequence, a synchronized update and a hyperlink.
 _ENDED: Final = "\x1b\\\x1b[?2026l\x1b]8;;\x1b\\"
-_NOTHING_IN_FORCE: Final = "\x1b[?6l\x1b[?7h\x1b(B\x1b)0\x1b*B\x1b+B\x0f\x1b[m"
-# Then the main screen, the whole of it, nothing in force.
+_DEFAULTS: Final = "\x1b[?6l\x1b[?7h\x1b(B\x1b)0\x1b*B\x1b+B\x0f\x1b[m"
+# And the main screen, without margins, everything at its default.
 NEUTRAL: Final = (
     f"{_ENDED}\x1b[?1049l{keys.NO_LEVEL}{keys.NO_FLAGS}\x1b[!p"
-    f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_NOTHING_IN_FORCE}{MODES_OFF}"
+    f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_DEFAULTS}{MODES_OFF}"
 )
-# The alternate screen instead. No soft reset: that may forget where the main screen's cursor was.
+# The alternate screen instead. No soft reset, which may lose the main screen's cursor position.
 _ALTERNATE: Final = (
     f"{_ENDED}\x1b[?1049h{keys.NO_LEVEL}{keys.NO_FLAGS}"
-    f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_NOTHING_IN_FORCE}{MODES_OFF}"
+    f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_DEFAULTS}{MODES_OFF}"
 )
-# Leaving the alternate screen puts the cursor where it was saved, which may be long ago when it is
-# not shown. So it is entered first: that saves the cursor, unless it is shown. Keys are said as
-# usual, whatever has been put on that stack (kitty), and neither colours nor sizes are told.
+# Leaving the alternate screen restores the saved cursor, which may be an old one if the alternate
+# screen is not current. So enter it first: that saves the cursor, unless it is current already.
+# Empty kitty's stack of keyboard flags, and disable reports of colour scheme and size.
 LEAVE: Final = (
     f"{_ENDED}\x1b[?1049h{keys.NO_LEVEL}{keys.NO_FLAGS}\x1b[?1049l{keys.NO_FLAGS}"
     f"\x1b7\x1b[?69l\x1b[r\x1b[?6l\x1b8\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[m"
     f"{MODES_OFF}\x1b>\x1b[?2031l\x1b[?2048l\x1b[?5W\x1b[?25h\x1b[0 q"
 ).encode()
-"""What a viewer prints when it goes: the terminal is as before, but for what was painted."""
+"""Restores the viewer's terminal when it detaches, except for what was painted."""
 _DESIGNATIONS: Final = "()*+"
 # utf8, ascii, british, dec_special.
 _SETS: Final = "BBA0"
 _LOCKS: Final = ("\x0f", "\x0e", "\x1bn", "\x1bo")
+_TAIL_BYTES: Final = 16 * 1024
+_ALTERNATE_SWITCH: Final = re.compile(rb"\x1b\[\?(?:47|104[79])([hl])")
 
 
 def snapshot(screen: Screen) -> bytes:
-    """Return what brings a terminal of the same size, in whatever state, into this screen's state.
+    """Return what brings a terminal of the same size, in any state, into the state of `screen`.
 
-    It does not have the beginning of a sequence that is not complete yet (`Screen.held`). A title
-    that the program never set is left as it is.
+    It excludes the beginning of an incomplete sequence (`Screen.held`). The title is left alone if
+    the program never set one.
     """
     parts = [NEUTRAL, *_tab_stops(screen.tabs)]
     main = screen.main
     if main is not None:
         parts += [keys.pushed(main.keys), *_painted(screen, main=True)]
         parts += _saved_cursor(screen, main.saved or NOTHING_SAVED, main=True)
-        # Entering saves the cursor, in the state it is in; behind it nothing is in force again.
-        parts += [f"\x1b[?1049h{keys.NO_FLAGS}{_NOTHING_IN_FORCE}"]
+        # Entering saves the cursor in its present state; then reset everything to defaults.
+        parts += [f"\x1b[?1049h{keys.NO_FLAGS}{_DEFAULTS}"]
     return "".join([*parts, *_active(screen)]).encode()
 
 
 def alternate_snapshot(screen: Screen) -> bytes:
-    """Return what `snapshot` does for the alternate screen, which is shown, and leave the main one.
+    """Return `snapshot` for the alternate screen, which is current, without the main screen.
 
-    When the program leaves the alternate screen, the main one has to be painted.
+    When the program leaves the alternate screen, the main one must be painted.
     """
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
 
 
+def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
+    """Return the last lines of the output, at most `rows`, after a reset of the window.
+
+    For terminals without an emulator. Raises `EmulatorMissingError` while the program shows the
+    alternate screen, which cannot be painted without one.
+    """
+    data = ring.read(ring.start).data
+    switches = _ALTERNATE_SWITCH.findall(data)
+    if switches and switches[-1] == b"h":
+        load()
+    tail = data[-_TAIL_BYTES:]
+    lines = tail.split(b"\n")
+    # A cut line may begin within a sequence.
+    whole = lines if len(tail) == len(data) and not ring.start else lines[1:]
+    return NEUTRAL.encode() + b"\x1b[H\x1b[J" + b"\n".join(whole[-rows:])
+
+
 def _active(screen: Screen) -> list[str]:
-    """Return what paints the screen that is shown, and sets all that is in force."""
+    """Return what paints the current screen and sets its state."""
     parts = [keys.pushed(screen.keys), *_painted(screen, main=False)]
     parts += _saved_cursor(screen, screen.saved or NOTHING_SAVED, main=False)
-    parts += [f"\x1b7{_NOTHING_IN_FORCE}"]
+    parts += [f"\x1b7{_DEFAULTS}"]
     parts += mode_sequences(screen)
     parts += ["\x1b[?25h" if screen.cursor_visible else "\x1b[?25l"]
     parts += _margins(screen)
@@ -101,7 +124,7 @@ def _active(screen: Screen) -> list[str]:
 
 
 def mode_sequences(screen: Screen) -> Iterable[str]:
-    """Return what sets the modes, the keyboard, the cursor's shape and the title."""
+    """Return sequences that set the modes, the keyboard, the cursor's shape and the title."""
     yield from (f"\x1b[?{number}h" for number in screen.modes)
     yield "\x1b=" if screen.application_keypad else "\x1b>"
     if screen.other_keys:
@@ -112,13 +135,13 @@ def mode_sequences(screen: Screen) -> Iterable[str]:
 
 
 def shape_sequence(screen: Screen) -> str:
-    """Return what sets the cursor's shape."""
+    """Return the sequences that set the cursor's shape."""
     blinks = "\x1b[?12h" if screen.is_default_cursor_blinking else ""
     return f"\x1b[{screen.cursor_shape} q{blinks}"
 
 
 def _painted(screen: Screen, *, main: bool) -> Iterable[str]:
-    # Row by row: some terminals keep a screen that is erased at once in their history.
+    # Row by row: some terminals move a screen that is erased as a whole to their history.
     for y in range(screen.rows):
         cells = screen.cells(y, main=main)
         rest = "\x1b[K" if len(cells) < screen.cols else ""
@@ -132,7 +155,7 @@ def _tab_stops(stops: Iterable[int]) -> Iterable[str]:
 
 
 def _saved_cursor(screen: Screen, saved: Saved, *, main: bool) -> Iterable[str]:
-    """Put the cursor, and all that is saved with it, where `saved` has it; no region is set."""
+    """Restore the saved cursor, with the state saved with it. No margins may be set."""
     if saved.origin:
         yield "\x1b[?6h"
     yield from _cursor(screen, saved.x, saved.y, main=main)
@@ -154,7 +177,7 @@ def _margins(screen: Screen) -> Iterable[str]:
 
 
 def _origin(screen: Screen) -> tuple[int, int]:
-    """Return the column and the row that cursor addresses count from."""
+    """Return the column and the row that cursor addresses are relative to."""
     if screen.is_clipped or not screen.is_set(DECOM):
         return 0, 0
     return screen.side_margins[0] if screen.is_set(DECLRMM) else 0, screen.margins[0]
@@ -163,9 +186,9 @@ def _origin(screen: Screen) -> tuple[int, int]:
 def _cursor(
     screen: Screen, x: int, y: int, *, main: bool = False, origin: tuple[int, int] = (0, 0)
 ) -> Iterable[str]:
-    """Put the cursor at `x` and `y`; addresses count from `origin`.
+    """Place the cursor at `x` and `y`; addresses are relative to `origin`.
 
-    Where the next character is to wrap, the last one is written again. So it is where REP may
+    The last character is written again if the next one wraps, to set that state, and where REP may
     follow, which repeats it.
     """
     left, top = origin
@@ -175,7 +198,7 @@ def _cursor(
     if before > 0 and not cells[before].data:
         before -= 1
     wraps = x >= screen.cols
-    # In the middle of a wide character nothing can be drawn up to the cursor.
+    # Within a wide character, writing cannot end at the cursor.
     if before >= left and (wraps or (cells[x].data and cells[before].data == screen.last)):
         yield f"\x1b[{y - top + 1};{before - left + 1}H{_written(cells[before])}"
     else:

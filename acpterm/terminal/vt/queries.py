@@ -1,24 +1,23 @@
-"""The filter for output that is sent to an attached window as the program wrote it.
+"""The filter for output that is passed through to an attached window.
 
-The emulator answers what a program asks its terminal. A window's terminal must not be asked as
-well: its answers would be typed a second time, by a window that only looks, or to the user's shell
-once the window has left. So everything that makes a terminal answer is removed, and so is what
-reaches beyond the window: the clipboard (OSC 52), unless that is allowed. All else passes byte for
-byte.
+The emulator replies to a program's queries. A window's terminal must not get them too: its replies
+would be typed a second time, even by a read-only window, or into the user's shell after the window
+has detached. So everything that makes a terminal reply is removed, and so is what reaches beyond
+the window: the clipboard (OSC 52), unless that is allowed. All other bytes pass unchanged.
 
 What is removed:
 
 - ENQ; `ESC Z` (DECID);
 - CSI: DA1 to DA3, DSR, DECRQM, reports of XTWINOPS, kitty's keyboard flags, XTVERSION, DECREQTPARM,
-  DECRQCRA and relatives; macros (DECINVM); and, of the modes that are set, those whose setting is
-  answered or that make a terminal report by itself (`REPORTING_MODES`);
-- OSC: what has a question mark as a parameter (colours, fonts, …), and protocols with answers:
+  DECRQCRA and relatives; macros (DECINVM); and setting a mode that makes a
+  terminal reply or report by itself (`REPORTING_MODES`);
+- OSC: those with a question mark as a parameter (colours, fonts, …), and protocols with replies:
   clipboards, file transfer, drag and drop, reports of iTerm2, notifications that report;
-- DCS: DECRQSS, XTGETTCAP, XTGETXRES, DECUDK, passthrough of tmux; APC: kitty's graphics, which are
-  answered unless they say otherwise, and which the emulator does not have;
-- sequences that are cut short, since removing what cut them could complete them.
+- DCS: DECRQSS, XTGETTCAP, XTGETXRES, DECUDK, passthrough of tmux; APC: kitty's graphics, which
+  get a reply by default, and which the emulator does not support;
+- sequences that another one cuts short, since removing the other one could complete them.
 
-C1 controls in UTF-8 (`C2 9B` for CSI, …) count as their escape sequences. A sequence that is cut by
+C1 controls in UTF-8 (`C2 9B` for CSI, …) count as their escape sequences. An incomplete sequence at
 the end of the data is held until it is known whether it passes.
 """
 
@@ -28,16 +27,16 @@ import re
 from typing import Final
 
 INCOMPLETE_MAX: Final = 4096
-"""Bytes of a sequence that are held; one that is not decided by then is dropped."""
+"""Maximum bytes held of a sequence; a sequence that is undecided by then is dropped."""
 REPORTING_MODES: Final = frozenset({38, 2031, 2033, 2048, 5522})
-"""Private modes: Tektronix (which asks in other ways), colour scheme, visibility, size, pasting."""
+"""Private modes: Tektronix (which has other queries), colour scheme, visibility, size, pasting."""
 
 # Controls that are executed within a sequence: all but CAN, SUB and ESC.
 _CONTROL: Final = rb"[\x00-\x17\x19\x1c-\x1f\x7f]"
 _BODY: Final = rb"[\x00-\x17\x19\x1c-\x3f\x7f]*"
 _CUT: Final = rb"(?=[\x18\x1a\x1b\x80-\xff])"
-# What is not evidently harmless. Floods are of text, SGR and cursor movement: those are passed by
-# at the speed of this expression.
+# Everything that is not evidently harmless. Floods consist of text, SGR and cursor movement, which
+# this expression skips quickly.
 _SUSPECT_ESCAPE: Final = re.compile(
     rb"\x1b(?!\[(?:[0-9;:]*[@-MPTXZ`abd-fi-moks]|\?[0-9;]*[lJK])|[78=>DEHMc]|[()*+][0-9A-Z])"
 )
@@ -89,11 +88,11 @@ class QueryFilter:
     def __init__(self, *, clipboard: bool = False) -> None:
         self._clipboard = clipboard
         self._held = b""
-        # What ends a string that is being dropped.
+        # The end of the string that is being dropped.
         self._dropping: re.Pattern[bytes] | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Return what passes of the data that comes next."""
+        """Return what passes of the next data."""
         if self._held:
             data, self._held = self._held + data, b""
         at = 0
@@ -120,7 +119,7 @@ class QueryFilter:
         return b"".join(parts)
 
     def _pass(self, token: re.Match[bytes], parts: list[bytes]) -> int:
-        """Pass what may of a sequence that is no string; return where it ends."""
+        """Pass the allowed part of a sequence that is not a string; return the index behind it."""
         whole = token[0]
         if token["final"] is not None:
             parts.append(_csi(whole, token["body"], token["final"]))
@@ -137,20 +136,20 @@ class QueryFilter:
         return token.end()
 
     def _string(self, data: bytes, token: re.Match[bytes], parts: list[bytes]) -> int:
-        """Pass a string or its beginning, or drop or hold it; return where to go on."""
+        """Pass, drop or hold a string or its beginning; return the index to continue at."""
         kind = token["kind"] or _KINDS[token["c1"]]
         begin = token.end()
         ends = _OSC_END if kind == b"]" else _STRING_END
         end = ends.search(data, begin)
         if end is not None and end[0] in (b"\xc2", b"\x1b") and end.end() == len(data):
-            # The terminator may be cut.
+            # The terminator may be incomplete.
             end = None
         stop = len(data) if end is None else end.start()
         is_whole = end is not None and end[0] in (b"\a", b"\x1b\\", b"\xc2\x9c")
         content = data[begin : min(stop, begin + INCOMPLETE_MAX)].translate(None, _CONTROLS)
         passes = self._decide(kind, content, is_whole=is_whole)
         if passes:
-            # What is in it holds no query.
+            # Its content has no queries.
             parts.append(token[0].replace(_ENQUIRY, b""))
             return begin
         if passes is None and end is None and len(data) - token.start() <= INCOMPLETE_MAX:
@@ -159,18 +158,18 @@ class QueryFilter:
         return self._drop(data, begin, ends)
 
     def _drop(self, data: bytes, at: int, ends: re.Pattern[bytes]) -> int:
-        """Drop a string from `at` on, up to its end, which may come later; return where it is."""
+        """Drop a string from `at` on up to its end, which may come later; return that index."""
         self._dropping = None
         end = ends.search(data, at)
         if end is None or (end[0] in (b"\xc2", b"\x1b") and end.end() == len(data)):
             self._dropping = ends
             self._held = end[0] if end is not None else b""
             return len(data)
-        # A cut string goes, and what cut it is looked at.
+        # Drop a string that is cut short, and examine what cut it.
         return end.end() if len(end[0]) > 1 or end[0] == b"\a" else end.start()
 
     def _decide(self, kind: bytes, content: bytes, *, is_whole: bool) -> bool | None:
-        """Return whether a string passes; None if that is not known yet."""
+        """Return whether a string passes; None if it is not known yet."""
         if kind == b"]":
             return self._decide_osc(content, is_whole=is_whole)
         if kind == b"P":
@@ -189,7 +188,7 @@ class QueryFilter:
     def _decide_osc(self, content: bytes, *, is_whole: bool) -> bool | None:
         digits, semicolon, rest = content.partition(b";")
         if not digits.isdigit():
-            # Linux' palette has no end.
+            # The palette sequence of the Linux console has no terminator.
             return True if digits or is_whole else None
         number = int(digits[:9])
         if not semicolon and not is_whole:
@@ -225,15 +224,15 @@ def _decide_parameters(number: int, rest: bytes) -> bool:
 
 
 def _executed(body: bytes) -> bytes:
-    """Return the controls in a sequence: they have an effect of their own, without it too."""
+    """Return the controls in a sequence: a terminal executes them independently of it."""
     return bytes(byte for byte in body if byte in _CONTROLS and byte != _ENQUIRY[0])
 
 
 def _csi(whole: bytes, body: bytes, final: bytes) -> bytes:
-    """Return what passes of a control sequence."""
+    """Return the part of a control sequence that passes."""
     known = _CSI.fullmatch(body.translate(None, _CONTROLS))
     if known is None:
-        # Its marker is out of place: some terminals read it, and none needs to.
+        # Its private marker is misplaced: some terminals accept that, but no program needs it.
         return _executed(body)
     private, parameters, between = known.groups()
     if private + between + final in _QUERIES:

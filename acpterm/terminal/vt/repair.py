@@ -1,9 +1,9 @@
-"""Repairs a screen of which the library gives no snapshot.
+"""Repair of a screen that the library cannot encode.
 
-A window that becomes narrower without wrapping its lines again (the alternate screen, or without
+A window that becomes narrower without rewrapping its lines (the alternate screen, or without
 DECAWM) can cut a wide character in two: the native terminal keeps the left half in the last column,
-and its encoder then refuses the whole screen. A blank is written over such halves here. The cursor
-stays where it is; that the next character wraps is lost.
+and its encoder then refuses the whole screen. `repair` overwrites such halves with blanks. The
+cursor stays where it is, but a pending wrap is lost.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ def repair(ffi: Any, lib: Any, terminal: Any) -> None:
 
 
 def _erase_halves(ffi: Any, lib: Any, terminal: Any) -> None:
-    # Rows that have scrolled off, of which some are kept, can have halves, too.
+    # The library keeps some rows that have scrolled off, which can have halves too.
     _write(lib, terminal, b"\x1b[3J")
     halves = [(x, y) for y, row in enumerate(_rows(ffi, lib, terminal)) for x in _halves(row)]
     if not halves:
         return
     x = _get(ffi, lib, terminal, lib.GHOSTTY_TERMINAL_DATA_CURSOR_X, "uint16_t")
     y = _get(ffi, lib, terminal, lib.GHOSTTY_TERMINAL_DATA_CURSOR_Y, "uint16_t")
-    # What is written goes to the screen, and not to a status line (DECSASD).
+    # Write to the screen, and not to a status line (DECSASD).
     _write(lib, terminal, b"\x1b[0$}")
-    # Set like this the cursor does not move.
+    # Setting them this way does not move the cursor.
     modes = [_switch_off(ffi, lib, terminal, mode) for mode in (_DECOM, _IRM)]
     for column, row in [*halves, (x, y)]:
         _write(lib, terminal, b"\x1b[%d;%dH" % (row + 1, column + 1))
         if (column, row) in halves:
-            # Erasing would spare it where it is protected.
+            # Write a blank, since erasing would spare a protected cell.
             _write(lib, terminal, b" ")
     for mode in modes:
         lib.ghostty_terminal_set(terminal, lib.GHOSTTY_TERMINAL_OPT_MODE, mode)
 
 
 def _switch_off(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
-    """Reset a mode; return what sets it again as it was."""
+    """Reset a mode; return the option value that restores it."""
     before = _mode(ffi, lib, terminal, number)
     off = ffi.new("GhosttyTerminalModeConfig *", (number, False))
     lib.ghostty_terminal_set(terminal, lib.GHOSTTY_TERMINAL_OPT_MODE, off)

@@ -1,10 +1,10 @@
-"""The answers that a program gets to what it asks its terminal.
+"""The replies that a program may get to its queries.
 
-The emulator writes them; here is what may be in them, as a grammar: numbers, states, colours and
-fixed text. Anything else is dropped, whatever the emulator made of its input: an answer arrives as
-if it were typed, so a program that prints a hostile file must not be able to choose it. That is why
-titles, the answerback, the clipboard, identifiers of requests (OSC 5522, 99), names of capabilities
-(XTGETTCAP) and unknown settings (DECRQSS) are never in an answer.
+The emulator writes the replies; this grammar restricts them to numbers, states, colours and fixed
+text. Anything else is dropped. A reply arrives as if it were typed, so a hostile file that a
+program prints must not be able to choose it. That is why titles, the answerback, the clipboard,
+identifiers of requests (OSC 5522, 99), names of capabilities (XTGETTCAP) and unknown settings
+(DECRQSS) are never in a reply.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from acpterm import __version__
 
 VERSION: Final = f"acpterm({__version__})"
-"""What XTVERSION is answered with."""
+"""The reply to XTVERSION."""
 CELL_SIZE: Final = (8, 16)
 """Width and height of a cell in pixels, for programs that ask for the window's size in pixels."""
 FOREGROUND: Final = 0xD0D0D0
@@ -57,5 +57,5 @@ _REPLIES: Final = re.compile(rb"(?:%b)+" % _REPLY)
 
 
 def is_allowed(reply: bytes) -> bool:
-    """Return whether a program may get this: one answer, or several."""
+    """Return whether a program may get `reply`, which is one reply or several."""
     return _REPLIES.fullmatch(reply) is not None

@@ -1,4 +1,4 @@
-"""Rows of a screen as text with SGR sequences, and hyperlinks."""
+"""Rows of a screen as text with SGR sequences and hyperlinks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def rows(screen: Screen) -> list[str]:
 def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
     """Return cells as text with SGR sequences, without default blanks at the end.
 
-    `links`: with hyperlinks, too, as long as there is room for them: a link may be two thousand
-    times as long as what it covers.
+    `links`: include hyperlinks, up to a total length: a link may be two thousand times as long as
+    the text that it covers.
     """
     parts: list[str] = []
     style, link, room = PLAIN, "", ADDRESS_MAX + _PARAMETERS_MAX + 8 * len(cells)
@@ -49,7 +49,7 @@ def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
 
 
 def linked(link: str) -> str:
-    """Return what begins a hyperlink, or ends the one before."""
+    """Return the sequence that begins a hyperlink, or, without one, ends the current one."""
     return f"\x1b]8;{link or ';'}\x1b\\"
 
 
@@ -62,7 +62,7 @@ def trimmed(cells: Sequence[Cell]) -> Sequence[Cell]:
 
 
 def clipped(cells: list[Cell], left: int, width: int) -> Sequence[Cell]:
-    """Return `width` cells from `left` on; a wide character that is cut is blank."""
+    """Return `width` cells from `left` on; a wide character that is cut becomes a blank."""
     if not left and len(cells) <= width:
         return cells
     end = left + width

@@ -1,6 +1,6 @@
-"""A picture of a terminal's screen, and of all else that a viewer's terminal has to be put into.
+"""A snapshot of a terminal's screen, and of the modes, title and cursor of the viewer's terminal.
 
-It is immutable: the emulator may go on meanwhile. Rows have no trailing blanks, and the text no
+It is immutable: the emulator may be fed meanwhile. Rows have no trailing blanks, and the text no
 trailing empty rows.
 """
 
@@ -12,12 +12,12 @@ from acpterm.terminal.vt.dump import Charsets, Dump, Page, Saved, ScreenState, r
 from acpterm.terminal.vt.style import BLANK, Cell, Style
 
 TITLE_MAX: Final = 256
-# Application cursor keys, reverse video, focus reports, bracketed paste: modes of the viewer's
-# terminal. Mouse modes come behind them, of which one counts; the cursor's visibility is apart.
+# Application cursor keys, reverse video, focus reports, bracketed paste. Mouse modes follow them,
+# of which the last counts; the visibility of the cursor is set separately.
 _MODES: Final[tuple[int, ...]] = (1, 5, 1004, 2004)
 MOUSE_MODES: Final = (9, 1000, 1002, 1003, 1005, 1006, 1015, 1016)
 MODES: Final = (1, 5, 12, *MOUSE_MODES, 1004, 2004)
-"""All private modes that are set in a viewer's terminal, and reset when it leaves."""
+"""All private modes that may be set in a viewer's terminal, and are reset when it detaches."""
 DECOM: Final = 6
 DECAWM: Final = 7
 DECTCEM: Final = 25
@@ -30,10 +30,9 @@ _SHAPES: Final = (5, 1, 3, 1)
 
 
 class Screen:
-    """What a terminal of `cols` columns and `rows` rows shows.
+    """The screen of a terminal of `cols` columns and `rows` rows.
 
-    The emulator may be larger than that, since it is never very small: then the part with the
-    cursor is shown.
+    The emulator has a minimum size; a smaller screen is the part of it with the cursor.
     """
 
     __slots__ = ("_active", "_dump", "_main", "_top", "cols", "rows")
@@ -69,9 +68,9 @@ class Screen:
         return cells
 
     def row_key(self, y: int) -> tuple[bytes, bytes]:
-        """Return a value that is equal for rows with equal cells; it may differ for such as well.
+        """Return a value that is equal only for rows with equal cells.
 
-        It is faster than to decode them.
+        It may differ for equal cells too, but comparing it is faster than decoding them.
         """
         page, at = self._row(y, main=False)
         return (b"", b"") if page is None else (page.tables, page.words(at))
@@ -106,7 +105,7 @@ class Screen:
 
     @property
     def cursor_shape(self) -> int:
-        """The cursor's shape as DECSCUSR numbers it, 0 for the viewer's own."""
+        """The cursor's shape as a DECSCUSR number; 0 for the viewer's own."""
         if self._dump.is_default_cursor:
             return 0
         shape = _SHAPES[self._active.shape] if self._active.shape < len(_SHAPES) else 1
@@ -114,12 +113,12 @@ class Screen:
 
     @property
     def is_default_cursor_blinking(self) -> bool:
-        """Whether the viewer's own cursor was asked to blink."""
+        """Whether the viewer's own cursor is to blink."""
         return self._dump.is_default_cursor and _BLINKING in self._dump.modes
 
     @property
     def pen(self) -> Style:
-        """The style of what is drawn next."""
+        """The style of the next character."""
         return self._active.pen
 
     @property
@@ -129,7 +128,7 @@ class Screen:
 
     @property
     def saved(self) -> Saved | None:
-        """What DECSC saved on the screen that is shown."""
+        """The state that DECSC saved on the current screen."""
         return self._active.saved
 
     @property
@@ -161,7 +160,7 @@ class Screen:
 
     @property
     def is_clipped(self) -> bool:
-        """Whether only a part of the emulator's screen is shown."""
+        """Whether this is only a part of the emulator's screen."""
         return (self.cols, self.rows) != (self._dump.cols, self._dump.rows)
 
     @property
@@ -175,42 +174,42 @@ class Screen:
 
     @property
     def modes(self) -> tuple[int, ...]:
-        """The private modes, of `MODES`, that a viewer's terminal has to have set."""
+        """The private modes among `MODES` that must be set in a viewer's terminal."""
         modes = [mode for mode in _MODES if mode in self._dump.modes]
         modes += [mode for mode in (self._dump.mouse_event, self._dump.mouse_format) if mode]
         return tuple(modes)
 
     @property
     def application_cursor(self) -> bool:
-        """Whether the cursor keys are to be typed as the program set them (DECCKM)."""
+        """Whether cursor keys send application sequences (DECCKM)."""
         return 1 in self._dump.modes
 
     @property
     def bracketed_paste(self) -> bool:
-        """Whether what is pasted is to be put in brackets."""
+        """Whether pasted text is sent in brackets (mode 2004)."""
         return 2004 in self._dump.modes
 
     @property
     def application_keypad(self) -> bool:
-        """Whether the keypad is to be typed as the program set it (DECNKM)."""
+        """Whether keypad keys send application sequences (DECNKM)."""
         return _DECNKM in self._dump.modes
 
     @property
     def keys(self) -> tuple[int, ...]:
-        """Kitty's stack of keyboard flags of the screen that is shown; the last are in force."""
+        """Kitty's stack of keyboard flags of the current screen; the last entry is in force."""
         return self._active.keys
 
     @property
     def other_keys(self) -> int:
-        """The level of xterm's modifyOtherKeys, of which the emulator knows 2."""
+        """The level of xterm's modifyOtherKeys: 0 or 2, which are all that the emulator knows."""
         return 2 if self._dump.has_other_keys else 0
 
     @property
     def title(self) -> str:
-        """The window's title, as far as it prints; empty if the program set none."""
+        """The printable characters of the window's title; empty if the program set none."""
         return "".join(char for char in self._dump.title if char.isprintable())[:TITLE_MAX]
 
     @property
     def held(self) -> bytes:
-        """Input of a sequence or a character that is not complete yet."""
+        """The bytes so far of an incomplete sequence or character."""
         return self._dump.held

@@ -1,17 +1,17 @@
-r"""Output that has scrolled off the screen before anyone can see it, and need not be emulated.
+r"""Output that scrolls off the screen before anyone can see it, and need not be emulated.
 
-What comes after a CR LF of simple output (`simple_output`) begins at the left of a line, whatever
-was before. Once as many lines have followed as the screen has, the cursor is in the last row; once
-as many again have followed, every row shows one of these. So only the last lines count, and the pen
-(the attributes of what is written next) before them, given that
+Output after a CR LF of simple output (`simple_output`) begins at the left of a line, whatever came
+before. Once as many lines have followed as the screen has rows, the cursor is in the last row; once
+as many again have followed, every row shows one of these lines. So only the last lines count, and
+the pen (the attributes of later cells) before them, provided that
 
 - the parser is in no sequence, and
 - the whole screen scrolls: no margins are set.
 
-The last character printed, which REP repeats, has to be in these lines: nothing is left out where
-they are blank. Modes and tab stops are the same for the lines that are emulated, and there is no
-scrollback that a line could be missing from. In place of what is left out are fed a CR LF, which
-ends a line that was begun before, and the SGR sequences since the last one that resets the pen.
+The last character printed, which REP repeats, must be in these lines: nothing is skipped if they
+are blank. Simple output changes no modes and no tab stops, and the emulator has no scrollback. In
+place of the skipped output the emulator is fed a CR LF, which ends the current line, and the SGR
+sequences since the last one that resets the pen.
 """
 
 from typing import Final, NamedTuple
@@ -21,25 +21,25 @@ from acpterm.terminal.text import simple_output
 _RESETS: Final = (b"\x1b[m", b"\x1b[0m")
 
 MARGINS_QUERY: Final = b"\x1bP$qr\x1b\\\x1bP$qs\x1b\\"
-"""Asks for the margins (DECRQSS of DECSTBM and of DECSLRM, which is invalid while it is off)."""
+"""Asks for the margins: DECRQSS of DECSTBM, and of DECSLRM, which is invalid while it is off."""
 
 
 class ScrolledOff(NamedTuple):
-    """The part of simple output that need not be emulated, and how to do without it."""
+    """The part of simple output that need not be emulated, and its substitute."""
 
     size: int
-    """How many leading bytes are left out."""
+    """How many leading bytes are skipped."""
     substitute: bytes
-    """What is fed in their place."""
+    """Bytes to feed in their place."""
 
 
 def no_margins(rows: int) -> bytes:
-    """Return the answer to `MARGINS_QUERY` while the whole screen of `rows` rows scrolls."""
+    """Return the reply to `MARGINS_QUERY` while the whole screen of `rows` rows scrolls."""
     return b"\x1bP1$r1;%dr\x1b\\\x1bP0$r\x1b\\" % rows
 
 
 def find(data: bytes, rows: int) -> ScrolledOff | None:
-    """Return what of simple output has scrolled off a screen of `rows` rows; None for nothing."""
+    """Return what of simple output scrolls off a screen of `rows` rows; None for nothing."""
     size = len(data)
     for _ in range(2 * rows + 1):
         size = data.rfind(simple_output.LINE_END, 0, size)

@@ -1,12 +1,12 @@
-"""Styles of characters: SGR parsed and encoded (ECMA-48 8.3.117, xterm, ISO 8613-6).
+"""Styles of characters: parsing and encoding of SGR (ECMA-48 8.3.117, xterm, ISO 8613-6).
 
 Rules:
 
-- A colour is DEFAULT, a number of the palette (0 to 255), or RGB + 0xRRGGBB. The 16 colours are the
-  first of the palette, however they were asked for.
+- A colour is DEFAULT, a number of the palette (0 to 255), or RGB + 0xRRGGBB. The 16 basic
+  colours are the first of the palette, whichever code selects them.
 - Sub-parameters may follow colons (`38:2::r:g:b`, `4:3`); the old forms with semicolons are parsed
-  too. What is unknown or out of range is ignored.
-- Encoded sequences begin with a reset, so they mean the same whatever came before.
+  too. Unknown and out-of-range values are ignored.
+- Encoded sequences begin with a reset, so they do not depend on what came before.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _KIND: Final = 8
 UNDERLINE: Final = 1 << _KIND
 _UNDERLINES: Final = 7 << _KIND
 
-# More than any program says at once.
+# More than any program uses at once.
 _PARAMETERS_MAX: Final = 64
-# What a code clears of the flags, and what it sets.
+# The flags that a code clears, and those that it sets.
 _FLAGS: Final = {
     1: (0, BOLD),
     2: (0, FAINT),
@@ -57,7 +57,7 @@ _FLAGS: Final = {
     29: (STRIKE, 0),
     55: (OVERLINE, 0),
 }
-# Which colour a code sets, 0 to 2 as in `Style`, and to what.
+# The colour that a code sets, 0 to 2 as in `Style`, and its value.
 _COLOURS: Final = {
     **{30 + number: (0, number) for number in range(8)},
     **{90 + number: (0, 8 + number) for number in range(8)},
@@ -67,10 +67,10 @@ _COLOURS: Final = {
     49: (1, DEFAULT),
     59: (2, DEFAULT),
 }
-# Which colour a code sets to what follows it.
+# The colour that a code sets to the value in the parameters after it.
 _EXTENDED: Final = {38: 0, 48: 1, 58: 2}
-_SHOWN: Final = ((BOLD, 1), (FAINT, 2), (ITALIC, 3), (BLINK, 5), (REVERSE, 7), (CONCEAL, 8))
-_SHOWN_LATE: Final = ((STRIKE, 9), (OVERLINE, 53))
+_CODES: Final = ((BOLD, 1), (FAINT, 2), (ITALIC, 3), (BLINK, 5), (REVERSE, 7), (CONCEAL, 8))
+_CODES_AFTER_UNDERLINE: Final = ((STRIKE, 9), (OVERLINE, 53))
 
 
 class Style(NamedTuple):
@@ -86,7 +86,7 @@ class Style(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One cell: a character with its marks, or nothing in the right half of a wide one."""
+    """One cell: a character with its combining marks; empty in the right half of a wide one."""
 
     data: str
     style: Style
@@ -106,7 +106,7 @@ def restyle(style: Style, parameters: str) -> Style:
 
     The link stays.
     """
-    # Cached strings are short, and links are not cached.
+    # Only short strings are cached, and no links.
     known = _restyle_known if len(parameters) < 48 else _restyle
     return with_link(known(with_link(style, ""), parameters), style.link)
 
@@ -176,13 +176,13 @@ def sgr(style: Style) -> str:
 
 @lru_cache(maxsize=1024)
 def _sgr(fg: int, bg: int, line: int, flags: int) -> str:
-    codes = [str(code) for flag, code in _SHOWN if flags & flag]
+    codes = [str(code) for flag, code in _CODES if flags & flag]
     if kind := flags >> _KIND:
         codes.append("4" if kind == 1 else f"4:{kind}")
-    codes += [str(code) for flag, code in _SHOWN_LATE if flags & flag]
+    codes += [str(code) for flag, code in _CODES_AFTER_UNDERLINE if flags & flag]
     codes += [*_paint(fg, 30, 90, 38), *_paint(bg, 40, 100, 48)]
     if line != DEFAULT:
-        # With semicolons, who does not know 58 would take the rest for attributes.
+        # With colons: a terminal that does not know 58 would take parameters for attributes.
         codes.append(":".join(_values(line, "58", "")))
     return f"\x1b[0;{';'.join(codes)}m" if codes else "\x1b[m"
 

@@ -36,7 +36,7 @@ Step = tuple[int, int] | bytes
 
 
 def life(seed: int) -> tuple[tuple[int, int], list[Step]]:
-    """Give the size and the steps of one terminal: what is fed, and other sizes."""
+    """Return the size and the steps of one terminal: output and size changes."""
     chance = random.Random(seed)
     size = chance.choice(SIZES), chance.choice(SIZES[:9])
     steps: list[Step] = []
@@ -49,7 +49,7 @@ def life(seed: int) -> tuple[tuple[int, int], list[Step]]:
 
 
 def piece(chance: random.Random) -> bytes:
-    """Give something that a program may print, or never would."""
+    """Return output that a program may print, or never would."""
     kind = chance.randrange(12)
     if kind < 4:
         return chance.choice(ALL)
@@ -91,7 +91,7 @@ def code(chance: random.Random) -> int:
 
 
 def run(seed: int, note) -> None:
-    """Live one life, with all that a consumer does in between."""
+    """Run one terminal, with everything that a consumer does in between."""
     (cols, lines), steps = life(seed)
     asked: list[bytes] = []
     emulator = Emulator(cols, lines, asked.append)

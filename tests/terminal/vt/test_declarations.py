@@ -1,4 +1,4 @@
-"""The library's interface as it is declared here, against the package's own declarations."""
+"""The declarations of the library's interface agree with the package's own."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is left out of simple output shows nowhere."""
+"""Skipped simple output would have been visible nowhere."""
 
 import random
 
@@ -22,7 +22,7 @@ AFTER = st.one_of(st.binary(max_size=20), st.just(b"\x1b[3b"))
 
 
 def run_of(lines, ending=b"\r\n"):
-    """Make simple output that is long enough to be looked at."""
+    """Return simple output that is long enough for skipping."""
     piece = ending.join(lines) + ending
     return piece * (LENGTH // len(piece) + 3 * ROWS)
 
@@ -59,7 +59,7 @@ def test_all_but_the_last_of_equal_lines_have_scrolled_off(line):
     )
 
 
-def test_pen_that_lines_before_have_set_is_kept():
+def test_pen_set_by_skipped_lines_is_kept():
     run = b"\x1b[31mred\r\n" + run_of([b"\x1b[1mx\x1b[22my"]) + b"z"
     found = scrolled_off.find(run, ROWS)
     assert found.substitute.startswith(b"\r\n\x1b[31m")
@@ -101,7 +101,7 @@ def test_output_with_anything_else_is_not_simple(odd):
 
 
 @pytest.mark.parametrize("cut", [b"\r", b"\x1b", b"\x1b[", b"\x1b[38;5", b"\r\x1b[3"])
-def test_what_may_be_cut_at_the_end_is_left_for_later(cut):
+def test_incomplete_end_is_left_for_later(cut):
     assert simple_output.find_end(b"a\r\nb" + cut) == 4
 
 

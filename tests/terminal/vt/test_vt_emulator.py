@@ -1,4 +1,4 @@
-"""The emulator's life: when there is a native terminal, sizes, and a library that is missing."""
+"""The emulator: its native terminal, sizes, incomplete sequences, and a missing library."""
 
 import subprocess
 import sys
@@ -6,16 +6,17 @@ import tracemalloc
 
 import pytest
 
-from acpterm.terminal.vt import library, unemulated
+from acpterm.terminal.vt import library
 from acpterm.terminal.vt.broken import BrokenEmulator
 from acpterm.terminal.vt.emulator import (
     CELLS_MAX,
     LINKS_CELLS_MAX,
-    REPLIES_MAX,
     Emulator,
     ScreenTooLargeError,
 )
 from acpterm.terminal.vt.library import EmulatorMissingError
+from acpterm.terminal.vt.native import REPLIES_MAX_BYTES
+from acpterm.terminal.vt.paint import tail_snapshot
 
 
 def run(program):
@@ -24,7 +25,7 @@ def run(program):
     ).stdout.split()
 
 
-def test_the_library_is_not_loaded_before_there_is_output():
+def test_library_is_not_loaded_before_there_is_output():
     program = """if True:
         import sys
         from acpterm.terminal.vt.emulator import Emulator
@@ -38,7 +39,7 @@ def test_the_library_is_not_loaded_before_there_is_output():
     assert run(program) == ["False", "True"]
 
 
-def test_an_emulator_that_was_fed_nothing_costs_little():
+def test_emulator_takes_little_memory_before_any_output():
     Emulator(80, 24).feed(b"x")
     tracemalloc.start()
     kept = [Emulator(120, 40) for _ in range(1000)]
@@ -48,7 +49,7 @@ def test_an_emulator_that_was_fed_nothing_costs_little():
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 1), (1, 5), (3, 2)])
-def test_a_small_window_shows_the_part_with_the_cursor(size):
+def test_small_window_shows_the_part_with_the_cursor(size):
     emulator = Emulator(*size)
     for line in "one", "two", "日本":
         emulator.feed(f"\r\n{line}\x1b[?1049h{line}\x1b[?1049l".encode())
@@ -62,7 +63,7 @@ def test_a_small_window_shows_the_part_with_the_cursor(size):
     assert len(screen.text().split("\n")) <= size[1]
 
 
-def test_a_large_window_has_no_screen_until_it_is_smaller():
+def test_large_window_has_no_screen_until_it_is_smaller():
     emulator = Emulator(20, 5)
     emulator.feed(b"one\r\n")
     emulator.resize(2000, CELLS_MAX // 2000 + 1)
@@ -79,7 +80,7 @@ def test_a_large_window_has_no_screen_until_it_is_smaller():
         Emulator(1001, 1000).screen()
 
 
-def test_a_very_large_window_has_no_links():
+def test_very_large_window_has_no_links():
     rows = LINKS_CELLS_MAX // 400 + 1
     emulator = Emulator(400, rows)
     for byte in b"a\x1b]8;;http://x\x1b\\b\x1b]8;;\x07c":
@@ -93,7 +94,7 @@ def test_a_very_large_window_has_no_links():
     assert emulator.screen().cells(0)[0].style.link == ";http://x"
 
 
-def test_a_wide_character_that_a_resize_cut_does_not_cost_the_screen():
+def test_screen_is_available_after_a_resize_cut_a_wide_character():
     emulator = Emulator(20, 5)
     emulator.feed("main \x1b[?1049h\x1b[?7l\r\n日本語日本語\x1b[4h".encode())
     emulator.resize(5, 5)
@@ -103,7 +104,7 @@ def test_a_wide_character_that_a_resize_cut_does_not_cost_the_screen():
     assert emulator.screen().text() == "main"
 
 
-def test_a_sequence_that_does_not_end_is_over_when_a_screen_is_asked_for():
+def test_endless_sequence_is_cancelled_when_a_screen_is_requested():
     emulator = Emulator(20, 5)
     emulator.feed(b"text\x1b]2;")
     for _ in range(50):
@@ -111,7 +112,7 @@ def test_a_sequence_that_does_not_end_is_over_when_a_screen_is_asked_for():
     assert emulator.screen().text() == "text"
 
 
-def test_what_is_held_back_follows_a_screen():
+def test_screen_has_the_bytes_of_an_incomplete_sequence():
     emulator = Emulator(20, 5)
     emulator.feed(b"a\x1b[3" + b"")
     assert emulator.screen().held == b"\x1b[3"
@@ -119,7 +120,7 @@ def test_what_is_held_back_follows_a_screen():
     assert emulator.screen().held == "日".encode()[:2]
 
 
-def test_feeding_for_a_while_feeds_in_order_and_returns():
+def test_feed_for_feeds_in_order_and_returns_in_time():
     emulator = Emulator(20, 5)
     data = memoryview(b"\x1b#8" * 20_000 + b"\x1b[2J\x1b[Hend")
     at = calls = 0
@@ -130,7 +131,7 @@ def test_feeding_for_a_while_feeds_in_order_and_returns():
     assert emulator.screen().text() == "end"
 
 
-def test_native_calls_are_made_within_the_context_that_was_given():
+def test_native_calls_are_made_within_at_work():
     entered = []
 
     class Mark:
@@ -149,7 +150,7 @@ def test_native_calls_are_made_within_the_context_that_was_given():
     assert entered[::2] == ["begin"] * (len(entered) // 2)
 
 
-def test_what_replaces_a_broken_emulator_says_so():
+def test_broken_emulator_shows_a_message():
     emulator = BrokenEmulator(80, 24)
     emulator.feed(b"whatever crashed it")
     assert emulator.feed_for(memoryview(b"more"), 1) == 4
@@ -163,7 +164,7 @@ def test_replies_of_one_call_are_bounded():
     replies = []
     Emulator(80, 24, replies.append).feed(b"\x1b[6n" * 100_000)
     assert len(replies) == 1
-    assert REPLIES_MAX - 20 < len(replies[0]) <= REPLIES_MAX
+    assert REPLIES_MAX_BYTES - 20 < len(replies[0]) <= REPLIES_MAX_BYTES
 
 
 # Without the library
@@ -177,7 +178,7 @@ def no_library(monkeypatch):
     library._load.cache_clear()
 
 
-def test_without_the_library_only_a_screen_is_an_error(no_library):
+def test_only_screen_raises_without_the_library(no_library):
     replies = []
     emulator = Emulator(20, 5, replies.append)
     emulator.feed(b"text\x1b[6n")
@@ -190,7 +191,7 @@ def test_without_the_library_only_a_screen_is_an_error(no_library):
 
 
 class Written:
-    """A ring with all that was written."""
+    """A ring that retains everything."""
 
     def __init__(self, data):
         self.data = data
@@ -200,11 +201,11 @@ class Written:
         return self
 
 
-def test_without_the_library_a_window_begins_with_the_last_lines(no_library):
+def test_tail_snapshot_has_the_last_lines(no_library):
     lines = b"".join(b"line %d\r\n" % number for number in range(100))
-    picture = unemulated.picture(Written(lines), 5)
+    picture = tail_snapshot(Written(lines), 5)
     assert picture.endswith(b"line 96\r\nline 97\r\nline 98\r\nline 99\r\n")
     assert b"line 95" not in picture
     with pytest.raises(EmulatorMissingError):
-        unemulated.picture(Written(lines + b"\x1b[?1049hfull"), 5)
-    assert unemulated.picture(Written(b"\x1b[?1049hx\x1b[?1049lover"), 5).endswith(b"over")
+        tail_snapshot(Written(lines + b"\x1b[?1049hfull"), 5)
+    assert tail_snapshot(Written(b"\x1b[?1049hx\x1b[?1049lover"), 5).endswith(b"over")

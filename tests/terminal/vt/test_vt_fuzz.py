@@ -17,7 +17,7 @@ _PATIENCE_S = 120
 
 
 def lives(first, count, path):
-    """Live some lives; fail with the seed and the steps of one that does not end well."""
+    """Run some terminals; fail with the seed and the steps of one that crashes."""
     path.write_bytes(bytes(64))
     run = subprocess.run(
         [sys.executable, "-m", "tests.terminal.vt.fuzzing", str(first), str(count), str(path)],
@@ -34,12 +34,12 @@ def lives(first, count, path):
         raise AssertionError(f"seed {seed}, {size}: {how} at {steps[: step + 1]!r}\n{said}")
 
 
-def test_the_emulator_survives_what_once_it_did_not(tmp_path):
+def test_emulator_survives_output_that_once_crashed_it(tmp_path):
     for seed in KNOWN:
         lives(seed, 1, tmp_path / "progress")
 
 
-def test_the_emulator_survives_random_output_and_sizes(tmp_path):
+def test_emulator_survives_random_output_and_sizes(tmp_path):
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         lives(random.randrange(10**9), _TOGETHER if SECONDS > 60 else 2, tmp_path / "progress")

@@ -1,4 +1,4 @@
-"""Paintings of a screen: what they send brings another one into the same state."""
+"""Snapshots and frames bring another terminal into the state of a screen."""
 
 import re
 
@@ -37,7 +37,7 @@ def screen_of(*chunks, cols=20, rows=5):
 
 
 def painted(emulator, screen):
-    """Have another emulator show a screen."""
+    """Return another emulator that shows a screen."""
     emulator.feed(snapshot(screen) + screen.held)
     return emulator.screen()
 
@@ -53,7 +53,7 @@ def saved(kept):
 
 
 def state(screen):
-    """Give all that a viewer could tell apart, now or later."""
+    """Return everything that a viewer could distinguish, now or later."""
     main = screen.main
     below = main and [screen.cells(y, main=True) for y in range(screen.rows)]
     is_shown = screen.rows, screen.cols
@@ -76,7 +76,7 @@ def state(screen):
 
 
 def cursor_is_outside(screen):
-    """Whether no address reaches where the cursor is: in origin mode, outside of the margins."""
+    """Return whether no address reaches the cursor: in origin mode, outside of the margins."""
     (top, bottom), (left, right), (x, y) = screen.margins, screen.side_margins, screen.cursor
     kept = screen.saved
     saved_outside = kept is not None and kept.origin and screen.main is not None
@@ -87,7 +87,7 @@ def cursor_is_outside(screen):
 
 @settings(max_examples=examples(300), deadline=None)
 @given(STREAM, STREAM, STREAM)
-def test_a_snapshot_brings_any_screen_into_the_same_state(before, dirt, after):
+def test_snapshot_brings_any_screen_into_the_same_state(before, dirt, after):
     source = emulator_of(before, cols=9, rows=6)
     screen = source.screen()
     if cursor_is_outside(screen):
@@ -109,7 +109,7 @@ def test_a_snapshot_brings_any_screen_into_the_same_state(before, dirt, after):
 
 @settings(max_examples=examples(150), deadline=None)
 @given(STREAM)
-def test_alternate_screen_is_painted_and_the_main_one_stays(stream):
+def test_alternate_snapshot_leaves_the_main_screen_alone(stream):
     source = Emulator(9, 6)
     source.feed(b"\x1b[?1049h" + stream)
     screen = source.screen()
@@ -188,7 +188,7 @@ def assert_left(screen):
     ]
 
 
-def test_leaving_undoes_what_a_snapshot_did():
+def test_leave_undoes_a_snapshot():
     screen = screen_of(
         b"shell$ \x1b[?1049h\x1b[?1000;1006;2004;1h\x1b=\x1b[4 q\x1b[?25l\x1b[2;4r\x1b[31m\x1b(0"
         b"\x1b[>5u\x1b[>4;2m\x1b[?69h\x1b[2;9s\x1b[4h"
@@ -201,7 +201,7 @@ def test_leaving_undoes_what_a_snapshot_did():
     assert window.screen().text() == "shell$"
 
 
-def test_a_window_reports_keys_as_the_program_has_asked_for():
+def test_window_reports_keys_as_the_program_has_requested():
     screen = screen_of(b"\x1b[>1u\x1b[>3u\x1b[?1049h\x1b[=4u\x1b[>2u\x1b[>4;2m")
     shown = painted(emulator_of(b"\x1b[>7u\x1b[?1049h\x1b[>31u"), screen)
     assert (shown.main.keys, shown.keys, shown.other_keys) == ((0, 1, 3), (4, 2), 2)
@@ -216,7 +216,7 @@ def test_a_window_reports_keys_as_the_program_has_asked_for():
         assert (window.screen().keys[-1], window.screen().other_keys) == found
 
 
-def test_rows_are_text_with_colours_that_end_in_default_ones():
+def test_rows_are_text_with_colours_that_end_in_the_default():
     screen = screen_of(b"\x1b[1;31mred\x1b[m plain  \r\n\x1b[44m \x1b[m\r\n\r\n\x1b[38;2;1;2;3mx")
     assert [row.rstrip() for row in rows(screen)] == [
         "\x1b[0;1;31mred\x1b[m plain",
@@ -227,26 +227,26 @@ def test_rows_are_text_with_colours_that_end_in_default_ones():
     ]
 
 
-def test_a_snapshot_erases_no_screen_at_once():
+def test_snapshot_does_not_erase_the_whole_screen():
     # Some terminals would keep what it showed in their history.
     assert not re.search(rb"\x1b\[[0-3]?J", snapshot(screen_of(b"a\x1b[?1049hb")))
 
 
-def test_links_are_painted_but_are_no_part_of_the_rows():
+def test_links_are_painted_but_not_part_of_the_rows():
     link = b"\x1b]8;;http://a\x1b\\"
     screen = screen_of(b"a" + link + b"b\x1b[31mc\x1b]8;;\x1b\\d\r\n" + link)
     assert snapshot(screen).count(link) == Frames(20, 5).frame(screen).count(link) + 1 == 2
     assert rows(screen)[0] == "ab\x1b[0;31mcd\x1b[m"
 
 
-def test_a_row_of_many_long_links_is_painted_with_some_of_them():
+def test_row_of_many_long_links_is_painted_with_some_of_them():
     long = [b"\x1b]8;;http://%d/%b\x1b\\x" % (n % 2, b"l" * 1900) for n in range(200)]
     screen = screen_of(b"".join(long), cols=100, rows=5)
     assert len(snapshot(screen)) < 20_000
     assert snapshot(screen).count(b"http://0") == 2
 
 
-def test_a_program_that_leaves_the_alternate_screen_shows_the_main_one_with_its_cursor():
+def test_program_that_leaves_the_alternate_screen_shows_the_main_one_with_its_cursor():
     source = emulator_of(b"$ vi\r\n\x1b[32m", b"\x1b[?1049h\x1b[2J\x1b[3;3Htext")
     window = Emulator(20, 5)
     assert painted(window, source.screen()).text() == "\n\n  text"
@@ -256,6 +256,6 @@ def test_a_program_that_leaves_the_alternate_screen_shows_the_main_one_with_its_
     assert state(window.screen()) == state(source.screen())
 
 
-def test_all_modes_of_a_viewer_are_reset_when_it_leaves():
+def test_all_modes_of_a_viewer_are_reset_when_it_detaches():
     for mode in MODES:
         assert b"\x1b[?%dl" % mode in LEAVE

@@ -1,4 +1,4 @@
-"""The filter of what attached windows are sent: no query passes, and all else does."""
+"""The filter of passed-through output: no query passes, and everything else does."""
 
 import re
 
@@ -78,7 +78,7 @@ PASSED = [
 
 
 @pytest.mark.parametrize("query", REMOVED)
-def test_a_query_is_removed_however_it_is_cut(query):
+def test_query_is_removed_however_it_is_cut(query):
     around = b"before" + query + b"after"
     # What ends a string for a terminal that knows nothing of it may be left: it does nothing.
     assert passed(around).replace(b"\x1b\\", b"") == b"beforeafter"
@@ -88,12 +88,12 @@ def test_a_query_is_removed_however_it_is_cut(query):
 @pytest.mark.parametrize(
     "data", [data if isinstance(data, bytes) else bytes([data]) for data in PASSED]
 )
-def test_all_else_passes_byte_for_byte(data):
+def test_other_output_passes_unchanged(data):
     assert passed(data) == data
     assert passed(*in_bytes(data + b" ")) == data + b" "
 
 
-def test_of_several_modes_only_those_that_report_are_removed():
+def test_only_reporting_modes_are_removed_when_several_are_set():
     assert passed(b"\x1b[?2004;2048;1004h") == b"\x1b[?2004;1004h"
     assert passed(b"\x1b[?2048l") == b"\x1b[?2048l"
 
@@ -102,7 +102,7 @@ def test_controls_within_a_query_are_still_executed():
     assert passed(b"a\x1b[\r\n6nb") == b"a\r\nb"
 
 
-def test_the_clipboard_is_written_to_only_if_that_is_allowed_and_never_read():
+def test_clipboard_is_written_only_if_allowed_and_never_read():
     write, read = b"\x1b]52;c;QUJD\a", b"\x1b]52;c;?\a"
     assert passed(write + read) == b""
     assert passed(write + read, clipboard=True) == write
@@ -112,7 +112,7 @@ def test_the_clipboard_is_written_to_only_if_that_is_allowed_and_never_read():
     assert passed(large, b"after") == b"after"
 
 
-def test_what_is_removed_does_not_complete_what_was_cut_by_it():
+def test_removal_does_not_complete_a_sequence_that_was_cut_short():
     for data in (
         *(b"\x1b[\x1b[cc", b"\x1b[\x1b[\x1b[ccc", b"\x1b]4;1;\x1b[c?\a", b"\x1b[6\x1b]11;?\an"),
         *(
@@ -128,7 +128,7 @@ def test_what_is_removed_does_not_complete_what_was_cut_by_it():
             assert passed(found) == found
 
 
-def test_a_sequence_without_end_is_not_held_for_ever():
+def test_endless_sequence_is_not_held_for_ever():
     queries = QueryFilter()
     assert queries.feed(b"\x1b]11;") == b""
     for _ in range(100):
@@ -140,7 +140,7 @@ def test_a_sequence_without_end_is_not_held_for_ever():
 
 
 def answers(data):
-    """Give what a terminal that is sent this answers."""
+    """Return the replies of a terminal to this output."""
     found = []
     Emulator(20, 5, found.append).feed(data)
     return b"".join(found)
@@ -161,7 +161,7 @@ PIECES = st.lists(
 
 @settings(max_examples=examples(500), deadline=None)
 @given(PIECES)
-def test_no_terminal_answers_to_what_passes(pieces):
+def test_no_terminal_replies_to_what_passes(pieces):
     found = passed(*pieces)
     assert answers(found + b"\x1b\\") == b""
     # Cut differently the same is removed, but for what ends a string.
@@ -176,7 +176,7 @@ def plain(data):
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.sampled_from([*COLOURS, *MOVES[:30], *TEXT]), max_size=30))
-def test_a_screen_is_painted_the_same_without_queries(pieces):
+def test_screen_is_the_same_without_queries(pieces):
     if any(piece in (b"\x1b", b"\x1b[", b"\x18") for piece in pieces):
         return
     one, other = Emulator(20, 5), Emulator(20, 5)

@@ -1,4 +1,4 @@
-"""What a program asks its terminal is answered once, and never with what it chose."""
+"""Each query gets one reply, which never has text that the program chose."""
 
 import pytest
 from hypothesis import given, settings
@@ -51,7 +51,7 @@ def answered(*chunks, cols=20, rows=5):
         (b"\x1b[?2048h", b"\x1b[48;5;20;80;160t"),
     ],
 )
-def test_a_query_is_answered_once_however_it_is_cut(query, answer):
+def test_query_is_answered_once_however_it_is_cut(query, answer):
     assert answered(query) == answer
     assert answered(*(bytes([byte]) for byte in query)) == answer
 
@@ -65,7 +65,7 @@ def test_a_query_is_answered_once_however_it_is_cut(query, answer):
         *(b"\x1b_Gi=31,a=q,s=1,v=1,f=24;AAAA\x1b\\", b"\x1b_25a1;s\x1b\\"),
     ],
 )
-def test_what_could_come_from_the_program_is_not_answered(query):
+def test_queries_for_text_of_the_program_get_no_reply(query):
     assert answered(query) == b""
 
 
@@ -77,7 +77,7 @@ def test_queries_are_answered_in_their_order():
     assert places == sorted(places)
 
 
-def test_another_size_is_what_is_answered_from_then_on():
+def test_size_reports_have_the_new_size_after_a_resize():
     replied = []
     emulator = Emulator(20, 5, replied.append)
     emulator.feed(b"\x1b[18t\x1b[?2048h")
@@ -95,7 +95,7 @@ def test_another_size_is_what_is_answered_from_then_on():
         *(b"\x1b[1;1R" + MARKER, b"\x1bP>|ghostty 1.0\x1b\\", b"\x1b_Gi=1;OK\x1b\\"),
     ],
 )
-def test_what_is_no_answer_is_not_allowed(reply):
+def test_grammar_refuses_everything_but_replies(reply):
     assert not replies.is_allowed(reply)
 
 
@@ -111,7 +111,7 @@ def test_what_is_no_answer_is_not_allowed(reply):
         max_size=30,
     )
 )
-def test_no_answer_has_what_the_program_chose_in_it(chunks):
+def test_no_reply_has_text_that_the_program_chose(chunks):
     found = answered(*chunks)
     assert MARKER.lower() not in found.lower()
     assert MARKER.hex().encode() not in found.lower()

@@ -1,4 +1,4 @@
-"""What a terminal shows: output in, screens out."""
+"""Screens: output in, cells, cursor and modes out."""
 
 import pytest
 
@@ -41,11 +41,11 @@ def test_rows_without_trailing_blanks_and_no_trailing_rows():
     assert screen_of(cols=3, rows=3).text() == ""
 
 
-def test_what_scrolled_off_is_not_shown():
+def test_scrolled_off_lines_are_not_shown():
     assert shown(b"".join(b"%d\r\n" % n for n in range(10))) == "6\n7\n8\n9"
 
 
-def test_a_program_paints_by_moving_the_cursor():
+def test_program_paints_by_moving_the_cursor():
     data = b"\x1b[2J\x1b[2;3Hmenu\x1b[4;1Hstatus\x1b[2;5HNU\x1b[1mX\x1b[A\x1b[G>"
     assert shown(data) == ">\n  meNUX\n\nstatus"
 
@@ -85,7 +85,7 @@ def test_control_functions(data, expected):
     assert shown(*(bytes([byte]) for byte in data)) == expected
 
 
-def test_lines_wrap_unless_told_not_to():
+def test_lines_wrap_unless_wrapping_is_off():
     assert shown(b"abcdef", cols=4) == "abcd\nef"
     assert shown(b"\x1b[?7labcdef", cols=4) == "abcf"
     assert screen_of(b"abcd", cols=4).cursor == (3, 0)
@@ -99,7 +99,7 @@ def test_wide_characters_take_two_columns():
     assert shown("a日\x1b[4Gb".encode()) == "a日b"
 
 
-def test_marks_combine_and_do_not_pile_up():
+def test_combining_marks_are_bounded():
     assert shown("e\u0301x日\u0301ก็".encode()) == "e\u0301x日\u0301ก็"
     assert shown("\u0301a".encode()) == "a"
     assert len(shown(b"a" + "\u0316".encode() * 10_000)) < 20
@@ -107,7 +107,7 @@ def test_marks_combine_and_do_not_pile_up():
 
 
 @pytest.mark.parametrize("mode", [b"47", b"1047", b"1049"])
-def test_the_alternate_screen_leaves_the_main_one_as_it_was(mode):
+def test_alternate_screen_leaves_the_main_one_as_it_was(mode):
     emulator = emulator_of(b"$ vi\r\n", b"\x1b[?" + mode + b"h")
     assert emulator.screen().text() == ""
     emulator.feed(b"\x1b[2J\x1b[Hfile\x1b[5;9H~")
@@ -120,7 +120,7 @@ def test_the_alternate_screen_leaves_the_main_one_as_it_was(mode):
         assert emulator.screen().text() == "$ vi\n$"
 
 
-def test_a_size_change_keeps_the_main_screen_under_the_alternate_one():
+def test_size_change_keeps_the_main_screen_under_the_alternate_one():
     emulator = emulator_of(b"1\r\n2\r\n3\r\n$ less\x1b[?1049h\x1b[5;20Hx")
     emulator.resize(10, 2)
     emulator.feed(b"\x1b[?1049l")
@@ -140,14 +140,14 @@ def test_lines_of_a_shell_wrap_again_when_the_size_changes():
     assert (emulator.screen().cols, emulator.screen().rows) == (30, 4)
 
 
-def test_a_program_does_not_change_the_size():
+def test_program_does_not_change_the_size():
     emulator = emulator_of(b"\x1b[?40h\x1b[?3h\x1b[96h")
     emulator.feed(b"a" * 25)
     assert emulator.screen().text() == "a" * 20 + "\n" + "a" * 5
 
 
 @pytest.mark.parametrize("size", [(0, 1), (1, 0), (-1, 5)])
-def test_a_size_of_nothing_is_an_error(size):
+def test_size_below_1_raises(size):
     with pytest.raises(ValueError, match=f"{size[0]} by {size[1]}"):
         Emulator(*size)
     with pytest.raises(ValueError, match=f"{size[0]} by {size[1]}"):
@@ -155,7 +155,7 @@ def test_a_size_of_nothing_is_an_error(size):
 
 
 @pytest.mark.parametrize("sequence", [*SEQUENCES, *COLOURS, *STATE])
-def test_what_has_no_meaning_here_leaves_nothing_behind(sequence):
+def test_unknown_sequences_leave_nothing_on_the_screen(sequence):
     if sequence.endswith((b"J", b"K", b"H", b"b")):
         shown(b"a" + sequence + b"b")
         return
@@ -163,7 +163,7 @@ def test_what_has_no_meaning_here_leaves_nothing_behind(sequence):
     assert shown(*(bytes([byte]) for byte in b"a" + sequence + b"b")) == "ab"
 
 
-def test_characters_cut_anywhere():
+def test_characters_are_decoded_wherever_they_are_cut():
     assert shown(*(bytes([byte]) for byte in "aé日🙂".encode())) == "aé日🙂"
     assert shown(b"\xff\x80") == "\ufffd\ufffd"
 
@@ -176,7 +176,7 @@ def test_erasing_leaves_blanks():
     assert screen_of(b"\x1b#8\x1b[2;2Hx", cols=3, rows=3).text() == "EEE\nExE\nEEE"
 
 
-def test_the_emulator_does_not_grow_with_what_is_printed():
+def test_memory_does_not_grow_with_the_output():
     emulator = emulator_of(b"a")
     data = b"\x1b7\x1b[?1049h\x1b[?1048h\x1b[?1049l\x1bH" + "e\u0301".encode() + b"\x1b[99;99H\n"
     data += b"\x1b]8;;http://a\ax\x1b]8;;\a\x1b[38;2;1;2;3mx\x1b[m\x1b]2;title\a"
@@ -245,7 +245,7 @@ def test_renditions(parameters, expected):
         (b"\x1b[2;4r\x1b[4;1H\n", [(0, 3), (19, 3)]),
     ],
 )
-def test_what_is_erased_has_the_background_of_the_pen_and_nothing_else(data, cells):
+def test_erased_cells_have_only_the_background_of_the_pen(data, cells):
     screen = screen_of(b"\x1b#8\x1b[1;31;44m", data)
     coloured = {
         (x, y)
@@ -258,7 +258,7 @@ def test_what_is_erased_has_the_background_of_the_pen_and_nothing_else(data, cel
     assert len(coloured) + letters == 100
 
 
-def test_the_pen_is_saved_with_the_cursor_and_reset():
+def test_pen_is_saved_with_the_cursor_and_reset():
     assert style(b"\x1b[31m\x1b7\x1b[m\x1b8x") == Style(fg=1)
     assert style(b"\x1b[31m\x1b[?1049h\x1b[32m\x1b[?1049lx") == Style(fg=1)
     assert style(b"\x1b[31m\x1bcx") == PLAIN
@@ -310,11 +310,11 @@ def test_flags_of_the_keyboard_are_known_for_each_screen(stream, flags):
         (b"\x1b[>4;2m\x1b[>4n", 0),
     ],
 )
-def test_the_level_of_other_keys_is_known(stream, level):
+def test_level_of_other_keys_is_known(stream, level):
     assert screen_of(stream).other_keys == level
 
 
-def test_a_link_goes_with_what_it_covers():
+def test_link_disappears_with_its_cells():
     def links(data):
         return [cell.style.link for cell in screen_of(data).cells(0)]
 
@@ -329,7 +329,7 @@ def test_a_link_goes_with_what_it_covers():
 
 
 @pytest.mark.parametrize("said", ["http://日", "x" * 3000, "http://a b", ""])
-def test_what_is_no_link_is_none(said):
+def test_invalid_links_are_ignored(said):
     (cell,) = screen_of(f"\x1b]8;;{said}\x1b\\c".encode()).cells(0)[-1:]
     assert cell.style.link == ""
 

@@ -1,4 +1,4 @@
-"""What recorded programs show, against what tmux makes of the same bytes."""
+"""The screens of recorded programs, compared with those of tmux for the same bytes."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ def tmux(tmp_path_factory):
 
 
 def session(name):
-    """Give what was written, between two changes of size, and the sizes."""
+    """Return the output between size changes, and the sizes."""
     lines = (SESSIONS / f"{name}.cast").read_text().splitlines()[1:]
     parts, sizes = [""], [(COLS, ROWS)]
     for _, kind, data in map(json.loads, lines):
@@ -54,7 +54,7 @@ def encoded(text):
 
 
 def played(tmux, parts, folder):
-    """Give a pane that has played the first of them; a key plays the next."""
+    """Return a pane that has played the first of them; a key plays the next."""
     (folder / "player.py").write_text(PLAYER)
     queries = QueryFilter()
     shown = [queries.feed(encoded(part)).decode("utf-8", "surrogateescape") for part in parts]
@@ -64,7 +64,7 @@ def played(tmux, parts, folder):
 
 
 def looks(rows):
-    """Give what is seen of cells: erased ones at the end of a row are not captured by tmux."""
+    """Return the visible part of cells: tmux does not capture erased ones at the end of a row."""
     found = []
     for row in rows:
         seen = [(cell.data, Style(*cell.style[:4])) for cell in row]
@@ -75,7 +75,7 @@ def looks(rows):
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SESSIONS.glob("*.cast")))
-def test_a_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
+def test_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
     parts, sizes = session(name)
     pane = played(tmux, parts, tmp_path)
     emulator = Emulator(COLS, ROWS)
@@ -100,7 +100,7 @@ def test_a_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["vim-resize", "htop", "mc", "tmux", "wide"])
-def test_a_snapshot_of_a_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
+def test_snapshot_of_a_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
     parts, sizes = session(name)
     emulator = Emulator(*sizes[-1])
     emulator.feed(encoded(parts[-1]))

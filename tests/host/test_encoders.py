@@ -1,4 +1,4 @@
-"""What a front end is told is valid in both forms, whatever an agent has sent; and what it says."""
+"""Encoded updates are valid in both formats, whatever an agent has sent; and their content."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ def fields(**members):
 
 
 def sent(form, updates):
-    """Give updates as they are on the wire, each of which is checked."""
+    """Return updates as they are on the wire, after validating each."""
     told = []
     for update in updates:
         params = {"sessionId": "s", "update": update}
@@ -109,7 +109,7 @@ CALLS = st.fixed_dictionaries(
 @given(
     members=CALLS, first=st.booleans(), number=st.integers(0, 2), cwd=st.sampled_from([None, "/w"])
 )
-def test_whatever_an_agent_sends_what_is_told_is_valid(members, first, number, cwd):
+def test_updates_are_valid_whatever_an_agent_sends(members, first, number, cwd):
     infos = [Info(f"t{n}", cwd, None) for n in range(number)]
     for form in (V1MetaEncoder(), V2Encoder(cwd)):
         sent(form, form.call("c", fields(**members), infos, first=first))
@@ -118,7 +118,7 @@ def test_whatever_an_agent_sends_what_is_told_is_valid(members, first, number, c
 # Calls
 
 
-def test_the_first_that_is_told_of_a_call_is_a_tool_call_in_v1_and_none_in_v2():
+def test_first_update_of_a_call_is_a_tool_call_in_v1_only():
     assert meta(first=True, status="completed") == [
         {
             "sessionUpdate": "tool_call",
@@ -130,7 +130,7 @@ def test_the_first_that_is_told_of_a_call_is_a_tool_call_in_v1_and_none_in_v2():
     assert v2(status="completed")["sessionUpdate"] == "tool_call_update"
 
 
-def test_several_new_terminals_are_told_each_in_a_message():
+def test_each_new_terminal_has_its_own_update():
     content = [{"type": "terminal", "terminalId": name} for name in ("t", "u")]
     told = meta(infos=[INFO, Info("u", None, None)], title="T", kind=None, content=content)
     assert [update["sessionUpdate"] for update in told] == ["tool_call"] * 2 + ["tool_call_update"]
@@ -138,18 +138,18 @@ def test_several_new_terminals_are_told_each_in_a_message():
     assert "content" not in told[0]
     assert told[1]["_meta"] == {"terminal_info": {"terminal_id": "u"}}
     assert told[1]["content"] == content
-    # What is cleared is said where it can be.
+    # Members are cleared where the schema allows it.
     assert told[2]["kind"] is None
 
 
-def test_what_an_agent_says_in_meta_is_passed_on_but_for_its_terminals():
+def test_meta_of_an_agent_is_passed_on_except_for_its_terminals():
     said = {"terminal_output": {"terminal_id": "x", "data": "d"}, "k": [1]}
     assert meta(_meta=said)[0]["_meta"] == {"k": [1]}
     assert v2(_meta=said, title="x")["_meta"] == {"k": [1]}
     assert meta(_meta={"terminal_exit": {}}) == []
 
 
-def test_a_diff_becomes_a_change_with_a_patch():
+def test_diff_becomes_a_change_with_a_patch():
     diff = {"type": "diff", "path": "/p/f", "oldText": "a\nb\n", "newText": "a\nc\n"}
     (item,) = v2(content=[diff])["content"]
     assert item["changes"] == [{"operation": "modify", "path": "/p/f", "fileType": "text"}]
@@ -165,7 +165,7 @@ def test_a_diff_becomes_a_change_with_a_patch():
     }
 
 
-def test_what_v2_does_not_allow_is_left_out_there():
+def test_content_that_v2_does_not_allow_is_dropped_in_v2():
     link = {"type": "resource_link", "name": "n", "uri": "/no/uri"}
     text = {"type": "text", "text": "x", "annotations": {"priority": 7, "lastModified": "now"}}
     content = [{"type": "content", "content": block} for block in (link, text)]
@@ -179,7 +179,7 @@ def test_what_v2_does_not_allow_is_left_out_there():
 # Terminals
 
 
-def test_a_character_that_was_cut_goes_into_the_later_part():
+def test_divided_character_is_in_the_later_part():
     form = V1MetaEncoder()
     parts = [b"a\xc3", b"\xa9b\xf0\x9f\x98", b"\x80\xe2\x98"]
     told = [update for data in parts for update in sent(form, form.output("c", "t", data))]
@@ -190,7 +190,7 @@ def test_a_character_that_was_cut_goes_into_the_later_part():
     assert told[-1]["_meta"] == {"terminal_exit": end}
 
 
-def test_a_loss_is_a_line_in_v1_and_a_new_beginning_in_v2():
+def test_lost_output_is_a_line_in_v1_and_a_replacement_in_v2():
     form = V1MetaEncoder()
     assert sent(form, form.output("c", "t", b"\xc3")) == []
     (update,) = sent(form, form.output("c", "t", b"\xa9after", lost=5))
@@ -216,7 +216,7 @@ def test_a_loss_is_a_line_in_v1_and_a_new_beginning_in_v2():
         (None, None),
     ],
 )
-def test_an_end_in_v2(end, status):
+def test_exit_is_encoded_for_v2(end, status):
     form = V2Encoder()
     (update,) = sent(form, form.ended("c", "t", end))
     assert update["exitStatus"] == status
@@ -230,7 +230,7 @@ LINES = st.lists(st.sampled_from(["a", "b", "", " c"]), max_size=8)
 @pytest.mark.skipif(shutil.which("git") is None, reason="git reads patches")
 @settings(max_examples=examples(60), deadline=None)
 @given(old=st.none() | LINES, new=LINES, ends=st.tuples(st.booleans(), st.booleans()))
-def test_git_makes_the_new_of_the_old(tmp_path_factory, old, new, ends):
+def test_git_applies_the_patch(tmp_path_factory, old, new, ends):
     folder = tmp_path_factory.mktemp("patch")
     before = None if old is None else "\n".join(old) + "\n" * ends[0]
     after = "\n".join(new) + "\n" * ends[1]

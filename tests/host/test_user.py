@@ -1,4 +1,4 @@
-"""The person's methods where things come in an unlucky order, or to somebody who does not read."""
+"""The user's methods under races, and with clients that do not read."""
 
 import base64
 import os
@@ -19,7 +19,7 @@ from tests.support.hosts import agent_of, host_here, poll
 from tests.support.person import person_of
 
 
-async def test_a_window_that_is_painted_ends_with_the_program_whenever_that_is():
+async def test_painted_window_ends_when_the_program_ends():
     async with host_here() as host, person_of(host) as person:
         for pause in ("", "sleep 0.02", "sleep 0.05"):
             made = await person.request(
@@ -31,7 +31,7 @@ async def test_a_window_that_is_painted_ends_with_the_program_whenever_that_is()
             assert (await person.answer(id_))["reason"] == "exited"
 
 
-async def test_a_name_is_given_once_however_fast_it_is_asked_for():
+async def test_name_is_given_once_when_requests_race():
     async with host_here() as host, person_of(host) as person:
         order = {"command": "sleep 60", "name": "web"}
         asked = [await person.start("terminal/create", order) for _ in range(3)]
@@ -41,7 +41,7 @@ async def test_a_name_is_given_once_however_fast_it_is_asked_for():
                 await person.answer(id_)
 
 
-async def test_nobody_holds_up_a_terminal_of_an_agents():
+async def test_agents_terminal_cannot_be_held():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("seq 1000000")
         id_, _ = await person.open("terminal/follow", terminalId=terminal, hold=True)
@@ -50,7 +50,7 @@ async def test_nobody_holds_up_a_terminal_of_an_agents():
         assert (await agent.wait(terminal))["exitCode"] == 0
 
 
-async def test_one_that_is_held_waits_for_its_reader_until_that_is_gone():
+async def test_held_program_blocks_until_its_reader_disconnects():
     async with host_here() as host:
         async with person_of(host) as person:
             made = await person.request("terminal/create", {"command": "seq 1000000", "hold": True})
@@ -65,7 +65,7 @@ async def test_one_that_is_held_waits_for_its_reader_until_that_is_gone():
         await entry.terminal.wait_exited()
 
 
-async def test_removing_one_takes_nothing_from_those_that_are_kept():
+async def test_removing_a_terminal_does_not_evict_retained_ones():
     async with host_here(keep_released=2) as host, person_of(host) as person:
         for name in ("a", "b"):
             await person.request("terminal/create", {"command": "true", "name": name})
@@ -75,7 +75,7 @@ async def test_removing_one_takes_nothing_from_those_that_are_kept():
         assert [one["name"] for one in await person.list()] == ["a", "b"]
 
 
-async def test_a_listener_that_does_not_read_holds_little():
+async def test_event_queue_is_bounded_when_the_client_does_not_read():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         await person.open("events")
         await poll(lambda: host.state.events.has_subscribers)
@@ -99,7 +99,7 @@ async def test_a_listener_that_does_not_read_holds_little():
         )
 
 
-async def test_what_is_pending_holds_up_no_end():
+async def test_pending_requests_do_not_delay_the_shutdown():
     async with host_here() as host, person_of(host) as person:
         await person.request("terminal/create", {"command": "sleep 60", "name": "web"})
         waiting = await person.start("terminal/wait", {"terminalId": "web"})
@@ -113,7 +113,7 @@ async def test_what_is_pending_holds_up_no_end():
                 await person.answer(id_)
 
 
-async def test_what_begins_when_the_person_has_left_ends_at_once():
+async def test_request_is_cancelled_at_once_after_the_connection_closed():
     async with host_here() as host:
         person = UserConnection(host.context, host.state, lambda: ())
         person.close()
@@ -122,7 +122,7 @@ async def test_what_begins_when_the_person_has_left_ends_at_once():
             await trio.sleep_forever()
 
 
-async def test_no_window_is_opened_for_a_person_who_has_left(monkeypatch):
+async def test_no_window_is_opened_after_the_connection_closed(monkeypatch):
     async with host_here() as host, person_of(host) as other:
         made = await other.request("terminal/create", {"command": "sleep 60"})
         entry = host.state.registry.find(made["terminalId"])
@@ -136,7 +136,7 @@ async def test_no_window_is_opened_for_a_person_who_has_left(monkeypatch):
         assert opened == []
 
 
-async def test_a_window_that_only_looks_outlives_a_size_that_cannot_be_shown():
+async def test_read_only_window_survives_a_size_that_cannot_be_shown():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("while read line; do echo seen $line; done", cols=40, rows=10)
         id_, token = await person.open(
@@ -157,7 +157,7 @@ async def test_a_window_that_only_looks_outlives_a_size_that_cannot_be_shown():
         assert not person.answered(id_)
 
 
-async def test_what_an_agent_says_of_its_terminals_makes_no_list_long():
+async def test_tool_calls_of_an_agent_do_not_make_the_list_long():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         await agent.create("true", args=["x" * 100_000])
         await agent.create("true", args=["y"] * 30_000)
@@ -169,7 +169,7 @@ async def test_what_an_agent_says_of_its_terminals_makes_no_list_long():
             await agent.request("terminal/create", {"sessionId": "s" * 5000, "command": "true"})
 
 
-async def test_a_folder_whose_name_is_not_utf_8_is_told_of_as_far_as_it_can_be(tmp_path):
+async def test_directory_whose_name_is_not_utf_8_is_reported_with_replacements(tmp_path):
     folder = os.fsencode(tmp_path) + b"/odd\xff"
     os.mkdir(folder)
     async with host_here() as host, person_of(host) as person:
@@ -195,18 +195,18 @@ async def test_input_monitor_publishes_each_change_once():
         assert (published, entry.waiting) == (["waiting", "resumed", "waiting"], True)
 
 
-async def test_nobody_who_has_left_holds_up_a_program():
+async def test_program_is_not_held_after_its_reader_disconnected():
     async with host_here() as host, person_of(host) as other:
         flood = "head -c 3000000 /dev/zero | tr '\\0' x"
         made = await other.request("terminal/create", {"command": flood})
         entry = host.state.registry.find(made["terminalId"])
         person = UserConnection(host.context, host.state, lambda: ())
         person.close()
-        person.pause_reader(entry.terminal, 0)
+        person.hold_output(entry.terminal, 0)
         assert (await other.about("wait", made["terminalId"]))["exitStatus"]["exitCode"] == 0
 
 
-async def test_that_one_waits_is_told_after_that_it_was_made(monkeypatch):
+async def test_waiting_event_comes_after_the_created_event(monkeypatch):
     monkeypatch.setattr("acpterm.host.input_monitor.QUIET_S", -1)
     monkeypatch.setattr(Terminal, "waits_for_input", lambda _: True)
     async with host_here() as host, person_of(host) as person:
@@ -251,7 +251,7 @@ async def test_name_may_be_any_printable_characters(name):
         "-x",
     ],
 )
-async def test_name_that_cannot_be_seen_or_typed_is_refused(name):
+async def test_name_with_invisible_characters_is_refused(name):
     async with host_here() as host, person_of(host) as person:
         with pytest.raises(RpcError) as caught:
             await person.request("terminal/create", {"command": "true", "name": name})

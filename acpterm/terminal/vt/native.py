@@ -1,0 +1,186 @@
+"""The native terminal of libghostty-vt: its options, its callbacks, and the calls that are used.
+
+Callbacks are shared by all terminals, since each costs memory. They find the state of the terminal
+that is being fed by its address.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from acpterm.terminal.vt import replies
+from acpterm.terminal.vt.library import Library, load
+
+# The native terminal counts columns and rows in 16 bits.
+SIZE_MAX: Final = 65_535
+REPLIES_MAX_BYTES: Final = 64 * 1024
+# Input of an incomplete sequence that is kept for snapshots. The library allocates the value set
+# first at once, and up to the value set second as it is needed.
+_HELD_FIRST_BYTES: Final = 1
+_HELD_MAX_BYTES: Final = 2 * 1024 * 1024
+_APC_MAX_BYTES: Final = 64 * 1024
+
+
+class Feeding:
+    """What callbacks need to know of the emulator that is being fed, and what they collect."""
+
+    __slots__ = ("cols", "is_own_query", "replies", "rows")
+
+    def __init__(self, cols: int, rows: int, *, is_own_query: bool = False) -> None:
+        self.cols = cols
+        self.rows = rows
+        self.replies = bytearray()
+        #: Whether the query is ours and not the program's.
+        self.is_own_query = is_own_query
+
+
+#: The emulators being fed, by the address of their native terminal.
+feeding_by_address: Final[dict[int, Feeding]] = {}
+
+
+class Native:
+    """The library, with the callbacks shared by all terminals and memory for arguments."""
+
+    def __init__(self, library: Library) -> None:
+        ffi, lib = library
+        self.ffi: Final = ffi
+        self.lib: Final = lib
+        self.check: Final = library.check
+        self.colour: Final = ffi.typeof("GhosttyColorRgb *")
+        self._size: Final = ffi.new("uint16_t[2]")
+        version = ffi.new("char[]", replies.VERSION.encode())
+        text = ffi.new("GhosttyString *")
+        text.ptr, text.len = ffi.cast("uint8_t *", version), len(replies.VERSION)
+        self._kept: Final = version, text
+
+        def on_reply(terminal: Any, _data: Any, reply: Any, size: int) -> None:
+            feeding = feeding_by_address.get(int(ffi.cast("uintptr_t", terminal)))
+            if feeding is not None and len(feeding.replies) + size <= REPLIES_MAX_BYTES:
+                data = bytes(ffi.buffer(reply, size))
+                if feeding.is_own_query or replies.is_allowed(data):
+                    feeding.replies += data
+
+        def on_size(terminal: Any, _data: Any, out: Any) -> bool:
+            feeding = feeding_by_address.get(int(ffi.cast("uintptr_t", terminal)))
+            if feeding is None:
+                return False
+            out.columns = min(feeding.cols, SIZE_MAX)
+            out.rows = min(feeding.rows, SIZE_MAX)
+            out.cell_width, out.cell_height = replies.CELL_SIZE
+            return True
+
+        def on_attributes(_terminal: Any, _data: Any, out: Any) -> bool:
+            out.primary.conformance_level = replies.CONFORMANCE_LEVEL
+            out.primary.features[0] = replies.ANSI_COLOUR_FEATURE
+            out.primary.num_features = 1
+            out.secondary.device_type = replies.DEVICE_TYPE
+            out.secondary.firmware_version = replies.FIRMWARE_VERSION
+            out.secondary.rom_cartridge = out.tertiary.unit_id = 0
+            return True
+
+        def on_scheme(_terminal: Any, _data: Any, out: Any) -> bool:
+            out[0] = lib.GHOSTTY_COLOR_SCHEME_DARK
+            return True
+
+        callback = ffi.callback
+        limit = ffi.new("uint64_t *", 0)
+        ink, ground = _colour(replies.FOREGROUND), _colour(replies.BACKGROUND)
+        #: The options of every native terminal.
+        self.options: Final = (
+            (lib.GHOSTTY_TERMINAL_OPT_WRITE_PTY, callback("GhosttyTerminalWritePtyFn", on_reply)),
+            (lib.GHOSTTY_TERMINAL_OPT_SIZE, callback("GhosttyTerminalSizeFn", on_size)),
+            (
+                lib.GHOSTTY_TERMINAL_OPT_DEVICE_ATTRIBUTES,
+                callback("GhosttyTerminalDeviceAttributesFn", on_attributes),
+            ),
+            (
+                lib.GHOSTTY_TERMINAL_OPT_COLOR_SCHEME,
+                callback("GhosttyTerminalColorSchemeFn", on_scheme),
+            ),
+            (
+                lib.GHOSTTY_TERMINAL_OPT_XTVERSION,
+                callback("GhosttyTerminalXtversionFn", lambda _terminal, _data: text[0]),
+            ),
+            (lib.GHOSTTY_TERMINAL_OPT_COLOR_FOREGROUND, ffi.new("GhosttyColorRgb *", ink)),
+            (lib.GHOSTTY_TERMINAL_OPT_COLOR_BACKGROUND, ffi.new("GhosttyColorRgb *", ground)),
+            (lib.GHOSTTY_TERMINAL_OPT_COLOR_CURSOR, ffi.new("GhosttyColorRgb *", ink)),
+            (lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_BYTES, ffi.new("size_t *", 0)),
+            (lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_LINES, ffi.new("size_t *", 0)),
+            # Neither images nor glyphs: nothing shows them, and they cost memory.
+            (lib.GHOSTTY_TERMINAL_OPT_KITTY_IMAGE_STORAGE_LIMIT, limit),
+            (lib.GHOSTTY_TERMINAL_OPT_GLYPH_PROTOCOL, ffi.new("bool *", False)),
+            (lib.GHOSTTY_TERMINAL_OPT_APC_MAX_BYTES, ffi.new("size_t *", _APC_MAX_BYTES)),
+            (
+                lib.GHOSTTY_TERMINAL_OPT_CONTINUATION_MAX_BYTES,
+                ffi.new("size_t *", _HELD_FIRST_BYTES),
+            ),
+            (lib.GHOSTTY_TERMINAL_OPT_CONTINUATION_MAX_BYTES, ffi.new("size_t *", _HELD_MAX_BYTES)),
+        )
+
+    def new(self, cols: int, rows: int) -> Any:
+        """Return a new native terminal, which is freed when it is garbage-collected."""
+        holder = self.ffi.new("GhosttyTerminal *")
+        self.check(self.lib.ghostty_terminal_new(self.ffi.NULL, holder, cols, rows), "new")
+        terminal = self.ffi.gc(holder[0], self.lib.ghostty_terminal_free)
+        for option, value in self.options:
+            self.check(self.lib.ghostty_terminal_set(terminal, option, value), "set")
+        return terminal
+
+    def address(self, terminal: Any) -> int:
+        """Return the address of a native terminal: its key in `feeding_by_address`."""
+        return int(self.ffi.cast("uintptr_t", terminal))
+
+    def size(self, terminal: Any) -> tuple[int, int]:
+        """Return the native terminal's columns and rows."""
+        lib, out = self.lib, self._size
+        lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_COLS, out)
+        lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_ROWS, out + 1)
+        return out[0], out[1]
+
+    def is_ground(self, terminal: Any) -> bool:
+        """Return whether no sequence is incomplete."""
+        out = self.ffi.new("bool *")
+        self.lib.ghostty_terminal_get(terminal, self.lib.GHOSTTY_TERMINAL_DATA_VT_GROUND, out)
+        return bool(out[0])
+
+    def ask(self, terminal: Any, query: bytes) -> bytes:
+        """Return the terminal's reply to a query of ours."""
+        address = self.address(terminal)
+        feeding_by_address[address] = feeding = Feeding(0, 0, is_own_query=True)
+        try:
+            self.lib.ghostty_terminal_vt_write(terminal, query, len(query))
+        finally:
+            del feeding_by_address[address]
+        return bytes(feeding.replies)
+
+    def resize(self, terminal: Any, cols: int, rows: int) -> None:
+        """Change the native terminal's size."""
+        cell = replies.CELL_SIZE
+        self.check(self.lib.ghostty_terminal_resize(terminal, cols, rows, *cell), "resize")
+
+    def dump(self, terminal: Any) -> bytes | None:
+        """Return the terminal's state in the library's format.
+
+        None if the library cannot encode it: an incomplete sequence is longer than what it keeps,
+        or a wide character is cut in half.
+        """
+        data, size = self.ffi.new("uint8_t **"), self.ffi.new("size_t *")
+        result = self.lib.ghostty_snapshot_encode_alloc(terminal, self.ffi.NULL, data, size)
+        if result == self.lib.GHOSTTY_INVALID_VALUE:
+            return None
+        self.check(result, "snapshot")
+        try:
+            return bytes(self.ffi.buffer(data[0], size[0]))
+        finally:
+            self.lib.ghostty_free(self.ffi.NULL, data[0], size[0])
+
+
+def _colour(number: int) -> tuple[int, int, int]:
+    return number >> 16, number >> 8 & 255, number & 255
+
+
+@cache
+def native() -> Native:
+    """Return the library, loaded at the first call. Raises `EmulatorMissingError`."""
+    return Native(load())
