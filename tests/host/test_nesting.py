@@ -1,4 +1,4 @@
-"""Windows inside of terminals: never of a terminal that they are shown in."""
+"""Windows inside terminals: no terminal is attached to itself."""
 
 import pytest
 
@@ -15,7 +15,7 @@ async def create(person, name):
 
 
 async def move_into(person, terminal):
-    """Make a front end one that runs in a terminal."""
+    """Make a client one that runs in a terminal."""
     asker = {"env": {"ACPTERM_TERMINAL_ID": terminal}}
     hello = {"protocolVersion": 1, "_meta": {"acpterm": {"context": asker}}}
     await person.request("initialize", hello)
@@ -40,7 +40,7 @@ async def test_terminal_is_not_attached_to_one_that_shows_it():
         id_, token = await person.open("terminal/attach", terminalId="second", **SIZE)
         await person.until(lambda: person.by_token[token])
         assert not person.answered(id_)
-        # What runs in the second terminal is shown in the first one.
+        # The second terminal is attached in the first one.
         second = (await other.about("get", "second"))["terminalId"]
         await move_into(other, second)
         refused, _ = await other.open("terminal/attach", terminalId="first", **SIZE)
@@ -48,7 +48,7 @@ async def test_terminal_is_not_attached_to_one_that_shows_it():
             await other.answer(refused)
         _, token = await other.open("terminal/attach", terminalId="third", **SIZE)
         await other.until(lambda: other.by_token[token])
-        # Once the window has left, there is no loop any more.
+        # Without that window there is no loop any more.
         await person.cancel(id_)
         with pytest.raises(RpcError):
             await person.answer(id_)

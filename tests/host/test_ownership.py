@@ -1,4 +1,4 @@
-"""Whose a terminal is: the agent's, or the person's who has taken it over; and who may do what."""
+"""Ownership of terminals: the agent's, or the user's; and who may do what."""
 
 import os
 import sys
@@ -18,18 +18,18 @@ async def pid_in(agent, terminal):
     return int(await agent.until_output(terminal, "\n"))
 
 
-async def test_a_terminal_is_the_agents_and_not_visible_until_it_is_taken_over():
+async def test_terminal_is_the_agents_until_it_is_taken_over():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create(WAITS)
         before = await person.about("get", terminal)
         assert (before["owner"], before["visible"]) == ("agent", False)
         after = await person.about("promote", terminal)
         assert (after["owner"], after["visible"]) == ("user", True)
-        # Once more changes nothing, and there is no way back.
+        # A repetition changes nothing, and it cannot be undone.
         assert (await person.about("promote", terminal))["owner"] == "user"
 
 
-async def test_the_persons_own_is_theirs_and_visible():
+async def test_users_terminal_is_the_users_and_visible():
     async with host_here() as host, person_of(host) as person:
         made = await person.request("terminal/create", {"command": WAITS})
         assert (made["owner"], made["visible"], made["agent"]) == ("user", True, None)
@@ -44,7 +44,7 @@ async def test_the_persons_own_is_theirs_and_visible():
         ("_acpterm/terminal/signal", {"signal": "SIGINT"}, "signalled"),
     ],
 )
-async def test_what_the_person_has_taken_over_is_out_of_the_agents_reach(method, more, what):
+async def test_agent_cannot_change_a_terminal_that_was_taken_over(method, more, what):
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create(WAITS)
         pid = await pid_in(agent, terminal)
@@ -52,11 +52,11 @@ async def test_what_the_person_has_taken_over_is_out_of_the_agents_reach(method,
         with pytest.raises(RpcError, match=f"cannot be {what}: the user has taken it over"):
             await agent.request(method, agent.of(terminal, **more))
         assert alive(pid)
-        # To look at it is no harm.
+        # Reading is allowed.
         assert (await agent.output(terminal))["output"] == f"{pid}\n"
 
 
-async def test_the_agents_release_of_what_was_taken_over_leaves_the_program_running():
+async def test_agents_release_does_not_end_a_terminal_that_was_taken_over():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create(WAITS)
         pid = await pid_in(agent, terminal)
@@ -71,7 +71,7 @@ async def test_the_agents_release_of_what_was_taken_over_leaves_the_program_runn
         await poll(lambda: not alive(pid))
 
 
-async def test_what_was_taken_over_outlives_its_agent_its_turn_and_its_time():
+async def test_terminal_that_was_taken_over_outlives_agent_turn_and_lifetime():
     async with host_here() as host, person_of(host) as person:
         async with agent_of(host) as agent:
             terminal = await agent.create(WAITS, own={"timeoutMs": 300})
@@ -79,7 +79,7 @@ async def test_what_was_taken_over_outlives_its_agent_its_turn_and_its_time():
             other = await agent.create(WAITS, own={"timeoutMs": 300})
             await person.about("promote", terminal)
             await agent.notify("session/cancel", {"sessionId": agent.session})
-            # This one ends, by the cancel or by its time: so would the other.
+            # This one ends by the cancel or its lifetime, as the other would.
             await agent.wait(other)
         await person.until(lambda: True)
         await poll(lambda: not host.state.agents)
@@ -90,7 +90,7 @@ async def test_what_was_taken_over_outlives_its_agent_its_turn_and_its_time():
         await poll(lambda: not alive(pid))
 
 
-async def test_a_released_terminal_cannot_be_taken_over():
+async def test_released_terminal_cannot_be_taken_over():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("echo precious")
         await agent.wait(terminal)
@@ -102,7 +102,7 @@ async def test_a_released_terminal_cannot_be_taken_over():
             await person.about("promote", terminal)
 
 
-async def test_the_person_can_end_an_agents_terminal_and_the_agent_is_told_who_did():
+async def test_user_can_end_an_agents_terminal_and_the_agent_sees_who_did():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create(WAITS)
         await person.about("kill", terminal)
@@ -114,7 +114,7 @@ async def test_the_person_can_end_an_agents_terminal_and_the_agent_is_told_who_d
         assert await person.list(all=True) == []
 
 
-async def test_a_terminal_that_was_embedded_stays_readable_for_the_person_after_release():
+async def test_embedded_terminal_stays_readable_for_the_user_after_release():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = await agent.create("printf '\\033[31mprecious\\033[m'")
         await agent.wait(terminal)
@@ -129,7 +129,7 @@ async def test_a_terminal_that_was_embedded_stays_readable_for_the_person_after_
         assert (await person.about("screen", terminal))["rows"][0] == "\x1b[0;31mprecious\x1b[m"
 
 
-async def test_what_is_kept_is_forgotten_when_it_is_too_old():
+async def test_retained_terminal_is_forgotten_when_it_is_too_old():
     async with host_here(keep_released_age=0.2) as host, person_of(host) as person:
         made = await person.request("terminal/create", {"command": "echo", "args": ["x"]})
         await person.about("wait", made["terminalId"])
@@ -139,7 +139,7 @@ async def test_what_is_kept_is_forgotten_when_it_is_too_old():
 
 
 @pytest.mark.parametrize("years", [-30, 30])
-async def test_what_is_kept_stays_when_the_clock_is_set(monkeypatch, years):
+async def test_retained_terminal_does_not_age_when_the_clock_is_set(monkeypatch, years):
     async with host_here(keep_released_age=60) as host, person_of(host) as person:
         made = await person.request("terminal/create", {"command": "echo", "args": ["x"]})
         await person.about("wait", made["terminalId"])
@@ -149,7 +149,7 @@ async def test_what_is_kept_stays_when_the_clock_is_set(monkeypatch, years):
         assert len(await person.list(all=True)) == 1
 
 
-async def test_of_the_persons_own_that_have_ended_the_oldest_go_first():
+async def test_users_oldest_exited_terminals_are_forgotten_first():
     async with host_here(keep_released=2) as host, person_of(host) as person:
         for number in range(4):
             made = await person.request("terminal/create", {"command": f"printf {number}"})
@@ -163,7 +163,7 @@ async def test_of_the_persons_own_that_have_ended_the_oldest_go_first():
 # Names
 
 
-async def test_a_terminal_is_named_by_its_id_the_beginning_of_it_its_name_or_as_the_last():
+async def test_terminal_is_found_by_id_prefix_name_or_last():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         first = (await person.request("terminal/create", {"command": WAITS, "name": "web"}))[
             "terminalId"
@@ -179,7 +179,7 @@ async def test_a_terminal_is_named_by_its_id_the_beginning_of_it_its_name_or_as_
             assert (await person.about("get", name))["terminalId"] == terminal
 
 
-async def test_a_name_that_means_nothing_or_several_is_an_error_that_says_so():
+async def test_unknown_or_ambiguous_name_is_an_error():
     async with host_here() as host, person_of(host) as person:
         with pytest.raises(RpcError, match="there is no terminal yet"):
             await person.about("get", "@last")
@@ -192,7 +192,7 @@ async def test_a_name_that_means_nothing_or_several_is_an_error_that_says_so():
                 await person.about("get", name)
 
 
-async def test_last_is_the_users_own_for_what_types_and_attaches():
+async def test_last_is_the_users_for_typing_and_attaching():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         theirs = await agent.create(WAITS)
         typing = {"data": "x"}, {"token": "t", "cols": 80, "rows": 24}, {"own": True}
@@ -212,13 +212,13 @@ async def test_last_is_the_users_own_for_what_types_and_attaches():
 
 
 @pytest.mark.parametrize("name", ["", "@last", "-x", "term_1", "a\nb", "\x1b[m"])
-async def test_a_name_that_could_mean_something_else_is_refused(name):
+async def test_ambiguous_new_name_is_refused(name):
     async with host_here() as host, person_of(host) as person:
         with pytest.raises(RpcError, match="a name is not empty"):
             await person.request("terminal/create", {"command": "true", "name": name})
 
 
-async def test_a_name_is_free_again_when_its_terminal_has_ended():
+async def test_name_is_free_when_its_terminal_has_exited():
     async with host_here() as host, person_of(host) as person:
         create = {"command": "read x", "name": "web"}
         first = await person.request("terminal/create", create)
@@ -231,7 +231,7 @@ async def test_a_name_is_free_again_when_its_terminal_has_ended():
         assert (await person.about("get", "web"))["terminalId"] == second["terminalId"]
 
 
-# Who may connect
+# Admission
 
 CONNECT = (
     "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
@@ -241,7 +241,7 @@ CONNECT = (
 
 
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
-async def test_an_agents_terminal_has_no_way_to_the_persons_socket(tmp_path, tracking):
+async def test_agents_terminal_cannot_use_the_users_socket(tmp_path, tracking):
     env = {**os.environ, "ACPTERM_TRACKING": tracking, "XDG_CONFIG_HOME": str(tmp_path)}
     async with daemon(tmp_path, env=env) as (_, path):
         user = path.replace("agent.sock", "user.sock")
@@ -249,10 +249,10 @@ async def test_an_agents_terminal_has_no_way_to_the_persons_socket(tmp_path, tra
         async with agent_at(path) as agent, person_at(user) as person:
             output, _ = await agent.run(python[0], args=python[1:])
             assert "this is the user's endpoint" in output
-            # Nor has what leaves the session and wipes its environment.
+            # Nor can a process that leaves the session and clears its environment.
             output, _ = await agent.run("env", args=["-i", "setsid", "-w", *python])
             assert "this is the user's endpoint" in output
-            # In a terminal of the person's own it is the person who asks.
+            # A process in a terminal of the user's acts for the user.
             made = await person.request(
                 "terminal/create", {"command": python[0], "args": python[1:], "cols": 1000}
             )
@@ -260,7 +260,7 @@ async def test_an_agents_terminal_has_no_way_to_the_persons_socket(tmp_path, tra
             assert '"terminals":' in (await person.about("read", made["terminalId"]))["data"]
 
 
-async def test_the_agents_socket_has_none_of_the_persons_methods(tmp_path):
+async def test_agents_socket_has_no_user_methods(tmp_path):
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         terminal = (await person.request("terminal/create", {"command": WAITS}))["terminalId"]
         for method in ("list", "promote", "attach", "kill"):
@@ -273,7 +273,7 @@ async def test_the_agents_socket_has_none_of_the_persons_methods(tmp_path):
 # Waiting for input
 
 
-async def test_a_prompt_is_told_from_a_slow_program():
+async def test_prompt_is_distinguished_from_a_slow_program():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         asks = await agent.create("printf 'name? '; read x; exec sleep 60")
         works = await agent.create("printf working; exec sleep 60")
@@ -294,7 +294,7 @@ async def test_a_prompt_is_told_from_a_slow_program():
                 await trio.sleep(0.02)
 
 
-async def test_what_waits_for_input_is_an_event():
+async def test_waiting_for_input_is_an_event():
     async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
         _, token = await person.open("events")
         await poll(lambda: host.state.events.has_subscribers)
@@ -312,7 +312,7 @@ async def test_what_waits_for_input_is_an_event():
         assert told() == ["created", "waiting", "resumed"]
 
 
-# What is kept, and for whom
+# Retention
 
 
 PRINTS = "printf {}; head -c 50000 /dev/zero | tr '\\0' x"
@@ -337,19 +337,19 @@ async def keep_of_agent(agent, text):
 @pytest.mark.parametrize(
     "share", [{"keep_released": 2}, {"keep_released_bytes": 250_000}], ids=["number", "bytes"]
 )
-async def test_what_agents_leave_never_takes_the_place_of_the_users(share):
+async def test_agents_retained_terminals_never_replace_the_users(share):
     async with host_here(**share) as host, agent_of(host) as agent, person_of(host) as person:
         own = [await keep_of_user(person, f"own{number}") for number in range(2)]
         theirs = [await keep_of_agent(agent, f"own{number}") for number in range(5)]
         kept = {one["terminalId"] for one in await person.list(all=True)}
         assert kept == {*own, *theirs[-2:]}
-        # Nor the other way round.
+        # Nor the reverse.
         own.append(await keep_of_user(person, "new1"))
         kept = {one["terminalId"] for one in await person.list(all=True)}
         assert kept == {*own[-2:], *theirs[-2:]}
 
 
-async def test_the_agent_that_has_the_most_loses_its_oldest_first():
+async def test_agent_that_takes_the_most_loses_its_oldest_first():
     async with (
         host_here(keep_released=3) as host,
         agent_of(host) as one,
@@ -362,7 +362,7 @@ async def test_the_agent_that_has_the_most_loses_its_oldest_first():
         assert kept == {first, *many[-2:]}
 
 
-async def test_recordings_of_agents_never_take_the_place_of_the_users(tmp_path):
+async def test_agents_recordings_never_replace_the_users(tmp_path):
     settings = {"record": True, "record_dir": str(tmp_path / "cast"), "record_files": 2}
     async with (
         host_here(**settings) as host,
