@@ -126,9 +126,9 @@ async def test_path_with_a_space_runs_the_whole_path(agent, decoy, more):
     assert (await agent.run(str(decoy), **more))[0] == "tool\n"
 
 
-@pytest.mark.parametrize("wrong", ["not executable", "no interpreter", "a folder"])
+@pytest.mark.parametrize("wrong", ["not executable", "no interpreter", "a directory"])
 async def test_path_with_a_space_fails_when_it_cannot_be_executed(agent, decoy, wrong):
-    if wrong == "a folder":
+    if wrong == "a directory":
         decoy.mkdir(parents=True)
     elif wrong == "not executable":
         script(decoy, "#!/bin/sh\necho tool\n", 0o644)
@@ -162,10 +162,10 @@ async def test_missing_interpreter_is_named_for_a_program_found_by_path(agent, t
 @pytest.mark.parametrize("more", [{}, {"args": []}])
 async def test_program_is_looked_up_in_the_agents_path(agent, tmp_path, monkeypatch, more):
     script(tmp_path / "agents" / "tool", "#!/bin/sh\necho the agents\n")
-    script(tmp_path / "askers" / "tool", "#!/bin/sh\necho the askers\n")
-    monkeypatch.setenv("PATH", f"{tmp_path}/askers:{os.environ['PATH']}")
+    script(tmp_path / "context" / "tool", "#!/bin/sh\necho the contexts\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/context:{os.environ['PATH']}")
     async with agent_here() as other:
-        assert (await other.run("tool", **more))[0] == "the askers\n"
+        assert (await other.run("tool", **more))[0] == "the contexts\n"
         path = variables(PATH=f"{tmp_path}/agents")
         assert (await other.run("tool", env=path, **more))[0] == "the agents\n"
     output, status = await agent.run("cat", env=variables(PATH=f"{tmp_path}/agents"), **more)
@@ -295,7 +295,7 @@ async def test_empty_command_is_refused(agent, command, more):
     assert "empty" in message
 
 
-@pytest.mark.parametrize("cwd", ["sub/folder", ".", "~", "~/x", "C:\\x"])
+@pytest.mark.parametrize("cwd", ["sub/directory", ".", "~", "~/x", "C:\\x"])
 async def test_relative_cwd_is_refused(agent, cwd):
     message = await refused(agent, "pwd", cwd=cwd)
     assert repr(cwd) in message
@@ -327,11 +327,11 @@ async def test_nul_character_is_refused(agent, command, more):
 
 
 async def test_cwd_defaults_to_the_sessions_then_to_the_execution_contexts(tmp_path, monkeypatch):
-    for name in "asker", "session", "other", "own":
+    for name in "context", "session", "other", "own":
         (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "asker")
+    monkeypatch.chdir(tmp_path / "context")
     async with agent_here() as agent:
-        assert (await agent.run("pwd"))[0] == f"{tmp_path}/asker\n"
+        assert (await agent.run("pwd"))[0] == f"{tmp_path}/context\n"
         set_ = {"sessionId": agent.session, "cwd": f"{tmp_path}/session"}
         await agent.request("_acpterm/session/set", set_)
         assert (await agent.run("pwd"))[0] == f"{tmp_path}/session\n"
@@ -339,7 +339,7 @@ async def test_cwd_defaults_to_the_sessions_then_to_the_execution_contexts(tmp_p
         assert (await agent.run("pwd", cwd=f"{tmp_path}/own"))[0] == f"{tmp_path}/own\n"
         assert (await agent.run("pwd"))[0] == f"{tmp_path}/session\n"
         agent.session = "another"
-        assert (await agent.run("pwd"))[0] == f"{tmp_path}/asker\n"
+        assert (await agent.run("pwd"))[0] == f"{tmp_path}/context\n"
 
 
 @pytest.mark.parametrize("cwd", ["relative", ""])
@@ -351,9 +351,9 @@ async def test_session_refuses_an_invalid_cwd(agent, cwd):
 
 
 async def test_cwd_may_have_an_unusual_name(agent, tmp_path):
-    folder = tmp_path / "a b $HOME 'é'\n;x"
-    folder.mkdir()
-    output, _ = await agent.run("basename \"$(pwd)\" | tr '\\n' '/'", cwd=str(folder))
+    directory = tmp_path / "a b $HOME 'é'\n;x"
+    directory.mkdir()
+    output, _ = await agent.run("basename \"$(pwd)\" | tr '\\n' '/'", cwd=str(directory))
     assert output == "a b $HOME 'é'/;x/"
 
 

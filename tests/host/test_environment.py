@@ -42,7 +42,7 @@ async def env_of(agent, **more):
 
 async def test_environment_layers_are_context_terminal_and_agent(monkeypatch):
     monkeypatch.setenv("ASKERS", "x y")
-    monkeypatch.setenv("BOTH", "asker")
+    monkeypatch.setenv("BOTH", "context")
     monkeypatch.setenv("TERM", "dumb")
     async with agent_here() as agent:
         env = await env_of(agent, env=variables(BOTH="agent", OWN="é 'q' $HOME"))
@@ -53,7 +53,7 @@ async def test_environment_layers_are_context_terminal_and_agent(monkeypatch):
         assert env["HOME"] == os.environ["HOME"]
         # It does not affect the next terminal.
         env = await env_of(agent)
-        assert env["BOTH"] == "asker"
+        assert env["BOTH"] == "context"
         assert "OWN" not in env
 
 
@@ -65,7 +65,7 @@ PAGERS = (
 
 async def test_terminal_sets_type_pagers_and_id(monkeypatch):
     for name in (*PAGERS, "LESS"):
-        monkeypatch.setenv(name, "the asker's")
+        monkeypatch.setenv(name, "the context's")
     async with agent_here() as agent:
         terminal = await agent.create("env", args=[])
         await agent.wait(terminal)
@@ -98,13 +98,13 @@ async def test_users_terminal_keeps_the_users_pagers(monkeypatch):
     monkeypatch.setenv("GH_PAGER", "less -S")
     for name in ("BAT_PAGER", "LESS"):
         monkeypatch.delenv(name, raising=False)
-    async with host_here(agent_env={"MORE": "x"}) as host, person_of(host) as person:
-        info = await person.request(
+    async with host_here(agent_env={"MORE": "x"}) as host, person_of(host) as user:
+        info = await user.request(
             "_acpterm/terminal/create", {"command": "env", "args": [], "env": []}
         )
         of = {"terminalId": info["terminalId"]}
-        await person.request("_acpterm/terminal/wait", of)
-        env = read_variables((await person.request("_acpterm/terminal/output", of))["text"])
+        await user.request("_acpterm/terminal/wait", of)
+        env = read_variables((await user.request("_acpterm/terminal/output", of))["text"])
     assert env["GH_PAGER"] == "less -S"
     assert not {"BAT_PAGER", "LESS", "MORE"} & env.keys()
 
@@ -290,13 +290,13 @@ def be_modest():
 
 
 async def test_umask_limits_and_directory_are_the_hosts_over_stdio(tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir()
+    directory = tmp_path / "directory"
+    directory.mkdir()
     # The host must find its own package from another directory.
     env = environment(XDG_CONFIG_HOME=str(tmp_path), PYTHONPATH=os.getcwd())
-    more = {"preexec_fn": be_modest, "cwd": str(folder), "env": env}
+    more = {"preexec_fn": be_modest, "cwd": str(directory), "env": env}
     async with agent_on_stdio(tmp_path, **more) as (process, agent):
-        assert (await agent.run(SHOW))[0] == shown(folder)
+        assert (await agent.run(SHOW))[0] == shown(directory)
         # The host has raised its own limit of open files.
         assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (222, 222)
 
@@ -318,8 +318,8 @@ print(ask("terminal/output", sessionId="s", terminalId=one)["output"], end="")
 
 
 async def test_umask_limits_and_directory_are_the_connecting_processs_at_a_daemon(tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir()
+    directory = tmp_path / "directory"
+    directory.mkdir()
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path):
         for _ in range(2):
@@ -327,9 +327,9 @@ async def test_umask_limits_and_directory_are_the_connecting_processs_at_a_daemo
                 [sys.executable, "-S", "-c", PEER, path, SHOW],
                 capture_stdout=True,
                 preexec_fn=be_modest,
-                cwd=folder,
+                cwd=directory,
             )
-            assert done.stdout.decode() == shown(folder)
+            assert done.stdout.decode() == shown(directory)
         # Another peer, with larger limits.
         async with agent_at(path) as agent:
             output, _ = await agent.run(SHOW)
@@ -338,14 +338,14 @@ async def test_umask_limits_and_directory_are_the_connecting_processs_at_a_daemo
 
 
 async def test_initialize_can_send_the_execution_context(tmp_path):
-    asker = {
+    context = {
         "env": {"PATH": "/usr/bin:/bin", "MINE": "yes", "COLUMNS": "9"},
         "cwd": str(tmp_path),
         "umask": 0o27,
         "rlimits": {"NOFILE": [111, 222], "CORE": [0, 0], "NO_SUCH_LIMIT": [1, 1]},
     }
     async with agent_here() as agent:
-        meta = {"acpterm": {"context": asker}}
+        meta = {"acpterm": {"context": context}}
         params = {"protocolVersion": 1, "_meta": meta}
         await agent.request("initialize", params)
         output, _ = await agent.run("umask; ulimit -Sn; ulimit -Hn; ulimit -Sc; pwd")
@@ -390,8 +390,8 @@ async def test_host_without_descriptors_refuses_creates_and_can_end_terminals(tm
 )
 async def test_invalid_limit_is_refused_by_its_name(limit, words):
     async with agent_here() as agent:
-        asker = {"rlimits": {"AS": [-1, -1], "NOFILE": limit}}
-        params = {"protocolVersion": 1, "_meta": {"acpterm": {"context": asker}}}
+        context = {"rlimits": {"AS": [-1, -1], "NOFILE": limit}}
+        params = {"protocolVersion": 1, "_meta": {"acpterm": {"context": context}}}
         with pytest.raises(RpcError, match=words) as caught:
             await agent.request("initialize", params)
         assert caught.value.code == -32602

@@ -617,10 +617,10 @@ async def test_missing_directory_fails_the_create_that_uses_it():
 async def test_requests_take_effect_in_order(tmp_path):
     async with agent_here() as agent:
         for number in range(10):
-            folder = tmp_path / str(number)
-            folder.mkdir()
+            directory = tmp_path / str(number)
+            directory.mkdir()
             _, set_ = agent.message(
-                "_acpterm/session/set", {"sessionId": agent.session, "cwd": str(folder)}
+                "_acpterm/session/set", {"sessionId": agent.session, "cwd": str(directory)}
             )
             create, line = agent.message(
                 "terminal/create", {"sessionId": agent.session, "command": "pwd"}
@@ -631,7 +631,7 @@ async def test_requests_take_effect_in_order(tmp_path):
             await agent.send(set_ + line + back)
             terminal = (await agent.answer(create))["terminalId"]
             await agent.wait(terminal)
-            assert (await agent.output(terminal))["output"] == f"{folder}\n"
+            assert (await agent.output(terminal))["output"] == f"{directory}\n"
 
 
 async def test_concurrent_writes_are_typed_in_order():

@@ -1,15 +1,15 @@
 """A host survives mutated messages: it answers the next valid one with a valid response.
 
-Nothing that is sent can do harm, whatever the mutations make of it:
+No message can do harm, whatever the mutations make of it:
 
-- shell text goes to `/bin/true`, which is the host's shell here;
-- programs are looked for in a folder that holds `true`, `echo`, `cat` and `sleep`, which is all of
-  PATH; paths, absolute or upwards, are not sent at all, except two that are known;
-- no string is sent that is the name of another program of this machine, for an environment in which
-  the PATH was mutated; and no escape, in which any of that might be hidden, except surrogates.
+- shell text is run by `/bin/true`, the host's shell in this test;
+- PATH has one directory, with `true`, `echo`, `cat` and `sleep`; absolute paths and parent
+  directories are never sent, except for two known paths;
+- names of other programs of this machine are never sent, as the PATH might be mutated, nor are
+  escapes that could hide one, except for surrogates.
 
-`ACPTERM_FUZZ_MESSAGES` is how many messages are sent, `ACPTERM_FUZZ_SEED` where the randomness
-begins; a failure names the seed.
+`ACPTERM_FUZZ_MESSAGES` sets the number of messages, `ACPTERM_FUZZ_SEED` the seed; a failure names
+the seed.
 """
 
 import json
@@ -93,10 +93,10 @@ def test_filter_blocks_harmful_messages(tmp_path):
 class Fuzzer:
     """Generates valid messages and mutations of them."""
 
-    def __init__(self, rng: random.Random, folder: Path) -> None:
+    def __init__(self, rng: random.Random, directory: Path) -> None:
         self.rng = rng
-        self.bin = folder / "bin"
-        self.work = folder / "work"
+        self.bin = directory / "bin"
+        self.work = directory / "work"
         self.bin.mkdir()
         self.work.mkdir()
         for name in PROGRAMS:
@@ -125,7 +125,7 @@ class Fuzzer:
         own = {"cols": 80, "rows": 24, "timeoutMs": 500, "shell": False, "format": "raw"}
         content = [{"type": "terminal", "terminalId": of["terminalId"]}]
         call = {"toolCallId": "c", "title": "t", "kind": "execute", "content": content}
-        asker = {"env": {"PATH": str(self.bin)}, "cwd": str(self.work), "umask": 18}
+        context = {"env": {"PATH": str(self.bin)}, "cwd": str(self.work), "umask": 18}
         limits = {"rlimits": {"CORE": [0, 0], "NOFILE": [64, 64]}}
         cancel = {"requestId": self.rng.randrange(10**6)}
         read = {"since": 0, "maxBytes": 100, "format": "text", "waitMs": 1}
@@ -133,7 +133,7 @@ class Fuzzer:
             ("initialize", {"protocolVersion": 1, "clientInfo": {"name": "x", "version": "1"}}),
             (
                 "initialize",
-                {"protocolVersion": 1, "_meta": {"acpterm": {"context": asker | limits}}},
+                {"protocolVersion": 1, "_meta": {"acpterm": {"context": context | limits}}},
             ),
             ("terminal/create", create),
             ("terminal/create", create | {"command": "echo", "args": ["é→🙂", "a b", ""]}),
@@ -346,11 +346,11 @@ async def test_host_survives_mutated_messages(tmp_path):
     rng = random.Random(SEED)
     fuzzer = Fuzzer(rng, tmp_path)
     settings = Settings(shell="/bin/true", kill_grace=0, max_message_bytes=200_000)
-    asker = current()._replace(env={"PATH": str(fuzzer.bin)}, cwd=str(fuzzer.work))
+    context = current()._replace(env={"PATH": str(fuzzer.bin)}, cwd=str(fuzzer.work))
     per_connection = 500
     try:
         with capture_logs() as logs:
-            async with open_host(settings, asker) as host:
+            async with open_host(settings, context) as host:
                 for first in range(0, MESSAGES, per_connection):
                     ours, theirs = trio.socket.socketpair()
                     fuzzer.terminals = ["term_none"]

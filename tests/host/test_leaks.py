@@ -26,7 +26,7 @@ from tests.support.hosts import (
 WAYS = ["cgroup", "subreaper"]
 
 
-def own_folder():
+def own_cgroup_directory():
     """Return the directory where this process and its daemons may create control groups, if any."""
     found = Cgroups.find()
     if found is None:
@@ -35,9 +35,9 @@ def own_folder():
     return Path(found._base).parent
 
 
-def folder_of(pid):
+def cgroup_directory_of(pid):
     """Return the directory of the daemon's control groups, if it creates any."""
-    own = own_folder()
+    own = own_cgroup_directory()
     found = own and next(own.glob(f"acpterm-{pid}-*"), None)
     return found and str(found)
 
@@ -47,12 +47,12 @@ class Traces:
 
     def __init__(self, pid):
         self.process = psutil.Process(pid)
-        self.folder = folder_of(pid)
+        self.directory = cgroup_directory_of(pid)
 
     def look(self):
         groups = []
-        if self.folder is not None and os.path.isdir(self.folder):
-            groups = [entry for entry in os.listdir(self.folder) if entry.startswith("term_")]
+        if self.directory is not None and os.path.isdir(self.directory):
+            groups = [entry for entry in os.listdir(self.directory) if entry.startswith("term_")]
         children = [found for found in read_all() if found and found.ppid == self.process.pid]
         return {
             "descriptors": self.descriptors(),
@@ -79,18 +79,18 @@ class Traces:
 
     def descriptors(self):
         """Count the open files by name."""
-        folder = f"/proc/{self.process.pid}/fd"
+        directory = f"/proc/{self.process.pid}/fd"
         found = Counter()
-        for fd in os.listdir(folder):
+        for fd in os.listdir(directory):
             with contextlib.suppress(FileNotFoundError):
-                found[os.readlink(f"{folder}/{fd}")] += 1
+                found[os.readlink(f"{directory}/{fd}")] += 1
         return found
 
 
 @pytest.fixture
 def settings(tmp_path):
     def make(tracking):
-        if tracking == "cgroup" and own_folder() is None:
+        if tracking == "cgroup" and own_cgroup_directory() is None:
             pytest.skip("this process may make no control groups")
         return environment(
             XDG_CONFIG_HOME=str(tmp_path),
@@ -130,10 +130,7 @@ async def test_500_sequential_terminals_leave_nothing(tmp_path, settings, tracki
 
 
 async def at_rest(traces):
-    """Wait until two counts agree and no terminal is left; return the count.
-
-    Nor of the next one, which is made ahead and kept for a second; the fork server is.
-    """
+    """Wait until two counts agree and no terminal is left; return the count."""
     last = None
 
     def look():
@@ -221,7 +218,7 @@ async def test_host_leaves_no_process_and_no_directory(tmp_path, settings, track
         process.terminate()
         assert await process.wait() == 0
     await poll(lambda: not any(alive(child.pid) for child in found))
-    assert traces.folder is None or not os.path.exists(traces.folder)  # noqa: ASYNC240
+    assert traces.directory is None or not os.path.exists(traces.directory)  # noqa: ASYNC240
 
 
 async def test_terminals_leave_no_task():

@@ -39,7 +39,7 @@ async def test_host_works_without_threads(tmp_path, monkeypatch, tracking):
     settings = {"record": True, "record_dir": str(tmp_path), "kill_grace": 0.2}
     async with host_here(tracking=tracking, **settings) as host:
         monkeypatch.setattr(trio.to_thread, "run_sync", refuse_thread)
-        async with agent_of(host) as agent, person_of(host) as person:
+        async with agent_of(host) as agent, person_of(host) as user:
             line = "trap '' TERM HUP; echo $$; (setsid sh -c 'echo $$; exec sleep 60' &); sleep 60"
             terminals = [await agent.create(line, cwd=str(tmp_path)) for _ in range(2)]
             pids = []
@@ -48,8 +48,8 @@ async def test_host_works_without_threads(tmp_path, monkeypatch, tracking):
                     while len(two := (await agent.output(terminal))["output"].split()) < 2:
                         await trio.sleep(0.005)
                 pids += map(int, two)
-            assert len(await person.list()) == 2
-            await person.open("terminal/attach", terminalId=terminals[0], cols=80, rows=24)
+            assert len(await user.list()) == 2
+            await user.open("terminal/attach", terminalId=terminals[0], cols=80, rows=24)
             await agent.request("terminal/kill", agent.of(terminals[0]))
             await agent.release(terminals[1])
             with trio.fail_after(10):

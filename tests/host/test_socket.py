@@ -56,7 +56,7 @@ async def test_socket_is_by_default_in_a_private_runtime_directory(tmp_path):
         assert mode(path.parent) == 0o700
         assert mode(f"{path}.lock") == 0o600
         async with agent_at(str(path)) as agent:
-            assert (await agent.run("umask"))[0] == "0022\n", "it is the asker's"
+            assert (await agent.run("umask"))[0] == "0022\n", "it is the execution context's"
         running.terminate()
         assert await running.wait() == 0
     assert os.listdir(path.parent) == []
@@ -101,9 +101,9 @@ async def test_connection_of_another_user_is_closed(tmp_path):
     async with daemon(tmp_path, "--log-format", "json") as (running, path):
         # Within reach, as if modes were ignored: the uid must be checked anyway.
         os.chmod(path, 0o666)
-        for folder in (Path(path).parent, *Path(path).parent.parents):
-            if not mode(folder) & stat.S_IXOTH:
-                folder.chmod(mode(folder) | stat.S_IXOTH)
+        for directory in (Path(path).parent, *Path(path).parent.parents):
+            if not mode(directory) & stat.S_IXOTH:
+                directory.chmod(mode(directory) | stat.S_IXOTH)
         other = [sys.executable, "-S", "-c", CONNECT_AS_ANOTHER, path]
         done = await trio.run_process(other, capture_stdout=True)
         assert done.stdout == b"b''\n"
@@ -155,13 +155,13 @@ async def test_socket_of_another_program_is_left_alone(tmp_path):
     assert not there(f"{path}.lock")
 
 
-@pytest.mark.parametrize("what", ["file", "folder", "link"])
+@pytest.mark.parametrize("what", ["file", "directory", "link"])
 async def test_path_that_is_not_a_socket_is_refused_and_left_alone(tmp_path, what):
     path = tmp_path / "agent.sock"
     (tmp_path / "file").write_text("precious")
     if what == "file":
         path.write_text("precious")
-    elif what == "folder":
+    elif what == "directory":
         path.mkdir()
     else:
         path.symlink_to(tmp_path / "file")
@@ -173,50 +173,50 @@ async def test_path_that_is_not_a_socket_is_refused_and_left_alone(tmp_path, wha
 
 @pytest.mark.parametrize("bits", [0o770, 0o707, 0o777])
 async def test_directory_that_others_may_write_to_is_refused(tmp_path, bits):
-    folder = tmp_path / "loose"
-    folder.mkdir()
-    folder.chmod(bits)
-    said = await refused(tmp_path, folder / "agent.sock")
+    directory = tmp_path / "loose"
+    directory.mkdir()
+    directory.chmod(bits)
+    said = await refused(tmp_path, directory / "agent.sock")
     assert f"mode {bits:o}" in said
-    assert f"chmod 700 {folder}" in said
-    assert os.listdir(folder) == []
+    assert f"chmod 700 {directory}" in said
+    assert os.listdir(directory) == []
 
 
 async def test_sticky_directory_that_others_may_write_to_is_refused(tmp_path):
-    folder = tmp_path / "sticky"
-    folder.mkdir()
-    folder.chmod(0o1777)
+    directory = tmp_path / "sticky"
+    directory.mkdir()
+    directory.chmod(0o1777)
     # Another user's, in place of the log of a daemon that a command starts: open would block.
-    os.mkfifo(folder / "agent.sock.log")
-    said = await refused(tmp_path, folder / "agent.sock")
+    os.mkfifo(directory / "agent.sock.log")
+    said = await refused(tmp_path, directory / "agent.sock")
     assert "mode 1777" in said
     assert "choose a --socket in a directory of your own" in said
     # So that the mode of /tmp is not changed.
     assert "chmod" not in said
     with trio.fail_after(5):
-        done = await run(str(folder / "agent.sock"), "run", "-d", "true")
+        done = await run(str(directory / "agent.sock"), "run", "-d", "true")
     assert done.status == 1
     assert "mode 1777" in done.err
-    assert os.listdir(folder) == ["agent.sock.log"]
+    assert os.listdir(directory) == ["agent.sock.log"]
 
 
 async def test_fifo_at_the_path_of_the_log_is_an_error(tmp_path):
-    folder = tmp_path / "own"
-    folder.mkdir(mode=0o700)
-    os.mkfifo(folder / "agent.sock.log")
+    directory = tmp_path / "own"
+    directory.mkdir(mode=0o700)
+    os.mkfifo(directory / "agent.sock.log")
     with trio.fail_after(5):
-        done = await run(str(folder / "agent.sock"), "run", "-d", "true")
+        done = await run(str(directory / "agent.sock"), "run", "-d", "true")
     assert done.status == 1
     assert "no daemon can be started" in done.err
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 async def test_directory_of_another_user_is_refused(tmp_path):
-    folder = tmp_path / "theirs"
-    folder.mkdir(mode=0o755)
-    os.chown(folder, 65534, 65534)
-    said = await refused(tmp_path, folder / "agent.sock")
-    assert f"{folder} belongs to uid 65534" in said
+    directory = tmp_path / "theirs"
+    directory.mkdir(mode=0o755)
+    os.chown(directory, 65534, 65534)
+    said = await refused(tmp_path, directory / "agent.sock")
+    assert f"{directory} belongs to uid 65534" in said
 
 
 async def test_path_too_long_for_a_socket_is_refused(tmp_path):
@@ -283,21 +283,21 @@ async def test_foreign_socket_at_the_path_is_not_removed(tmp_path):
 
 async def test_removed_sockets_are_bound_again(tmp_path):
     async with daemon(tmp_path) as (running, path):
-        user = path.replace("agent.sock", "user.sock")
-        async with agent_at(path) as agent, person_at(user) as person:
+        user_path = path.replace("agent.sock", "user.sock")
+        async with agent_at(path) as agent, person_at(user_path) as user:
             terminal = await agent.create("sleep 60")
-            worker = (await person.request("status"))["workerPid"]
+            worker = (await user.request("status"))["workerPid"]
             # With and without a lock file.
             for lock in ([], [f"{path}.lock"]):
-                for file in (path, user, *lock):
+                for file in (path, user_path, *lock):
                     os.unlink(file)
-                await poll(lambda: listens(path) and listens(user))
-                assert mode(path) == mode(user) == mode(f"{path}.lock") == 0o600
+                await poll(lambda: listens(path) and listens(user_path))
+                assert mode(path) == mode(user_path) == mode(f"{path}.lock") == 0o600
             assert (await agent.output(terminal))["output"] == ""
         # The next worker gets them, too.
         os.kill(worker, signal.SIGKILL)
-        async with person_at(user) as person:
-            assert (await person.request("status"))["workerPid"] != worker
+        async with person_at(user_path) as user:
+            assert (await user.request("status"))["workerPid"] != worker
         running.terminate()
         assert await running.wait() == 0
     assert os.listdir(os.path.dirname(path)) == []
@@ -306,9 +306,9 @@ async def test_removed_sockets_are_bound_again(tmp_path):
 async def test_daemon_serves_on_when_a_replaced_socket_is_found_without_descriptors(tmp_path):
     async with (
         daemon(tmp_path) as (running, path),
-        person_at(path.replace("agent.sock", "user.sock")) as person,
+        person_at(path.replace("agent.sock", "user.sock")) as user,
     ):
-        worker = (await person.request("status"))["workerPid"]
+        worker = (await user.request("status"))["workerPid"]
         os.unlink(path)
         with socket.socket(socket.AF_UNIX) as other:
             other.bind(path)
@@ -317,7 +317,7 @@ async def test_daemon_serves_on_when_a_replaced_socket_is_found_without_descript
         await poll(lambda: "cannot be bound again" in running.logged())
         resource.prlimit(worker, resource.RLIMIT_NOFILE, before)
         await poll(lambda: listens(path))
-        assert (await person.request("status"))["workerPid"] == worker
+        assert (await user.request("status"))["workerPid"] == worker
 
 
 async def test_rebound_socket_without_a_listener_is_replaced(tmp_path):
@@ -373,8 +373,8 @@ async def test_path_that_another_daemon_has_taken_is_not_taken_back(tmp_path):
 async def test_lock_holder_is_named_while_the_socket_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr("acpterm.client.daemon.START_TIMEOUT_S", 3)
     async with daemon(tmp_path) as (running, path):
-        async with person_at(path.replace("agent.sock", "user.sock")) as person:
-            worker = (await person.request("status"))["workerPid"]
+        async with person_at(path.replace("agent.sock", "user.sock")) as user:
+            worker = (await user.request("status"))["workerPid"]
         os.kill(worker, signal.SIGSTOP)
         try:
             os.unlink(path)

@@ -99,18 +99,18 @@ async def test_users_socket_is_recognised_by_its_path_beside_the_agents(tmp_path
     with ExitStack() as stack:
         fds = [stack.enter_context(bound(path)).fileno() for path in paths]
         stack.enter_context(handed(tmp_path, fds))
-        async with agent_at(paths[0]) as agent, person_at(paths[1]) as person:
+        async with agent_at(paths[0]) as agent, person_at(paths[1]) as user:
             terminal = await agent.create("sleep 60")
-            assert [one["terminalId"] for one in await person.list()] == [terminal]
+            assert [one["terminalId"] for one in await user.list()] == [terminal]
 
 
 async def test_users_socket_is_bound_beside_a_handed_agents_socket(tmp_path):
     path = str(tmp_path / "handed.sock")
     with bound(path) as sock, handed(tmp_path, [sock.fileno()]):
         await poll(lambda: listens(f"{path}.user"))
-        async with agent_at(path) as agent, person_at(f"{path}.user") as person:
+        async with agent_at(path) as agent, person_at(f"{path}.user") as user:
             terminal = await agent.create("sleep 60")
-            assert [one["terminalId"] for one in await person.list()] == [terminal]
+            assert [one["terminalId"] for one in await user.list()] == [terminal]
 
 
 async def test_programs_do_not_inherit_systemds_variables(tmp_path):
@@ -121,7 +121,7 @@ async def test_programs_do_not_inherit_systemds_variables(tmp_path):
             names = (await agent.run("env | cut -d= -f1; ls /proc/self/fd"))[0].split()
             assert not {"LISTEN_PID", "LISTEN_FDS", *told} & set(names)
             assert "PATH" in names
-            assert names[-4:] == ["0", "1", "2", "3"], "3 is the folder that ls reads"
+            assert names[-4:] == ["0", "1", "2", "3"], "3 is the directory that ls reads"
 
 
 @pytest.mark.parametrize("pid", ["1", "", "x", "selfself"])

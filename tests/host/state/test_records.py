@@ -46,7 +46,7 @@ contexts = st.builds(
     cwd=system_text,
     umask=st.integers(0, 0o777),
     rlimits=st.lists(st.tuples(st.integers(0, 20), st.integers(-1), st.integers(-1))).map(tuple),
-).filter(lambda asker: all(abs(n) < 2**63 for limit in asker.rlimits for n in limit))
+).filter(lambda context: all(abs(n) < 2**63 for limit in context.rlimits for n in limit))
 terminals = st.builds(
     TerminalRecord,
     command=st.text(max_size=50),

@@ -1,6 +1,6 @@
 """A host restores itself from the records of a previous worker in a real keeper.
 
-The worker before is the test: it stores what it likes, and is killed.
+The test acts as the previous worker: it stores records, and dies.
 """
 
 import time
