@@ -1,4 +1,4 @@
-"""Which program runs, seen from an agent: shell text, programs, folders, errors."""
+"""Commands of agents: shell text, programs, working directories, errors."""
 
 import os
 import shutil
@@ -53,7 +53,7 @@ def variables(**values):
         pytest.param("/bin/echo one | tr a-z A-Z", "ONE\n", id="path and pipe"),
     ],
 )
-async def test_a_command_without_args_is_shell_text(agent, command, expected):
+async def test_command_without_args_is_shell_text(agent, command, expected):
     output, status = await agent.run(command)
     assert (output, status["exitCode"]) == (expected, 0)
 
@@ -65,7 +65,7 @@ async def test_shell_text_can_redirect_and_expand_names(agent, tmp_path):
     assert (tmp_path / "b.txt").read_text() == "hi\n"
 
 
-async def test_null_args_are_no_args(agent):
+async def test_null_args_count_as_absent(agent):
     assert (await agent.run("echo a | cat", args=None))[0] == "a\n"
 
 
@@ -81,25 +81,25 @@ async def test_null_args_are_no_args(agent):
         ["é→🙂", "-", "--", "-n"],
     ],
 )
-async def test_arguments_arrive_as_they_are(agent, words, tmp_path):
+async def test_arguments_arrive_unchanged(agent, words, tmp_path):
     path = script(tmp_path / "show", '#!/bin/sh\nfor word; do printf "<%s>" "$word"; done\n')
     output, status = await agent.run(path, args=words)
     assert status["exitCode"] == 0
     assert output == "".join(f"<{word}>" for word in words)
 
 
-async def test_a_program_with_empty_args_is_executed_and_its_path_may_hold_spaces(agent, tmp_path):
+async def test_program_with_empty_args_is_executed_even_with_spaces_in_its_path(agent, tmp_path):
     path = script(tmp_path / "with space" / "a $HOME tool", "#!/bin/sh\necho ran $#\n")
     assert (await agent.run(path, args=[]))[0] == "ran 0\n"
 
 
-async def test_args_make_no_shell_text_of_a_command(agent):
+async def test_command_with_args_is_not_shell_text(agent):
     output, status = await agent.run("echo a; echo b", args=[])
     assert status["exitCode"] == 127
     assert "echo a; echo b: command not found" in output
 
 
-async def test_an_agent_can_say_itself_whether_it_means_the_shell(agent, tmp_path):
+async def test_shell_option_overrides_the_guess(agent, tmp_path):
     output, _ = await agent.run("echo a; echo", args=["b  c", "$HOME"], own={"shell": True})
     assert output == "a\nb  c $HOME\n"
     output, status = await agent.run("echo a; echo b", own={"shell": False})
@@ -109,26 +109,26 @@ async def test_an_agent_can_say_itself_whether_it_means_the_shell(agent, tmp_pat
     assert (await agent.run(path, own={"shell": False}))[0] == "ran\n"
 
 
-# A path with a space in it, and what may be mistaken for it.
+# Paths with a space.
 
 
 @pytest.fixture
 def decoy(tmp_path):
-    """`PATH/path`, a program that tells when it was run by mistake."""
+    """Create `PATH/path`, a program that reports if it was run by mistake."""
     script(tmp_path / "path", f"#!/bin/sh\necho decoy >{tmp_path}/mistake\n")
     yield tmp_path / "path with space" / "tool"
     assert not (tmp_path / "mistake").exists()
 
 
 @pytest.mark.parametrize("more", [{}, {"args": []}, {"own": {"shell": False}}])
-async def test_a_path_with_a_space_runs_that_program_and_not_its_first_half(agent, decoy, more):
+async def test_path_with_a_space_runs_the_whole_path(agent, decoy, more):
     script(decoy, "#!/bin/sh\necho tool\n")
     assert (await agent.run(str(decoy), **more))[0] == "tool\n"
 
 
-@pytest.mark.parametrize("wrong", ["not executable", "no interpreter", "a folder"])
-async def test_a_path_with_a_space_that_cannot_be_run_is_an_error(agent, decoy, wrong):
-    if wrong == "a folder":
+@pytest.mark.parametrize("wrong", ["not executable", "no interpreter", "a directory"])
+async def test_path_with_a_space_fails_when_it_cannot_be_executed(agent, decoy, wrong):
+    if wrong == "a directory":
         decoy.mkdir(parents=True)
     elif wrong == "not executable":
         script(decoy, "#!/bin/sh\necho tool\n", 0o644)
@@ -140,7 +140,7 @@ async def test_a_path_with_a_space_that_cannot_be_run_is_an_error(agent, decoy, 
 
 
 @pytest.mark.parametrize("more", [{}, {"args": []}, {"args": ["x"]}])
-async def test_a_missing_interpreter_is_an_error_that_names_it(agent, tmp_path, more):
+async def test_missing_interpreter_is_named_in_the_error(agent, tmp_path, more):
     path = script(tmp_path / "tool", "#!/no/such/python\necho shell text\n")
     output, status = await agent.run(path, **more)
     assert status["exitCode"] == 126
@@ -149,23 +149,23 @@ async def test_a_missing_interpreter_is_an_error_that_names_it(agent, tmp_path, 
     )
 
 
-async def test_a_missing_interpreter_is_an_error_for_a_name_in_the_path_too(agent, tmp_path):
+async def test_missing_interpreter_is_named_for_a_program_found_by_path(agent, tmp_path):
     script(tmp_path / "tool", "#!/no/such/python\necho shell text\n")
     output, status = await agent.run("tool", env=variables(PATH=f"{tmp_path}:/usr/bin:/bin"))
     assert status["exitCode"] == 126
     assert "/no/such/python is not there" in output
 
 
-# Where names are found.
+# Lookup of program names.
 
 
 @pytest.mark.parametrize("more", [{}, {"args": []}])
-async def test_the_agents_path_decides_where_a_name_is_found(agent, tmp_path, monkeypatch, more):
+async def test_program_is_looked_up_in_the_agents_path(agent, tmp_path, monkeypatch, more):
     script(tmp_path / "agents" / "tool", "#!/bin/sh\necho the agents\n")
-    script(tmp_path / "askers" / "tool", "#!/bin/sh\necho the askers\n")
-    monkeypatch.setenv("PATH", f"{tmp_path}/askers:{os.environ['PATH']}")
+    script(tmp_path / "context" / "tool", "#!/bin/sh\necho the contexts\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/context:{os.environ['PATH']}")
     async with agent_here() as other:
-        assert (await other.run("tool", **more))[0] == "the askers\n"
+        assert (await other.run("tool", **more))[0] == "the contexts\n"
         path = variables(PATH=f"{tmp_path}/agents")
         assert (await other.run("tool", env=path, **more))[0] == "the agents\n"
     output, status = await agent.run("cat", env=variables(PATH=f"{tmp_path}/agents"), **more)
@@ -173,31 +173,31 @@ async def test_the_agents_path_decides_where_a_name_is_found(agent, tmp_path, mo
     assert "cat" in output
 
 
-async def test_the_agents_path_decides_in_shell_text_too(agent, tmp_path):
+async def test_shell_text_uses_the_agents_path(agent, tmp_path):
     script(tmp_path / "tool", "#!/bin/sh\necho the agents\n")
     path = variables(PATH=f"{tmp_path}:/usr/bin:/bin")
     assert (await agent.run("tool | cat", env=path))[0] == "the agents\n"
 
 
-async def test_a_program_in_the_folder_is_run_by_its_relative_path(agent, tmp_path):
+async def test_relative_path_is_resolved_in_the_working_directory(agent, tmp_path):
     script(tmp_path / "bin" / "tool", "#!/bin/sh\necho here $1\n")
     assert (await agent.run("./bin/tool", cwd=str(tmp_path)))[0] == "here\n"
     assert (await agent.run("bin/tool", args=["x"], cwd=str(tmp_path)))[0] == "here x\n"
 
 
-# What the shell is.
+# The shell.
 
 
 @pytest.fixture
 def startup_files(tmp_path):
-    """A home whose files for interactive and login shells all say so: its environment."""
+    """Return the environment of a home whose shell startup files all report that they were read."""
     names = ".profile", ".bashrc", ".bash_profile", ".bash_login", ".zshrc", ".kshrc", "env"
     for name in names:
         (tmp_path / name).write_text(f"echo {name} was read\n")
     return variables(HOME=tmp_path, ENV=tmp_path / "env")
 
 
-async def test_the_shell_is_neither_interactive_nor_a_login_shell(agent, startup_files):
+async def test_shell_is_neither_interactive_nor_a_login_shell(agent, startup_files):
     output, _ = await agent.run('echo "$0"; echo "<$->"', env=startup_files)
     name, flags = output.splitlines()
     assert name == "/bin/sh"
@@ -205,7 +205,7 @@ async def test_the_shell_is_neither_interactive_nor_a_login_shell(agent, startup
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
-async def test_a_shell_of_the_settings_is_not_interactive_either(startup_files):
+async def test_configured_shell_is_not_interactive(startup_files):
     async with agent_here(shell=shutil.which("bash")) as agent:
         output, _ = await agent.run(
             'echo "<$->"; shopt login_shell; [[ a == a ]] && echo bash', env=startup_files
@@ -219,16 +219,16 @@ async def test_a_shell_of_the_settings_is_not_interactive_either(startup_files):
 @pytest.mark.parametrize(
     "command", ["if then", "echo 'unterminated", "echo $(", "for", "cat <<E |", ")", "echo a; done"]
 )
-async def test_a_syntax_error_ends_with_a_status_and_not_with_a_prompt(agent, command):
+async def test_syntax_error_exits_with_a_status(agent, command):
     with trio.fail_after(10):
         output, status = await agent.run(command)
-    # An open here-document is an error to no shell; what follows it here is.
+    # No shell reports an unterminated here-document; what follows it here is an error.
     assert status["exitCode"] != 0
     assert status["signal"] is None
     assert output
 
 
-async def test_a_user_of_another_shell_still_gets_posix_shell(tmp_path, monkeypatch):
+async def test_shell_is_posix_when_the_user_has_another(tmp_path, monkeypatch):
     fish = script(tmp_path / "fish", "#!/bin/sh\necho this is fish\n")
     monkeypatch.setenv("SHELL", fish)
     async with agent_here() as agent:
@@ -238,7 +238,7 @@ async def test_a_user_of_another_shell_still_gets_posix_shell(tmp_path, monkeypa
         assert output == "y\n"
 
 
-# What is not there, and what cannot be run.
+# Missing programs, and files that cannot be executed.
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ async def test_a_user_of_another_shell_still_gets_posix_shell(tmp_path, monkeypa
         ("./no-such-program", {"args": []}),
     ],
 )
-async def test_a_program_that_is_not_there_is_a_terminal_that_ends_with_127(agent, command, more):
+async def test_missing_program_exits_with_127(agent, command, more):
     output, status = await agent.run(command, **more)
     assert (status["exitCode"], status["signal"]) == (127, None)
     assert command.split()[0] in output
@@ -262,7 +262,7 @@ async def test_a_program_that_is_not_there_is_a_terminal_that_ends_with_127(agen
 
 
 @pytest.mark.parametrize("how", ["{}", "{} one two", "exec {}", "args"])
-async def test_a_file_that_is_not_executable_is_a_terminal_that_ends_with_126(agent, tmp_path, how):
+async def test_file_that_is_not_executable_exits_with_126(agent, tmp_path, how):
     path = script(tmp_path / "tool", "#!/bin/sh\necho ran\n", 0o644)
     if how == "args":
         output, status = await agent.run(path, args=["x"])
@@ -273,14 +273,14 @@ async def test_a_file_that_is_not_executable_is_a_terminal_that_ends_with_126(ag
     assert "ermission denied" in output
 
 
-async def test_a_folder_is_no_program(agent, tmp_path):
+async def test_directory_is_not_executed(agent, tmp_path):
     output, status = await agent.run(str(tmp_path), args=[])
     assert status["exitCode"] == 126
     assert str(tmp_path) in output
 
 
 async def refused(agent, command, **more):
-    """Ask for what is refused: the message."""
+    """Send a request that is refused; return the error message."""
     with pytest.raises(RpcError) as caught:
         await agent.create(command, **more)
     assert caught.value.code == INVALID_PARAMS
@@ -289,26 +289,26 @@ async def refused(agent, command, **more):
 
 @pytest.mark.parametrize("command", ["", " ", "\t\n"])
 @pytest.mark.parametrize("more", [{}, {"args": []}, {"args": ["x"]}])
-async def test_an_empty_command_is_refused(agent, command, more):
+async def test_empty_command_is_refused(agent, command, more):
     message = await refused(agent, command, **more)
     assert repr(command) in message
     assert "empty" in message
 
 
-@pytest.mark.parametrize("cwd", ["sub/folder", ".", "~", "~/x", "C:\\x"])
-async def test_a_relative_folder_is_refused(agent, cwd):
+@pytest.mark.parametrize("cwd", ["sub/directory", ".", "~", "~/x", "C:\\x"])
+async def test_relative_cwd_is_refused(agent, cwd):
     message = await refused(agent, "pwd", cwd=cwd)
     assert repr(cwd) in message
     assert "is not absolute" in message
 
 
-async def test_a_missing_folder_is_refused(agent, tmp_path):
+async def test_missing_cwd_is_refused(agent, tmp_path):
     message = await refused(agent, "pwd", cwd=f"{tmp_path}/missing")
     assert f"{tmp_path}/missing" in message
     assert "does not exist" in message
 
 
-async def test_a_file_is_no_folder(agent, tmp_path):
+async def test_cwd_that_is_a_file_is_refused(agent, tmp_path):
     (tmp_path / "file").touch()
     message = await refused(agent, "pwd", cwd=f"{tmp_path}/file")
     assert f"{tmp_path}/file" in message
@@ -319,21 +319,19 @@ async def test_a_file_is_no_folder(agent, tmp_path):
     ("command", "more"),
     [("a\0b", {}), ("a", {"args": ["b\0c"]}), ("pwd", {"cwd": "/tmp\0x"})],
 )
-async def test_a_nul_character_is_refused(agent, command, more):
+async def test_nul_character_is_refused(agent, command, more):
     assert "NUL" in await refused(agent, command, **more)
 
 
-# Where it runs.
+# The working directory.
 
 
-async def test_without_a_folder_of_its_own_a_command_runs_in_the_sessions_then_in_the_askers(
-    tmp_path, monkeypatch
-):
-    for name in "asker", "session", "other", "own":
+async def test_cwd_defaults_to_the_sessions_then_to_the_execution_contexts(tmp_path, monkeypatch):
+    for name in "context", "session", "other", "own":
         (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "asker")
+    monkeypatch.chdir(tmp_path / "context")
     async with agent_here() as agent:
-        assert (await agent.run("pwd"))[0] == f"{tmp_path}/asker\n"
+        assert (await agent.run("pwd"))[0] == f"{tmp_path}/context\n"
         set_ = {"sessionId": agent.session, "cwd": f"{tmp_path}/session"}
         await agent.request("_acpterm/session/set", set_)
         assert (await agent.run("pwd"))[0] == f"{tmp_path}/session\n"
@@ -341,25 +339,25 @@ async def test_without_a_folder_of_its_own_a_command_runs_in_the_sessions_then_i
         assert (await agent.run("pwd", cwd=f"{tmp_path}/own"))[0] == f"{tmp_path}/own\n"
         assert (await agent.run("pwd"))[0] == f"{tmp_path}/session\n"
         agent.session = "another"
-        assert (await agent.run("pwd"))[0] == f"{tmp_path}/asker\n"
+        assert (await agent.run("pwd"))[0] == f"{tmp_path}/context\n"
 
 
 @pytest.mark.parametrize("cwd", ["relative", ""])
-async def test_a_session_is_given_no_folder_that_cannot_be_one(agent, cwd):
+async def test_session_refuses_an_invalid_cwd(agent, cwd):
     with pytest.raises(RpcError) as caught:
         await agent.request("_acpterm/session/set", {"sessionId": agent.session, "cwd": cwd})
     assert caught.value.code == INVALID_PARAMS
     assert repr(cwd) in caught.value.message
 
 
-async def test_a_folder_whose_name_is_odd_is_just_a_folder(agent, tmp_path):
-    folder = tmp_path / "a b $HOME 'é'\n;x"
-    folder.mkdir()
-    output, _ = await agent.run("basename \"$(pwd)\" | tr '\\n' '/'", cwd=str(folder))
+async def test_cwd_may_have_an_unusual_name(agent, tmp_path):
+    directory = tmp_path / "a b $HOME 'é'\n;x"
+    directory.mkdir()
+    output, _ = await agent.run("basename \"$(pwd)\" | tr '\\n' '/'", cwd=str(directory))
     assert output == "a b $HOME 'é'/;x/"
 
 
-# What waits for somebody, and whom it holds up.
+# Programs that wait for input.
 
 
 PAGERS = (
@@ -370,7 +368,7 @@ PAGERS = (
 
 @pytest.fixture
 def pagers(monkeypatch, tmp_path):
-    """An asker whose every pager waits for ever: that which would show it was reached."""
+    """Return an environment whose pagers wait forever, so that a test notices if one is run."""
     pager = script(tmp_path / "pager", "#!/bin/sh\necho PAGER; exec sleep 60\n")
     for name in PAGERS:
         monkeypatch.setenv(name, pager)
@@ -386,7 +384,7 @@ async def ended(agent, command, **more):
 
 @pytest.fixture
 def repository(tmp_path, pagers):
-    """A repository of git whose log fills more than a screen."""
+    """Create a git repository whose log fills more than a screen."""
     if not shutil.which("git"):
         pytest.skip("git is not installed")
     path = str(tmp_path / "repository")
@@ -427,14 +425,14 @@ async def test_systemctl_does_not_wait_in_a_pager(pagers):
 
 
 @pytest.mark.parametrize("program", PAGERS[1:])
-async def test_a_program_that_pages_as_the_known_ones_do_does_not_wait(pagers, program):
+async def test_pager_variables_are_set_for_agents(pagers, program):
     assert pagers
     async with agent_here() as agent:
         output, _ = await ended(agent, f"seq 200 | ${{{program}:-${{PAGER:-less}}}}")
     assert output.endswith("\n200\n")
 
 
-async def test_a_program_that_reads_waits_and_holds_up_nobody_else(agent):
+async def test_program_that_reads_its_terminal_delays_no_other(agent):
     reader = await agent.create('read x; echo "got <$x>"')
     waiting = await agent.start("terminal/wait_for_exit", agent.of(reader))
     for number in range(5):
@@ -454,7 +452,7 @@ PROMPT = (
 )
 
 
-async def test_a_prompt_at_dev_tty_reaches_this_terminal_and_is_answered_there(agent):
+async def test_prompt_on_dev_tty_is_shown_and_answered_in_its_terminal(agent):
     other = await agent.create("read x")
     terminal = await agent.create(PROMPT)
     await agent.until_output(terminal, "Password: ")
@@ -464,7 +462,7 @@ async def test_a_prompt_at_dev_tty_reaches_this_terminal_and_is_answered_there(a
     assert (await agent.output(other))["output"] == ""
 
 
-async def test_a_prompt_at_dev_tty_does_not_reach_the_terminal_that_the_host_runs_on(tmp_path):
+async def test_prompt_on_dev_tty_does_not_reach_the_hosts_terminal(tmp_path):
     master, slave = os.openpty()
 
     def lead():
@@ -475,7 +473,7 @@ async def test_a_prompt_at_dev_tty_does_not_reach_the_terminal_that_the_host_run
         async with agent_on_stdio(tmp_path, preexec_fn=lead) as (_, agent):
             terminal = await agent.create(PROMPT)
             await agent.until_output(terminal, "Password: ")
-            # What is typed at the other terminal is not for this program.
+            # Input of the other terminal must not reach this program.
             os.write(master, b"other\n")
             await agent.type(terminal, "secret\n")
             assert (await agent.wait(terminal))["exitCode"] == 0
@@ -487,7 +485,7 @@ async def test_a_prompt_at_dev_tty_does_not_reach_the_terminal_that_the_host_run
         os.close(slave)
 
 
-async def test_a_program_leads_a_session_on_its_terminal_in_the_foreground(agent):
+async def test_program_leads_a_session_in_the_foreground_of_its_terminal(agent):
     code = (
         "import os; pid = os.getpid(); "
         "print(os.getsid(0) == os.getpgrp() == os.tcgetpgrp(0) == pid, os.ttyname(0) == "

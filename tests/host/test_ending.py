@@ -1,4 +1,4 @@
-"""How programs end, and what an agent is told of it: status, output to the last line, order."""
+"""The end of programs as agents see it: exit status, complete output, order of requests."""
 
 import sys
 
@@ -30,10 +30,10 @@ def own(status):
     return status["_meta"]["acpterm"]
 
 
-# The whole output, every time.
+# Complete output.
 
 
-async def test_twenty_fast_echoes_are_whole_when_wait_answers(each_way):
+async def test_output_of_fast_programs_is_complete_when_wait_responds(each_way):
     for number in range(20):
         terminal = await each_way.create(f"echo line {number}")
         assert (await each_way.wait(terminal))["exitCode"] == 0
@@ -41,7 +41,7 @@ async def test_twenty_fast_echoes_are_whole_when_wait_answers(each_way):
         await each_way.release(terminal)
 
 
-async def test_twenty_fast_echoes_at_once_are_whole_when_each_wait_answers(each_way):
+async def test_output_of_concurrent_fast_programs_is_complete_when_wait_responds(each_way):
     terminals = [await each_way.create(f"echo line {number}") for number in range(20)]
     waiting = [
         await each_way.start("terminal/wait_for_exit", each_way.of(terminal))
@@ -52,7 +52,7 @@ async def test_twenty_fast_echoes_at_once_are_whole_when_each_wait_answers(each_
         assert (await each_way.output(terminal))["output"] == f"line {number}\n"
 
 
-async def test_200_kb_written_at_once_before_the_exit_are_all_there(each_way):
+async def test_large_output_before_the_exit_is_complete(each_way):
     code = (
         "import os, sys; data = b''.join(b'%d\\n' % n for n in range(40000))[:200_000]; "
         "data = memoryview(data)\nwhile data: data = data[os.write(1, data):]\nos._exit(3)"
@@ -64,28 +64,26 @@ async def test_200_kb_written_at_once_before_the_exit_are_all_there(each_way):
         assert output == expected
 
 
-async def test_raw_output_is_all_there_too(agent):
+async def test_raw_output_before_the_exit_is_complete(agent):
     terminal = await agent.create("seq 30000", own={"format": "raw"})
     await agent.wait(terminal)
     output = (await agent.output(terminal))["output"]
     assert output == "".join(f"{number}\r\n" for number in range(1, 30_001))
 
 
-async def test_what_is_written_before_death_by_a_signal_is_all_there(agent):
+async def test_output_before_death_by_a_signal_is_complete(agent):
     output, status = await agent.run("seq 20000; kill -KILL $$")
     assert status["signal"] == "SIGKILL"
     assert output.endswith("\n20000\n")
     assert output.count("\n") == 20_000
 
 
-# Those who hold the terminal open.
+# Processes that hold the terminal open.
 
 
-# The kernel hangs up on a background child when the session leader ends; some do not mind.
+# The kernel sends SIGHUP to background children when the session leader ends; some ignore it.
 @pytest.mark.parametrize("before", ["", "trap '' HUP; "])
-async def test_a_background_child_does_not_hold_up_the_answer_and_ends_with_the_release(
-    each_way, before
-):
+async def test_background_child_does_not_delay_the_exit_and_ends_with_the_release(each_way, before):
     terminal = await each_way.create(f"{before}sleep 60 & echo $! done")
     with trio.fail_after(5):
         assert (await each_way.wait(terminal))["exitCode"] == 0
@@ -96,14 +94,14 @@ async def test_a_background_child_does_not_hold_up_the_answer_and_ends_with_the_
     await poll(lambda: not alive(int(pid)))
 
 
-async def test_a_program_has_exited_when_its_child_keeps_writing(agent):
+async def test_program_has_exited_while_its_child_keeps_writing(agent):
     line = "trap '' HUP; (while :; do echo tick; sleep 0.01; done) & echo leader; exit 4"
     terminal = await agent.create(line)
     with trio.fail_after(5):
         assert (await agent.wait(terminal))["exitCode"] == 4
     before = (await agent.output(terminal))["output"]
     assert "leader\n" in before
-    # What it writes on is read, and can be read.
+    # What it writes later is read as well.
     await agent.until_output(terminal, "tick\n" * 3)
     ticks = before.count("tick")
     while (output := await agent.output(terminal))["output"].count("tick") < ticks + 3:
@@ -111,7 +109,7 @@ async def test_a_program_has_exited_when_its_child_keeps_writing(agent):
     await agent.release(terminal)
 
 
-async def test_a_program_has_exited_when_its_child_floods_the_terminal(agent):
+async def test_program_has_exited_while_its_child_floods_the_terminal(agent):
     terminal = await agent.create("trap '' HUP; yes & exit 4")
     with trio.fail_after(10):
         assert (await agent.wait(terminal))["exitCode"] == 4
@@ -119,7 +117,7 @@ async def test_a_program_has_exited_when_its_child_floods_the_terminal(agent):
         assert (await agent.run("echo next"))[0] == "next\n"
 
 
-async def test_a_program_that_closes_its_terminal_and_runs_on_has_not_exited(each_way, tmp_path):
+async def test_program_that_closes_its_terminal_has_not_exited(each_way, tmp_path):
     line = (
         "exec 0<&- 1>&- 2>&-; : >closed; until [ -e go ]; do sleep 0.01; done; "
         "echo back >/dev/tty; exit 3"
@@ -136,11 +134,11 @@ async def test_a_program_that_closes_its_terminal_and_runs_on_has_not_exited(eac
     (tmp_path / "go").touch()
     with trio.fail_after(10):
         assert (await each_way.answer(waiting))["exitCode"] == 3
-    # The terminal was opened again, and is this one.
+    # The program has opened its terminal again.
     assert (await each_way.output(terminal))["output"] == "first\nback\n"
 
 
-async def test_a_program_that_closed_its_terminal_can_be_killed(agent, tmp_path):
+async def test_program_that_closed_its_terminal_can_be_killed(agent, tmp_path):
     line = "exec 0<&- 1>&- 2>&-; : >closed; exec sleep 60"
     terminal = await agent.create(line, cwd=str(tmp_path))
     await poll((tmp_path / "closed").exists)
@@ -149,7 +147,7 @@ async def test_a_program_that_closed_its_terminal_can_be_killed(agent, tmp_path)
         assert (await agent.wait(terminal))["signal"] == "SIGTERM"
 
 
-async def test_a_program_that_stops_itself_has_not_exited(agent):
+async def test_stopped_program_has_not_exited(agent):
     terminal = await agent.create("echo $$; kill -STOP $$; exit 6")
     waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
     await agent.until_output(terminal, "\n")
@@ -161,11 +159,11 @@ async def test_a_program_that_stops_itself_has_not_exited(agent):
         assert (await agent.answer(waiting))["signal"] == "SIGTERM"
 
 
-# The status.
+# The exit status.
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 126, 127, 128, 255])
-async def test_an_exit_code(each_way, code):
+async def test_exit_status_has_the_exit_code(each_way, code):
     _, status = await each_way.run(f"exit {code}")
     assert (status["exitCode"], status["signal"]) == (code, None)
     assert own(status)["endedBy"] == "exited"
@@ -175,25 +173,25 @@ SIGNALS = ["SIGTERM", "SIGKILL", "SIGINT", "SIGSEGV", "SIGHUP", "SIGPIPE", "SIGR
 
 
 def kills_itself(name):
-    """A program that dies of the signal at its own hand."""
+    """Return a program that kills itself with the signal."""
     first, _, offset = name.partition("+")
     number = f"signal.{first}" + (f" + {offset}" if offset else "")
     return {"args": ["-S", "-c", f"import os, signal; os.kill(os.getpid(), {number})"]}
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-async def test_a_signal_by_its_name(agent, name):
+async def test_exit_status_has_the_name_of_the_signal(agent, name):
     code = kills_itself(name)["args"][-1].replace("import os, signal;", "")
     reset = "import os, signal; [signal.signal(n, signal.SIG_DFL) for n in (2, 13)];"
     _, status = await agent.run(sys.executable, args=["-S", "-c", reset + code])
     expected = {"SIGRTMAX": "SIGRTMIN+30"}.get(name, name)
     assert (status["exitCode"], status["signal"]) == (None, expected)
-    # It was no agent that ended it.
+    # The agent did not end it.
     assert own(status)["endedBy"] == "exited"
 
 
 @pytest.mark.parametrize(("name", "code"), [("TERM", 143), ("KILL", 137), ("INT", 130)])
-async def test_a_setting_gives_a_signal_an_exit_code_as_well(name, code):
+async def test_signal_exit_code_setting_adds_an_exit_code(name, code):
     async with agent_here(signal_exit_code=True) as agent:
         _, status = await agent.run(f"kill -{name} $$")
         assert (status["exitCode"], status["signal"]) == (code, f"SIG{name}")
@@ -220,7 +218,7 @@ async def test_signal_exit_code_follows_the_agents_name(agent_name, setting, cod
         assert (await agent.read_from(terminal))["exitStatus"]["exitCode"] == code
 
 
-async def test_there_is_no_status_before_the_exit_and_the_same_one_ever_after(agent):
+async def test_exit_status_is_absent_before_the_exit_and_constant_after(agent):
     terminal = await agent.create("read x; exit 3")
     assert "exitStatus" not in await agent.output(terminal)
     await agent.type(terminal, "\n")
@@ -231,7 +229,7 @@ async def test_there_is_no_status_before_the_exit_and_the_same_one_ever_after(ag
     assert (await agent.read_from(terminal))["exitStatus"] == first
 
 
-async def test_everybody_who_waits_is_told(agent):
+async def test_every_pending_wait_gets_the_exit_status(agent):
     terminal = await agent.create("read x; exit 3")
     waiting = [await agent.start("terminal/wait_for_exit", agent.of(terminal)) for _ in range(10)]
     await agent.type(terminal, "\n")
@@ -240,7 +238,7 @@ async def test_everybody_who_waits_is_told(agent):
             assert (await agent.answer(id_))["exitCode"] == 3
 
 
-async def test_what_a_program_used_is_told(each_way):
+async def test_exit_status_has_the_resource_usage(each_way):
     code = "x = bytearray(40_000_000); sum(range(3_000_000)); input()"
     terminal = await each_way.create(sys.executable, args=["-S", "-c", code])
     started = trio.current_time()
@@ -254,10 +252,10 @@ async def test_what_a_program_used_is_told(each_way):
     assert 40_000_000 < used["maxRssBytes"] < 400_000_000
 
 
-# By whom.
+# Who ended the program.
 
 
-async def test_a_kill_is_the_agents_doing(each_way):
+async def test_kill_is_ended_by_agent(each_way):
     terminal = await each_way.create("sleep 60")
     assert await each_way.kill(terminal) == {}
     status = await each_way.wait(terminal)
@@ -265,14 +263,14 @@ async def test_a_kill_is_the_agents_doing(each_way):
     assert own(status)["endedBy"] == "agent"
 
 
-async def test_a_release_is_the_agents_doing(agent):
+async def test_release_is_ended_by_agent(agent):
     terminal = await agent.create("sleep 60")
     waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
     await agent.release(terminal)
     assert own(await agent.answer(waiting))["endedBy"] == "agent"
 
 
-async def test_a_lifetime_ends_a_program_and_says_so(each_way):
+async def test_program_is_ended_by_timeout_after_its_lifetime(each_way):
     terminal = await each_way.create("echo up; sleep 60", own={"timeoutMs": 100})
     with trio.fail_after(10):
         status = await each_way.wait(terminal)
@@ -282,27 +280,29 @@ async def test_a_lifetime_ends_a_program_and_says_so(each_way):
     assert (await each_way.output(terminal))["output"] == "up\n"
 
 
-async def test_a_program_within_its_lifetime_is_left_alone(agent):
+async def test_program_within_its_lifetime_runs_on(agent):
     _, status = await agent.run("exit 3", own={"timeoutMs": 60_000})
     assert status["exitCode"] == 3
     assert own(status)["endedBy"] == "exited"
 
 
-async def test_a_program_that_tidies_up_when_its_lifetime_is_over_says_how_it_ended(agent):
+async def test_program_that_handles_sigterm_sets_its_own_exit_code_at_the_end_of_its_lifetime(
+    agent,
+):
     line = "trap 'echo tidy; exit 9' TERM; while :; do sleep 0.01; done"
     output, status = await agent.run(line, own={"timeoutMs": 100})
     assert output.endswith("tidy\n")
     assert (status["exitCode"], own(status)["endedBy"]) == (9, "timeout")
 
 
-async def test_a_kill_after_the_exit_changes_nothing(agent):
+async def test_kill_after_the_exit_changes_nothing(agent):
     terminal = await agent.create("exit 3", own={"timeoutMs": 100})
     before = await agent.wait(terminal)
     assert await agent.kill(terminal) == {}
     assert await agent.wait(terminal) == before
 
 
-async def test_the_end_of_the_connection_is_told_to_whoever_waits():
+async def test_pending_waits_are_answered_when_the_connection_closes():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("echo $$; exec sleep 60")
         pid = int(await agent.until_output(terminal, "\n"))
@@ -321,7 +321,7 @@ async def test_the_end_of_the_connection_is_told_to_whoever_waits():
 
 
 @pytest.mark.parametrize("method", ["kill", "release"])
-async def test_a_kill_or_release_answers_a_wait_that_is_pending(each_way, method):
+async def test_kill_and_release_answer_a_pending_wait(each_way, method):
     terminal = await each_way.create("sleep 60")
     waiting = await each_way.start("terminal/wait_for_exit", each_way.of(terminal))
     await each_way.output(terminal)
@@ -331,7 +331,7 @@ async def test_a_kill_or_release_answers_a_wait_that_is_pending(each_way, method
         assert (await each_way.answer(waiting))["signal"] == "SIGTERM"
 
 
-async def test_a_release_answers_the_wait_for_one_that_does_not_hear_it():
+async def test_release_answers_a_pending_wait_when_the_program_ignores_signals():
     async with agent_here(kill_grace=0.4) as agent:
         terminal = await agent.create("trap '' TERM; echo up; while :; do sleep 0.05; done")
         await agent.until_output(terminal, "up")
@@ -341,7 +341,7 @@ async def test_a_release_answers_the_wait_for_one_that_does_not_hear_it():
             assert (await agent.answer(waiting))["signal"] == "SIGKILL"
 
 
-async def test_a_kill_after_the_exit_succeeds_and_again(agent):
+async def test_repeated_kill_succeeds_after_the_exit(agent):
     terminal = await agent.create("true")
     await agent.wait(terminal)
     for _ in range(3):
@@ -349,14 +349,14 @@ async def test_a_kill_after_the_exit_succeeds_and_again(agent):
     assert (await agent.wait(terminal))["exitCode"] == 0
 
 
-async def test_a_second_kill_succeeds_while_the_first_is_under_way(agent):
+async def test_second_kill_succeeds_while_the_first_is_pending(agent):
     terminal = await agent.create("sleep 60")
     two = [await agent.start("terminal/kill", agent.of(terminal)) for _ in range(2)]
     for id_ in two:
         assert await agent.answer(id_) == {}
 
 
-async def test_after_a_kill_the_terminal_can_still_be_read_and_waited_for(agent):
+async def test_killed_terminal_can_be_read_and_waited_for(agent):
     terminal = await agent.create("echo before; exec sleep 60")
     await agent.until_output(terminal, "before\n")
     await agent.kill(terminal)
@@ -366,7 +366,7 @@ async def test_after_a_kill_the_terminal_can_still_be_read_and_waited_for(agent)
 
 
 @pytest.mark.parametrize("line", ["true", "sleep 60"])
-async def test_a_second_release_succeeds(agent, line):
+async def test_second_release_succeeds(agent, line):
     terminal = await agent.create(line)
     for _ in range(3):
         assert await agent.release(terminal) == {}
@@ -384,7 +384,7 @@ REST = {
 
 
 @pytest.mark.parametrize("line", ["true", "sleep 60"])
-async def test_everything_but_a_release_is_an_error_after_a_release_and_says_so(agent, line):
+async def test_every_method_but_release_fails_after_a_release(agent, line):
     terminal = await agent.create(line)
     await agent.release(terminal)
     for method, more in REST.items():
@@ -395,7 +395,7 @@ async def test_everything_but_a_release_is_an_error_after_a_release_and_says_so(
         assert "has been released" in caught.value.message
 
 
-async def test_an_id_that_never_was_is_an_error_for_every_method(agent):
+async def test_every_method_fails_for_an_unknown_id(agent):
     for method, more in {**REST, "terminal/release": {}}.items():
         with pytest.raises(RpcError) as caught:
             await agent.request(method, agent.of("term_none", **more))

@@ -1,4 +1,4 @@
-"""What a program finds: environment, signals, descriptors, umask and limits, all the asker's."""
+"""What programs inherit: environment, signals, descriptors, umask and limits."""
 
 import os
 import resource
@@ -37,12 +37,12 @@ async def env_of(agent, **more):
     return read_variables(output)
 
 
-# The environment, in layers: the asker's, what a terminal sets, the agent's.
+# The layers of the environment: the execution context's, the terminal's, the agent's.
 
 
-async def test_the_environment_is_the_askers_then_the_terminals_then_the_agents(monkeypatch):
+async def test_environment_layers_are_context_terminal_and_agent(monkeypatch):
     monkeypatch.setenv("ASKERS", "x y")
-    monkeypatch.setenv("BOTH", "asker")
+    monkeypatch.setenv("BOTH", "context")
     monkeypatch.setenv("TERM", "dumb")
     async with agent_here() as agent:
         env = await env_of(agent, env=variables(BOTH="agent", OWN="é 'q' $HOME"))
@@ -51,9 +51,9 @@ async def test_the_environment_is_the_askers_then_the_terminals_then_the_agents(
         assert env["OWN"] == "é 'q' $HOME"
         assert env["TERM"] == "xterm-256color"
         assert env["HOME"] == os.environ["HOME"]
-        # The next terminal knows nothing of it.
+        # It does not affect the next terminal.
         env = await env_of(agent)
-        assert env["BOTH"] == "asker"
+        assert env["BOTH"] == "context"
         assert "OWN" not in env
 
 
@@ -63,9 +63,9 @@ PAGERS = (
 )  # fmt: skip
 
 
-async def test_a_terminal_sets_its_type_its_pagers_and_its_id(monkeypatch):
+async def test_terminal_sets_type_pagers_and_id(monkeypatch):
     for name in (*PAGERS, "LESS"):
-        monkeypatch.setenv(name, "the asker's")
+        monkeypatch.setenv(name, "the context's")
     async with agent_here() as agent:
         terminal = await agent.create("env", args=[])
         await agent.wait(terminal)
@@ -76,14 +76,14 @@ async def test_a_terminal_sets_its_type_its_pagers_and_its_id(monkeypatch):
     assert env["ACPTERM_TERMINAL_ID"] == terminal
 
 
-async def test_what_the_agent_sets_wins_over_what_the_terminal_sets():
+async def test_agents_variables_override_the_terminals():
     said = {"TERM": "vt100", "PAGER": "less", "GIT_PAGER": "", "COLUMNS": "33", "LINES": "7"}
     async with agent_here() as agent:
         env = await env_of(agent, env=variables(**said))
     assert said.items() <= env.items()
 
 
-async def test_setting_wins_over_the_pagers_and_the_agent_over_the_setting():
+async def test_agent_env_setting_overrides_pagers_and_the_agent_overrides_it():
     async with agent_here(agent_env={"GH_PAGER": "less", "LESS": "", "MORE": "x"}) as agent:
         env = await env_of(agent, env=variables(LESS="R"))
     assert (env["GH_PAGER"], env["LESS"], env["MORE"], env["BAT_PAGER"]) == (
@@ -94,30 +94,30 @@ async def test_setting_wins_over_the_pagers_and_the_agent_over_the_setting():
     )
 
 
-async def test_users_own_terminal_keeps_the_users_pagers(monkeypatch):
+async def test_users_terminal_keeps_the_users_pagers(monkeypatch):
     monkeypatch.setenv("GH_PAGER", "less -S")
     for name in ("BAT_PAGER", "LESS"):
         monkeypatch.delenv(name, raising=False)
-    async with host_here(agent_env={"MORE": "x"}) as host, person_of(host) as person:
-        info = await person.request(
+    async with host_here(agent_env={"MORE": "x"}) as host, person_of(host) as user:
+        info = await user.request(
             "_acpterm/terminal/create", {"command": "env", "args": [], "env": []}
         )
         of = {"terminalId": info["terminalId"]}
-        await person.request("_acpterm/terminal/wait", of)
-        env = read_variables((await person.request("_acpterm/terminal/output", of))["text"])
+        await user.request("_acpterm/terminal/wait", of)
+        env = read_variables((await user.request("_acpterm/terminal/output", of))["text"])
     assert env["GH_PAGER"] == "less -S"
     assert not {"BAT_PAGER", "LESS", "MORE"} & env.keys()
 
 
 @pytest.mark.skipif(not shutil.which("less"), reason="less is not installed")
-async def test_less_does_not_wait_when_the_text_fits_on_the_screen():
+async def test_less_exits_when_the_text_fits_on_the_screen():
     async with agent_here() as agent:
         with trio.fail_after(20):
             output, status = await agent.run("printf 'one\\ntwo\\n' | less")
     assert (output.strip(), status["exitCode"]) == ("one\ntwo", 0)
 
 
-async def test_the_agent_does_not_set_the_terminals_id():
+async def test_agent_cannot_set_the_terminals_id():
     async with agent_here() as agent:
         own = variables(ACPTERM_TERMINAL_ID="mine")
         terminal = await agent.create("env", args=[], env=own)
@@ -126,7 +126,7 @@ async def test_the_agent_does_not_set_the_terminals_id():
     assert env["ACPTERM_TERMINAL_ID"] == terminal
 
 
-async def test_the_last_of_two_values_wins():
+async def test_last_value_of_a_variable_wins():
     async with agent_here() as agent:
         two = variables(A="1") + variables(A="2")
         assert (await env_of(agent, env=two))["A"] == "2"
@@ -145,14 +145,14 @@ async def test_the_last_of_two_values_wins():
         "WATCHDOG_USEC",
     ],
 )
-async def test_what_is_wrong_in_a_terminal_is_not_passed_on(monkeypatch, name):
+async def test_variables_that_are_wrong_in_a_terminal_are_not_inherited(monkeypatch, name):
     monkeypatch.setenv(name, "7")
     async with agent_here() as agent:
         assert name not in await env_of(agent)
 
 
 @pytest.mark.parametrize(("name", "value"), [("A=B", "x"), ("", "x"), ("A\0", "x"), ("A", "x\0")])
-async def test_a_variable_that_cannot_be_is_refused_with_its_name_and_value(name, value):
+async def test_invalid_variable_is_refused_with_its_name_and_value(name, value):
     async with agent_here() as agent:
         with pytest.raises(RpcError) as caught:
             await agent.create("true", env=[{"name": name, "value": value}])
@@ -161,7 +161,7 @@ async def test_a_variable_that_cannot_be_is_refused_with_its_name_and_value(name
     assert repr(value) in caught.value.message
 
 
-async def test_variables_of_bytes_that_are_no_text_are_passed_on(tmp_path):
+async def test_variables_that_are_not_utf8_are_inherited(tmp_path):
     env = environment(XDG_CONFIG_HOME=str(tmp_path), ODD=os.fsdecode(b"\xff\xfe"))
     async with agent_on_stdio(tmp_path, env=env) as (_, agent):
         for own in {}, {"args": []}:
@@ -174,7 +174,7 @@ async def test_variables_of_bytes_that_are_no_text_are_passed_on(tmp_path):
 
 
 def ignore_and_block():
-    """What a parent may leave a host with."""
+    """Set signal dispositions that a parent may leave to a host."""
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     blocked = (signal.SIGPIPE, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGRTMIN + 3)
@@ -183,7 +183,7 @@ def ignore_and_block():
 
 @asynccontextmanager
 async def host_at(tmp_path, way, **more):
-    """An agent of a host in a process of its own, reached one way or the other."""
+    """Connect an agent to a host in another process, over stdio or a daemon's socket."""
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     if way == "stdio":
         async with agent_on_stdio(tmp_path, env=env, **more) as (process, agent):
@@ -194,26 +194,24 @@ async def host_at(tmp_path, way, **more):
 
 
 @pytest.mark.parametrize("way", ["stdio", "daemon"])
-async def test_signals_are_at_their_defaults_and_unblocked_whatever_the_host_was_left_with(
-    tmp_path, way
-):
+async def test_signals_are_at_their_defaults_whatever_the_host_inherited(tmp_path, way):
     async with host_at(tmp_path, way, preexec_fn=ignore_and_block) as (_, agent):
         look = ["-E", "^Sig(Blk|Ign)", "/proc/self/status"]
         for _ in range(2):
             assert not blocked_or_ignored((await agent.run("grep", args=look))[0])
-        # And the host itself hears of its children all the same.
+        # The host is still notified of its children.
         for code in 0, 3:
             with trio.fail_after(5):
                 _, status = await agent.run(f"true | cat; exit {code}")
             assert (status["exitCode"], status["signal"]) == (code, None)
         assert (await agent.run("kill -INT $$"))[1]["signal"] == "SIGINT"
-        # The writer ends by SIGPIPE, and does not go on for ever.
+        # The writer ends by SIGPIPE instead of writing forever.
         with trio.fail_after(5):
             assert (await agent.run("yes | head -n 1"))[0] == "y\n"
 
 
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
-async def test_a_host_whose_parent_ignored_sigchld_knows_how_programs_end(tmp_path, tracking):
+async def test_exit_status_is_known_when_the_hosts_parent_ignored_sigchld(tmp_path, tracking):
     def ignore():
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
@@ -233,7 +231,7 @@ async def test_a_host_whose_parent_ignored_sigchld_knows_how_programs_end(tmp_pa
 
 
 @pytest.mark.parametrize("way", ["stdio", "daemon"])
-async def test_no_descriptor_of_the_hosts_is_open_in_a_program(tmp_path, way):
+async def test_program_inherits_no_descriptor_of_the_host(tmp_path, way):
     reads, writes = os.pipe()
     try:
         async with host_at(tmp_path, way, pass_fds=(reads, writes)) as (_, agent):
@@ -253,7 +251,7 @@ async def test_no_descriptor_of_the_hosts_is_open_in_a_program(tmp_path, way):
         os.close(writes)
 
 
-async def test_programs_that_start_at_once_do_not_get_each_others_descriptors(tmp_path):
+async def test_concurrent_programs_do_not_inherit_each_others_descriptors(tmp_path):
     async with host_at(tmp_path, "daemon") as (_, agent):
         asked = [
             await agent.start(
@@ -266,11 +264,11 @@ async def test_programs_that_start_at_once_do_not_get_each_others_descriptors(tm
             await agent.wait(terminal)
             output = (await agent.output(terminal))["output"]
             numbers = [path.rpartition("/")[2] for path in output.split()]
-            # dash keeps the directory that it lists open meanwhile.
+            # dash keeps the directory open while it lists it.
             assert numbers in (["0", "1", "2"], ["0", "1", "2", "3"])
 
 
-# Umask, limits and folder.
+# Umask, limits and directory.
 
 LIMITS = {
     resource.RLIMIT_NOFILE: (111, 222),
@@ -281,7 +279,7 @@ SHOW = "umask; ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Sf; ulimit -Hf; pwd"
 
 
 def shown(cwd):
-    # ulimit counts sizes of files in blocks of 512 bytes.
+    # ulimit counts file sizes in blocks of 512 bytes.
     return f"0027\n111\n222\n0\n{10_000_000 // 512}\n{20_000_000 // 512}\n{cwd}\n"
 
 
@@ -291,15 +289,15 @@ def be_modest():
         resource.setrlimit(limit, both)
 
 
-async def test_over_stdio_umask_limits_and_folder_are_those_that_the_host_was_given(tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    # The host finds its own package from another folder too.
+async def test_umask_limits_and_directory_are_the_hosts_over_stdio(tmp_path):
+    directory = tmp_path / "directory"
+    directory.mkdir()
+    # The host must find its own package from another directory.
     env = environment(XDG_CONFIG_HOME=str(tmp_path), PYTHONPATH=os.getcwd())
-    more = {"preexec_fn": be_modest, "cwd": str(folder), "env": env}
+    more = {"preexec_fn": be_modest, "cwd": str(directory), "env": env}
     async with agent_on_stdio(tmp_path, **more) as (process, agent):
-        assert (await agent.run(SHOW))[0] == shown(folder)
-        # The host itself has raised what it may, for the terminals it holds.
+        assert (await agent.run(SHOW))[0] == shown(directory)
+        # The host has raised its own limit of open files.
         assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (222, 222)
 
 
@@ -319,9 +317,9 @@ print(ask("terminal/output", sessionId="s", terminalId=one)["output"], end="")
 """
 
 
-async def test_at_a_daemon_umask_limits_and_folder_are_those_of_whoever_connected(tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir()
+async def test_umask_limits_and_directory_are_the_connecting_processs_at_a_daemon(tmp_path):
+    directory = tmp_path / "directory"
+    directory.mkdir()
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path):
         for _ in range(2):
@@ -329,25 +327,25 @@ async def test_at_a_daemon_umask_limits_and_folder_are_those_of_whoever_connecte
                 [sys.executable, "-S", "-c", PEER, path, SHOW],
                 capture_stdout=True,
                 preexec_fn=be_modest,
-                cwd=folder,
+                cwd=directory,
             )
-            assert done.stdout.decode() == shown(folder)
-        # Another peer, who is not modest.
+            assert done.stdout.decode() == shown(directory)
+        # Another peer, with larger limits.
         async with agent_at(path) as agent:
             output, _ = await agent.run(SHOW)
             assert output.endswith(f"\n{os.getcwd()}\n")
             assert "\n111\n" not in output
 
 
-async def test_an_asker_can_send_what_the_system_does_not_tell(tmp_path):
-    asker = {
+async def test_initialize_can_send_the_execution_context(tmp_path):
+    context = {
         "env": {"PATH": "/usr/bin:/bin", "MINE": "yes", "COLUMNS": "9"},
         "cwd": str(tmp_path),
         "umask": 0o27,
         "rlimits": {"NOFILE": [111, 222], "CORE": [0, 0], "NO_SUCH_LIMIT": [1, 1]},
     }
     async with agent_here() as agent:
-        meta = {"acpterm": {"context": asker}}
+        meta = {"acpterm": {"context": context}}
         params = {"protocolVersion": 1, "_meta": meta}
         await agent.request("initialize", params)
         output, _ = await agent.run("umask; ulimit -Sn; ulimit -Hn; ulimit -Sc; pwd")
@@ -359,7 +357,7 @@ async def test_an_asker_can_send_what_the_system_does_not_tell(tmp_path):
         }  # fmt: skip
 
 
-async def test_a_host_without_room_for_more_files_says_so_and_can_still_end_its_terminals(tmp_path):
+async def test_host_without_descriptors_refuses_creates_and_can_end_terminals(tmp_path):
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
 
@@ -390,10 +388,10 @@ async def test_a_host_without_room_for_more_files_says_so_and_can_still_end_its_
         ([-1, 100], r"rlimits.NOFILE is \[-1, 100\]: the soft limit"),
     ],
 )
-async def test_a_limit_that_no_process_can_have_is_refused_by_its_name(limit, words):
+async def test_invalid_limit_is_refused_by_its_name(limit, words):
     async with agent_here() as agent:
-        asker = {"rlimits": {"AS": [-1, -1], "NOFILE": limit}}
-        params = {"protocolVersion": 1, "_meta": {"acpterm": {"context": asker}}}
+        context = {"rlimits": {"AS": [-1, -1], "NOFILE": limit}}
+        params = {"protocolVersion": 1, "_meta": {"acpterm": {"context": context}}}
         with pytest.raises(RpcError, match=words) as caught:
             await agent.request("initialize", params)
         assert caught.value.code == -32602

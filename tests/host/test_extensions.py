@@ -1,4 +1,4 @@
-"""acpterm's own methods: read from a position, type, resize, signal, set the folder."""
+"""acpterm's own methods: read, write, resize, signal, set the directory."""
 
 import base64
 import os
@@ -16,7 +16,7 @@ TEXT = "aé→🙂b\x1b[31mred\x1b[0m\r\nend"
 
 
 async def printed(agent, text: str, *, own=None, **more) -> str:
-    """Print `text` in a terminal, as it is but for LF, which the terminal makes CRLF."""
+    """Print `text` unchanged in a terminal, which converts LF to CRLF."""
     escaped = "".join(f"\\{byte:03o}" for byte in text.replace("\r\n", "\n").encode())
     terminal = await agent.create(f"printf '{escaped}'", own=own, **more)
     await agent.wait(terminal)
@@ -33,7 +33,7 @@ async def refused(agent, method: str, code: int, says: str, **params) -> None:
 # read
 
 
-async def test_read_gives_what_there_is_and_where_to_read_on():
+async def test_read_returns_output_and_the_next_position():
     async with agent_here() as agent:
         terminal = await agent.create("printf one; read line; printf two")
         await agent.until_output(terminal, "one")
@@ -51,7 +51,7 @@ async def test_read_gives_what_there_is_and_where_to_read_on():
         assert whole["data"] == "one\ntwo"
 
 
-async def test_read_waits_for_something_new_and_no_longer():
+async def test_read_waits_until_there_is_output():
     async with agent_here() as agent:
         terminal = await agent.create("printf one; read line; echo two; sleep 60")
         await agent.until_output(terminal, "one")
@@ -67,7 +67,7 @@ async def test_read_waits_for_something_new_and_no_longer():
         assert "exitStatus" not in await agent.output(terminal)
 
 
-async def test_read_that_has_something_does_not_wait():
+async def test_read_does_not_wait_when_there_is_output():
     async with agent_here() as agent:
         terminal = await agent.create("printf one; sleep 60")
         await agent.until_output(terminal, "one")
@@ -76,7 +76,7 @@ async def test_read_that_has_something_does_not_wait():
             assert (await agent.read_from(terminal, since=1, waitMs=60_000))["data"] == "ne"
 
 
-async def test_a_part_that_is_read_is_made_once(monkeypatch):
+async def test_read_computes_its_result_once(monkeypatch):
     made = []
     one_by_one = views.since
 
@@ -92,7 +92,7 @@ async def test_a_part_that_is_read_is_made_once(monkeypatch):
     assert len(made) == 1
 
 
-async def test_read_answers_with_nothing_when_it_has_waited():
+async def test_read_returns_nothing_after_its_timeout():
     async with agent_here() as agent:
         terminal = await agent.create("sleep 60")
         began = time.monotonic()
@@ -101,7 +101,7 @@ async def test_read_answers_with_nothing_when_it_has_waited():
 
 
 @pytest.mark.parametrize("form", ["text", "raw", "screen"])
-async def test_read_that_waits_is_answered_at_the_end_of_the_program(form):
+async def test_pending_read_is_answered_when_the_program_exits(form):
     async with agent_here() as agent:
         terminal = await agent.create("stty -echo; echo ready; read line; exit 7")
         await agent.until_output(terminal, "ready")
@@ -120,7 +120,7 @@ async def test_read_that_waits_is_answered_at_the_end_of_the_program(form):
 
 
 @pytest.mark.parametrize("method", ["terminal/kill", "terminal/release"])
-async def test_read_that_waits_is_answered_when_the_terminal_is_killed_or_released(method):
+async def test_pending_read_is_answered_when_the_terminal_is_killed_or_released(method):
     async with agent_here() as agent:
         terminal = await agent.create("sleep 60")
         read = await agent.start("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000))
@@ -128,7 +128,7 @@ async def test_read_that_waits_is_answered_when_the_terminal_is_killed_or_releas
         assert (await agent.answer(read))["exitStatus"]["signal"] == "SIGTERM"
 
 
-async def test_read_that_came_before_a_release_is_answered_however_close_they_are():
+async def test_read_before_a_release_is_answered():
     async with agent_here() as agent:
         terminal = await agent.create("sleep 60")
         read, asks = agent.message("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000))
@@ -138,7 +138,7 @@ async def test_read_that_came_before_a_release_is_answered_however_close_they_ar
         assert (await agent.answer(read))["exitStatus"]["signal"] == "SIGTERM"
 
 
-async def test_raw_is_base64_of_the_very_bytes():
+async def test_raw_format_is_base64_of_the_bytes():
     async with agent_here() as agent:
         terminal = await printed(agent, TEXT)
         answer = await agent.read_from(terminal, format="raw")
@@ -150,7 +150,7 @@ async def test_raw_is_base64_of_the_very_bytes():
         assert part["position"] == 5
 
 
-async def test_the_screen_is_read_whole():
+async def test_screen_format_returns_the_whole_screen():
     async with agent_here() as agent:
         terminal = await printed(agent, "old\x1b[2J\x1b[2;3Hnew")
         answer = await agent.read_from(terminal, format="screen")
@@ -161,21 +161,21 @@ async def test_the_screen_is_read_whole():
         assert since["data"] == answer["data"]
 
 
-async def test_the_screen_of_a_program_that_floods_is_read_all_the_same():
+async def test_screen_can_be_read_while_the_program_floods():
     async with agent_here() as agent:
         terminal = await agent.create("yes a line that comes again and again")
         with trio.fail_after(10):
             await agent.until_output(terminal, "again and again\na line")
             answer = await agent.read_from(terminal, format="screen")
             assert answer["data"].count("\n") > 30
-            # What came meanwhile is new to the next read.
+            # Output that came meanwhile is left to the next read.
             later = await agent.read_from(
                 terminal, since=answer["position"], format="raw", waitMs=5000
             )
         assert later["position"] > answer["position"]
 
 
-async def test_the_format_is_the_terminals_own_unless_asked_otherwise():
+async def test_format_defaults_to_the_terminals():
     async with agent_here() as agent:
         terminal = await printed(agent, TEXT, own={"format": "raw"})
         assert (await agent.read_from(terminal))["encoding"] == "base64"
@@ -183,7 +183,7 @@ async def test_the_format_is_the_terminals_own_unless_asked_otherwise():
 
 
 @pytest.mark.parametrize("most", [*range(1, 12), 1000])
-async def test_parts_of_any_size_join_to_the_whole_and_split_no_character(most):
+async def test_chunks_of_any_size_join_without_splitting_characters(most):
     async with agent_here() as agent:
         terminal = await printed(agent, TEXT)
         position, parts = 0, []
@@ -199,9 +199,9 @@ async def test_parts_of_any_size_join_to_the_whole_and_split_no_character(most):
         assert "".join(parts) == "aé→🙂bred\nend"
 
 
-async def test_a_character_that_is_not_whole_is_no_news_until_it_is():
+async def test_incomplete_character_does_not_end_a_wait():
     async with agent_here() as agent:
-        # é, a byte at a time; and at the end half a character that never becomes whole.
+        # é byte by byte, and at the end a character that stays incomplete.
         command = "printf 'a\\303'; read x; printf '\\251'; read x; printf '\\342\\206'"
         terminal = await agent.create(f"stty -echo -icrnl; echo; {command}")
         await poll_raw(agent, terminal, b"\r\na\xc3")
@@ -223,7 +223,7 @@ async def test_a_character_that_is_not_whole_is_no_news_until_it_is():
 
 
 async def poll_raw(agent, terminal, wanted: bytes) -> None:
-    """Wait until the raw output is `wanted`."""
+    """Wait until the raw output equals `wanted`."""
     position = 0
     data = b""
     with trio.fail_after(10):
@@ -233,14 +233,14 @@ async def poll_raw(agent, terminal, wanted: bytes) -> None:
             position = answer["position"]
 
 
-async def test_what_is_gone_is_counted():
+async def test_lost_bytes_are_counted():
     async with agent_here(raw_bytes=1000) as agent:
         terminal = await agent.create("seq 1000 1999")
         await agent.wait(terminal)
         raw = await agent.read_from(terminal, since=100, format="raw")
         assert (raw["position"], raw["lost"]) == (6000, 4900)
         assert len(base64.b64decode(raw["data"])) == 1000
-        # Text begins with a whole line, and what is skipped to get there is lost too.
+        # Text begins with a complete line; the bytes skipped for that count as lost.
         text = await agent.read_from(terminal, since=102)
         assert text["data"].startswith("1834\n")
         assert text["data"].endswith("1999\n")
@@ -251,7 +251,7 @@ async def test_what_is_gone_is_counted():
         assert (none["data"], none["position"], none["lost"]) == ("", 6000, 0)
 
 
-async def test_a_reader_that_follows_gets_all_of_a_stream_once():
+async def test_following_reader_gets_every_byte_once():
     async with agent_here() as agent:
         terminal = await agent.create("seq 1 20000")
         parts, position = [], 0
@@ -265,7 +265,7 @@ async def test_a_reader_that_follows_gets_all_of_a_stream_once():
         assert "".join(parts) == "".join(f"{number}\n" for number in range(1, 20001))
 
 
-async def test_a_read_gives_a_mebibyte_at_most():
+async def test_read_returns_at_most_a_mebibyte():
     async with agent_here(raw_bytes=3 << 20) as agent:
         terminal = await agent.create("head -c 2000000 /dev/zero | tr '\\0' x")
         await agent.wait(terminal)
@@ -275,7 +275,7 @@ async def test_a_read_gives_a_mebibyte_at_most():
 
 
 @pytest.mark.parametrize("form", ["text", "raw", "screen"])
-async def test_a_position_that_is_not_reached_yet_is_refused_at_once(form):
+async def test_position_after_the_end_is_refused(form):
     async with agent_here() as agent:
         terminal = await agent.create("printf 12345; sleep 60")
         await agent.until_output(terminal, "12345")
@@ -312,7 +312,7 @@ async def test_a_position_that_is_not_reached_yet_is_refused_at_once(form):
         ("signal", {"signal": "SIGRTMIN+99"}, "there is no signal 'SIGRTMIN+99'"),
     ],
 )
-async def test_bad_values_are_named(method, params, says):
+async def test_invalid_values_are_named_in_the_error(method, params, says):
     async with agent_here() as agent:
         terminal = await agent.create("sleep 60")
         method = f"_acpterm/terminal/{method}"
@@ -323,7 +323,7 @@ async def test_bad_values_are_named(method, params, says):
 @pytest.mark.parametrize(
     "params", [{"cols": 0}, {"rows": 10001}, {"timeoutMs": 0}, {"shell": 1}, {"format": "html"}, 7]
 )
-async def test_bad_values_in_our_own_meta_of_create_are_named(params):
+async def test_invalid_values_in_the_meta_of_create_are_named(params):
     async with agent_here() as agent:
         create = {"sessionId": "s", "command": "true", "_meta": {"acpterm": params}}
         name = f"params._meta.acpterm.{next(iter(params))}" if params != 7 else "_meta.acpterm is 7"
@@ -333,7 +333,7 @@ async def test_bad_values_in_our_own_meta_of_create_are_named(params):
 # write
 
 
-async def test_what_is_typed_reaches_the_program_and_is_echoed():
+async def test_written_input_reaches_the_program_and_is_echoed():
     async with agent_here() as agent:
         terminal = await agent.create("read line; echo got $line")
         assert await agent.type(terminal, "é→🙂\n") == {"written": 10}
@@ -341,12 +341,12 @@ async def test_what_is_typed_reaches_the_program_and_is_echoed():
         assert (await agent.output(terminal))["output"] == "é→🙂\ngot é→🙂\n"
 
 
-async def test_nothing_may_be_typed():
+async def test_empty_write_succeeds():
     async with agent_here() as agent:
         assert await agent.type(await agent.create("sleep 60"), "") == {"written": 0}
 
 
-async def test_a_control_character_does_what_the_key_does():
+async def test_control_character_acts_like_the_key():
     async with agent_here() as agent:
         terminal = await agent.create("trap 'echo caught; exit 5' INT; echo go; read line")
         await agent.until_output(terminal, "go")
@@ -357,7 +357,7 @@ async def test_a_control_character_does_what_the_key_does():
         assert (await agent.wait(terminal))["exitCode"] == 0
 
 
-async def test_a_write_that_does_not_fit_waits_and_holds_up_nobody():
+async def test_write_that_does_not_fit_waits_and_delays_no_other_request():
     async with agent_here() as agent:
         terminal = await agent.create("stty raw -echo; echo ready; read x; sleep 60")
         await agent.until_output(terminal, "ready")
@@ -375,7 +375,7 @@ async def refused_answer(agent, id_, terminal):
     assert f"terminal '{terminal}' has ended" in caught.value.message
 
 
-async def test_a_long_write_is_typed_whole_to_a_program_that_reads_slowly():
+async def test_long_write_reaches_a_slow_reader_completely():
     async with agent_here() as agent:
         terminal = await agent.create("stty raw -echo; echo ready; head -c 200000 | wc -c")
         await agent.until_output(terminal, "ready")
@@ -387,7 +387,7 @@ async def test_a_long_write_is_typed_whole_to_a_program_that_reads_slowly():
 # resize
 
 
-async def test_a_new_size_is_seen_by_the_program_which_is_told():
+async def test_resize_reaches_the_program_with_sigwinch():
     async with agent_here() as agent:
         terminal = await agent.create(
             "trap 'stty size; exit' WINCH; stty size; while :; do sleep 0.01; done",
@@ -400,7 +400,7 @@ async def test_a_new_size_is_seen_by_the_program_which_is_told():
 
 
 @pytest.mark.parametrize(("cols", "rows"), [(1, 1), (10_000, 10_000)])
-async def test_the_least_and_the_most_size(cols, rows):
+async def test_smallest_and_largest_size_are_accepted(cols, rows):
     async with agent_here() as agent:
         own = {"cols": cols, "rows": rows}
         assert (await agent.run("stty size", _meta={"acpterm": own}))[0] == f"{rows} {cols}\n"
@@ -411,7 +411,7 @@ async def test_the_least_and_the_most_size(cols, rows):
         assert (await agent.output(terminal))["output"] == f"\n{rows} {cols}\n"
 
 
-async def test_the_screen_takes_the_new_size():
+async def test_screen_has_the_new_size_after_a_resize():
     async with agent_here() as agent:
         terminal = await agent.create("read line; printf 1234567890; read line")
         await agent.request("_acpterm/terminal/resize", agent.of(terminal, cols=4, rows=5))
@@ -421,7 +421,7 @@ async def test_the_screen_takes_the_new_size():
         assert screen["data"].split() == ["1234", "5678", "90"]
 
 
-async def test_a_window_too_large_for_a_screen_is_refused_one_and_has_its_text():
+async def test_screen_is_refused_for_a_window_that_is_too_large():
     says = "a screen of 1000 columns and 1001 rows is too large"
     async with agent_here() as agent:
         with pytest.raises(RpcError, match=says) as caught:
@@ -448,7 +448,7 @@ async def test_a_window_too_large_for_a_screen_is_refused_one_and_has_its_text()
 
 
 @pytest.mark.parametrize("name", ["SIGUSR1", "usr1", "SIGINT", "Int", "SIGRTMIN+3"])
-async def test_a_signal_reaches_the_foreground_group(name):
+async def test_signal_reaches_the_foreground_group(name):
     async with agent_here() as agent:
         number = {"SIGRTMIN+3": "37"}.get(name, name.upper().removeprefix("SIG"))
         terminal = await agent.create(
@@ -459,7 +459,7 @@ async def test_a_signal_reaches_the_foreground_group(name):
         assert (await agent.wait(terminal))["exitCode"] == 5
 
 
-async def test_a_signal_reaches_no_group_in_the_background():
+async def test_signal_does_not_reach_background_groups():
     async with agent_here() as agent:
         # With job control a background job has a group of its own.
         terminal = await agent.create(
@@ -488,7 +488,7 @@ signal.pause()
 """
 
 
-async def test_a_signal_to_a_terminal_with_no_group_in_the_foreground_is_an_error_that_says_so():
+async def test_signal_fails_without_a_foreground_group():
     async with agent_here() as agent:
         terminal = await agent.create(sys.executable, args=["-S", "-c", GONE])
         await agent.until_output(terminal, "alone")
@@ -497,7 +497,7 @@ async def test_a_signal_to_a_terminal_with_no_group_in_the_foreground_is_an_erro
         await refused(agent, "_acpterm/terminal/signal", -32602, says, **params)
 
 
-async def test_a_death_by_signal_is_told_by_name_and_as_the_programs_own():
+async def test_death_by_signal_method_is_reported_with_its_name():
     async with agent_here() as agent:
         terminal = await agent.create("echo go; exec sleep 60")
         await agent.until_output(terminal, "go")
@@ -507,7 +507,7 @@ async def test_a_death_by_signal_is_told_by_name_and_as_the_programs_own():
         assert status["_meta"]["acpterm"]["endedBy"] == "exited"
 
 
-async def test_a_stopped_program_is_continued_by_signal():
+async def test_sigcont_continues_a_stopped_program():
     async with agent_here() as agent:
         terminal = await agent.create("echo $$; read line; exit 5")
         pid = int(await agent.until_output(terminal, "\n"))
@@ -527,7 +527,7 @@ async def test_a_stopped_program_is_continued_by_signal():
 # After the end
 
 
-async def test_after_the_end_only_reading_works():
+async def test_only_read_works_after_the_exit():
     async with agent_here() as agent:
         terminal = await agent.create("echo x")
         await agent.wait(terminal)
@@ -538,12 +538,12 @@ async def test_after_the_end_only_reading_works():
             ("signal", {"signal": "SIGINT"}),
         ):
             await refused_later(agent, f"_acpterm/terminal/{method}", says, terminal, params)
-        # What is typed before the PTY has closed may be echoed.
+        # Input that arrives before the PTY has closed may be echoed.
         assert (await agent.read_from(terminal))["data"].startswith("x\n")
 
 
 async def refused_later(agent, method, says, terminal, params):
-    """As `refused`; a little later at the latest, when the PTY has been closed too."""
+    """Like `refused`, but retry until the PTY has been closed."""
     with trio.fail_after(5):
         while True:
             try:
@@ -563,7 +563,7 @@ async def refused_later(agent, method, says, terminal, params):
         ("signal", {"signal": "SIGINT"}),
     ],
 )
-async def test_after_release_nothing_works(method, params):
+async def test_no_method_works_after_release(method, params):
     async with agent_here() as agent:
         terminal = await agent.create("echo x")
         await agent.wait(terminal)
@@ -576,7 +576,7 @@ async def test_after_release_nothing_works(method, params):
 # session/set
 
 
-async def test_a_session_has_the_folder_that_is_set(tmp_path):
+async def test_session_set_sets_the_directory(tmp_path):
     async with agent_here() as agent:
         assert (await agent.run("pwd"))[0] == f"{os.getcwd()}\n"
         await agent.request(
@@ -598,7 +598,7 @@ async def test_a_session_has_the_folder_that_is_set(tmp_path):
         (7, "params.cwd is 7"),
     ],
 )
-async def test_a_folder_that_cannot_be_one_is_refused_and_the_old_one_kept(tmp_path, cwd, says):
+async def test_invalid_directory_is_refused_and_the_old_one_kept(tmp_path, cwd, says):
     async with agent_here() as agent:
         good = {"sessionId": agent.session, "cwd": str(tmp_path)}
         await agent.request("_acpterm/session/set", good)
@@ -606,7 +606,7 @@ async def test_a_folder_that_cannot_be_one_is_refused_and_the_old_one_kept(tmp_p
         assert (await agent.run("pwd"))[0] == f"{tmp_path}\n"
 
 
-async def test_a_folder_that_is_none_is_an_error_of_the_command_that_is_to_run_there():
+async def test_missing_directory_fails_the_create_that_uses_it():
     async with agent_here() as agent:
         none = {"sessionId": agent.session, "cwd": "/none/such"}
         await agent.request("_acpterm/session/set", none)
@@ -614,13 +614,13 @@ async def test_a_folder_that_is_none_is_an_error_of_the_command_that_is_to_run_t
             await agent.create("pwd")
 
 
-async def test_requests_take_effect_in_the_order_in_which_they_were_sent(tmp_path):
+async def test_requests_take_effect_in_order(tmp_path):
     async with agent_here() as agent:
         for number in range(10):
-            folder = tmp_path / str(number)
-            folder.mkdir()
+            directory = tmp_path / str(number)
+            directory.mkdir()
             _, set_ = agent.message(
-                "_acpterm/session/set", {"sessionId": agent.session, "cwd": str(folder)}
+                "_acpterm/session/set", {"sessionId": agent.session, "cwd": str(directory)}
             )
             create, line = agent.message(
                 "terminal/create", {"sessionId": agent.session, "command": "pwd"}
@@ -631,10 +631,10 @@ async def test_requests_take_effect_in_the_order_in_which_they_were_sent(tmp_pat
             await agent.send(set_ + line + back)
             terminal = (await agent.answer(create))["terminalId"]
             await agent.wait(terminal)
-            assert (await agent.output(terminal))["output"] == f"{folder}\n"
+            assert (await agent.output(terminal))["output"] == f"{directory}\n"
 
 
-async def test_what_is_typed_in_many_requests_at_once_is_in_order():
+async def test_concurrent_writes_are_typed_in_order():
     async with agent_here() as agent:
         terminal = await agent.create("stty raw -echo; echo on; head -c 2000")
         await agent.until_output(terminal, "on")
@@ -648,7 +648,7 @@ async def test_what_is_typed_in_many_requests_at_once_is_in_order():
         assert typed == "".join(f"{n:04}" for n in range(500))
 
 
-async def test_every_method_is_advertised_and_answers():
+async def test_every_extension_method_is_advertised_and_answered():
     async with agent_here() as agent:
         answer = await agent.request("initialize", {"protocolVersion": 1})
         methods = answer["clientCapabilities"]["_meta"]["acpterm"]["methods"]

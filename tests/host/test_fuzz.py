@@ -1,15 +1,15 @@
-"""A host that is sent mutated messages stays well: it answers the next good one, and validly.
+"""A host survives mutated messages: it answers the next valid one with a valid response.
 
-Nothing that is sent can do harm, whatever the mutations make of it:
+No message can do harm, whatever the mutations make of it:
 
-- shell text goes to `/bin/true`, which is the host's shell here;
-- programs are looked for in a folder that holds `true`, `echo`, `cat` and `sleep`, which is all of
-  PATH; paths, absolute or upwards, are not sent at all, except two that are known;
-- no string is sent that is the name of another program of this machine, for an environment in which
-  the PATH was mutated; and no escape, in which any of that might be hidden, except surrogates.
+- shell text is run by `/bin/true`, the host's shell in this test;
+- PATH has one directory, with `true`, `echo`, `cat` and `sleep`; absolute paths and parent
+  directories are never sent, except for two known paths;
+- names of other programs of this machine are never sent, as the PATH might be mutated, nor are
+  escapes that could hide one, except for surrogates.
 
-`ACPTERM_FUZZ_MESSAGES` is how many messages are sent, `ACPTERM_FUZZ_SEED` where the randomness
-begins; a failure names the seed.
+`ACPTERM_FUZZ_MESSAGES` sets the number of messages, `ACPTERM_FUZZ_SEED` the seed; a failure names
+the seed.
 """
 
 import json
@@ -35,9 +35,9 @@ SEED = int(os.environ.get("ACPTERM_FUZZ_SEED", str(random.SystemRandom().randran
 BATCH = 50
 PROGRAMS = ("true", "echo", "cat", "sleep")
 
-# What no sent message may hold: something that begins a path, goes up, or is an escape.
+# What messages must not contain: the beginning of a path, a parent directory, an escape.
 UNSAFE = re.compile(rb'["\s:=]/|\.\.|//|\\(?![uU]?[dD][89a-fA-F][0-9a-fA-F]{2})')
-# A string, and what makes a key of it.
+# A string, and the colon that makes it a key.
 STRINGS = re.compile(rb'"([^"]*)"(\s*:)?')
 
 JUNK: list[Any] = [
@@ -69,7 +69,7 @@ JUNK: list[Any] = [
 ]
 
 
-def test_the_filter_keeps_back_what_could_do_harm(tmp_path):
+def test_filter_blocks_harmful_messages(tmp_path):
     fuzzer = Fuzzer(random.Random(0), tmp_path)
     harmful = [
         b'{"command":"/sbin/reboot"}',
@@ -91,12 +91,12 @@ def test_the_filter_keeps_back_what_could_do_harm(tmp_path):
 
 
 class Fuzzer:
-    """Makes messages: good ones, and mutations of them."""
+    """Generates valid messages and mutations of them."""
 
-    def __init__(self, rng: random.Random, folder: Path) -> None:
+    def __init__(self, rng: random.Random, directory: Path) -> None:
         self.rng = rng
-        self.bin = folder / "bin"
-        self.work = folder / "work"
+        self.bin = directory / "bin"
+        self.work = directory / "work"
         self.bin.mkdir()
         self.work.mkdir()
         for name in PROGRAMS:
@@ -111,7 +111,7 @@ class Fuzzer:
         } - {name.encode() for name in PROGRAMS}
 
     def is_safe(self, line: bytes) -> bool:
-        """Whether nothing in `line` can run a program that is not one of ours."""
+        """Return whether `line` can run only the programs of this test."""
         for known in self.known:
             line = line.replace(known, b'""')
         return not UNSAFE.search(line) and not self.others & {
@@ -119,13 +119,13 @@ class Fuzzer:
         }
 
     def corpus(self) -> list[dict[str, Any]]:
-        """Good messages, of every kind there is, without ids."""
+        """Return valid messages of every kind, without ids."""
         of = {"sessionId": "s", "terminalId": self.rng.choice(self.terminals)}
         create = {"sessionId": "s", "command": "true"}
         own = {"cols": 80, "rows": 24, "timeoutMs": 500, "shell": False, "format": "raw"}
         content = [{"type": "terminal", "terminalId": of["terminalId"]}]
         call = {"toolCallId": "c", "title": "t", "kind": "execute", "content": content}
-        asker = {"env": {"PATH": str(self.bin)}, "cwd": str(self.work), "umask": 18}
+        context = {"env": {"PATH": str(self.bin)}, "cwd": str(self.work), "umask": 18}
         limits = {"rlimits": {"CORE": [0, 0], "NOFILE": [64, 64]}}
         cancel = {"requestId": self.rng.randrange(10**6)}
         read = {"since": 0, "maxBytes": 100, "format": "text", "waitMs": 1}
@@ -133,7 +133,7 @@ class Fuzzer:
             ("initialize", {"protocolVersion": 1, "clientInfo": {"name": "x", "version": "1"}}),
             (
                 "initialize",
-                {"protocolVersion": 1, "_meta": {"acpterm": {"context": asker | limits}}},
+                {"protocolVersion": 1, "_meta": {"acpterm": {"context": context | limits}}},
             ),
             ("terminal/create", create),
             ("terminal/create", create | {"command": "echo", "args": ["é→🙂", "a b", ""]}),
@@ -167,15 +167,15 @@ class Fuzzer:
         return [{"jsonrpc": "2.0", "method": method, "params": params} for method, params in pairs]
 
     def lines(self) -> list[bytes]:
-        """The corpus as lines."""
+        """Return the corpus as lines."""
         return [json.dumps(message).encode() for message in self._readable()]
 
     def _readable(self) -> list[dict[str, Any]]:
-        # Without escapes, which the filter takes for harmful.
+        # Without escapes, which the filter blocks.
         return [json.loads(json.dumps(m).replace("\\u", "u")) for m in self.corpus()]
 
     def message(self, id_: int) -> bytes:
-        """One message, mutated more often than not, that can do no harm."""
+        """Return a harmless message, in most cases a mutated one."""
         while True:
             message = self.rng.choice(self.corpus())
             if "/" not in message["method"][:2] and self.rng.random() < 0.95:
@@ -193,7 +193,7 @@ class Fuzzer:
                 return line
 
     def _mutate(self, message: dict[str, Any]) -> None:
-        """Change something in a message that is JSON before and after."""
+        """Mutate the JSON value of a message."""
         places = list(_places(message))
         where, key = self.rng.choice(places)
         kind = self.rng.randrange(5)
@@ -214,7 +214,7 @@ class Fuzzer:
             where.insert(key, _copy(self.rng.choice(JUNK)))
 
     def _mutate_bytes(self, line: bytes) -> bytes:
-        """Change bytes of a line, whatever comes of it."""
+        """Mutate the bytes of a line."""
         rng = self.rng
         at = rng.randrange(len(line) + 1)
         kind = rng.randrange(8)
@@ -231,17 +231,17 @@ class Fuzzer:
             return line[:at] + line[end:]
         if kind == 4:
             return line[:at] + rng.choice([b"\xff", b"\xc3", b"\xed\xa0\x80", b"\0"]) + line[at:]
-        if kind == 5:  # a number that is none, or that is too long
+        if kind == 5:  # an invalid number, or one that is too long
             number = rng.choice([b"9" * 400, b"1e999", b"-0", b"01", b"NaN", b"1.0", b"-Infinity"])
             return re.sub(rb"\d+", lambda _: number, line, count=1)
-        if kind == 6:  # a key twice
+        if kind == 6:  # a duplicate key
             found = re.search(rb'"\w+": ?("[^"]*"|\d+)', line)
             return line if found is None else line.replace(found[0], found[0] + b"," + found[0], 1)
         return rng.choice([b"[", b'{"a":', b"[{"]) * rng.choice([1, 50, 5000]) + line
 
 
 def _places(value: Any, deepest: int = 20):
-    """Yield every container in a JSON value, down to the deepest, with each of its keys."""
+    """Yield every container in a JSON value, at any depth, with each of its keys."""
     if isinstance(value, dict | list) and deepest:
         for key in value if isinstance(value, dict) else range(len(value)):
             yield value, key
@@ -259,7 +259,7 @@ def _nested(depth: int, value: Any) -> Any:
 
 
 class Checker:
-    """Reads what a host answers, and checks each message."""
+    """Reads and checks the messages of a host."""
 
     def __init__(self, fuzzer: Fuzzer) -> None:
         self.fuzzer = fuzzer
@@ -269,7 +269,7 @@ class Checker:
         self._rest = b""
 
     def sent(self, line: bytes) -> None:
-        """Note what a line asks for, as far as it can be read."""
+        """Record which response a line asks for, as far as it can be parsed."""
         try:
             message = json.loads(line)
             id_, method = message["id"], message["method"]
@@ -281,7 +281,7 @@ class Checker:
             return
 
     def received(self, data: bytes) -> None:
-        """Take what has come."""
+        """Process received bytes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._check(json.loads(line.decode()))
@@ -310,7 +310,7 @@ class Checker:
 
 
 async def fuzz(stream: trio.abc.Stream, fuzzer: Fuzzer, checker: Checker, first: int, count: int):
-    """Send `count` messages over a connection, in batches, a good one after each."""
+    """Send `count` messages over a connection in batches, with a valid one after each batch."""
     async with trio.open_nursery() as nursery:
         news = trio.Event()
 
@@ -342,15 +342,15 @@ async def fuzz(stream: trio.abc.Stream, fuzzer: Fuzzer, checker: Checker, first:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_a_host_outlives_every_message(tmp_path):
+async def test_host_survives_mutated_messages(tmp_path):
     rng = random.Random(SEED)
     fuzzer = Fuzzer(rng, tmp_path)
     settings = Settings(shell="/bin/true", kill_grace=0, max_message_bytes=200_000)
-    asker = current()._replace(env={"PATH": str(fuzzer.bin)}, cwd=str(fuzzer.work))
+    context = current()._replace(env={"PATH": str(fuzzer.bin)}, cwd=str(fuzzer.work))
     per_connection = 500
     try:
         with capture_logs() as logs:
-            async with open_host(settings, asker) as host:
+            async with open_host(settings, context) as host:
                 for first in range(0, MESSAGES, per_connection):
                     ours, theirs = trio.socket.socketpair()
                     fuzzer.terminals = ["term_none"]

@@ -1,4 +1,4 @@
-"""No other process of the user can copy what a host, and whoever is attached, has open."""
+"""Other processes of the user cannot copy descriptors of a host or of an attached window."""
 
 import os
 import pty
@@ -20,7 +20,7 @@ from tests.support.person import person_at, talking
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="the attack is Linux's")
 
-# Tries what gives a process of the same user another's descriptors and environment.
+# Tries to get another process's descriptors and environment.
 ATTACK = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -44,11 +44,11 @@ except OSError:
 
 
 def attacked(pid):
-    """Attack a process as another of its user's: by what that succeeds."""
+    """Attack a process from another process of the same user; return what succeeded."""
     return set(other_user.python_as_user(ATTACK, str(pid)).split())
 
 
-def test_a_process_that_allows_it_can_be_copied_from():
+def test_pidfd_getfd_works_on_an_ordinary_process():
     with other_user.directory():
         process = subprocess.Popen([*as_user(other_user.UID), "sleep", "60"], stdin=subprocess.PIPE)
         try:
@@ -60,7 +60,7 @@ def test_a_process_that_allows_it_can_be_copied_from():
             process.wait()
 
 
-async def test_a_daemon_cannot_be_copied_from_and_its_programs_can():
+async def test_descriptors_of_a_daemon_cannot_be_copied_but_its_programs_can():
     with other_user.directory() as path:
         async with other_user.daemon_of_user(path) as (process, socket, _):
             stream = await other_user.connect(str(path / "user.sock"))
@@ -75,7 +75,7 @@ async def test_a_daemon_cannot_be_copied_from_and_its_programs_can():
                 assert "environ" in attacked(pid)
 
 
-async def test_a_host_on_stdio_cannot_be_copied_from():
+async def test_descriptors_of_a_stdio_host_cannot_be_copied():
     with other_user.directory() as path:
         command = [*as_user(other_user.UID), *ACPTERM, "stdio", "--embedded"]
         process = subprocess.Popen(
@@ -106,7 +106,7 @@ WINDOWS = {"run": ["run", "sleep", "60"], "attach": ["attach", "@last"]}
 
 @contextmanager
 def window(path, socket, name):
-    """Run a command that needs a terminal on one, as the other user: its pid."""
+    """Run a command on a terminal as the other user; yield its pid."""
     command, *rest = WINDOWS[name]
     words = [*as_user(other_user.UID), *ACPTERM, command, "--socket", socket, *rest]
     pid, master = pty.fork()
@@ -121,7 +121,7 @@ def window(path, socket, name):
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-async def test_a_window_cannot_be_copied_from(name):
+async def test_descriptors_of_an_attached_window_cannot_be_copied(name):
     with other_user.directory() as path:
         async with other_user.daemon_of_user(path) as (_, socket, _):
             stream = await other_user.connect(str(path / "user.sock"))
@@ -133,12 +133,12 @@ async def test_a_window_cannot_be_copied_from(name):
                             assert alive(pid)
                             await trio.sleep(0.05)
                     assert attacked(pid) == set()
-                    # The daemon cannot look where that is, and need not.
+                    # The daemon cannot inspect it, and need not.
                     if name == "run":
                         assert os.getcwd() in {one["cwd"] for one in await user.list()}
 
 
-# Connects, and leaves the connection to a child when it has gone itself.
+# Connects, and exits, leaving the connection to a child.
 LEAVE = """
 import os, socket, sys, time
 from pathlib import Path
@@ -157,18 +157,18 @@ Path(sys.argv[2]).write_bytes(answer)
 """
 
 
-async def test_a_connection_whose_process_has_ended_is_not_the_users(tmp_path):
+async def test_connection_of_an_ended_process_is_not_the_users(tmp_path):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path):
         user_path = path.replace("agent.sock", "user.sock")
         async with person_at(user_path) as user:
             worker = (await user.request("status"))["workerPid"]
-        # Also while there is no terminal of an agent's: an agent may have connected all the same.
+        # Even without an agent's terminal: an agent may have connected.
         assert b"has ended" in await left_connection(worker, user_path, tmp_path / "first")
 
 
 async def left_connection(worker, path, answer):
-    """Connect from a process that ends before it is accepted: what its child is answered."""
+    """Connect from a process that ends before it is accepted; return the response to its child."""
     os.kill(worker, signal.SIGSTOP)
     await trio.run_process([sys.executable, "-c", LEAVE, path, str(answer)])
     os.kill(worker, signal.SIGCONT)

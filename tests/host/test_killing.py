@@ -1,7 +1,7 @@
-"""Kill and release end the whole tree, soon, whatever its programs do.
+"""Kill and release end the whole process tree quickly, whatever its programs do.
 
-Each case is driven against daemons of their own, one for each way to know a terminal's processes.
-The daemons last as long as this module.
+Each case runs against one daemon for each way of tracking processes. The daemons are shared by the
+tests of this module.
 """
 
 import functools
@@ -23,34 +23,34 @@ WAYS = ["cgroup", "subreaper"]
 
 @pytest.fixture(scope="module", params=WAYS)
 def socket(request, tmp_path_factory):
-    """Run a daemon: the path of its socket."""
+    """Run a daemon; yield the path of its socket."""
     tracking = request.param
     if tracking == "cgroup":
         found = Cgroups.find()
         if found is None:
             pytest.skip("this process may make no control groups")
         found.close()
-    folder = tmp_path_factory.mktemp("daemon")
-    path = str(folder / "agent.sock")
+    directory = tmp_path_factory.mktemp("daemon")
+    path = str(directory / "agent.sock")
     env = environment(
-        XDG_CONFIG_HOME=str(folder),
+        XDG_CONFIG_HOME=str(directory),
         ACPTERM_TRACKING=tracking,
         ACPTERM_KILL_GRACE=str(GRACE),
     )
     with ExitStack() as stack:
-        log = stack.enter_context(open(folder / "log", "wb"))
+        log = stack.enter_context(open(directory / "log", "wb"))
         command = [*ACPTERM, "serve", "--socket", path]
         daemon = stack.enter_context(subprocess.Popen(command, env=env, stderr=log))
         stack.callback(daemon.kill)
         deadline = time.monotonic() + 20
         while not os.path.exists(path):
-            assert daemon.poll() is None, (folder / "log").read_text()
+            assert daemon.poll() is None, (directory / "log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.01)
         yield path
         daemon.send_signal(signal.SIGTERM)
         assert daemon.wait(10) == 0
-        assert "Traceback" not in (folder / "log").read_text()
+        assert "Traceback" not in (directory / "log").read_text()
 
 
 @pytest.fixture
@@ -59,20 +59,20 @@ async def agent(socket):
         yield agent
 
 
-async def until_said(folder, count):
-    """Wait until programs have written `count` pids to files in the folder: these."""
+async def wait_for_pids(directory, count):
+    """Wait until programs have written `count` pids to files in the directory; return the pids."""
 
     def read():
-        found = [int(path.read_text() or 0) for path in folder.glob("pid.*")]
+        found = [int(path.read_text() or 0) for path in directory.glob("pid.*")]
         return found if len(found) >= count and all(found) else None
 
     return await poll(read)
 
 
 @pytest.fixture
-def said(tmp_path):
-    """Where programs write their pids: `said(2)` waits for so many, and reads."""
-    return functools.partial(until_said, tmp_path)
+def pids_in_files(tmp_path):
+    """Set up a directory for pid files; the result waits for a number of pids and returns them."""
+    return functools.partial(wait_for_pids, tmp_path)
 
 
 def stopped(pid):
@@ -84,7 +84,7 @@ async def all_gone(pids):
     await poll(lambda: not any(alive(pid) for pid in pids))
 
 
-# Programs, by what makes them hard to end; each says so many pids in files. `say` is theirs.
+# Programs that are hard to end, and how many pids each writes to files with `say`.
 SAY = 'say() { echo "$1" >tmp.$1; mv tmp.$1 "pid.$1"; }; '
 TREES = {
     "one process": (1, "say $$; exec sleep 60"),
@@ -146,10 +146,10 @@ RELEASED = ["one process", "setsid", "double fork", "ignores SIGTERM", "stopped"
     ("method", "name"),
     [*(("kill", name) for name in TREES), *(("release", name) for name in RELEASED)],
 )
-async def test_the_whole_tree_ends(agent, said, tmp_path, method, name):
+async def test_kill_and_release_end_the_whole_tree(agent, pids_in_files, tmp_path, method, name):
     count, line = TREES[name]
     terminal = await agent.create(SAY + line, cwd=str(tmp_path))
-    pids = await said(count)
+    pids = await pids_in_files(count)
     assert all(alive(pid) for pid in pids)
     if name.startswith("stopped"):
         await poll(lambda: any(stopped(pid) for pid in pids))
@@ -159,10 +159,10 @@ async def test_the_whole_tree_ends(agent, said, tmp_path, method, name):
         status = await agent.answer(waiting)
     assert status["_meta"]["acpterm"]["endedBy"] == "agent"
     if name == "stopped":
-        # It was continued, and heard the SIGTERM.
+        # It was continued and received SIGTERM.
         assert status["signal"] == "SIGTERM"
     await all_gone(pids)
-    # One that came later ends as well.
+    # A process started later ends as well.
     late = [int(path.read_text()) for path in tmp_path.glob("pid.late")]
     await all_gone(late)
     if method == "kill":
@@ -170,32 +170,32 @@ async def test_the_whole_tree_ends(agent, said, tmp_path, method, name):
 
 
 @pytest.mark.parametrize("name", ["double fork", "double fork and setsid"])
-async def test_what_a_program_left_behind_ends_with_the_release(agent, said, tmp_path, name):
+async def test_background_processes_end_with_the_release(agent, pids_in_files, tmp_path, name):
     line = TREES[name][1].removesuffix("say $$; sleep 60")
     terminal = await agent.create(f"{SAY} trap '' HUP; {line} echo done", cwd=str(tmp_path))
     with trio.fail_after(10):
         assert (await agent.wait(terminal))["exitCode"] == 0
-    pids = await said(1)
+    pids = await pids_in_files(1)
     assert all(alive(pid) for pid in pids)
     await agent.release(terminal)
     await all_gone(pids)
 
 
-async def test_what_a_program_left_behind_ends_with_the_kill_too(agent, said, tmp_path):
+async def test_background_processes_end_with_a_kill_after_the_exit(agent, pids_in_files, tmp_path):
     line = f"{SAY} (setsid sleep 60 & say $!); exit 4"
     terminal = await agent.create(line, cwd=str(tmp_path))
     assert (await agent.wait(terminal))["exitCode"] == 4
-    pids = await said(1)
+    pids = await pids_in_files(1)
     assert await agent.kill(terminal) == {}
     await all_gone(pids)
     assert (await agent.wait(terminal))["exitCode"] == 4
 
 
 @pytest.mark.parametrize("method", ["kill", "release"])
-async def test_a_program_that_tidies_up_for_150_ms_has_the_time(agent, said, tmp_path, method):
+async def test_program_gets_grace_after_sigterm(agent, pids_in_files, tmp_path, method):
     line = "trap 'sleep 0.15; : >tidy; exit 7' TERM; say $$; while :; do sleep 0.02; done"
     terminal = await agent.create(SAY + line, cwd=str(tmp_path))
-    pids = await said(1)
+    pids = await pids_in_files(1)
     waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
     await getattr(agent, method)(terminal)
     assert (await agent.answer(waiting))["exitCode"] == 7
@@ -203,20 +203,22 @@ async def test_a_program_that_tidies_up_for_150_ms_has_the_time(agent, said, tmp
     await all_gone(pids)
 
 
-async def test_a_grandchild_that_tidies_up_for_150_ms_has_the_time(agent, said, tmp_path):
+async def test_grandchild_gets_grace_after_sigterm(agent, pids_in_files, tmp_path):
     child = 'trap "sleep 0.15; : >tidy; exit" TERM; echo $$ >pid.a; while :; do sleep 0.02; done'
     line = f"setsid sh -c '{child}' & say $$; wait"
     terminal = await agent.create(SAY + line, cwd=str(tmp_path))
-    pids = await said(2)
+    pids = await pids_in_files(2)
     await agent.kill(terminal)
     await all_gone(pids)
     assert (tmp_path / "tidy").exists()
 
 
-async def test_who_ignores_sigterm_has_the_grace_and_then_ends_by_sigkill(agent, said, tmp_path):
+async def test_program_that_ignores_sigterm_is_killed_after_the_grace(
+    agent, pids_in_files, tmp_path
+):
     name = "ignores SIGTERM"
     terminal = await agent.create(SAY + TREES[name][1], cwd=str(tmp_path))
-    await said(1)
+    await pids_in_files(1)
     started = trio.current_time()
     await agent.kill(terminal)
     status = await agent.wait(terminal)
@@ -228,15 +230,15 @@ async def test_who_ignores_sigterm_has_the_grace_and_then_ends_by_sigkill(agent,
     "name", ["one process", "ignores SIGTERM", "ignores all that can be ignored"]
 )
 @pytest.mark.parametrize("method", ["kill", "release"])
-async def test_kill_and_release_are_answered_within_half_a_second(agent, tmp_path, method, name):
-    # The machine may be busy with something else: the best of three is what acpterm takes.
+async def test_kill_and_release_respond_within_half_a_second(agent, tmp_path, method, name):
+    # The machine may be busy: take the best of three.
     best = 10.0
     count, line = TREES[name]
     for turn in range(3):
-        folder = tmp_path / str(turn)
-        folder.mkdir()
-        terminal = await agent.create(SAY + line, cwd=str(folder))
-        await until_said(folder, count)
+        directory = tmp_path / str(turn)
+        directory.mkdir()
+        terminal = await agent.create(SAY + line, cwd=str(directory))
+        await wait_for_pids(directory, count)
         started = trio.current_time()
         await getattr(agent, method)(terminal)
         best = min(best, trio.current_time() - started)
@@ -246,7 +248,7 @@ async def test_kill_and_release_are_answered_within_half_a_second(agent, tmp_pat
     assert best < 0.5
 
 
-async def test_ten_at_once_are_answered_within_a_second(agent, tmp_path):
+async def test_ten_concurrent_kills_respond_within_a_second(agent, tmp_path):
     line = "trap '' TERM; echo up; while :; do sleep 0.05; done"
     terminals = [await agent.create(line, cwd=str(tmp_path)) for _ in range(10)]
     for terminal in terminals:
@@ -258,17 +260,17 @@ async def test_ten_at_once_are_answered_within_a_second(agent, tmp_path):
     assert trio.current_time() - started < 1
 
 
-async def test_nobody_else_is_hit(agent, said, tmp_path):
+async def test_other_processes_survive_a_kill(agent, pids_in_files, tmp_path):
     other = "(setsid sleep 60 & say $!); say $$; exec sleep 60"
     other = await agent.create(SAY + other, cwd=str(tmp_path))
-    pids = await said(2)
+    pids = await pids_in_files(2)
     for method in "kill", "release":
         for tree in "double fork and setsid", "ignores SIGTERM", "setsid":
             count, line = TREES[tree]
-            folder = tmp_path / f"{method} {tree}"
-            folder.mkdir()
-            terminal = await agent.create(SAY + line, cwd=str(folder))
-            await until_said(folder, count)
+            directory = tmp_path / f"{method} {tree}"
+            directory.mkdir()
+            terminal = await agent.create(SAY + line, cwd=str(directory))
+            await wait_for_pids(directory, count)
             await getattr(agent, method)(terminal)
             await agent.release(terminal)
     assert all(alive(pid) for pid in pids)
@@ -278,19 +280,19 @@ async def test_nobody_else_is_hit(agent, said, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["double fork and setsid", "ignores SIGTERM", "stopped"])
-async def test_the_end_of_the_connection_ends_the_whole_tree(socket, said, tmp_path, name):
+async def test_closing_the_connection_ends_the_whole_tree(socket, pids_in_files, tmp_path, name):
     count, line = TREES[name]
     async with agent_at(socket) as agent:
         await agent.create(SAY + line, cwd=str(tmp_path))
-        pids = await said(count)
+        pids = await pids_in_files(count)
     await all_gone(pids)
 
 
 @pytest.mark.parametrize("name", ["double fork and setsid", "ignores SIGTERM"])
-async def test_the_end_of_a_lifetime_ends_the_whole_tree(agent, said, tmp_path, name):
+async def test_end_of_the_lifetime_ends_the_whole_tree(agent, pids_in_files, tmp_path, name):
     count, line = TREES[name]
     terminal = await agent.create(SAY + line, cwd=str(tmp_path), own={"timeoutMs": 400})
-    pids = await said(count)
+    pids = await pids_in_files(count)
     with trio.fail_after(10):
         status = await agent.wait(terminal)
     assert status["_meta"]["acpterm"]["endedBy"] == "timeout"
@@ -298,10 +300,10 @@ async def test_the_end_of_a_lifetime_ends_the_whole_tree(agent, said, tmp_path, 
 
 
 @pytest.mark.parametrize("name", ["double fork and setsid", "ignores SIGTERM"])
-async def test_a_cancelled_turn_ends_the_whole_tree(agent, said, tmp_path, name):
+async def test_cancelled_turn_ends_the_whole_tree(agent, pids_in_files, tmp_path, name):
     count, line = TREES[name]
     terminal = await agent.create(SAY + line, cwd=str(tmp_path))
-    pids = await said(count)
+    pids = await pids_in_files(count)
     await agent.notify("session/cancel", {"sessionId": agent.session})
     assert (await agent.wait(terminal))["_meta"]["acpterm"]["endedBy"] == "agent"
     await all_gone(pids)

@@ -1,4 +1,4 @@
-"""Nothing is left of terminals that have ended: no descriptor, process, thread, task or folder."""
+"""Ended terminals leave nothing: no descriptor, process, thread, task or control group."""
 
 import contextlib
 import os
@@ -26,8 +26,8 @@ from tests.support.hosts import (
 WAYS = ["cgroup", "subreaper"]
 
 
-def own_folder():
-    """Where this process, and a daemon that it starts, may make control groups; None is nowhere."""
+def own_cgroup_directory():
+    """Return the directory where this process and its daemons may create control groups, if any."""
     found = Cgroups.find()
     if found is None:
         return None
@@ -35,28 +35,28 @@ def own_folder():
     return Path(found._base).parent
 
 
-def folder_of(pid):
-    """Where the daemon's control groups are, if it makes any."""
-    own = own_folder()
+def cgroup_directory_of(pid):
+    """Return the directory of the daemon's control groups, if it creates any."""
+    own = own_cgroup_directory()
     found = own and next(own.glob(f"acpterm-{pid}-*"), None)
     return found and str(found)
 
 
 class Traces:
-    """What a daemon has that a terminal might leave behind."""
+    """The resources of a daemon that a terminal might leak."""
 
     def __init__(self, pid):
         self.process = psutil.Process(pid)
-        self.folder = folder_of(pid)
+        self.directory = cgroup_directory_of(pid)
 
     def look(self):
         groups = []
-        if self.folder is not None and os.path.isdir(self.folder):
-            groups = [entry for entry in os.listdir(self.folder) if entry.startswith("term_")]
+        if self.directory is not None and os.path.isdir(self.directory):
+            groups = [entry for entry in os.listdir(self.directory) if entry.startswith("term_")]
         children = [found for found in read_all() if found and found.ppid == self.process.pid]
         return {
             "descriptors": self.descriptors(),
-            # Some idle ones are kept for a while; one for each terminal would be many more.
+            # Some idle threads remain for a while; a leak of one per terminal would be far more.
             "threads": self.process.num_threads() > 40,
             "children": sorted(child.pid for child in children),
             "zombies": [child.pid for child in children if child.zombie],
@@ -64,7 +64,7 @@ class Traces:
         }
 
     async def until(self, before):
-        """Wait until no more is there than was before; show what is, if that does not come."""
+        """Wait until there is no more than before; fail with the difference."""
         try:
             await poll(lambda: self.is_within(before))
         except trio.TooSlowError:
@@ -72,25 +72,25 @@ class Traces:
 
     def is_within(self, before):
         now = self.look()
-        # The look before may have seen a descriptor that was just being used.
+        # The earlier count may have included a descriptor in use.
         return not (now.pop("descriptors") - before["descriptors"]) and now == {
             name: what for name, what in before.items() if name != "descriptors"
         }
 
     def descriptors(self):
-        """Count what its descriptors are of, by name."""
-        folder = f"/proc/{self.process.pid}/fd"
+        """Count the open files by name."""
+        directory = f"/proc/{self.process.pid}/fd"
         found = Counter()
-        for fd in os.listdir(folder):
+        for fd in os.listdir(directory):
             with contextlib.suppress(FileNotFoundError):
-                found[os.readlink(f"{folder}/{fd}")] += 1
+                found[os.readlink(f"{directory}/{fd}")] += 1
         return found
 
 
 @pytest.fixture
 def settings(tmp_path):
     def make(tracking):
-        if tracking == "cgroup" and own_folder() is None:
+        if tracking == "cgroup" and own_cgroup_directory() is None:
             pytest.skip("this process may make no control groups")
         return environment(
             XDG_CONFIG_HOME=str(tmp_path),
@@ -117,23 +117,20 @@ async def run_many(agent, count):
 
 @pytest.mark.long
 @pytest.mark.parametrize("tracking", WAYS)
-async def test_500_terminals_one_after_the_other_leave_nothing(tmp_path, settings, tracking):
+async def test_500_sequential_terminals_leave_nothing(tmp_path, settings, tracking):
     env = settings(tracking)
     async with daemon(tmp_path, env=env) as (process, path), agent_at(path) as agent:
         traces = Traces(process.pid)
         await run_many(agent, 10)
         before = await at_rest(traces)
-        # The slower ways are the same in what they could leave: a fifth shows it as well.
+        # The slower ways could leak the same: a fifth of the rounds shows it.
         await run_many(agent, 500 if tracking == "cgroup" else 100)
         await traces.until(before)
         assert traces.look()["zombies"] == []
 
 
 async def at_rest(traces):
-    """Wait until two looks are the same, and nothing of a terminal is there: what there is.
-
-    Nor of the next one, which is made ahead and kept for a second; the fork server is.
-    """
+    """Wait until two counts agree and no terminal is left; return the count."""
     last = None
 
     def look():
@@ -156,13 +153,13 @@ LINES = [
 
 @pytest.mark.long
 @pytest.mark.parametrize("tracking", WAYS)
-async def test_50_at_once_that_are_killed_half_way_leave_nothing(tmp_path, settings, tracking):
+async def test_50_concurrent_terminals_that_are_killed_leave_nothing(tmp_path, settings, tracking):
     env = settings(tracking)
     async with daemon(tmp_path, env=env) as (process, path), agent_at(path) as agent:
         traces = Traces(process.pid)
         await run_many(agent, 10)
         before = await at_rest(traces)
-        # All are asked for at once; half of them are ended while the others are being made.
+        # All are requested at once; half are ended while the others are being created.
         asked = [
             await agent.start(
                 "terminal/create",
@@ -188,7 +185,7 @@ async def test_50_at_once_that_are_killed_half_way_leave_nothing(tmp_path, setti
 
 @pytest.mark.long
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
-async def test_connections_that_go_with_terminals_running_leave_nothing(
+async def test_connections_that_close_with_running_terminals_leave_nothing(
     tmp_path, settings, tracking
 ):
     env = settings(tracking)
@@ -208,7 +205,7 @@ async def test_connections_that_go_with_terminals_running_leave_nothing(
 
 
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
-async def test_a_host_that_ends_leaves_no_process_and_no_folder(tmp_path, settings, tracking):
+async def test_host_leaves_no_process_and_no_directory(tmp_path, settings, tracking):
     env = settings(tracking)
     async with agent_on_stdio(tmp_path, env=env) as (process, agent):
         traces = Traces(process.pid)
@@ -221,10 +218,10 @@ async def test_a_host_that_ends_leaves_no_process_and_no_folder(tmp_path, settin
         process.terminate()
         assert await process.wait() == 0
     await poll(lambda: not any(alive(child.pid) for child in found))
-    assert traces.folder is None or not os.path.exists(traces.folder)  # noqa: ASYNC240
+    assert traces.directory is None or not os.path.exists(traces.directory)  # noqa: ASYNC240
 
 
-async def test_no_task_is_left():
+async def test_terminals_leave_no_task():
     async with host_here() as host, agent_of(host) as agent:
         await run_many(agent, 5)
         await poll(lambda: not host.pool._running)
@@ -240,7 +237,7 @@ async def test_no_task_is_left():
         await poll(lambda: trio.lowlevel.current_statistics().tasks_living <= before)
 
 
-async def test_creations_that_fail_leave_nothing():
+async def test_failed_creates_leave_nothing():
     async with agent_here() as agent:
         await run_many(agent, 3)
         process = psutil.Process()

@@ -1,4 +1,4 @@
-"""What still works when the machine has nothing left: threads, processes, descriptors."""
+"""What works when no thread, process or descriptor is left."""
 
 import os
 import resource
@@ -31,7 +31,7 @@ async def refuse_thread(*_, **__):
 
 
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
-async def test_a_host_needs_no_thread(tmp_path, monkeypatch, tracking):
+async def test_host_works_without_threads(tmp_path, monkeypatch, tracking):
     if tracking == "cgroup":
         if (groups := Cgroups.find()) is None:
             pytest.skip("this process may make no control groups")
@@ -39,7 +39,7 @@ async def test_a_host_needs_no_thread(tmp_path, monkeypatch, tracking):
     settings = {"record": True, "record_dir": str(tmp_path), "kill_grace": 0.2}
     async with host_here(tracking=tracking, **settings) as host:
         monkeypatch.setattr(trio.to_thread, "run_sync", refuse_thread)
-        async with agent_of(host) as agent, person_of(host) as person:
+        async with agent_of(host) as agent, person_of(host) as user:
             line = "trap '' TERM HUP; echo $$; (setsid sh -c 'echo $$; exec sleep 60' &); sleep 60"
             terminals = [await agent.create(line, cwd=str(tmp_path)) for _ in range(2)]
             pids = []
@@ -48,8 +48,8 @@ async def test_a_host_needs_no_thread(tmp_path, monkeypatch, tracking):
                     while len(two := (await agent.output(terminal))["output"].split()) < 2:
                         await trio.sleep(0.005)
                 pids += map(int, two)
-            assert len(await person.list()) == 2
-            await person.open("terminal/attach", terminalId=terminals[0], cols=80, rows=24)
+            assert len(await user.list()) == 2
+            await user.open("terminal/attach", terminalId=terminals[0], cols=80, rows=24)
             await agent.request("terminal/kill", agent.of(terminals[0]))
             await agent.release(terminals[1])
             with trio.fail_after(10):
@@ -59,7 +59,7 @@ async def test_a_host_needs_no_thread(tmp_path, monkeypatch, tracking):
             assert (await agent.run("echo here"))[0] == "here\n"
 
 
-async def test_what_blocks_is_done_without_a_thread_if_there_is_none(monkeypatch):
+async def test_run_blocking_works_without_threads(monkeypatch):
     monkeypatch.setattr(trio.to_thread, "run_sync", refuse_thread)
     assert await run_blocking(lambda: 5) == 5
     with pytest.raises(ZeroDivisionError):
@@ -68,7 +68,7 @@ async def test_what_blocks_is_done_without_a_thread_if_there_is_none(monkeypatch
         await validation.DirectoryCache().check("/none/such")
 
 
-async def test_an_error_of_the_work_itself_is_raised_once():
+async def test_run_blocking_raises_the_error_of_its_work_once():
     done = []
 
     def work():
@@ -81,13 +81,13 @@ async def test_an_error_of_the_work_itself_is_raised_once():
 
 
 @pytest.mark.long
-async def test_the_user_can_list_attach_and_kill_when_a_program_uses_up_all_processes():
+async def test_user_can_list_attach_and_kill_when_no_process_is_left():
     with other_user.directory() as path, bounds(PROCESSES) as before:
         more = {"ACPTERM_KILL_GRACE": "0.3"}
         async with other_user.daemon_of_user(path, before, **more) as (process, agents, log):
             user_stream = await other_user.connect(str(path / "user.sock"))
             async with talking(user_stream) as user:
-                # The user is admitted before this process holds an agent's connection.
+                # The user connects before this process holds an agent's connection.
                 assert await user.list() == []
                 async with connected(await other_user.connect(agents)) as agent:
                     quiet = await agent.create("echo quiet; read x")
@@ -120,7 +120,7 @@ async def test_the_user_can_list_attach_and_kill_when_a_program_uses_up_all_proc
             assert "Traceback" not in log.read_text()
 
 
-async def test_the_user_is_served_when_there_are_no_descriptors_left(tmp_path):
+async def test_user_is_served_when_no_descriptor_is_left(tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160))
 
@@ -175,7 +175,7 @@ main()
 """
 
 
-async def test_the_users_commands_need_no_thread(tmp_path):
+async def test_users_commands_work_without_threads(tmp_path):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
         terminal = await agent.create("echo here; exec sleep 60")
@@ -197,7 +197,7 @@ async def test_the_users_commands_need_no_thread(tmp_path):
         assert (await command("rm", terminal))[0] == 0
 
 
-async def test_a_burst_of_connections_waits_in_the_queue(tmp_path):
+async def test_burst_of_connections_waits_in_the_queue(tmp_path):
     count = min(1000, socket.SOMAXCONN)
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path), AsyncExitStack() as stack:
@@ -223,7 +223,7 @@ async def _agent(path, *, task_status):
 
 
 async def _refusal(stream):
-    """Ask something on a new connection: with what it is refused, or None."""
+    """Send a request on a new connection; return the refusal, or None."""
     params = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
     await stream.send_all(params)
     answer = b""
@@ -233,7 +233,7 @@ async def _refusal(stream):
     return None if b'"result"' in answer else answer.decode()
 
 
-def test_a_reserve_lends_and_takes_back():
+def test_reserve_lends_and_takes_back():
     kept = DescriptorReserve()
     kept.keep(4)
     try:
@@ -249,5 +249,5 @@ def test_a_reserve_lends_and_takes_back():
         kept.keep(0)
 
 
-async def test_the_reserve_of_a_process_is_empty_unless_it_is_kept():
+async def test_reserve_is_empty_unless_it_is_kept():
     assert reserve.refill()

@@ -1,4 +1,4 @@
-"""Logs: valid lines on stderr, without secrets, which neither hold up nor break the host."""
+"""Logs: valid lines on stderr, without secrets, that neither delay nor break the host."""
 
 import json
 import os
@@ -26,12 +26,12 @@ ARGUMENT, VALUE, OUTPUT, INPUT, WRONG = SECRETS
 
 
 def start(*arguments, **more):
-    """Run `acpterm` with the standard descriptors that a test wants it to have."""
+    """Run `acpterm` with the given standard descriptors."""
     return subprocess.Popen([*ACPTERM, *arguments], env=environment(), **more)
 
 
 async def say_all(agent):
-    """Have secrets pass through a host in every way they can."""
+    """Pass secrets through a host in every possible way."""
     env = [{"name": "TOKEN", "value": VALUE}]
     await agent.run("echo", args=[ARGUMENT], env=env)
     await agent.run(f"printf '%s-%s' {OUTPUT.partition('-')[0]} output; sh -c 'echo {ARGUMENT}'")
@@ -52,7 +52,7 @@ async def say_all(agent):
             await agent.request(method, params)
 
 
-async def test_json_logs_are_one_object_a_line_and_hold_no_secrets(tmp_path):
+async def test_json_logs_have_one_object_per_line_and_no_secrets(tmp_path):
     arguments = ("--log-format", "json", "--log-level", "debug")
     async with agent_on_stdio(tmp_path, *arguments) as (process, agent):
         await say_all(agent)
@@ -68,7 +68,7 @@ async def test_json_logs_are_one_object_a_line_and_hold_no_secrets(tmp_path):
     assert not [secret for secret in SECRETS if secret in process.logged()]
 
 
-async def test_text_logs_hold_no_secrets_either(tmp_path):
+async def test_text_logs_have_no_secrets(tmp_path):
     async with agent_on_stdio(tmp_path, "--log-level", "debug") as (process, agent):
         await say_all(agent)
         process.terminate()
@@ -78,8 +78,8 @@ async def test_text_logs_hold_no_secrets_either(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_traceback_has_no_local_variables(form):
-    # No request is known to make a handler fail, so what would be logged is made here.
+def test_traceback_has_no_local_variables(form):
+    # No request is known to make a handler fail, so log such a failure here.
     code = f"""
 import structlog
 from acpterm.runtime import logs
@@ -103,7 +103,7 @@ except ArithmeticError as error:
         assert [json.loads(line)["level"] for line in done.stderr.splitlines()] == ["error"]
 
 
-async def test_the_level_is_the_least_that_is_logged(tmp_path):
+async def test_messages_below_the_level_are_not_logged(tmp_path):
     async with agent_on_stdio(tmp_path, "--log-level", "error") as (process, agent):
         await agent.send(b"nonsense\n")
         await agent.run("true")
@@ -112,7 +112,7 @@ async def test_the_level_is_the_least_that_is_logged(tmp_path):
     assert process.logged() == ""
 
 
-async def test_a_stderr_that_nobody_reads_holds_up_nobody():
+async def test_unread_stderr_delays_nothing():
     theirs, ours = os.pipe()
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": ours}
     try:
@@ -132,7 +132,7 @@ async def test_a_stderr_that_nobody_reads_holds_up_nobody():
         os.close(theirs)
 
 
-async def test_a_stderr_whose_reader_has_gone_breaks_nothing(tmp_path):
+async def test_broken_stderr_breaks_nothing(tmp_path):
     theirs, ours = os.pipe()
     os.close(theirs)
     path = str(tmp_path / "agent.sock")
@@ -150,7 +150,7 @@ async def test_a_stderr_whose_reader_has_gone_breaks_nothing(tmp_path):
             process.kill()
 
 
-async def test_the_daemon_logs_what_it_does_under_names_of_its_own(tmp_path):
+async def test_daemon_logs_under_its_own_logger_names(tmp_path):
     async with daemon(tmp_path, "--log-format", "json") as (process, path):
         async with agent_at(path) as one, agent_at(path) as two:
             await one.run("true")
@@ -171,7 +171,7 @@ async def test_the_daemon_logs_what_it_does_under_names_of_its_own(tmp_path):
 # Bounds
 
 
-def test_equal_warnings_are_few_and_the_next_one_says_how_many_were_dropped():
+def test_repeated_warnings_are_limited_and_counted():
     now = 0.0
     limit = logs.RateLimit(lambda: now)
 
@@ -193,7 +193,7 @@ def test_equal_warnings_are_few_and_the_next_one_says_how_many_were_dropped():
     assert all(limit(None, "info", {"event": "opened"}) for _ in range(100))
 
 
-async def test_what_an_agent_does_wrong_again_and_again_does_not_fill_the_log(tmp_path):
+async def test_repeated_errors_of_an_agent_do_not_fill_the_log(tmp_path):
     async with daemon(tmp_path, "--log-level", "warning") as (running, path):
         async with agent_at(path) as agent:
             await agent.send(b"[]\n" * 1000)
@@ -201,7 +201,7 @@ async def test_what_an_agent_does_wrong_again_and_again_does_not_fill_the_log(tm
         assert running.logged().count("message refused") == logs.EVENTS_MAX
 
 
-async def test_the_log_beside_the_socket_is_rotated(tmp_path):
+async def test_log_beside_the_socket_is_rotated(tmp_path):
     (tmp_path / "run").mkdir(mode=0o700)
     path = tmp_path / "run" / "agent.sock"
     log, before = tmp_path / "run" / "agent.sock.log", tmp_path / "run" / "agent.sock.log.1"
@@ -212,7 +212,7 @@ async def test_the_log_beside_the_socket_is_rotated(tmp_path):
         await poll(lambda: listens(str(path)) and before.exists() and log.stat().st_size < 10_000)
         assert before.stat().st_size == logs.LOG_BYTES_MAX
         assert before.stat().st_mode & 0o777 == 0o600
-        # What is logged from now on is at the beginning of the file, after the daemon's pid.
+        # From now on messages are logged at the beginning of the file, after the daemon's pid.
         await poll(
             lambda: b"connection opened" in log.read_bytes() and b"\0" not in log.read_bytes()
         )
@@ -222,7 +222,7 @@ async def test_the_log_beside_the_socket_is_rotated(tmp_path):
         running.wait()
 
 
-def test_only_the_file_that_the_log_goes_to_is_rotated(tmp_path):
+def test_rotation_touches_only_the_open_log_file(tmp_path):
     mine, other = tmp_path / "mine.log", tmp_path / "other.log"
     for file in (mine, other):
         file.write_bytes(b"x" * (logs.LOG_BYTES_MAX + 1))
@@ -235,7 +235,7 @@ def test_only_the_file_that_the_log_goes_to_is_rotated(tmp_path):
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_log_that_was_removed_is_truncated(tmp_path, is_replaced):
+def test_removed_log_is_truncated(tmp_path, is_replaced):
     path = tmp_path / "agent.sock.log"
     with path.open("ab", buffering=0) as log:
         log.write(b"x" * (logs.LOG_BYTES_MAX + 1))
@@ -247,7 +247,7 @@ def test_a_log_that_was_removed_is_truncated(tmp_path, is_replaced):
     assert not is_replaced or path.read_bytes() == b"another"
 
 
-def test_a_log_elsewhere_is_not_truncated(tmp_path):
+def test_log_elsewhere_is_not_truncated(tmp_path):
     elsewhere = tmp_path / "elsewhere.log"
     elsewhere.write_bytes(b"x" * (logs.LOG_BYTES_MAX + 1))
     with elsewhere.open("ab") as log, pytest.raises(FileNotFoundError):

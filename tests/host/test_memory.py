@@ -1,4 +1,4 @@
-"""What a connection has taken of memory is given back when it closes."""
+"""The memory of a connection is released when it closes."""
 
 import gc
 import json
@@ -18,7 +18,7 @@ from tests.support.hosts import agent_here, agent_of, daemon, environment, host_
 MIB = 1024 * 1024
 LARGE = "x" * 10_000_000
 CONNECTIONS, MESSAGES = 8, 12
-# What a message may be that is large: with an answer, without, bad, long in doing.
+# Kinds of large messages: with a response, without one, invalid, slow.
 MESSAGE = {
     "program": {"method": "terminal/create", "params": {"sessionId": "s", "command": LARGE}},
     "meta": {
@@ -64,7 +64,7 @@ def resident(pid):
 
 
 async def send_large(path, message):
-    """Send large messages on a connection, until each request is answered; then close it."""
+    """Send large messages on a connection, wait for all responses, then close it."""
     stream = await trio.open_unix_socket(path)
     async with stream, trio.open_nursery() as nursery:
         answers = 0
@@ -87,7 +87,7 @@ async def send_large(path, message):
 
 @pytest.mark.skipif(not linux.AVAILABLE, reason="memory in use is read from /proc")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_memory_is_given_back_after_large_messages(tmp_path, kind):
+async def test_memory_is_released_after_large_messages(tmp_path, kind):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (running, path):
         await trio.sleep(0.2)
@@ -102,7 +102,7 @@ async def test_memory_is_given_back_after_large_messages(tmp_path, kind):
             pytest.fail(f"{more} MiB more than before are in use")
 
 
-async def test_what_belongs_to_a_connection_is_gone_with_it_without_a_collection(monkeypatch):
+async def test_connection_is_freed_without_a_collection(monkeypatch):
     made = []
 
     def noted(kind):
@@ -131,7 +131,7 @@ async def test_what_belongs_to_a_connection_is_gone_with_it_without_a_collection
                     await agent.create("echo", args=["x" * 200_000])
             assert len(made) == 4
             if sys.version_info >= (3, 13):
-                # There a cycle is left; the daemon collects when a connection has closed.
+                # A cycle is left there; the daemon collects it when a connection has closed.
                 await poll(lambda: gc.collect() >= 0 and not any(one() for one in made))
             else:
                 await poll(lambda: not any(one() for one in made))
@@ -139,7 +139,7 @@ async def test_what_belongs_to_a_connection_is_gone_with_it_without_a_collection
             gc.enable()
 
 
-async def test_an_id_that_is_too_long_is_not_remembered_and_a_path_is_refused():
+async def test_overlong_id_is_not_retained_and_overlong_path_is_refused():
     async with agent_here() as agent:
         with pytest.raises(RpcError, match="4096 is the most"):
             await agent.request(

@@ -1,4 +1,4 @@
-"""Windows inside of terminals: never of a terminal that they are shown in."""
+"""Windows inside terminals: no terminal is attached to itself."""
 
 import pytest
 
@@ -9,38 +9,38 @@ from tests.support.person import person_of
 SIZE = {"cols": 60, "rows": 20}
 
 
-async def create(person, name):
-    made = await person.request("terminal/create", {"command": "sleep 60", "name": name, **SIZE})
+async def create(user, name):
+    made = await user.request("terminal/create", {"command": "sleep 60", "name": name, **SIZE})
     return made["terminalId"]
 
 
-async def move_into(person, terminal):
-    """Make a front end one that runs in a terminal."""
-    asker = {"env": {"ACPTERM_TERMINAL_ID": terminal}}
-    hello = {"protocolVersion": 1, "_meta": {"acpterm": {"context": asker}}}
-    await person.request("initialize", hello)
+async def move_into(user, terminal):
+    """Make a client one that runs in a terminal."""
+    context = {"env": {"ACPTERM_TERMINAL_ID": terminal}}
+    hello = {"protocolVersion": 1, "_meta": {"acpterm": {"context": context}}}
+    await user.request("initialize", hello)
 
 
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_terminal_is_not_attached_to_itself(read_only):
-    async with host_here() as host, person_of(host) as person:
-        await move_into(person, await create(person, "web"))
-        id_, _ = await person.open("terminal/attach", terminalId="web", readOnly=read_only, **SIZE)
+    async with host_here() as host, person_of(host) as user:
+        await move_into(user, await create(user, "web"))
+        id_, _ = await user.open("terminal/attach", terminalId="web", readOnly=read_only, **SIZE)
         with pytest.raises(RpcError, match=r"'web' is the one you are in.*attached to itself"):
-            await person.answer(id_)
-        assert (await person.about("get", "web"))["attached"] == 0
+            await user.answer(id_)
+        assert (await user.about("get", "web"))["attached"] == 0
 
 
 async def test_terminal_is_not_attached_to_one_that_shows_it():
-    async with host_here() as host, person_of(host) as person, person_of(host) as other:
-        first = await create(person, "first")
+    async with host_here() as host, person_of(host) as user, person_of(host) as other:
+        first = await create(user, "first")
         for name in "second", "third":
-            await create(person, name)
-        await move_into(person, first)
-        id_, token = await person.open("terminal/attach", terminalId="second", **SIZE)
-        await person.until(lambda: person.by_token[token])
-        assert not person.answered(id_)
-        # What runs in the second terminal is shown in the first one.
+            await create(user, name)
+        await move_into(user, first)
+        id_, token = await user.open("terminal/attach", terminalId="second", **SIZE)
+        await user.until(lambda: user.by_token[token])
+        assert not user.answered(id_)
+        # The second terminal is attached in the first one.
         second = (await other.about("get", "second"))["terminalId"]
         await move_into(other, second)
         refused, _ = await other.open("terminal/attach", terminalId="first", **SIZE)
@@ -48,9 +48,9 @@ async def test_terminal_is_not_attached_to_one_that_shows_it():
             await other.answer(refused)
         _, token = await other.open("terminal/attach", terminalId="third", **SIZE)
         await other.until(lambda: other.by_token[token])
-        # Once the window has left, there is no loop any more.
-        await person.cancel(id_)
+        # Without that window there is no loop any more.
+        await user.cancel(id_)
         with pytest.raises(RpcError):
-            await person.answer(id_)
+            await user.answer(id_)
         _, token = await other.open("terminal/attach", terminalId="first", **SIZE)
         await other.until(lambda: other.by_token[token])

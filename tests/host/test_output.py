@@ -1,4 +1,4 @@
-"""What an agent reads of a terminal: limits, characters, the three formats."""
+"""Output of terminals as agents read it: limits, characters, the three formats."""
 
 import re
 
@@ -18,7 +18,7 @@ async def agent():
 
 
 async def read(agent, command, **more):
-    """Run a command to its end: its output, and whether it is truncated."""
+    """Run a command to its end; return its output, and whether it is truncated."""
     terminal = await agent.create(command, **more)
     await agent.wait(terminal)
     output = await agent.output(terminal)
@@ -27,7 +27,7 @@ async def read(agent, command, **more):
 
 
 def last(text, limit):
-    """The most characters from the end of `text` that fit into `limit` bytes."""
+    """Return the longest suffix of `text` that fits into `limit` bytes."""
     while len(text.encode()) > limit:
         text = text[1:]
     return text
@@ -39,15 +39,15 @@ TEXT = "aé→🙂bc"
 
 
 @pytest.mark.parametrize("limit", range(len(TEXT.encode()) + 3))
-async def test_a_limit_of_every_size_cuts_at_a_character(agent, limit):
+async def test_output_limit_cuts_at_a_character(agent, limit):
     size = len(TEXT.encode())
     output, truncated = await read(agent, f"printf '{TEXT}'", outputByteLimit=limit)
     assert output == last(TEXT, limit)
-    # Exactly at the limit is not over it.
+    # Output of exactly the limit is not truncated.
     assert truncated is (size > limit)
 
 
-async def test_limits_of_every_size_hold_for_raw_output_too(agent):
+async def test_output_limit_holds_for_raw_output(agent):
     for limit in range(len(TEXT.encode()) + 2):
         own = {"format": "raw"}
         output, truncated = await read(agent, f"printf '{TEXT}'", outputByteLimit=limit, own=own)
@@ -55,7 +55,7 @@ async def test_limits_of_every_size_hold_for_raw_output_too(agent):
         assert truncated is (limit < len(TEXT.encode()))
 
 
-async def test_a_cut_never_falls_inside_a_sequence_a_title_or_the_end_of_a_line(agent):
+async def test_output_limit_never_cuts_inside_a_sequence(agent):
     command = "printf 'ab\\033[31mcd\\033]0;title\\007ef\\r\\ngh'"
     text = "abcdef\ngh"
     for limit in range(len(text) + 2):
@@ -63,12 +63,12 @@ async def test_a_cut_never_falls_inside_a_sequence_a_title_or_the_end_of_a_line(
         assert (output, truncated) == (text[max(0, len(text) - limit) :], limit < len(text))
 
 
-async def test_a_limit_of_nothing_keeps_nothing_and_says_so(agent):
+async def test_output_limit_of_zero_retains_nothing_and_is_truncated(agent):
     assert await read(agent, "echo x", outputByteLimit=0) == ("", True)
     assert await read(agent, "true", outputByteLimit=0) == ("", False)
 
 
-async def test_once_truncated_is_truncated_ever_after(agent):
+async def test_truncated_stays_set(agent):
     line = "printf 0123456789; read x; printf '\\r\\033[K'; read x; printf 'a\\n'"
     terminal = await agent.create(f"stty -echo; {line}", outputByteLimit=8)
     with trio.fail_after(10):
@@ -79,7 +79,7 @@ async def test_once_truncated_is_truncated_ever_after(agent):
     assert (await agent.output(terminal))["truncated"] is True
 
 
-async def test_without_a_limit_a_mebibyte_of_text_is_kept(agent):
+async def test_output_limit_defaults_to_a_mebibyte(agent):
     whole = "".join(f"{number}\n" for number in range(1, 200_001))
     assert len(whole) > MIB
     output, truncated = await read(agent, "seq 200000")
@@ -92,24 +92,24 @@ async def test_without_a_limit_a_mebibyte_of_text_is_kept(agent):
 
 
 @pytest.mark.parametrize("limit", ["x", -1, 1.5, None, [], True])
-async def test_a_limit_that_is_none_counts_as_absent(agent, limit):
+async def test_null_output_limit_counts_as_absent(agent, limit):
     assert await read(agent, "echo x", outputByteLimit=limit) == ("x\n", False)
 
 
-async def test_a_setting_says_what_is_kept_without_a_limit():
+async def test_output_bytes_setting_is_the_default_limit():
     async with agent_here(output_bytes=5) as agent:
         assert await read(agent, "printf 0123456789") == ("56789", True)
         assert await read(agent, "printf 0123456789", outputByteLimit=8) == ("23456789", True)
 
 
-async def test_a_setting_caps_what_may_be_asked_for():
+async def test_max_output_bytes_setting_caps_the_limit():
     async with agent_here(max_output_bytes=5) as agent:
         assert await read(agent, "printf 0123456789", outputByteLimit=10**12) == ("56789", True)
         assert await read(agent, "printf 0123456789") == ("56789", True)
         assert await read(agent, "printf 0123456789", outputByteLimit=3) == ("789", True)
 
 
-async def test_more_than_is_kept_without_a_limit_may_be_asked_for(agent):
+async def test_output_limit_may_exceed_the_default(agent):
     whole = "".join(f"{number}\n" for number in range(1, 300_001))
     assert await read(agent, "seq 300000", outputByteLimit=4 * MIB) == (whole, False)
 
@@ -117,7 +117,7 @@ async def test_more_than_is_kept_without_a_limit_may_be_asked_for(agent):
 # Characters.
 
 
-async def test_a_character_written_byte_by_byte_is_never_seen_in_part(agent):
+async def test_incomplete_character_is_never_returned_while_running(agent):
     bytes_ = " ".join(f"{byte:o}" for byte in "🙂".encode())
     line = (
         f"stty -echo; printf '<\\n'; for b in {bytes_}; do read x; printf \"\\\\$b\"; done; read x"
@@ -138,13 +138,13 @@ async def test_a_character_written_byte_by_byte_is_never_seen_in_part(agent):
     assert (await agent.wait(terminal))["exitCode"] == 0
 
 
-async def test_half_a_character_at_the_end_is_shown_as_invalid_once_the_program_has_ended(agent):
+async def test_incomplete_character_is_replaced_after_the_exit(agent):
     assert await read(agent, "printf 'a\\360\\237\\231'") == ("a\ufffd", False)
 
 
 @pytest.mark.parametrize("limit", range(8, 11))
-async def test_invalid_bytes_count_as_the_characters_they_are_shown_as(agent, limit):
-    # Three bytes become three characters of three bytes each.
+async def test_invalid_bytes_count_as_their_replacement(agent, limit):
+    # Three invalid bytes become three characters of three bytes each.
     output, truncated = await read(agent, "printf '\\377\\377\\377'", outputByteLimit=limit)
     assert output == "\ufffd" * (limit // 3)
     assert truncated is (limit < 9)
@@ -164,11 +164,11 @@ async def test_invalid_bytes_count_as_the_characters_they_are_shown_as(agent, li
         pytest.param("printf '10%%\\r20%%\\r100%%\\n'", "100%\n", id="progress"),
     ],
 )
-async def test_text_is_what_a_reader_sees(agent, command, expected):
+async def test_text_format_is_what_a_reader_sees(agent, command, expected):
     assert await read(agent, command) == (expected, False)
 
 
-async def test_a_mebibyte_of_characters_of_four_bytes_is_whole(agent):
+async def test_mebibyte_of_four_byte_characters_is_complete(agent):
     line = "🙂" * 63
     command = f"yes '{line}' | head -n 4200"
     output, truncated = await read(agent, command, outputByteLimit=2 * MIB)
@@ -179,7 +179,7 @@ async def test_a_mebibyte_of_characters_of_four_bytes_is_whole(agent):
     assert truncated is True
 
 
-async def test_a_long_progress_bar_does_not_push_out_the_lines_around_it(agent):
+async def test_progress_bar_does_not_push_out_other_lines(agent):
     line = "echo first; yes \"$(printf 'progress %060d\\r' 7)\" | tr -d '\\n' | head -c 20000000"
     command = f"{line}; printf '\\nlast\\n'"
     with trio.fail_after(30):
@@ -204,19 +204,19 @@ async def test_memory_stays_flat_while_a_program_floods_and_the_agent_polls(tmp_
             await agent.output(terminal)
             most = max(most, resident(process.pid))
         await agent.release(terminal)
-    # A mebibyte raw, one of text, and a few answers under way.
+    # A mebibyte of raw output, one of text, and some pending responses.
     assert most - before < 32 * MIB
 
 
 # Formats.
 
 
-async def test_raw_output_has_the_escape_sequences_and_the_carriage_returns(agent):
+async def test_raw_format_has_escape_sequences_and_carriage_returns(agent):
     output, _ = await read(agent, "printf '\\033[1mx\\033[m\\n'", own={"format": "raw"})
     assert output == "\x1b[1mx\x1b[m\r\n"
 
 
-async def test_a_screen_shows_what_a_window_of_its_size_shows(agent):
+async def test_screen_format_shows_what_a_window_shows(agent):
     line = "printf 'one\\ntwo\\033[1;1HO\\033[5;3Hx'"
     output, truncated = await read(agent, line, own={"format": "screen"})
     assert output == "One\ntwo\n\n\n  x"
@@ -226,7 +226,7 @@ async def test_a_screen_shows_what_a_window_of_its_size_shows(agent):
     assert output == "100\n0123456789\nab"
 
 
-async def test_a_screen_follows_while_the_program_runs(agent):
+async def test_screen_format_follows_a_running_program(agent):
     terminal = await agent.create(
         "stty -echo; printf 'a\\n'; read x; printf '\\033[2J\\033[Hb\\n'; read x",
         own={"format": "screen"},
@@ -240,11 +240,11 @@ async def test_a_screen_follows_while_the_program_runs(agent):
     assert (await agent.output(terminal))["exitStatus"]["exitCode"] == 0
 
 
-async def test_text_is_the_format_unless_another_is_asked_for(agent):
+async def test_format_defaults_to_text(agent):
     assert await read(agent, "printf '\\033[1mx'", own={"format": "text"}) == ("x", False)
     assert await read(agent, "printf '\\033[1mx'", own={}) == ("x", False)
 
 
-async def test_a_format_that_is_none_is_refused_with_its_name(agent):
+async def test_unknown_format_is_refused_with_its_name(agent):
     with pytest.raises(RpcError, match="html"):
         await agent.create("true", own={"format": "html"})

@@ -1,4 +1,4 @@
-"""Whose a terminal is: the agent's, or the person's who has taken it over; and who may do what."""
+"""Ownership of terminals: the agent's, or the user's; and who may do what."""
 
 import os
 import sys
@@ -18,20 +18,20 @@ async def pid_in(agent, terminal):
     return int(await agent.until_output(terminal, "\n"))
 
 
-async def test_a_terminal_is_the_agents_and_not_visible_until_it_is_taken_over():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+async def test_terminal_is_the_agents_until_it_is_taken_over():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
         terminal = await agent.create(WAITS)
-        before = await person.about("get", terminal)
+        before = await user.about("get", terminal)
         assert (before["owner"], before["visible"]) == ("agent", False)
-        after = await person.about("promote", terminal)
+        after = await user.about("promote", terminal)
         assert (after["owner"], after["visible"]) == ("user", True)
-        # Once more changes nothing, and there is no way back.
-        assert (await person.about("promote", terminal))["owner"] == "user"
+        # A repetition changes nothing, and it cannot be undone.
+        assert (await user.about("promote", terminal))["owner"] == "user"
 
 
-async def test_the_persons_own_is_theirs_and_visible():
-    async with host_here() as host, person_of(host) as person:
-        made = await person.request("terminal/create", {"command": WAITS})
+async def test_users_terminal_is_the_users_and_visible():
+    async with host_here() as host, person_of(host) as user:
+        made = await user.request("terminal/create", {"command": WAITS})
         assert (made["owner"], made["visible"], made["agent"]) == ("user", True, None)
 
 
@@ -44,54 +44,54 @@ async def test_the_persons_own_is_theirs_and_visible():
         ("_acpterm/terminal/signal", {"signal": "SIGINT"}, "signalled"),
     ],
 )
-async def test_what_the_person_has_taken_over_is_out_of_the_agents_reach(method, more, what):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+async def test_agent_cannot_change_a_terminal_that_was_taken_over(method, more, what):
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
         terminal = await agent.create(WAITS)
         pid = await pid_in(agent, terminal)
-        await person.about("promote", terminal)
+        await user.about("promote", terminal)
         with pytest.raises(RpcError, match=f"cannot be {what}: the user has taken it over"):
             await agent.request(method, agent.of(terminal, **more))
         assert alive(pid)
-        # To look at it is no harm.
+        # Reading is allowed.
         assert (await agent.output(terminal))["output"] == f"{pid}\n"
 
 
-async def test_the_agents_release_of_what_was_taken_over_leaves_the_program_running():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+async def test_agents_release_does_not_end_a_terminal_that_was_taken_over():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
         terminal = await agent.create(WAITS)
         pid = await pid_in(agent, terminal)
-        await person.about("promote", terminal)
+        await user.about("promote", terminal)
         assert await agent.release(terminal) == {}
         with pytest.raises(RpcError, match="has been released"):
             await agent.output(terminal)
         assert await agent.release(terminal) == {}
-        assert (await person.about("get", terminal))["state"] == "running"
+        assert (await user.about("get", terminal))["state"] == "running"
         assert alive(pid)
-        await person.about("release", terminal)
+        await user.about("release", terminal)
         await poll(lambda: not alive(pid))
 
 
-async def test_what_was_taken_over_outlives_its_agent_its_turn_and_its_time():
-    async with host_here() as host, person_of(host) as person:
+async def test_terminal_that_was_taken_over_outlives_agent_turn_and_lifetime():
+    async with host_here() as host, person_of(host) as user:
         async with agent_of(host) as agent:
             terminal = await agent.create(WAITS, own={"timeoutMs": 300})
             pid = await pid_in(agent, terminal)
             other = await agent.create(WAITS, own={"timeoutMs": 300})
-            await person.about("promote", terminal)
+            await user.about("promote", terminal)
             await agent.notify("session/cancel", {"sessionId": agent.session})
-            # This one ends, by the cancel or by its time: so would the other.
+            # This one ends by the cancel or its lifetime, as the other would.
             await agent.wait(other)
-        await person.until(lambda: True)
+        await user.until(lambda: True)
         await poll(lambda: not host.state.agents)
-        found = await person.about("get", terminal)
+        found = await user.about("get", terminal)
         assert (found["state"], found["owner"]) == ("running", "user")
         assert alive(pid)
-        await person.about("kill", terminal)
+        await user.about("kill", terminal)
         await poll(lambda: not alive(pid))
 
 
-async def test_a_released_terminal_cannot_be_taken_over():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+async def test_released_terminal_cannot_be_taken_over():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
         terminal = await agent.create("echo precious")
         await agent.wait(terminal)
         content = [{"type": "terminal", "terminalId": terminal}]
@@ -99,73 +99,71 @@ async def test_a_released_terminal_cannot_be_taken_over():
         await agent.notify("session/update", {"sessionId": agent.session, "update": update})
         await agent.release(terminal)
         with pytest.raises(RpcError, match="nothing left to take over"):
-            await person.about("promote", terminal)
+            await user.about("promote", terminal)
 
 
-async def test_the_person_can_end_an_agents_terminal_and_the_agent_is_told_who_did():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+async def test_user_can_end_an_agents_terminal_and_the_agent_sees_who_did():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
         terminal = await agent.create(WAITS)
-        await person.about("kill", terminal)
+        await user.about("kill", terminal)
         status = await agent.wait(terminal)
         assert status["_meta"]["acpterm"]["endedBy"] == "user"
-        await person.about("release", terminal)
+        await user.about("release", terminal)
         with pytest.raises(RpcError, match="has been released"):
             await agent.output(terminal)
-        assert await person.list(all=True) == []
+        assert await user.list(all=True) == []
 
 
-async def test_a_terminal_that_was_embedded_stays_readable_for_the_person_after_release():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+async def test_embedded_terminal_stays_readable_for_the_user_after_release():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
         terminal = await agent.create("printf '\\033[31mprecious\\033[m'")
         await agent.wait(terminal)
         content = [{"type": "terminal", "terminalId": terminal}]
         update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
         await agent.notify("session/update", {"sessionId": agent.session, "update": update})
         await agent.release(terminal)
-        assert await person.list() == []
-        (kept,) = await person.list(all=True)
+        assert await user.list() == []
+        (kept,) = await user.list(all=True)
         assert (kept["state"], kept["toolCalls"]) == ("released", ["c"])
-        assert (await person.about("read", terminal))["data"] == "precious"
-        assert (await person.about("screen", terminal))["rows"][0] == "\x1b[0;31mprecious\x1b[m"
+        assert (await user.about("read", terminal))["data"] == "precious"
+        assert (await user.about("screen", terminal))["rows"][0] == "\x1b[0;31mprecious\x1b[m"
 
 
-async def test_what_is_kept_is_forgotten_when_it_is_too_old():
-    async with host_here(keep_released_age=0.2) as host, person_of(host) as person:
-        made = await person.request("terminal/create", {"command": "echo", "args": ["x"]})
-        await person.about("wait", made["terminalId"])
+async def test_retained_terminal_is_forgotten_when_it_is_too_old():
+    async with host_here(keep_released_age=0.2) as host, person_of(host) as user:
+        made = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
+        await user.about("wait", made["terminalId"])
         with trio.fail_after(5):
-            while await person.list(all=True):
+            while await user.list(all=True):
                 await trio.sleep(0.02)
 
 
 @pytest.mark.parametrize("years", [-30, 30])
-async def test_what_is_kept_stays_when_the_clock_is_set(monkeypatch, years):
-    async with host_here(keep_released_age=60) as host, person_of(host) as person:
-        made = await person.request("terminal/create", {"command": "echo", "args": ["x"]})
-        await person.about("wait", made["terminalId"])
+async def test_retained_terminal_does_not_age_when_the_clock_is_set(monkeypatch, years):
+    async with host_here(keep_released_age=60) as host, person_of(host) as user:
+        made = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
+        await user.about("wait", made["terminalId"])
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + years * 365 * 86400)
         host.state.registry.expire()
-        assert len(await person.list(all=True)) == 1
+        assert len(await user.list(all=True)) == 1
 
 
-async def test_of_the_persons_own_that_have_ended_the_oldest_go_first():
-    async with host_here(keep_released=2) as host, person_of(host) as person:
+async def test_users_oldest_exited_terminals_are_forgotten_first():
+    async with host_here(keep_released=2) as host, person_of(host) as user:
         for number in range(4):
-            made = await person.request("terminal/create", {"command": f"printf {number}"})
-            await person.about("wait", made["terminalId"])
-        kept = [
-            (await person.about("read", one["terminalId"]))["data"] for one in await person.list()
-        ]
+            made = await user.request("terminal/create", {"command": f"printf {number}"})
+            await user.about("wait", made["terminalId"])
+        kept = [(await user.about("read", one["terminalId"]))["data"] for one in await user.list()]
         assert kept == ["2", "3"]
 
 
 # Names
 
 
-async def test_a_terminal_is_named_by_its_id_the_beginning_of_it_its_name_or_as_the_last():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
-        first = (await person.request("terminal/create", {"command": WAITS, "name": "web"}))[
+async def test_terminal_is_found_by_id_prefix_name_or_last():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+        first = (await user.request("terminal/create", {"command": WAITS, "name": "web"}))[
             "terminalId"
         ]
         last = await agent.create(WAITS)
@@ -176,62 +174,60 @@ async def test_a_terminal_is_named_by_its_id_the_beginning_of_it_its_name_or_as_
             ("web", first),
             ("@last", last),
         ]:
-            assert (await person.about("get", name))["terminalId"] == terminal
+            assert (await user.about("get", name))["terminalId"] == terminal
 
 
-async def test_a_name_that_means_nothing_or_several_is_an_error_that_says_so():
-    async with host_here() as host, person_of(host) as person:
+async def test_unknown_or_ambiguous_name_is_an_error():
+    async with host_here() as host, person_of(host) as user:
         with pytest.raises(RpcError, match="there is no terminal yet"):
-            await person.about("get", "@last")
+            await user.about("get", "@last")
         for _ in range(2):
-            await person.request("terminal/create", {"command": WAITS})
+            await user.request("terminal/create", {"command": WAITS})
         with pytest.raises(RpcError, match="2 terminals begin with 'term_'"):
-            await person.about("get", "term_")
+            await user.about("get", "term_")
         for name in ("nothing", "", "@first"):
             with pytest.raises(RpcError, match="there is no terminal"):
-                await person.about("get", name)
+                await user.about("get", name)
 
 
-async def test_last_is_the_users_own_for_what_types_and_attaches():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+async def test_last_is_the_users_for_typing_and_attaching():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
         theirs = await agent.create(WAITS)
         typing = {"data": "x"}, {"token": "t", "cols": 80, "rows": 24}, {"own": True}
         methods = list(zip(("write", "attach", "get"), typing, strict=True))
         for method, params in methods:
             with pytest.raises(RpcError, match="none of the terminals is yours"):
-                await person.about(method, "@last", **params)
-        own = (await person.request("terminal/create", {"command": "read x; echo $x"}))[
-            "terminalId"
-        ]
+                await user.about(method, "@last", **params)
+        own = (await user.request("terminal/create", {"command": "read x; echo $x"}))["terminalId"]
         await agent.create(WAITS)
-        assert (await person.about("get", "@last", own=True))["terminalId"] == own
-        await person.about("write", "@last", data="mine\n")
-        await person.about("wait", own)
-        assert "mine" in (await person.about("read", own))["data"]
-        assert await person.about("write", theirs, data="x") == {"written": 1}
+        assert (await user.about("get", "@last", own=True))["terminalId"] == own
+        await user.about("write", "@last", data="mine\n")
+        await user.about("wait", own)
+        assert "mine" in (await user.about("read", own))["data"]
+        assert await user.about("write", theirs, data="x") == {"written": 1}
 
 
 @pytest.mark.parametrize("name", ["", "@last", "-x", "term_1", "a\nb", "\x1b[m"])
-async def test_a_name_that_could_mean_something_else_is_refused(name):
-    async with host_here() as host, person_of(host) as person:
+async def test_ambiguous_new_name_is_refused(name):
+    async with host_here() as host, person_of(host) as user:
         with pytest.raises(RpcError, match="a name is not empty"):
-            await person.request("terminal/create", {"command": "true", "name": name})
+            await user.request("terminal/create", {"command": "true", "name": name})
 
 
-async def test_a_name_is_free_again_when_its_terminal_has_ended():
-    async with host_here() as host, person_of(host) as person:
+async def test_name_is_free_when_its_terminal_has_exited():
+    async with host_here() as host, person_of(host) as user:
         create = {"command": "read x", "name": "web"}
-        first = await person.request("terminal/create", create)
+        first = await user.request("terminal/create", create)
         with pytest.raises(RpcError, match="'web' runs"):
-            await person.request("terminal/create", create)
-        await person.about("kill", "web")
-        await person.about("wait", "web")
-        second = await person.request("terminal/create", create)
+            await user.request("terminal/create", create)
+        await user.about("kill", "web")
+        await user.about("wait", "web")
+        second = await user.request("terminal/create", create)
         assert first["terminalId"] != second["terminalId"]
-        assert (await person.about("get", "web"))["terminalId"] == second["terminalId"]
+        assert (await user.about("get", "web"))["terminalId"] == second["terminalId"]
 
 
-# Who may connect
+# Admission
 
 CONNECT = (
     "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
@@ -241,28 +237,28 @@ CONNECT = (
 
 
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
-async def test_an_agents_terminal_has_no_way_to_the_persons_socket(tmp_path, tracking):
+async def test_agents_terminal_cannot_use_the_users_socket(tmp_path, tracking):
     env = {**os.environ, "ACPTERM_TRACKING": tracking, "XDG_CONFIG_HOME": str(tmp_path)}
     async with daemon(tmp_path, env=env) as (_, path):
-        user = path.replace("agent.sock", "user.sock")
-        python = [sys.executable, "-S", "-c", CONNECT, user]
-        async with agent_at(path) as agent, person_at(user) as person:
+        user_path = path.replace("agent.sock", "user.sock")
+        python = [sys.executable, "-S", "-c", CONNECT, user_path]
+        async with agent_at(path) as agent, person_at(user_path) as user:
             output, _ = await agent.run(python[0], args=python[1:])
             assert "this is the user's endpoint" in output
-            # Nor has what leaves the session and wipes its environment.
+            # Nor can a process that leaves the session and clears its environment.
             output, _ = await agent.run("env", args=["-i", "setsid", "-w", *python])
             assert "this is the user's endpoint" in output
-            # In a terminal of the person's own it is the person who asks.
-            made = await person.request(
+            # A process in a terminal of the user's acts for the user.
+            made = await user.request(
                 "terminal/create", {"command": python[0], "args": python[1:], "cols": 1000}
             )
-            await person.about("wait", made["terminalId"])
-            assert '"terminals":' in (await person.about("read", made["terminalId"]))["data"]
+            await user.about("wait", made["terminalId"])
+            assert '"terminals":' in (await user.about("read", made["terminalId"]))["data"]
 
 
-async def test_the_agents_socket_has_none_of_the_persons_methods(tmp_path):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
-        terminal = (await person.request("terminal/create", {"command": WAITS}))["terminalId"]
+async def test_agents_socket_has_no_user_methods(tmp_path):
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+        terminal = (await user.request("terminal/create", {"command": WAITS}))["terminalId"]
         for method in ("list", "promote", "attach", "kill"):
             with pytest.raises(RpcError, match="there is no method"):
                 await agent.request(f"_acpterm/terminal/{method}", {"terminalId": terminal})
@@ -273,8 +269,8 @@ async def test_the_agents_socket_has_none_of_the_persons_methods(tmp_path):
 # Waiting for input
 
 
-async def test_a_prompt_is_told_from_a_slow_program():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+async def test_prompt_is_distinguished_from_a_slow_program():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
         asks = await agent.create("printf 'name? '; read x; exec sleep 60")
         works = await agent.create("printf working; exec sleep 60")
         with trio.fail_after(10):
@@ -282,7 +278,7 @@ async def test_a_prompt_is_told_from_a_slow_program():
                 await trio.sleep(0.02)
 
         async def seen():
-            return {one["terminalId"]: one["waitingForInput"] for one in await person.list()}
+            return {one["terminalId"]: one["waitingForInput"] for one in await user.list()}
 
         with trio.fail_after(10):
             while await seen() != {asks: True, works: False}:
@@ -294,33 +290,33 @@ async def test_a_prompt_is_told_from_a_slow_program():
                 await trio.sleep(0.02)
 
 
-async def test_what_waits_for_input_is_an_event():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
-        _, token = await person.open("events")
+async def test_waiting_for_input_is_an_event():
+    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+        _, token = await user.open("events")
         await poll(lambda: host.state.events.has_subscribers)
         terminal = await agent.create("printf 'name? '; read x; exec sleep 60")
 
         def told():
-            events = [told["params"] for told in person.by_token[token]]
+            events = [told["params"] for told in user.by_token[token]]
             return [
                 e["event"] for e in events if (e["terminal"] or {}).get("terminalId") == terminal
             ]
 
-        await person.until(lambda: "waiting" in told())
+        await user.until(lambda: "waiting" in told())
         await agent.type(terminal, "me\n")
-        await person.until(lambda: "resumed" in told())
+        await user.until(lambda: "resumed" in told())
         assert told() == ["created", "waiting", "resumed"]
 
 
-# What is kept, and for whom
+# Retention
 
 
 PRINTS = "printf {}; head -c 50000 /dev/zero | tr '\\0' x"
 
 
-async def keep_of_user(person, text):
-    made = await person.request("terminal/create", {"command": PRINTS.format(text)})
-    await person.about("wait", made["terminalId"])
+async def keep_of_user(user, text):
+    made = await user.request("terminal/create", {"command": PRINTS.format(text)})
+    await user.about("wait", made["terminalId"])
     return made["terminalId"]
 
 
@@ -337,39 +333,39 @@ async def keep_of_agent(agent, text):
 @pytest.mark.parametrize(
     "share", [{"keep_released": 2}, {"keep_released_bytes": 250_000}], ids=["number", "bytes"]
 )
-async def test_what_agents_leave_never_takes_the_place_of_the_users(share):
-    async with host_here(**share) as host, agent_of(host) as agent, person_of(host) as person:
-        own = [await keep_of_user(person, f"own{number}") for number in range(2)]
+async def test_agents_retained_terminals_never_replace_the_users(share):
+    async with host_here(**share) as host, agent_of(host) as agent, person_of(host) as user:
+        own = [await keep_of_user(user, f"own{number}") for number in range(2)]
         theirs = [await keep_of_agent(agent, f"own{number}") for number in range(5)]
-        kept = {one["terminalId"] for one in await person.list(all=True)}
+        kept = {one["terminalId"] for one in await user.list(all=True)}
         assert kept == {*own, *theirs[-2:]}
-        # Nor the other way round.
-        own.append(await keep_of_user(person, "new1"))
-        kept = {one["terminalId"] for one in await person.list(all=True)}
+        # Nor the reverse.
+        own.append(await keep_of_user(user, "new1"))
+        kept = {one["terminalId"] for one in await user.list(all=True)}
         assert kept == {*own[-2:], *theirs[-2:]}
 
 
-async def test_the_agent_that_has_the_most_loses_its_oldest_first():
+async def test_agent_that_takes_the_most_loses_its_oldest_first():
     async with (
         host_here(keep_released=3) as host,
         agent_of(host) as one,
         agent_of(host) as other,
-        person_of(host) as person,
+        person_of(host) as user,
     ):
         first = await keep_of_agent(other, "first")
         many = [await keep_of_agent(one, f"many{number}") for number in range(5)]
-        kept = {one["terminalId"] for one in await person.list(all=True)}
+        kept = {one["terminalId"] for one in await user.list(all=True)}
         assert kept == {first, *many[-2:]}
 
 
-async def test_recordings_of_agents_never_take_the_place_of_the_users(tmp_path):
+async def test_agents_recordings_never_replace_the_users(tmp_path):
     settings = {"record": True, "record_dir": str(tmp_path / "cast"), "record_files": 2}
     async with (
         host_here(**settings) as host,
         agent_of(host) as agent,
-        person_of(host) as person,
+        person_of(host) as user,
     ):
-        own = [await keep_of_user(person, f"own{number}") for number in range(2)]
+        own = [await keep_of_user(user, f"own{number}") for number in range(2)]
         for number in range(5):
             await agent.run(f"printf {number}")
     kept = [path.name for path in (tmp_path / "cast").iterdir()]

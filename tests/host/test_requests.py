@@ -1,4 +1,4 @@
-"""Requests on a connection: in any order, any size and any number, and what is none of them."""
+"""Requests on a connection: their order, size and number, and invalid messages."""
 
 import json
 from contextlib import suppress
@@ -13,7 +13,7 @@ from tests.support.hosts import agent_here, poll
 
 
 async def refusal(agent: Agent, line: bytes) -> dict:
-    """Send a line that is no request: the error that answers it, which has no id to wait for."""
+    """Send a line that is not a request; return the error response, which has a null id."""
     before = len(agent.received)
     await agent.send(line + b"\n")
     await poll(lambda: len(agent.received) > before)
@@ -21,12 +21,12 @@ async def refusal(agent: Agent, line: bytes) -> dict:
 
 
 async def is_served(agent: Agent) -> bool:
-    """Whether a good request is answered as it should be."""
+    """Check that a valid request gets its response."""
     with trio.fail_after(10):
         return (await agent.run("echo served"))[0] == "served\n"
 
 
-# Several at a time
+# Concurrent requests
 
 
 async def test_other_requests_are_answered_while_a_wait_is_pending():
@@ -41,7 +41,7 @@ async def test_other_requests_are_answered_while_a_wait_is_pending():
         assert (await agent.answer(wait))["exitCode"] == 0
 
 
-async def test_200_requests_in_one_write_are_all_answered():
+async def test_200_requests_in_one_write_are_answered():
     async with agent_here() as agent:
         terminal = await agent.create("sleep 60")
         sent = []
@@ -77,7 +77,7 @@ async def test_200_requests_in_one_write_are_all_answered():
         assert len([m for m in agent.received if m["id"] in {id_ for id_, _ in sent}]) == 200
 
 
-async def test_more_pending_requests_than_there_may_be_are_refused_and_hurt_no_others():
+async def test_requests_beyond_the_pending_maximum_are_refused():
     async with agent_here() as agent:
         terminal = await agent.create("read line")
         sent = [
@@ -89,7 +89,7 @@ async def test_more_pending_requests_than_there_may_be_are_refused_and_hurt_no_o
             with pytest.raises(RpcError, match=f"{PENDING_MAX} requests are pending") as caught:
                 await agent.answer(id_)
             assert caught.value.code == -32603
-        # What is answered at once is so still; and there is room again when they are answered.
+        # Requests that need not wait are still answered; others are again once these are.
         await agent.output(terminal)
         await agent.send(
             b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"session-1"}}\n'
@@ -99,7 +99,7 @@ async def test_more_pending_requests_than_there_may_be_are_refused_and_hurt_no_o
         assert await is_served(agent)
 
 
-async def test_kill_and_release_are_answered_when_too_many_requests_are_pending():
+async def test_kill_and_release_respond_at_the_pending_maximum():
     async with agent_here() as agent:
         terminals = [await agent.create("trap '' TERM; read line") for _ in range(2)]
         sent = [
@@ -107,7 +107,7 @@ async def test_kill_and_release_are_answered_when_too_many_requests_are_pending(
             for _ in range(PENDING_MAX)
         ]
         await agent.send(b"".join(line for _, line in sent))
-        # Refused before anything is typed, and not when it was.
+        # It must be refused before anything is typed.
         with pytest.raises(RpcError, match=f"{PENDING_MAX} requests are pending"):
             await agent.type(terminals[1], "x\n")
         assert "x" not in (await agent.output(terminals[1]))["output"]
@@ -119,7 +119,7 @@ async def test_kill_and_release_are_answered_when_too_many_requests_are_pending(
             await agent.output(terminals[1])
 
 
-async def test_an_id_that_is_in_progress_is_refused_and_its_request_still_answered():
+async def test_duplicate_id_is_refused_and_the_first_request_answered():
     async with agent_here() as agent:
         terminal = await agent.create("read line")
         id_, line = agent.message("terminal/wait_for_exit", agent.of(terminal))
@@ -134,7 +134,7 @@ async def test_an_id_that_is_in_progress_is_refused_and_its_request_still_answer
 
 
 @pytest.mark.parametrize("id_", [0, -1, 2**63 - 1, "", "a", "\u2028é", None])
-async def test_ids_come_back_as_they_were(id_):
+async def test_ids_are_returned_unchanged(id_):
     async with agent_here() as agent:
         agent._methods[id_] = "initialize"
         params = {"protocolVersion": 1}
@@ -142,10 +142,10 @@ async def test_ids_come_back_as_they_were(id_):
         assert (await refusal(agent, json.dumps(request).encode()))["id"] == id_
 
 
-# Cut in whatever way
+# Split messages
 
 
-async def test_half_a_line_now_and_the_rest_later_is_one_request():
+async def test_line_in_two_reads_is_one_request():
     async with agent_here() as agent:
         id_, line = agent.message("initialize", {"protocolVersion": 1})
         await agent.send(line[:20])
@@ -155,7 +155,7 @@ async def test_half_a_line_now_and_the_rest_later_is_one_request():
         assert (await agent.answer(id_))["protocolVersion"] == 1
 
 
-async def test_a_request_that_comes_byte_by_byte_is_one_request():
+async def test_request_received_byte_by_byte_is_one_request():
     async with agent_here() as agent:
         params = {"sessionId": "é→🙂", "command": "echo é→🙂"}
         id_, line = agent.message("terminal/create", params)
@@ -169,7 +169,7 @@ async def test_a_request_that_comes_byte_by_byte_is_one_request():
         assert (await agent.output(terminal))["output"] == "é→🙂\n"
 
 
-async def test_two_lines_and_a_half_in_one_read_are_two_requests_and_then_a_third():
+async def test_partial_line_after_two_requests_becomes_a_third():
     async with agent_here() as agent:
         first, one = agent.message("initialize", {"protocolVersion": 1})
         second, two = agent.message("terminal/output", agent.of("none"))
@@ -183,7 +183,7 @@ async def test_two_lines_and_a_half_in_one_read_are_two_requests_and_then_a_thir
         assert len(agent.received) == 3, "empty lines are not answered"
 
 
-# Not a request at all
+# Invalid messages
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,7 @@ async def test_two_lines_and_a_half_in_one_read_are_two_requests_and_then_a_thir
     ],
     ids=lambda value: str(value[:30]) if isinstance(value, bytes) else "",
 )
-async def test_a_line_that_is_no_message_is_refused_and_the_next_good_one_answered(
-    line, code, says
-):
+async def test_invalid_message_is_refused_and_the_next_one_answered(line, code, says):
     async with agent_here() as agent:
         answer = await refusal(agent, line)
         assert answer["id"] is None
@@ -233,7 +231,7 @@ async def test_a_line_that_is_no_message_is_refused_and_the_next_good_one_answer
         b" \t\r",
     ],
 )
-async def test_an_answer_to_nothing_and_an_empty_line_are_not_answered(line):
+async def test_unexpected_responses_and_empty_lines_are_ignored(line):
     async with agent_here() as agent:
         await agent.send(line + b"\n")
         await agent.request("initialize", {"protocolVersion": 1})
@@ -241,7 +239,7 @@ async def test_an_answer_to_nothing_and_an_empty_line_are_not_answered(line):
         assert await is_served(agent)
 
 
-async def test_a_message_of_10_mb_is_answered():
+async def test_message_of_10_mb_is_answered():
     async with agent_here() as agent:
         ten = "x" * 10_000_000
         result = await agent.request("initialize", {"protocolVersion": 1, "unknown": ten})
@@ -251,7 +249,7 @@ async def test_a_message_of_10_mb_is_answered():
         assert await is_served(agent)
 
 
-async def test_a_message_over_the_limit_is_refused_and_the_next_good_one_answered():
+async def test_oversized_message_is_refused_and_the_next_one_answered():
     async with agent_here(max_message_bytes=4096) as agent:
         id_, line = agent.message("initialize", {"protocolVersion": 1, "x": ""})
         padding = 4096 - len(line.rstrip())
@@ -279,7 +277,7 @@ async def test_a_message_over_the_limit_is_refused_and_the_next_good_one_answere
     "method",
     ["craft/drainMidTurnQueue", "_unknown/thing", "_acpterm/unknown", "fs/read_text_file", ""],
 )
-async def test_an_unknown_method_is_told_so_with_the_ones_there_are(method):
+async def test_error_for_an_unknown_method_lists_the_known_ones(method):
     async with agent_here() as agent:
         with pytest.raises(RpcError) as caught:
             await agent.request(method, {"x": 1})
@@ -305,7 +303,7 @@ async def test_an_unknown_method_is_told_so_with_the_ones_there_are(method):
         ("$/cancel_request", {"requestId": {}}),
     ],
 )
-async def test_unknown_and_bad_notifications_are_ignored(method, params):
+async def test_unknown_and_invalid_notifications_are_ignored(method, params):
     async with agent_here() as agent:
         await agent.notify(method, params)
         await agent.request("initialize", {"protocolVersion": 1})
@@ -313,10 +311,10 @@ async def test_unknown_and_bad_notifications_are_ignored(method, params):
         assert await is_served(agent)
 
 
-# Cancelling
+# Cancellation
 
 
-async def test_a_cancelled_wait_is_answered_so_and_its_terminal_runs_on():
+async def test_cancelled_wait_is_answered_and_the_terminal_runs_on():
     async with agent_here() as agent:
         terminal = await agent.create("read line; echo got $line")
         other = await agent.start("terminal/wait_for_exit", agent.of(terminal))
@@ -327,7 +325,7 @@ async def test_a_cancelled_wait_is_answered_so_and_its_terminal_runs_on():
             await agent.answer(wait)
         assert caught.value.code == -32800
         assert not agent.answered(other)
-        # A second cancellation, as one of an answered request, is nothing.
+        # A second cancellation, or that of an answered request, is ignored.
         await agent.notify("$/cancel_request", {"requestId": wait})
         await agent.type(terminal, "it\n")
         assert (await agent.answer(other))["exitCode"] == 0
@@ -335,7 +333,7 @@ async def test_a_cancelled_wait_is_answered_so_and_its_terminal_runs_on():
         assert len([m for m in agent.received if m["id"] == wait]) == 1
 
 
-async def test_a_request_and_its_cancellation_in_one_write_are_answered_cancelled():
+async def test_request_cancelled_in_the_same_write_is_answered_as_cancelled():
     async with agent_here() as agent:
         terminal = await agent.create("read line")
         for _ in range(40):
@@ -347,7 +345,7 @@ async def test_a_request_and_its_cancellation_in_one_write_are_answered_cancelle
             assert caught.value.code == -32800
 
 
-async def test_a_cancelled_read_is_answered_so_or_with_what_it_has():
+async def test_cancelled_read_is_answered():
     async with agent_here() as agent:
         terminal = await agent.create("read line")
         read = await agent.start("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000))
@@ -359,7 +357,7 @@ async def test_a_cancelled_read_is_answered_so_or_with_what_it_has():
         assert "exitStatus" not in await agent.output(terminal)
 
 
-async def test_cancelled_creates_leave_nothing_running_that_nobody_knows_of():
+async def test_cancelled_creates_leave_no_unknown_program():
     async with agent_here() as agent:
         sent = []
         for _ in range(20):
@@ -376,10 +374,10 @@ async def test_cancelled_creates_leave_nothing_running_that_nobody_knows_of():
         assert await is_served(agent)
 
 
-# Forgiven, and not
+# Leniency and strictness
 
 
-async def test_a_bad_limit_counts_as_absent():
+async def test_invalid_limit_counts_as_absent():
     async with agent_here(output_bytes=10) as agent:
         for bad in ("x", -1, 1.5, [], None, {}):
             terminal = await agent.create("printf 0123456789abc", outputByteLimit=bad)
@@ -388,14 +386,14 @@ async def test_a_bad_limit_counts_as_absent():
             assert (output["output"], output["truncated"]) == ("3456789abc", True)
 
 
-async def test_the_good_items_of_a_bad_env_are_used():
+async def test_valid_items_of_an_invalid_env_are_used():
     async with agent_here() as agent:
         env = [{"name": 1}, {"name": "A", "value": "b"}, 7, {"name": "C"}, {"value": "d"}, None]
         assert (await agent.run("echo $A", env=env))[0] == "b\n"
         assert (await agent.run("echo $A", env="A=b"))[0] == "\n"
 
 
-async def test_unknown_members_are_ignored_wherever_they_are():
+async def test_unknown_members_are_ignored():
     async with agent_here() as agent:
         env = [{"name": "A", "value": "b", "unknown": 1}]
         assert (await agent.run("echo $A", env=env, unknown={"x": [1]}))[0] == "b\n"
@@ -416,7 +414,7 @@ async def test_unknown_members_are_ignored_wherever_they_are():
         ("x", 'params is "x"'),
     ],
 )
-async def test_what_the_schema_does_not_forgive_is_bad_params(params, says):
+async def test_invalid_params_are_refused_where_the_schema_is_strict(params, says):
     async with agent_here() as agent:
         with pytest.raises(RpcError) as caught:
             await agent.request("terminal/create", params)
@@ -435,7 +433,7 @@ async def test_what_the_schema_does_not_forgive_is_bad_params(params, says):
         ("terminal/create", {"command": "true", "outputByteLimit": 10**400}),
     ],
 )
-async def test_a_number_of_any_size_is_taken_or_refused_and_no_failure(method, more):
+async def test_number_of_any_size_causes_no_internal_error(method, more):
     async with agent_here() as agent:
         terminal = await agent.create("true")
         await agent.wait(terminal)
@@ -461,7 +459,7 @@ LONG = "x" * 100_000
         (LONG, {}),
     ],
 )
-async def test_an_error_quotes_no_more_of_a_value_than_tells_which_it_is(method, params):
+async def test_error_quotes_an_excerpt_of_a_long_value(method, params):
     async with agent_here() as agent:
         with pytest.raises(RpcError) as caught:
             await agent.request(method, params)
@@ -470,7 +468,7 @@ async def test_an_error_quotes_no_more_of_a_value_than_tells_which_it_is(method,
 
 
 @pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A": "x\0"}, {"A\0": "x"}])
-async def test_an_environment_that_no_program_can_have_is_refused_whoever_sends_it(env):
+async def test_oversized_environment_is_refused(env):
     async with agent_here() as agent:
         with pytest.raises(RpcError, match="holds a NUL character") as caught:
             await agent.request(

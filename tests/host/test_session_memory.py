@@ -1,4 +1,4 @@
-"""What sessions remember is bounded: each, all of a connection, and all of a host."""
+"""Memory of sessions is bounded: of each, of a connection's, and of a host's."""
 
 from contextlib import AsyncExitStack
 
@@ -52,14 +52,14 @@ def resident(pid):
 @pytest.mark.parametrize(
     "kind", [long_names, long_names_in_meta, many_names, many_terminals, long_commands]
 )
-async def test_what_large_updates_leave_behind_is_bounded(tmp_path, kind):
+async def test_memory_after_large_updates_is_bounded(tmp_path, kind):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path):
         async with person_at(path.replace("agent.", "user.")) as user:
             status = await user.request("status")
         pids = status["keeperPid"], status["workerPid"]
         async with agent_at(path) as agent:
-            # What one message needs while it is read is not at issue.
+            # The memory that parsing one message needs does not count.
             await agent.notify("session/update", kind(0))
             await agent.run("true")
             before = sum(map(resident, pids))
@@ -79,7 +79,7 @@ def tell(session, size=8_000):
 
 
 @pytest.mark.parametrize("what", ["ids", "directories", "tool calls"])
-async def test_the_oldest_sessions_of_a_connection_are_forgotten_for_more(monkeypatch, what):
+async def test_oldest_sessions_of_a_connection_are_forgotten_first(monkeypatch, what):
     monkeypatch.setattr(memory, "CONNECTION_BYTES", MIB)
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("sleep 60")
@@ -94,11 +94,11 @@ async def test_the_oldest_sessions_of_a_connection_are_forgotten_for_more(monkey
                 await agent.request(method, params)
         await agent.request("_acpterm/session/set", {"sessionId": agent.session, "cwd": "/"})
         assert 0 < host.state.session_memory.total <= MIB
-        # The terminal's session is not forgotten, whatever else is.
+        # The session with the terminal is never forgotten.
         assert (await agent.output(terminal))["output"] == ""
 
 
-async def test_tool_calls_of_a_session_with_a_terminal_are_forgotten_for_more(monkeypatch):
+async def test_tool_calls_of_a_session_with_a_terminal_are_forgotten(monkeypatch):
     monkeypatch.setattr(memory, "CONNECTION_BYTES", MIB)
     async with host_here() as host, agent_of(host) as agent:
         await agent.create("sleep 60")
@@ -113,7 +113,7 @@ async def test_tool_calls_of_a_session_with_a_terminal_are_forgotten_for_more(mo
         assert host.state.session_memory.total <= MIB
 
 
-async def test_an_agent_that_remembers_little_keeps_it_when_another_has_too_much(monkeypatch):
+async def test_small_agent_loses_nothing_to_a_large_one(monkeypatch):
     monkeypatch.setattr(memory, "TOTAL_BYTES", MIB)
     async with host_here() as host, agent_of(host) as small, agent_of(host) as large:
         await small.request("_acpterm/session/set", {"sessionId": "own", "cwd": "/usr"})
@@ -136,12 +136,12 @@ async def test_total_is_limited_when_each_of_many_connections_has_one_session(mo
                 await agent.notify(method, params)
             await agent.request("_acpterm/session/set", {"sessionId": "s", "cwd": "/usr"})
         assert MIB // 2 < host.state.session_memory.total <= MIB
-        # The session that was used last has forgotten nothing.
+        # The session that was used last has lost nothing.
         agents[-1].session = "s"
         assert (await agents[-1].run("pwd"))[0] == "/usr\n"
 
 
-async def test_what_a_closed_connection_remembered_is_counted_no_more():
+async def test_memory_of_a_closed_connection_is_not_counted():
     async with host_here() as host:
         async with agent_of(host) as agent:
             await agent.notify(*tell("s"))

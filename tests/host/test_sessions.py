@@ -1,4 +1,4 @@
-"""Whose a terminal is, what tool calls keep of it, and what a cancelled turn leaves."""
+"""Sessions: isolation, retention by tool calls, and cancelled turns."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ NEVER_WAS = "term_0123456789abcdef0123456789abcdef"
 
 
 async def answer_to(agent, session: str, terminal: str, method: str) -> tuple[int, str]:
-    """Ask for a terminal that is not there: the error, without the ids that were asked for."""
+    """Request an unknown terminal; return the error, without the ids of the request."""
     params = {"sessionId": session, "terminalId": terminal, **NAMING_A_TERMINAL[method]}
     with pytest.raises(RpcError) as caught:
         await agent.request(method, params)
@@ -40,7 +40,7 @@ async def answer_to(agent, session: str, terminal: str, method: str) -> tuple[in
 
 
 async def is_untouched(agent, terminal: str) -> bool:
-    """Whether a `read line` still runs, has its size and has been typed nothing."""
+    """Return whether a `read line` still runs, unresized and without input."""
     await agent.type(terminal, "mine\n")
     assert (await agent.wait(terminal))["exitCode"] == 0
     return (await agent.output(terminal))["output"] == "mine\ngot mine 40 120\n"
@@ -48,24 +48,24 @@ async def is_untouched(agent, terminal: str) -> bool:
 
 WAITS = "read line; echo got $line $(stty size)"
 
-# Another's
+# Isolation
 
 
 @pytest.mark.parametrize("method", NAMING_A_TERMINAL)
-async def test_another_sessions_terminal_is_answered_as_one_that_never_was(method):
+async def test_terminal_of_another_session_does_not_exist(method):
     async with agent_here() as agent:
         terminal = await agent.create(WAITS)
         await agent.create("sleep 60", sessionId="session-2")
         never = await answer_to(agent, "session-2", NEVER_WAS, method)
         assert never[0] == -32002
         assert await answer_to(agent, "session-2", terminal, method) == never
-        # A session that is not known at all is no different either.
+        # An unknown session gets the same error.
         assert await answer_to(agent, "session-3", terminal, method) == never
         assert await is_untouched(agent, terminal)
 
 
 @pytest.mark.parametrize("method", NAMING_A_TERMINAL)
-async def test_another_connections_terminal_is_answered_as_one_that_never_was(method):
+async def test_terminal_of_another_connection_does_not_exist(method):
     async with host_here() as host, agent_of(host) as owner, agent_of(host) as other:
         terminal = await owner.create(WAITS)
         await other.create("sleep 60")
@@ -76,7 +76,7 @@ async def test_another_connections_terminal_is_answered_as_one_that_never_was(me
         assert await is_untouched(owner, terminal)
 
 
-async def test_another_connections_terminal_is_out_of_reach_of_a_daemon_too(tmp_path):
+async def test_terminal_of_another_connection_does_not_exist_at_a_daemon(tmp_path):
     async with (
         daemon(tmp_path) as (_, path),
         agent_at(path) as owner,
@@ -89,7 +89,7 @@ async def test_another_connections_terminal_is_out_of_reach_of_a_daemon_too(tmp_
         assert await is_untouched(owner, terminal)
 
 
-async def test_what_another_has_released_is_answered_as_one_that_never_was():
+async def test_terminal_released_by_another_session_does_not_exist():
     async with host_here() as host, agent_of(host) as owner, agent_of(host) as other:
         terminal = await owner.create("true")
         await owner.release(terminal)
@@ -99,7 +99,7 @@ async def test_what_another_has_released_is_answered_as_one_that_never_was():
                 assert await answer_to(agent, session, terminal, method) == never
 
 
-async def test_showing_anothers_terminal_in_a_tool_call_gives_nothing_of_it():
+async def test_tool_call_with_another_sessions_terminal_reveals_nothing():
     async with host_here() as host, agent_of(host) as owner, agent_of(host) as other:
         terminal = await owner.create(WAITS)
         await other.notify("session/update", tool_call(terminal))
@@ -110,7 +110,7 @@ async def test_showing_anothers_terminal_in_a_tool_call_gives_nothing_of_it():
         assert host.state.registry.get(terminal) is None
 
 
-async def test_ids_are_long_random_and_never_the_same():
+async def test_ids_are_long_random_and_unique():
     async with host_here() as host, agent_of(host) as one, agent_of(host) as two:
         ids = []
         for _ in range(20):
@@ -120,7 +120,7 @@ async def test_ids_are_long_random_and_never_the_same():
         assert len(set(ids)) == 40
         assert {len(id_) for id_ in ids} == {len(NEVER_WAS)}
         bits = [int(id_.removeprefix("term_"), 16) for id_ in ids]
-        # Each of the 128 bits is now one and now the other.
+        # Each of the 128 bits takes both values.
         for bit in range(128):
             assert len({value >> bit & 1 for value in bits}) == 2
 
@@ -128,7 +128,7 @@ async def test_ids_are_long_random_and_never_the_same():
 # Released
 
 
-async def test_a_released_id_is_told_from_one_that_never_was_and_may_be_released_again():
+async def test_released_id_is_distinguished_from_an_unknown_one():
     async with agent_here() as agent:
         terminal = await agent.create("sleep 60")
         await agent.release(terminal)
@@ -141,7 +141,7 @@ async def test_a_released_id_is_told_from_one_that_never_was_and_may_be_released
             assert caught.value.code == -32002
 
 
-async def test_as_many_released_ids_are_remembered_as_there_is_room_for():
+async def test_number_of_remembered_released_ids_is_limited():
     async with host_here() as host, agent_of(host) as agent:
         first = await agent.create("true")
         await agent.release(first)
@@ -156,18 +156,18 @@ async def test_as_many_released_ids_are_remembered_as_there_is_room_for():
             await agent.release(first)
 
 
-# Tool calls and keepsakes
+# Tool calls and retained terminals
 
 
 def tool_call(*terminals, call="call-1", session="session-1", update="tool_call", **more):
-    """Make the params of a `session/update` that shows terminals."""
+    """Return the params of a `session/update` that shows terminals."""
     content = [{"type": "terminal", "terminalId": terminal} for terminal in terminals]
     body = {"sessionUpdate": update, "toolCallId": call, "title": "Run", "content": content}
     return {"sessionId": session, "update": body | more}
 
 
 async def kept(host, agent, *updates, command="printf precious") -> str | None:
-    """Show a terminal with updates, release it: its text as the person can read it, if at all."""
+    """Show a terminal with updates, release it; return its text for the user, if retained."""
     terminal = await agent.create(command)
     await agent.wait(terminal)
     for update in updates:
@@ -178,14 +178,14 @@ async def kept(host, agent, *updates, command="printf precious") -> str | None:
 
 
 @pytest.mark.parametrize("update", ["tool_call", "tool_call_update"])
-async def test_a_terminal_in_a_tool_call_stays_readable_after_release(update):
+async def test_terminal_in_a_tool_call_is_retained_after_release(update):
     async with host_here() as host, agent_of(host) as agent:
         assert await kept(host, agent, lambda t: tool_call(t, update=update)) == "precious"
         assert await kept(host, agent) is None
         assert len(host.state.registry) == 1
 
 
-async def test_a_keepsake_is_not_the_agents_any_more():
+async def test_retained_terminal_is_unknown_to_its_agent():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("printf precious")
         await agent.notify("session/update", tool_call(terminal))
@@ -195,7 +195,7 @@ async def test_a_keepsake_is_not_the_agents_any_more():
             await agent.output(terminal)
 
 
-async def test_a_running_terminal_that_is_kept_is_ended_and_keeps_what_it_wrote():
+async def test_retained_terminal_is_ended_and_keeps_its_output():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("trap 'echo bye; exit' TERM; echo $$; read line")
         pid = int(await agent.until_output(terminal, "\n"))
@@ -208,7 +208,7 @@ async def test_a_running_terminal_that_is_kept_is_ended_and_keeps_what_it_wrote(
         assert terminal not in host.pool.terminals
 
 
-async def test_a_keepsake_does_not_hold_what_the_agent_read_of_it():
+async def test_retained_terminal_drops_its_text_view():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("head -c 500000 /dev/zero | tr '\\0' x")
         await agent.notify("session/update", tool_call(terminal))
@@ -221,7 +221,7 @@ async def test_a_keepsake_does_not_hold_what_the_agent_read_of_it():
         assert host.state.registry.get(terminal).terminal.text.text() == held
 
 
-async def test_a_keepsake_outlives_its_connection():
+async def test_retained_terminal_outlives_its_connection():
     async with host_here() as host:
         async with agent_of(host) as agent:
             terminal = await agent.create("printf precious; sleep 60")
@@ -253,7 +253,7 @@ async def test_a_keepsake_outlives_its_connection():
         ([lambda t: tool_call(t, update="plan")], False),
     ],
 )
-async def test_content_replaces_what_a_call_shows_and_bad_parts_are_forgiven(updates, stays):
+async def test_new_content_replaces_the_terminals_of_a_tool_call(updates, stays):
     async with host_here() as host, agent_of(host) as agent:
         assert await kept(host, agent, *updates) == ("precious" if stays else None)
 
@@ -264,7 +264,7 @@ def without_content(update):
     return params
 
 
-async def test_the_oldest_keepsakes_go_first_by_number():
+async def test_oldest_retained_terminals_are_forgotten_first_by_number():
     async with host_here(keep_released=2) as host, agent_of(host) as agent:
         ids = []
         for number in range(4):
@@ -276,7 +276,7 @@ async def test_the_oldest_keepsakes_go_first_by_number():
         assert [item and item.terminal.text.text() for item in found] == [None, None, "2", "3"]
 
 
-async def test_the_oldest_keepsakes_go_first_by_size():
+async def test_oldest_retained_terminals_are_forgotten_first_by_size():
     async with host_here(keep_released_bytes=250_000) as host, agent_of(host) as agent:
         ids = []
         for number in range(3):
@@ -287,12 +287,12 @@ async def test_the_oldest_keepsakes_go_first_by_size():
         assert [host.state.registry.get(id_) is not None for id_ in ids] == [False, True, True]
 
 
-async def test_nothing_is_kept_when_nothing_may_be():
+async def test_no_terminal_is_retained_when_the_limit_is_zero():
     async with host_here(keep_released=0) as host, agent_of(host) as agent:
         assert await kept(host, agent, tool_call) is None
 
 
-async def test_as_many_tool_calls_are_remembered_as_there_is_room_for():
+async def test_number_of_retained_tool_calls_is_limited():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("true")
         await agent.notify("session/update", tool_call(terminal, call="oldest"))
@@ -311,14 +311,14 @@ async def test_as_many_tool_calls_are_remembered_as_there_is_room_for():
         assert host.state.registry.get(terminal) is None
 
 
-async def test_as_many_terminals_of_a_tool_call_are_remembered_as_there_is_room_for():
+async def test_number_of_terminals_per_tool_call_is_limited():
     async with host_here() as host, agent_of(host) as agent:
         others = ["other"] * (TERMINALS_MAX - 1)
         assert await kept(host, agent, lambda t: tool_call(*others, t)) == "precious"
         assert await kept(host, agent, lambda t: tool_call(*others, "one more", t)) is None
 
 
-async def test_sessions_beyond_those_there_is_room_for_take_the_place_of_the_oldest(monkeypatch):
+async def test_oldest_session_is_forgotten_beyond_the_maximum(monkeypatch):
     monkeypatch.setattr(callers, "SESSIONS_MAX", 3)
     async with host_here() as host, agent_of(host) as agent:
         for number in range(3):
@@ -339,7 +339,7 @@ async def test_sessions_beyond_those_there_is_room_for_take_the_place_of_the_old
         assert len(host.pool.terminals) == 4
 
 
-async def test_sessions_that_are_only_named_are_not_remembered():
+async def test_session_without_state_is_not_retained():
     async with host_here() as host, agent_of(host) as agent:
         for number in range(50):
             session = f"session-{number}"
@@ -354,7 +354,7 @@ async def test_sessions_that_are_only_named_are_not_remembered():
 # A cancelled turn
 
 
-async def test_a_cancelled_turn_kills_its_terminals_and_then_releases_them():
+async def test_cancelled_turn_kills_its_terminals_and_then_releases_them():
     async with agent_here() as agent:
         agent.session = "other"
         other = await agent.create(WAITS)
@@ -369,7 +369,7 @@ async def test_a_cancelled_turn_kills_its_terminals_and_then_releases_them():
         assert status["signal"] == "SIGTERM"
         assert status["_meta"]["acpterm"]["endedBy"] == "agent"
         assert not alive(pid)
-        # The agent has time to read and release them itself.
+        # The agent gets time to read and release them itself.
         assert (await agent.output(done))["output"] == "done\n"
         assert (await agent.output(running))["output"] == f"{pid}\n"
         await agent.release(done)
@@ -382,7 +382,7 @@ async def test_a_cancelled_turn_kills_its_terminals_and_then_releases_them():
 
 
 @pytest.mark.parametrize("known", [False, True])
-async def test_a_terminal_that_was_just_asked_for_goes_with_the_cancelled_turn(known):
+async def test_requested_terminal_is_not_created_after_a_cancelled_turn(known):
     async with host_here() as host, agent_of(host) as agent:
         if known:
             await agent.run("true")
@@ -394,18 +394,18 @@ async def test_a_terminal_that_was_just_asked_for_goes_with_the_cancelled_turn(k
         }
         made, one = agent.message("terminal/create", params)
         after, another = agent.message("terminal/create", params)
-        # In one piece, so that the cancel is there before the terminal is.
+        # In one write, so that the cancel arrives before the terminal exists.
         await agent.send(one + json.dumps(cancel).encode() + b"\n" + another)
         with pytest.raises(RpcError, match="cancelled with the turn") as caught:
             await agent.answer(made)
         assert caught.value.code == -32800
-        # The next turn's is left alone, and nothing else is left.
+        # Only the next turn's terminal is left.
         terminal = (await agent.answer(after))["terminalId"]
         assert "exitStatus" not in await agent.output(terminal)
         await poll(lambda: [running.id for running in host.pool._running] == [terminal])
 
 
-async def test_a_terminal_that_is_being_made_goes_with_the_cancelled_turn():
+async def test_terminal_being_created_is_released_with_the_cancelled_turn():
     async with host_here() as host, agent_of(host) as agent:
         host.pool._keeper = slow = SlowKeeper(host.pool._keeper)
         params = {"sessionId": "session-1", "command": "sleep 60"}
@@ -422,7 +422,7 @@ async def test_a_terminal_that_is_being_made_goes_with_the_cancelled_turn():
         assert not host.pool.terminals
 
 
-async def test_a_cancel_of_a_turn_that_runs_nothing_starts_nothing():
+async def test_cancel_of_an_idle_turn_starts_no_task():
     async with host_here() as host, agent_of(host) as agent:
         await agent.run("true")
         (connection,) = host._connections
@@ -431,7 +431,7 @@ async def test_a_cancel_of_a_turn_that_runs_nothing_starts_nothing():
         assert session_methods.cancel(caller, params) is None
         terminal = await agent.create("sleep 60")
         late = session_methods.cancel(caller, params)
-        # It is killed by then.
+        # It has been killed by then.
         assert (await agent.wait(terminal))["signal"] == "SIGTERM"
         late.close()
 
@@ -448,7 +448,7 @@ async def released(agent, terminal, seconds=10):
             await trio.sleep(0.02)
 
 
-async def test_a_connection_that_ends_soon_after_a_cancelled_turn_ends_at_once():
+async def test_connection_closes_at_once_after_a_cancelled_turn():
     async with host_here() as host:
         with trio.fail_after(1.5):
             async with agent_of(host) as agent:

@@ -1,4 +1,4 @@
-"""The end of a host: what is pending answered, nothing left behind, within five seconds."""
+"""The end of a host: pending requests answered, nothing left, within five seconds."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from tests.support.hosts import (
     poll,
 )
 
-# Ignores what can be ignored, as do its child and one that has left the session.
+# Ignores all signals it can, as do its child and a process that has left the session.
 STUBBORN = """
 trap '' TERM HUP INT
 sh -c "trap '' TERM HUP INT; echo \\$\\$ >>{pids}; while :; do sleep 1; done" &
@@ -39,14 +39,14 @@ while :; do sleep 1; done
 
 @pytest.fixture(autouse=True)
 def _hearing_of_hangups():
-    """Have hosts mind SIGHUP, which they do not if whoever runs the tests ignores it (nohup)."""
+    """Reset SIGHUP, which hosts ignore if the tests run under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
 async def stubborn(agent, tmp_path):
-    """Start a terminal that SIGTERM does not end: its id, and its processes."""
+    """Start a terminal that SIGTERM does not end; return its id and its processes."""
     pids = tmp_path / f"pids-{os.urandom(4).hex()}"
     terminal = await agent.create(STUBBORN.format(pids=pids))
     await poll(lambda: pids.exists() and len(pids.read_text().split()) == 3)
@@ -55,9 +55,7 @@ async def stubborn(agent, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
-async def test_the_daemon_ends_in_order_within_five_seconds(
-    tmp_path, number, tracking, monkeypatch
-):
+async def test_daemon_ends_in_order_within_five_seconds(tmp_path, number, tracking, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     settings = tmp_path / "settings.toml"
     settings.write_text(f'tracking = "{tracking}"\n')
@@ -94,7 +92,7 @@ async def test_the_daemon_ends_in_order_within_five_seconds(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_host_on_stdio_ends_in_order_within_five_seconds(tmp_path, number):
+async def test_stdio_host_ends_in_order_within_five_seconds(tmp_path, number):
     async with agent_on_stdio(tmp_path) as (process, agent):
         terminal, pids = await stubborn(agent, tmp_path)
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
@@ -108,7 +106,7 @@ async def test_a_host_on_stdio_ends_in_order_within_five_seconds(tmp_path, numbe
         assert not [pid for pid in pids if alive(pid)]
 
 
-async def test_a_second_signal_does_not_cut_the_end_short(tmp_path):
+async def test_second_signal_does_not_cut_the_end_short(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         terminal, pids = await stubborn(agent, tmp_path)
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
@@ -122,7 +120,7 @@ async def test_a_second_signal_does_not_cut_the_end_short(tmp_path):
         assert not [pid for pid in pids if alive(pid)]
 
 
-async def test_a_program_that_tidies_up_is_given_the_time_when_the_daemon_ends(tmp_path):
+async def test_program_gets_grace_when_the_daemon_ends(tmp_path):
     tidy = tmp_path / "tidy"
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         trap = f"trap 'sleep 0.3; echo done >{tidy}; exit 3' TERM"
@@ -137,7 +135,7 @@ async def test_a_program_that_tidies_up_is_given_the_time_when_the_daemon_ends(t
         assert tidy.read_text() == "done\n"
 
 
-async def test_the_daemon_ends_though_an_agent_reads_nothing(tmp_path):
+async def test_daemon_ends_when_an_agent_reads_nothing(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         terminal = await agent.create("head -c 3000000 /dev/zero | tr '\\0' x; read line")
         await agent.until_output(terminal, "x" * 1000)
@@ -160,14 +158,14 @@ async def test_the_daemon_ends_though_an_agent_reads_nothing(tmp_path):
             assert time.monotonic() - began < 5
 
 
-async def test_the_daemon_ends_however_agents_come_and_go_meanwhile(tmp_path):
-    """Agents that connect while it ends are served, refused or cut off: none holds it up."""
+async def test_daemon_ends_while_agents_connect_and_disconnect(tmp_path):
+    """Agents that connect meanwhile are served, refused or disconnected; none delays the end."""
     for _ in range(5):
         async with daemon(tmp_path) as (process, path):
             streams = []
 
             def connect(path=path, streams=streams):
-                with suppress(OSError):  # the socket is gone
+                with suppress(OSError):  # the socket has been removed
                     while len(streams) < 500:
                         streams.append(socket.socket(socket.AF_UNIX))
                         streams[-1].connect(path)
@@ -182,7 +180,7 @@ async def test_the_daemon_ends_however_agents_come_and_go_meanwhile(tmp_path):
                 stream.close()
 
 
-async def test_a_connection_that_begins_while_the_host_ends_is_closed():
+async def test_connection_made_while_the_host_ends_is_closed():
     async with host_here() as host, trio.open_nursery() as nursery, agent_of(host) as early:
         await early.request("initialize", {"protocolVersion": 1})
         nursery.start_soon(host.close)
@@ -192,7 +190,7 @@ async def test_a_connection_that_begins_while_the_host_ends_is_closed():
                 await late.closed.wait()
 
 
-async def test_nothing_is_created_once_the_end_has_begun(tmp_path):
+async def test_create_is_refused_while_the_host_ends(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         _, pids = await stubborn(agent, tmp_path)
         marker = tmp_path / "created"
@@ -221,7 +219,7 @@ def command_line(pid: str) -> bytes:
         return b""
 
 
-async def test_terminals_of_an_agent_that_is_gone_are_ended_and_those_of_others_not(tmp_path):
+async def test_disconnected_agents_terminals_are_ended_and_no_others(tmp_path):
     async with host_here() as host, agent_of(host) as stays:
         kept = await stays.create("read line; echo got $line")
         async with agent_of(host) as leaves:
@@ -232,7 +230,7 @@ async def test_terminals_of_an_agent_that_is_gone_are_ended_and_those_of_others_
         assert (await stays.wait(kept))["exitCode"] == 0
 
 
-async def test_a_program_has_its_grace_when_the_agent_goes_and_waits_for_nothing(tmp_path):
+async def test_program_gets_grace_when_the_agent_disconnects(tmp_path):
     async with agent_on_stdio(tmp_path) as (process, agent):
         tidied = tmp_path / "tidied"
         command = f"trap 'sleep 1.2; touch {tidied}; exit 0' TERM; echo on; sleep 60 & wait"
@@ -243,13 +241,13 @@ async def test_a_program_has_its_grace_when_the_agent_goes_and_waits_for_nothing
     assert tidied.exists()
 
 
-async def test_one_that_was_started_when_needed_ends_when_nobody_was_connected_for_a_while(
+async def test_idle_daemon_ends_when_no_client_is_connected(
     tmp_path,
 ):
     env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_IDLE_EXIT="0.3")
     async with daemon(tmp_path, "--when-needed", env=env) as (process, path):
         async with agent_at(path) as agent:
-            # It stays for longer than that while somebody is connected.
+            # It stays longer while a client is connected.
             terminal = await agent.create("sleep 1")
             await agent.wait(terminal)
             assert process.process.poll() is None
@@ -258,7 +256,7 @@ async def test_one_that_was_started_when_needed_ends_when_nobody_was_connected_f
         assert not listens(path)
 
 
-async def test_one_that_was_started_when_needed_waits_for_the_first_to_connect():
+async def test_idle_daemon_waits_for_the_first_connection():
     async with host_here() as host, trio.open_nursery() as nursery:
         told = trio.Event()
         nursery.start_soon(_end_when_idle, host, lambda: False, 0, told)
@@ -270,9 +268,7 @@ async def test_one_that_was_started_when_needed_waits_for_the_first_to_connect()
             await told.wait()
 
 
-async def test_one_that_nobody_needs_stays_for_who_has_connected_and_was_not_accepted_yet(
-    tmp_path, monkeypatch
-):
+async def test_idle_daemon_stays_while_a_connection_is_queued(tmp_path, monkeypatch):
     monkeypatch.setattr("acpterm.host.daemon.FIRST_REQUEST_TIMEOUT_S", 0)
     path = str(tmp_path / "socket")
     async with host_here() as host, trio.open_nursery() as nursery:
@@ -292,7 +288,7 @@ async def test_one_that_nobody_needs_stays_for_who_has_connected_and_was_not_acc
                         await told.wait()
 
 
-async def test_any_other_stays(tmp_path):
+async def test_daemon_without_idle_exit_stays(tmp_path):
     env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_IDLE_EXIT="0.1")
     async with daemon(tmp_path, env=env) as (process, path):
         async with agent_at(path) as agent:

@@ -1,4 +1,4 @@
-"""The daemon's socket: where it is, whose it is, and what becomes of one that is there already."""
+"""The daemon's socket: its path, its owner, and existing files at the path."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def there(path) -> bool:
 
 
 async def refused(tmp_path: Path, path: str | Path) -> str:
-    """Start a daemon that cannot listen at `path`: what it says."""
+    """Start a daemon that cannot listen at `path`; return its error message."""
     async with process(tmp_path, "serve", "--socket", str(path)) as running:
         assert await running.wait() == 1
         said = running.logged()
@@ -43,10 +43,10 @@ async def refused(tmp_path: Path, path: str | Path) -> str:
     return said
 
 
-# Where and whose
+# Path and owner
 
 
-async def test_it_is_by_default_in_a_private_folder_of_the_runtime_directory(tmp_path):
+async def test_socket_is_by_default_in_a_private_runtime_directory(tmp_path):
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     env = environment(XDG_RUNTIME_DIR=str(runtime), XDG_CONFIG_HOME=str(tmp_path))
@@ -57,13 +57,13 @@ async def test_it_is_by_default_in_a_private_folder_of_the_runtime_directory(tmp
         assert mode(path.parent) == 0o700
         assert mode(f"{path}.lock") == 0o600
         async with agent_at(str(path)) as agent:
-            assert (await agent.run("umask"))[0] == "0022\n", "it is the asker's"
+            assert (await agent.run("umask"))[0] == "0022\n", "it is the execution context's"
         running.terminate()
         assert await running.wait() == 0
     assert os.listdir(path.parent) == []
 
 
-async def test_missing_folders_are_made_and_the_last_is_private(tmp_path):
+async def test_missing_directories_are_created_and_the_last_is_private(tmp_path):
     path = tmp_path / "a" / "b" / "agent.sock"
     async with process(tmp_path, "serve", "--socket", str(path), umask=0o022):
         await poll(lambda: listens(str(path)))
@@ -71,7 +71,7 @@ async def test_missing_folders_are_made_and_the_last_is_private(tmp_path):
         assert mode(path) == 0o600
 
 
-async def test_a_relative_path_is_in_the_working_directory(tmp_path):
+async def test_relative_path_is_in_the_working_directory(tmp_path):
     more = {"cwd": tmp_path, "env": environment(PYTHONPATH=os.getcwd())}
     tmp_path.chmod(0o700)
     async with process(tmp_path, "serve", "--socket", "it.sock", **more) as running:
@@ -98,13 +98,13 @@ except (BrokenPipeError, ConnectionResetError):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-async def test_another_users_connection_is_closed_without_a_word(tmp_path):
+async def test_connection_of_another_user_is_closed(tmp_path):
     async with daemon(tmp_path, "--log-format", "json") as (running, path):
-        # In reach, as if modes did not bind; the uid is looked at all the same.
+        # Within reach, as if modes were ignored: the uid must be checked anyway.
         os.chmod(path, 0o666)
-        for folder in (Path(path).parent, *Path(path).parent.parents):
-            if not mode(folder) & stat.S_IXOTH:
-                folder.chmod(mode(folder) | stat.S_IXOTH)
+        for directory in (Path(path).parent, *Path(path).parent.parents):
+            if not mode(directory) & stat.S_IXOTH:
+                directory.chmod(mode(directory) | stat.S_IXOTH)
         other = [sys.executable, "-S", "-c", CONNECT_AS_ANOTHER, path]
         done = await trio.run_process(other, capture_stdout=True)
         assert done.stdout == b"b''\n"
@@ -116,10 +116,10 @@ async def test_another_users_connection_is_closed_without_a_word(tmp_path):
             assert (await agent.run("echo served"))[0] == "served\n"
 
 
-# What is there already
+# Existing files
 
 
-async def test_a_stale_socket_is_replaced(tmp_path):
+async def test_stale_socket_is_replaced(tmp_path):
     path = tmp_path / "run" / "agent.sock"
     path.parent.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as sock:
@@ -132,7 +132,7 @@ async def test_a_stale_socket_is_replaced(tmp_path):
     assert os.listdir(path.parent) == []
 
 
-async def test_a_live_one_is_left_alone(tmp_path):
+async def test_live_socket_is_left_alone(tmp_path):
     async with daemon(tmp_path) as (running, path), agent_at(path) as agent:
         terminal = await agent.create("read line; echo got $line")
         said = await refused(tmp_path, path)
@@ -144,7 +144,7 @@ async def test_a_live_one_is_left_alone(tmp_path):
             assert (await second.run("echo served"))[0] == "served\n"
 
 
-async def test_one_of_another_program_is_left_alone(tmp_path):
+async def test_socket_of_another_program_is_left_alone(tmp_path):
     path = tmp_path / "agent.sock"
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
@@ -156,13 +156,13 @@ async def test_one_of_another_program_is_left_alone(tmp_path):
     assert not there(f"{path}.lock")
 
 
-@pytest.mark.parametrize("what", ["file", "folder", "link"])
-async def test_what_is_no_socket_is_refused_and_left_as_it_is(tmp_path, what):
+@pytest.mark.parametrize("what", ["file", "directory", "link"])
+async def test_path_that_is_not_a_socket_is_refused_and_left_alone(tmp_path, what):
     path = tmp_path / "agent.sock"
     (tmp_path / "file").write_text("precious")
     if what == "file":
         path.write_text("precious")
-    elif what == "folder":
+    elif what == "directory":
         path.mkdir()
     else:
         path.symlink_to(tmp_path / "file")
@@ -173,68 +173,68 @@ async def test_what_is_no_socket_is_refused_and_left_as_it_is(tmp_path, what):
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o707, 0o777])
-async def test_a_folder_that_others_may_write_to_is_refused(tmp_path, bits):
-    folder = tmp_path / "loose"
-    folder.mkdir()
-    folder.chmod(bits)
-    said = await refused(tmp_path, folder / "agent.sock")
+async def test_directory_that_others_may_write_to_is_refused(tmp_path, bits):
+    directory = tmp_path / "loose"
+    directory.mkdir()
+    directory.chmod(bits)
+    said = await refused(tmp_path, directory / "agent.sock")
     assert f"mode {bits:o}" in said
-    assert f"chmod 700 {folder}" in said
-    assert os.listdir(folder) == []
+    assert f"chmod 700 {directory}" in said
+    assert os.listdir(directory) == []
 
 
-async def test_a_directory_in_which_others_may_make_files_is_refused(tmp_path):
-    folder = tmp_path / "sticky"
-    folder.mkdir()
-    folder.chmod(0o1777)
-    # Another user's, as the log of a daemon that a command starts: to open it would block for ever.
-    os.mkfifo(folder / "agent.sock.log")
-    said = await refused(tmp_path, folder / "agent.sock")
+async def test_sticky_directory_that_others_may_write_to_is_refused(tmp_path):
+    directory = tmp_path / "sticky"
+    directory.mkdir()
+    directory.chmod(0o1777)
+    # Another user's, in place of the log of a daemon that a command starts: open would block.
+    os.mkfifo(directory / "agent.sock.log")
+    said = await refused(tmp_path, directory / "agent.sock")
     assert "mode 1777" in said
     assert "choose a --socket in a directory of your own" in said
-    # Not to change the mode of /tmp.
+    # So that the mode of /tmp is not changed.
     assert "chmod" not in said
     with trio.fail_after(5):
-        done = await run(str(folder / "agent.sock"), "run", "-d", "true")
+        done = await run(str(directory / "agent.sock"), "run", "-d", "true")
     assert done.status == 1
     assert "mode 1777" in done.err
-    assert os.listdir(folder) == ["agent.sock.log"]
+    assert os.listdir(directory) == ["agent.sock.log"]
 
 
-async def test_a_fifo_in_the_place_of_the_log_is_an_error_at_once(tmp_path):
-    folder = tmp_path / "own"
-    folder.mkdir(mode=0o700)
-    os.mkfifo(folder / "agent.sock.log")
+async def test_fifo_at_the_path_of_the_log_is_an_error(tmp_path):
+    directory = tmp_path / "own"
+    directory.mkdir(mode=0o700)
+    os.mkfifo(directory / "agent.sock.log")
     with trio.fail_after(5):
-        done = await run(str(folder / "agent.sock"), "run", "-d", "true")
+        done = await run(str(directory / "agent.sock"), "run", "-d", "true")
     assert done.status == 1
     assert "no daemon can be started" in done.err
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-async def test_a_folder_of_another_user_is_refused(tmp_path):
-    folder = tmp_path / "theirs"
-    folder.mkdir(mode=0o755)
-    os.chown(folder, 65534, 65534)
-    said = await refused(tmp_path, folder / "agent.sock")
-    assert f"{folder} belongs to uid 65534" in said
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+async def test_directory_of_another_user_is_refused(tmp_path):
+    directory = tmp_path / "theirs"
+    directory.mkdir(mode=0o755)
+    os.chown(directory, 65534, 65534)
+    said = await refused(tmp_path, directory / "agent.sock")
+    assert f"{directory} belongs to uid 65534" in said
 
 
-async def test_a_path_too_long_for_a_socket_is_refused(tmp_path):
+async def test_path_too_long_for_a_socket_is_refused(tmp_path):
     said = await refused(tmp_path, tmp_path / ("x" * 120))
     assert "cannot listen on" in said
     assert "too long" in said
 
 
-async def test_a_path_below_a_file_is_refused(tmp_path):
+async def test_path_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     assert "cannot listen on" in await refused(tmp_path, tmp_path / "file" / "agent.sock")
 
 
-async def test_of_daemons_that_start_at_once_one_wins(tmp_path):
+async def test_one_of_several_daemons_that_start_at_once_wins(tmp_path):
     tmp_path.chmod(0o700)
     path = str(tmp_path / "agent.sock")
-    # A stale socket, which each of them would remove and replace.
+    # A stale socket, which each daemon would remove and replace.
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(path)
     command = [sys.executable, "-m", "acpterm", "serve", "--socket", path]
@@ -266,10 +266,10 @@ def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stderr=stderr, env=environment())
 
 
-# Afterwards
+# Removal
 
 
-async def test_a_socket_that_somebody_has_put_in_its_place_is_not_removed(tmp_path):
+async def test_foreign_socket_at_the_path_is_not_removed(tmp_path):
     async with daemon(tmp_path) as (running, path):
         os.unlink(path)
         with socket.socket(socket.AF_UNIX) as other:
@@ -282,23 +282,23 @@ async def test_a_socket_that_somebody_has_put_in_its_place_is_not_removed(tmp_pa
         assert os.listdir(Path(path).parent) == ["agent.sock"]
 
 
-async def test_sockets_whose_files_were_removed_are_bound_again(tmp_path):
+async def test_removed_sockets_are_bound_again(tmp_path):
     async with daemon(tmp_path) as (running, path):
-        user = path.replace("agent.sock", "user.sock")
-        async with agent_at(path) as agent, person_at(user) as person:
+        user_path = path.replace("agent.sock", "user.sock")
+        async with agent_at(path) as agent, person_at(user_path) as user:
             terminal = await agent.create("sleep 60")
-            worker = (await person.request("status"))["workerPid"]
-            # With a lock file, and without.
+            worker = (await user.request("status"))["workerPid"]
+            # With and without a lock file.
             for lock in ([], [f"{path}.lock"]):
-                for file in (path, user, *lock):
+                for file in (path, user_path, *lock):
                     os.unlink(file)
-                await poll(lambda: listens(path) and listens(user))
-                assert mode(path) == mode(user) == mode(f"{path}.lock") == 0o600
+                await poll(lambda: listens(path) and listens(user_path))
+                assert mode(path) == mode(user_path) == mode(f"{path}.lock") == 0o600
             assert (await agent.output(terminal))["output"] == ""
-        # The next worker has them, too.
+        # The next worker gets them, too.
         os.kill(worker, signal.SIGKILL)
-        async with person_at(user) as person:
-            assert (await person.request("status"))["workerPid"] != worker
+        async with person_at(user_path) as user:
+            assert (await user.request("status"))["workerPid"] != worker
         running.terminate()
         assert await running.wait() == 0
     assert os.listdir(os.path.dirname(path)) == []
@@ -307,9 +307,9 @@ async def test_sockets_whose_files_were_removed_are_bound_again(tmp_path):
 async def test_daemon_serves_on_when_a_replaced_socket_is_found_without_descriptors(tmp_path):
     async with (
         daemon(tmp_path) as (running, path),
-        person_at(path.replace("agent.sock", "user.sock")) as person,
+        person_at(path.replace("agent.sock", "user.sock")) as user,
     ):
-        worker = (await person.request("status"))["workerPid"]
+        worker = (await user.request("status"))["workerPid"]
         os.unlink(path)
         with socket.socket(socket.AF_UNIX) as other:
             other.bind(path)
@@ -318,10 +318,10 @@ async def test_daemon_serves_on_when_a_replaced_socket_is_found_without_descript
         await poll(lambda: "cannot be bound again" in running.logged())
         resource.prlimit(worker, resource.RLIMIT_NOFILE, before)
         await poll(lambda: listens(path))
-        assert (await person.request("status"))["workerPid"] == worker
+        assert (await user.request("status"))["workerPid"] == worker
 
 
-async def test_a_socket_that_was_bound_again_and_is_listened_on_by_nobody_is_replaced(tmp_path):
+async def test_rebound_socket_without_a_listener_is_replaced(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
     ours = UnixListener(path, 1)
     with ours.listen():
@@ -338,7 +338,7 @@ async def test_a_socket_that_was_bound_again_and_is_listened_on_by_nobody_is_rep
     assert os.listdir(tmp_path / "run") == []
 
 
-async def test_the_lock_of_another_daemon_stays_when_one_ends(tmp_path):
+async def test_lock_of_another_daemon_is_not_removed(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
     first = UnixListener(path, 1)
     with first.listen():
@@ -348,14 +348,14 @@ async def test_the_lock_of_another_daemon_stays_when_one_ends(tmp_path):
         with second.listen():
             first.close()
             assert there(path)
-            # The file that is there is still the second's.
+            # The file is still the second daemon's.
             with pytest.raises(ListenError, match=r"pid 2"):
                 UnixListener(path, 3).listen()
             second.close()
     assert os.listdir(tmp_path / "run") == []
 
 
-async def test_a_place_that_another_daemon_has_taken_is_not_taken_back(tmp_path):
+async def test_path_that_another_daemon_has_taken_is_not_taken_back(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
     first = UnixListener(path, 1)
     with first.listen():
@@ -371,11 +371,11 @@ async def test_a_place_that_another_daemon_has_taken_is_not_taken_back(tmp_path)
         first.close()
 
 
-async def test_who_holds_the_lock_is_said_while_the_socket_is_missing(tmp_path, monkeypatch):
+async def test_lock_holder_is_named_while_the_socket_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr("acpterm.client.daemon.START_TIMEOUT_S", 3)
     async with daemon(tmp_path) as (running, path):
-        async with person_at(path.replace("agent.sock", "user.sock")) as person:
-            worker = (await person.request("status"))["workerPid"]
+        async with person_at(path.replace("agent.sock", "user.sock")) as user:
+            worker = (await user.request("status"))["workerPid"]
         os.kill(worker, signal.SIGSTOP)
         try:
             os.unlink(path)
@@ -386,7 +386,7 @@ async def test_who_holds_the_lock_is_said_while_the_socket_is_missing(tmp_path, 
             os.kill(worker, signal.SIGCONT)
 
 
-async def test_a_socket_that_was_removed_is_no_trouble_at_the_end(tmp_path):
+async def test_daemon_ends_cleanly_after_its_socket_was_removed(tmp_path):
     async with daemon(tmp_path) as (running, path):
         os.unlink(path)
         os.unlink(f"{path}.lock")
@@ -395,7 +395,7 @@ async def test_a_socket_that_was_removed_is_no_trouble_at_the_end(tmp_path):
         assert "Traceback" not in running.logged()
 
 
-async def test_it_works_with_every_standard_descriptor_closed(tmp_path):
+async def test_daemon_works_with_every_standard_descriptor_closed(tmp_path):
     path = str(tmp_path / "agent.sock")
     tmp_path.chmod(0o700)
     command = f"exec {sys.executable} -m acpterm serve --socket {path} <&- >&- 2>&-"

@@ -1,4 +1,4 @@
-"""A host on stdin and stdout, whatever these are, and however they end: its own, or a daemon's."""
+"""`acpterm stdio`, embedded or with a daemon, on any kind of stdin and stdout."""
 
 import fcntl
 import json
@@ -30,7 +30,7 @@ HELLO = line("initialize", protocolVersion=1)
 
 @pytest.fixture(scope="module")
 def daemon_socket(tmp_path_factory):
-    """The socket of a daemon, for all tests here."""
+    """Run a daemon for all tests of this module; yield its socket."""
     path = str(tmp_path_factory.mktemp("daemon") / "agent.sock")
     command = [*ACPTERM, "serve", "--socket", path, "--log-level", "error"]
     with subprocess.Popen(command, env=environment()) as running:
@@ -44,7 +44,7 @@ def daemon_socket(tmp_path_factory):
 
 @pytest.fixture(params=["embedded", "daemon"])
 def whose(request):
-    """The arguments that say whose terminals the agent gets."""
+    """Return the arguments for an embedded host, or for the daemon."""
     if request.param == "embedded":
         return ("--embedded",)
     return "--socket", request.getfixturevalue("daemon_socket")
@@ -52,7 +52,7 @@ def whose(request):
 
 @contextmanager
 def hosted(tmp_path, redirections="", *arguments, **more):
-    """Run `acpterm stdio`, behind a shell's redirections; kill it at the end if it still runs."""
+    """Run `acpterm stdio` with a shell's redirections; kill it at the end if it still runs."""
     words = ["stdio", *arguments]
     command = ["/bin/sh", "-c", f'exec "$@" {redirections}', "sh", *ACPTERM, *words]
     log = tmp_path / "stderr"
@@ -77,10 +77,10 @@ def is_non_blocking(fd) -> bool:
     return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_NONBLOCK)
 
 
-# The usual: two pipes
+# Two pipes, the usual case
 
 
-async def test_it_serves_and_ends_with_its_input(tmp_path):
+async def test_host_serves_until_the_end_of_its_input(tmp_path):
     async with agent_on_stdio(tmp_path) as (process, agent):
         assert (await agent.request("initialize", {"protocolVersion": 1}))["protocolVersion"] == 1
         assert (await agent.run("echo over pipes"))[0] == "over pipes\n"
@@ -88,7 +88,7 @@ async def test_it_serves_and_ends_with_its_input(tmp_path):
         child = int(await agent.until_output(terminal, "\n"))
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.stream.send_stream.aclose()
-        # What was due is answered: the terminal is ended, as its agent is gone.
+        # The pending request is answered: the terminal is ended, as its agent has disconnected.
         status = await agent.answer(wait)
         assert status["signal"] == "SIGTERM"
         assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
@@ -97,7 +97,7 @@ async def test_it_serves_and_ends_with_its_input(tmp_path):
         assert not alive(child)
 
 
-async def test_nothing_but_messages_comes_out_of_stdout(tmp_path, whose):
+async def test_stdout_has_only_messages(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "", *whose, "--log-level", "debug", **pipes) as running:
         out, _ = await trio.to_thread.run_sync(running.communicate, b"nonsense\n" + HELLO)
@@ -106,13 +106,13 @@ async def test_nothing_but_messages_comes_out_of_stdout(tmp_path, whose):
     assert "connect" in said(tmp_path)
 
 
-async def test_programs_get_none_of_its_descriptors(tmp_path):
+async def test_programs_inherit_no_descriptor_of_the_host(tmp_path):
     async with agent_on_stdio(tmp_path) as (_, agent):
         output, _ = await agent.run("readlink /proc/$$/fd/*")
         assert {name.partition("/pts/")[0] for name in output.split()} == {"/dev"}
 
 
-async def test_a_program_that_reads_its_input_takes_none_of_the_hosts(tmp_path):
+async def test_program_that_reads_stdin_does_not_read_the_hosts(tmp_path):
     async with agent_on_stdio(tmp_path) as (_, agent):
         terminal = await agent.create("cat")
         assert (await agent.run("echo still in order"))[0] == "still in order\n"
@@ -120,14 +120,14 @@ async def test_a_program_that_reads_its_input_takes_none_of_the_hosts(tmp_path):
         await agent.until_output(terminal, "typed\ntyped\n")
 
 
-async def test_sigpipe_is_at_its_default_in_programs_and_harmless_to_the_host(tmp_path):
+async def test_sigpipe_is_default_in_programs_and_ignored_in_the_host(tmp_path):
     async with agent_on_stdio(tmp_path) as (_, agent):
         output, _ = await agent.run("grep SigIgn /proc/self/status; yes | head -1")
         assert not blocked_or_ignored(output)
         assert output.endswith("\ny\n")
 
 
-# One file description for both, which the parent has too
+# One file description for both, shared with the parent
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def pty_pair():
 
 @pytest.mark.parametrize("pair", [socket_pair, pty_pair])
 @pytest.mark.parametrize("how", ["end", "SIGTERM", "SIGKILL"])
-async def test_a_shared_description_is_never_left_non_blocking(tmp_path, whose, pair, how):
+async def test_shared_description_is_never_left_non_blocking(tmp_path, whose, pair, how):
     with pair() as (ours, theirs):
         with hosted(tmp_path, "", *whose, stdin=theirs, stdout=theirs) as running:
             stream = trio.lowlevel.FdStream(os.dup(ours))
@@ -161,7 +161,7 @@ async def test_a_shared_description_is_never_left_non_blocking(tmp_path, whose, 
                 for number in range(20):
                     assert not is_non_blocking(theirs)
                     assert (await agent.run(f"echo {number}"))[0] == f"{number}\n"
-                # More than fits between the two, so that somebody has to wait.
+                # More than the buffers between the two hold, so that one side has to wait.
                 big = await agent.run("head -c 500000 /dev/zero | tr '\\0' x")
                 assert big[0] == "x" * 500_000
                 assert not is_non_blocking(theirs)
@@ -181,9 +181,7 @@ async def test_a_shared_description_is_never_left_non_blocking(tmp_path, whose, 
         assert not is_non_blocking(theirs)
 
 
-async def test_a_description_that_somebody_else_made_non_blocking_serves_all_the_same(
-    tmp_path, whose
-):
+async def test_non_blocking_description_works(tmp_path, whose):
     with socket_pair() as (ours, theirs):
         os.set_blocking(theirs, False)
         with hosted(tmp_path, "", *whose, stdin=theirs, stdout=theirs):
@@ -196,7 +194,7 @@ async def test_a_description_that_somebody_else_made_non_blocking_serves_all_the
 # Closed from the start
 
 
-async def test_a_closed_stdin_is_one_that_has_ended(tmp_path, whose):
+async def test_closed_stdin_counts_as_ended(tmp_path, whose):
     with hosted(tmp_path, "<&-", *whose, stdout=subprocess.PIPE) as running:
         assert await trio.to_thread.run_sync(running.stdout.read) == b""
         assert await poll(running.poll) == 0
@@ -204,13 +202,13 @@ async def test_a_closed_stdin_is_one_that_has_ended(tmp_path, whose):
 
 
 @pytest.mark.parametrize("redirections", [">&-", "<&- >&-"])
-async def test_a_closed_stdout_is_an_error_that_says_so(tmp_path, whose, redirections):
+async def test_closed_stdout_is_an_error(tmp_path, whose, redirections):
     with hosted(tmp_path, redirections, *whose, stdin=subprocess.PIPE) as running:
         assert await poll(running.poll) == 1
     assert said(tmp_path) == "acpterm: stdout is closed: there is nowhere to answer to\n"
 
 
-async def test_a_closed_stderr_changes_nothing(tmp_path, whose):
+async def test_closed_stderr_changes_nothing(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "2>&-", *whose, **pipes) as running:
         asked = b"nonsense\n" + HELLO + line("terminal/create", 2, sessionId="s", command="true")
@@ -225,7 +223,7 @@ async def test_a_closed_stderr_changes_nothing(tmp_path, whose):
         assert await poll(running.poll) == 0
 
 
-async def test_all_three_closed_is_an_error(tmp_path, whose):
+async def test_three_closed_standard_descriptors_are_an_error(tmp_path, whose):
     with hosted(tmp_path, "<&- >&- 2>&-", *whose) as running:
         assert await poll(running.poll) == 1
 
@@ -233,7 +231,7 @@ async def test_all_three_closed_is_an_error(tmp_path, whose):
 # Closed later
 
 
-async def test_a_stdout_that_nobody_reads_any_more_ends_it_and_its_terminals(tmp_path, whose):
+async def test_broken_stdout_ends_the_host_and_its_terminals(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "", *whose, **pipes) as running:
         pids = tmp_path / "pid"
@@ -246,7 +244,7 @@ async def test_a_stdout_that_nobody_reads_any_more_ends_it_and_its_terminals(tmp
         running.stdin.write(line("terminal/wait_for_exit", 2, sessionId="s", terminalId=terminal))
         running.stdin.flush()
         running.stdout.close()
-        # Nobody notices before there is something to write.
+        # It is noticed with the next write.
         running.stdin.write(HELLO)
         running.stdin.flush()
         assert await poll(running.poll) == 0
@@ -254,7 +252,7 @@ async def test_a_stdout_that_nobody_reads_any_more_ends_it_and_its_terminals(tmp
     assert "Traceback" not in said(tmp_path)
 
 
-async def test_an_agent_that_dies_in_the_middle_of_a_line_ends_it(tmp_path, whose):
+async def test_agent_that_dies_within_a_line_ends_the_host(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "", *whose, **pipes) as running:
         running.stdin.write(HELLO + HELLO[:25])
@@ -264,8 +262,8 @@ async def test_an_agent_that_dies_in_the_middle_of_a_line_ends_it(tmp_path, whos
         assert await poll(running.poll) == 0
 
 
-async def test_answers_that_are_due_are_sent_after_the_end_of_the_input(tmp_path, whose):
-    """The whole of a long answer comes, though it is read only after the input has ended."""
+async def test_pending_responses_are_sent_after_the_end_of_the_input(tmp_path, whose):
+    """A long response arrives completely, even if it is read only after the input has ended."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "", *whose, **pipes) as running:
         long = "x" * 70_000
@@ -280,7 +278,7 @@ async def test_answers_that_are_due_are_sent_after_the_end_of_the_input(tmp_path
 # Other kinds of files
 
 
-async def test_a_file_of_requests_is_answered_into_a_file(tmp_path, whose):
+async def test_file_of_requests_is_answered_into_a_file(tmp_path, whose):
     asked, answered = tmp_path / "in", tmp_path / "out"
     asked.write_bytes(
         HELLO
@@ -295,14 +293,14 @@ async def test_a_file_of_requests_is_answered_into_a_file(tmp_path, whose):
     assert "Traceback" not in said(tmp_path)
 
 
-async def test_an_input_that_gives_nothing_ends_it(tmp_path, whose):
+async def test_empty_input_ends_the_host(tmp_path, whose):
     null = subprocess.DEVNULL
     with hosted(tmp_path, "", *whose, stdin=null, stdout=null) as running:
         assert await poll(running.poll) == 0
     assert "Traceback" not in said(tmp_path)
 
 
-async def test_a_full_stdout_is_an_end_and_no_crash(tmp_path, whose):
+async def test_full_stdout_ends_the_host_without_a_crash(tmp_path, whose):
     with hosted(tmp_path, ">/dev/full", *whose, stdin=subprocess.PIPE) as running:
         running.stdin.write(HELLO)
         running.stdin.flush()
@@ -310,7 +308,7 @@ async def test_a_full_stdout_is_an_end_and_no_crash(tmp_path, whose):
     assert "Traceback" not in said(tmp_path)
 
 
-async def test_an_agent_that_reads_nothing_cannot_keep_it_from_ending(tmp_path, whose):
+async def test_host_ends_when_the_agent_reads_nothing(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "", *whose, **pipes) as running:
         running.stdin.write(HELLO)
@@ -342,9 +340,9 @@ async def test_an_agent_that_reads_nothing_cannot_keep_it_from_ending(tmp_path, 
         assert await poll(running.poll, 5) == 0
 
 
-async def test_a_write_that_was_abandoned_reaches_no_other_file_and_leaves_no_descriptor():
+async def test_abandoned_write_reaches_no_other_file():
     ours, theirs = os.pipe()
-    # What is written in many parts may go astray in the middle.
+    # A write in many parts may be interrupted in the middle.
     os.set_blocking(theirs, False)
     before = len(os.listdir("/proc/self/fd"))
     stream = StdioStream(os.open(os.devnull, os.O_RDONLY), os.dup(theirs))
@@ -352,11 +350,11 @@ async def test_a_write_that_was_abandoned_reaches_no_other_file_and_leaves_no_de
     with trio.move_on_after(0.05):
         await stream.send_all(b"x" * 1_000_000)
     await stream.aclose()
-    # Another file gets the number.
+    # Another file gets the descriptor's number.
     again, other = os.pipe()
     os.dup2(other, writes)
     try:
-        # The rest of the write goes on where it was going.
+        # The rest is still written to the original file.
         got = 0
         with trio.fail_after(10):
             while got < 1_000_000:
@@ -369,7 +367,7 @@ async def test_a_write_that_was_abandoned_reaches_no_other_file_and_leaves_no_de
         for fd in {again, other, writes}:
             os.close(fd)
     await poll(lambda: len(os.listdir("/proc/self/fd")) == before)
-    # One that never began leaves none either.
+    # A write that never started leaves none either.
     stream = StdioStream(os.open(os.devnull, os.O_RDONLY), os.dup(theirs))
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -380,7 +378,7 @@ async def test_a_write_that_was_abandoned_reaches_no_other_file_and_leaves_no_de
     os.close(theirs)
 
 
-def test_it_says_how_to_use_it_with_wrong_arguments():
+def test_wrong_arguments_print_the_usage():
     done = subprocess.run(
         [sys.executable, "-m", "acpterm", "stdio", "--unknown"],
         capture_output=True,

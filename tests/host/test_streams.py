@@ -1,4 +1,4 @@
-"""Backpressure and dying peers: who does not read slows nobody and fills no memory."""
+"""Backpressure and dying peers: a peer that does not read delays no other and takes no memory."""
 
 import json
 import os
@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 
 def memory(pid: int) -> int:
-    """Bytes that a process has in memory."""
+    """Return the resident bytes of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -39,7 +39,7 @@ CREATE = (
 
 
 class Mute:
-    """An agent that asks and does not read."""
+    """An agent that sends requests and does not read."""
 
     def __init__(self, path: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -53,7 +53,7 @@ class Mute:
         return json.dumps(message | {"params": {"sessionId": "s", **params}}).encode() + b"\n"
 
     def create(self, command: str) -> str:
-        """Create a terminal, and read that answer alone."""
+        """Create a terminal, and read only that response."""
         self.socket.sendall(self.line("terminal/create", command=command))
         answer = b""
         while not answer.endswith(b"\n"):
@@ -61,10 +61,10 @@ class Mute:
         return json.loads(answer)["result"]["terminalId"]
 
     async def ask(self, terminal: str, count: int) -> None:
-        """Ask for output as long as the host takes requests, at most `count` times."""
+        """Request output while the host accepts requests, at most `count` times."""
         self.socket.setblocking(False)
         for _ in range(count):
-            # Long ones, since a socket takes some 200 kB by itself.
+            # Long ones, since a socket buffers some 200 kB.
             self.rest += self.line("terminal/output", terminalId=terminal, unknown="x" * 20_000)
         while self.rest:
             with trio.move_on_after(0.5) as patience:
@@ -85,7 +85,7 @@ def mutes():
         mute.close()
 
 
-async def test_a_peer_that_reads_nothing_slows_no_terminal_and_nobody_else(tmp_path, mutes):
+async def test_peer_that_reads_nothing_slows_no_terminal_and_no_other_peer(tmp_path, mutes):
     go, done = tmp_path / "go", tmp_path / "done"
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         await agent.run("true")
@@ -105,7 +105,7 @@ async def test_a_peer_that_reads_nothing_slows_no_terminal_and_nobody_else(tmp_p
         assert answered > 2
         assert memory(process.pid) - before < 32 * MIB
 
-        # When it reads at last it gets every answer it asked for, whole and in order.
+        # When it finally reads, it gets every response, complete and in order.
         taken = mute.number - mute.rest.count(b"\n")
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(mute.socket.dup()))
         received = bytearray()
@@ -118,8 +118,8 @@ async def test_a_peer_that_reads_nothing_slows_no_terminal_and_nobody_else(tmp_p
         await stream.aclose()
 
 
-async def test_a_peer_that_reads_nothing_holds_little_of_what_it_waits_for(tmp_path, mutes):
-    """Reads that wait are all answered by one line of output: with that line, not with more."""
+async def test_peer_that_reads_nothing_takes_little_memory(tmp_path, mutes):
+    """All pending reads are answered with one line of output, and no more."""
     async with daemon(tmp_path) as (process, path):
         mute = mutes(path)
         terminal = mute.create("read line; head -c 3000000 /dev/zero | tr '\\0' x; sleep 60")
@@ -136,7 +136,7 @@ async def test_a_peer_that_reads_nothing_holds_little_of_what_it_waits_for(tmp_p
         assert memory(process.pid) - before < 64 * MIB
 
 
-async def test_a_terminal_whose_output_nobody_asks_for_costs_what_it_may_keep(tmp_path):
+async def test_unread_terminal_takes_only_its_retained_output(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         await agent.run("true")
         before = memory(process.pid)
@@ -146,7 +146,7 @@ async def test_a_terminal_whose_output_nobody_asks_for_costs_what_it_may_keep(tm
         assert (await agent.output(terminal))["output"].endswith("x\nend\n")
 
 
-async def test_a_peer_on_pipes_that_reads_nothing_slows_no_terminal(tmp_path):
+async def test_peer_on_pipes_that_reads_nothing_slows_no_terminal(tmp_path):
     done = tmp_path / "done"
     async with agent_on_stdio(tmp_path) as (process, agent):
         command = "head -c 2000000 /dev/zero | tr '\\0' x; read line; yes | head -c 9000000; "
@@ -154,7 +154,7 @@ async def test_a_peer_on_pipes_that_reads_nothing_slows_no_terminal(tmp_path):
         await agent.until_output(terminal, "x" * MIB)
         write, line = agent.message("_acpterm/terminal/write", agent.of(terminal, data="go\n"))
         lines = [agent.message("terminal/output", agent.of(terminal))[1] for _ in range(3)]
-        # Written in one go, before this process, which is the reader, gets to run again.
+        # In one write, before this process, which is the reader, runs again.
         fd = agent.stream.send_stream.fileno()
         os.write(fd, line + b"".join(lines))
         before = memory(process.pid)
@@ -171,7 +171,7 @@ async def test_a_peer_on_pipes_that_reads_nothing_slows_no_terminal(tmp_path):
 
 
 async def leave_abruptly(host, data: bytes) -> None:
-    """Connect, say something and go, without having read what was answered."""
+    """Connect, send a request, and disconnect without reading the response."""
     ours, theirs = socket.socketpair()
     async with trio.open_nursery() as nursery:
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
@@ -194,7 +194,7 @@ async def leave_abruptly(host, data: bytes) -> None:
         b"[" * 100_000,
     ],
 )
-async def test_a_peer_that_goes_in_the_middle_of_anything_leaves_nothing(data):
+async def test_peer_that_disconnects_at_any_time_leaves_nothing(data):
     async with host_here() as host, agent_of(host) as other:
         terminal = await other.create("read line; echo got $line")
         with trio.fail_after(10):
@@ -205,8 +205,8 @@ async def test_a_peer_that_goes_in_the_middle_of_anything_leaves_nothing(data):
         assert (await other.output(terminal))["output"].endswith("got it\n")
 
 
-async def test_a_peer_that_goes_while_its_terminal_is_being_made_leaves_none(tmp_path):
-    """Whenever it goes: before, while and after the program is started."""
+async def test_peer_that_disconnects_during_a_create_leaves_no_terminal(tmp_path):
+    """Disconnect before, during and after the start of the program."""
     async with daemon(tmp_path) as (process, path):
         marker = f"sleep 61.{os.getpid()}"
         create = {"sessionId": "s", "command": marker}
@@ -227,7 +227,7 @@ async def test_a_peer_that_goes_while_its_terminal_is_being_made_leaves_none(tmp
 
 
 def running(command: str) -> list[str]:
-    """The processes whose command line holds `command`."""
+    """Return the processes whose command line contains `command`."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -240,7 +240,7 @@ def running(command: str) -> list[str]:
     return found
 
 
-async def test_a_peer_that_says_its_last_is_still_answered():
+async def test_peer_that_ended_its_stream_is_still_answered():
     async with host_here() as host:
         ours, theirs = trio.socket.socketpair()
         async with trio.open_nursery() as nursery:
@@ -256,7 +256,7 @@ async def test_a_peer_that_says_its_last_is_still_answered():
                 assert agent.answered(missing)
 
 
-async def test_a_killed_agent_takes_its_terminals_with_it(tmp_path):
+async def test_terminals_of_a_killed_agent_are_ended(tmp_path):
     pids = tmp_path / "pids"
     program = (
         "import socket, sys, time\n"
@@ -281,7 +281,7 @@ def start_agent(program: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 class Faulty(trio.abc.Stream):
-    """A socket's stream that fails in a way that nobody has thought of."""
+    """A socket stream that fails with an unexpected error."""
 
     def __init__(self, sock) -> None:
         self._stream = trio.SocketStream(sock)
@@ -301,7 +301,7 @@ class Faulty(trio.abc.Stream):
         await self._stream.aclose()
 
 
-async def test_a_connection_that_fails_unexpectedly_takes_no_other_with_it():
+async def test_connection_that_fails_unexpectedly_ends_no_other():
     async with host_here() as host, agent_of(host) as other, trio.open_nursery() as nursery:
         ours, theirs = trio.socket.socketpair()
         with capture_logs() as logs:
@@ -315,10 +315,10 @@ async def test_a_connection_that_fails_unexpectedly_takes_no_other_with_it():
         ]
 
 
-# The outbox alone
+# The send queue alone
 
 
-async def test_what_is_put_is_sent_in_order_and_whole():
+async def test_queued_lines_are_sent_in_order_and_complete():
     ours, theirs = trio.testing.memory_stream_one_way_pair()
     outbox = SendQueue(ours)
     async with trio.open_nursery() as nursery:
@@ -336,7 +336,7 @@ async def test_what_is_put_is_sent_in_order_and_whole():
     assert received == b"".join(b"%d\n" % number for number in range(1000))
 
 
-async def test_there_is_room_until_too_much_waits_and_again_when_it_was_sent():
+async def test_queue_drains_below_its_high_water_mark():
     ours, theirs = trio.testing.lockstep_stream_one_way_pair()
     outbox = SendQueue(ours)
     async with trio.open_nursery() as nursery:
@@ -355,7 +355,7 @@ async def test_there_is_room_until_too_much_waits_and_again_when_it_was_sent():
 
 
 class FullStore:
-    """A store to which nothing can be sent until `make_room`."""
+    """A store that cannot be flushed until `make_room`."""
 
     def __init__(self):
         self._room = trio.Event()
@@ -371,7 +371,7 @@ class FullStore:
         self._room.set()
 
 
-async def test_answer_is_sent_behind_the_state_that_it_tells_of():
+async def test_response_is_sent_after_its_state_was_stored():
     ours, theirs = trio.socket.socketpair()
     store = FullStore()
     outbox = SendQueue(trio.SocketStream(ours), store=store)

@@ -1,4 +1,4 @@
-"""As a service of systemd: sockets that are handed over, telling how things stand, the units."""
+"""The daemon as a systemd service: handed sockets, notifications, the units."""
 
 import configparser
 import json
@@ -22,7 +22,7 @@ from tests.support.person import person_at
 UNITS = Path(__file__).parents[2] / "systemd"
 
 
-# Becomes the daemon with descriptors from 3 on, as what systemd starts does.
+# Executes the daemon with descriptors from 3 on, as systemd does.
 HAND_OVER = """
 import fcntl, os, sys
 pid, count, fds, *command = sys.argv[1:]
@@ -71,7 +71,7 @@ def bound(path, kind=socket.SOCK_STREAM, *, listening=True) -> socket.socket:
 # Handed over
 
 
-async def test_a_socket_that_is_handed_over_is_served_and_neither_locked_nor_removed(tmp_path):
+async def test_handed_socket_is_served_and_neither_locked_nor_removed(tmp_path):
     path = str(tmp_path / "handed.sock")
     with bound(path) as sock, handed(tmp_path, [sock.fileno()]) as running:
         async with agent_at(path) as agent:
@@ -79,12 +79,12 @@ async def test_a_socket_that_is_handed_over_is_served_and_neither_locked_nor_rem
         running.terminate()
         assert await poll(running.poll) == 0
         assert sorted(os.listdir(tmp_path)) == ["handed.sock", "stderr"]
-        # It listens on: whoever connects now has the next daemon started.
+        # It still listens: the next connection starts the next daemon.
         assert listens(path)
     assert "handed over" in said(tmp_path)
 
 
-async def test_all_sockets_that_are_handed_over_are_served(tmp_path):
+async def test_all_handed_sockets_are_served(tmp_path):
     paths = [str(tmp_path / name) for name in ("one", "two")]
     with ExitStack() as stack:
         fds = [stack.enter_context(bound(path)).fileno() for path in paths]
@@ -94,26 +94,26 @@ async def test_all_sockets_that_are_handed_over_are_served(tmp_path):
                 assert (await agent.run(f"echo {path}"))[0] == f"{path}\n"
 
 
-async def test_the_persons_socket_is_known_by_its_place_beside_the_agents(tmp_path):
+async def test_users_socket_is_recognised_by_its_path_beside_the_agents(tmp_path):
     paths = [str(tmp_path / name) for name in ("agent.sock", "user.sock")]
     with ExitStack() as stack:
         fds = [stack.enter_context(bound(path)).fileno() for path in paths]
         stack.enter_context(handed(tmp_path, fds))
-        async with agent_at(paths[0]) as agent, person_at(paths[1]) as person:
+        async with agent_at(paths[0]) as agent, person_at(paths[1]) as user:
             terminal = await agent.create("sleep 60")
-            assert [one["terminalId"] for one in await person.list()] == [terminal]
+            assert [one["terminalId"] for one in await user.list()] == [terminal]
 
 
-async def test_one_that_is_not_handed_over_is_listened_at_beside_it(tmp_path):
+async def test_users_socket_is_bound_beside_a_handed_agents_socket(tmp_path):
     path = str(tmp_path / "handed.sock")
     with bound(path) as sock, handed(tmp_path, [sock.fileno()]):
         await poll(lambda: listens(f"{path}.user"))
-        async with agent_at(path) as agent, person_at(f"{path}.user") as person:
+        async with agent_at(path) as agent, person_at(f"{path}.user") as user:
             terminal = await agent.create("sleep 60")
-            assert [one["terminalId"] for one in await person.list()] == [terminal]
+            assert [one["terminalId"] for one in await user.list()] == [terminal]
 
 
-async def test_programs_see_nothing_of_what_systemd_told_the_daemon(tmp_path):
+async def test_programs_do_not_inherit_systemds_variables(tmp_path):
     path = str(tmp_path / "handed.sock")
     told = {"LISTEN_FDNAMES": "x", "NOTIFY_SOCKET": str(tmp_path / "none"), "WATCHDOG_USEC": "1"}
     with bound(path) as sock, handed(tmp_path, [sock.fileno()], **told):
@@ -121,11 +121,11 @@ async def test_programs_see_nothing_of_what_systemd_told_the_daemon(tmp_path):
             names = (await agent.run("env | cut -d= -f1; ls /proc/self/fd"))[0].split()
             assert not {"LISTEN_PID", "LISTEN_FDS", *told} & set(names)
             assert "PATH" in names
-            assert names[-4:] == ["0", "1", "2", "3"], "3 is the folder that ls reads"
+            assert names[-4:] == ["0", "1", "2", "3"], "3 is the directory that ls reads"
 
 
 @pytest.mark.parametrize("pid", ["1", "", "x", "selfself"])
-async def test_what_is_handed_to_somebody_else_is_left_alone(tmp_path, pid):
+async def test_descriptors_handed_to_another_process_are_left_alone(tmp_path, pid):
     path, handed_path = tmp_path / "run" / "agent.sock", tmp_path / "handed.sock"
     with bound(handed_path) as sock:
         arguments = ("--socket", str(path))
@@ -140,7 +140,7 @@ async def test_what_is_handed_to_somebody_else_is_left_alone(tmp_path, pid):
 
 @contextmanager
 def no_listener(tmp_path, what):
-    """Make a descriptor that is no listening Unix stream socket."""
+    """Return a descriptor that is not a listening Unix stream socket."""
     if what == "a file":
         fd = os.open(tmp_path, os.O_RDONLY)
     elif what == "a datagram socket":
@@ -167,7 +167,7 @@ def no_listener(tmp_path, what):
         "a socket of the network",
     ],
 )
-async def test_a_descriptor_that_cannot_be_served_is_an_error_that_names_it(tmp_path, what):
+async def test_unusable_descriptor_is_named_in_the_error(tmp_path, what):
     with no_listener(tmp_path, what) as fd, handed(tmp_path, [fd]) as running:
         assert await poll(running.poll) == 1
     wrong = "descriptor 3, handed over by LISTEN_FDS, is no listening Unix stream socket"
@@ -175,7 +175,7 @@ async def test_a_descriptor_that_cannot_be_served_is_an_error_that_names_it(tmp_
     assert len(said(tmp_path).splitlines()) == 1
 
 
-async def test_a_descriptor_that_is_not_there_is_an_error_that_names_it(tmp_path):
+async def test_missing_descriptor_is_named_in_the_error(tmp_path):
     path = tmp_path / "handed.sock"
     with bound(path) as sock, handed(tmp_path, [sock.fileno()], count="2") as running:
         assert await poll(running.poll) == 1
@@ -184,7 +184,7 @@ async def test_a_descriptor_that_is_not_there_is_an_error_that_names_it(tmp_path
 
 
 @pytest.mark.parametrize("count", ["x", "-1", "", "²", "1.0"])
-async def test_a_count_that_is_no_number_is_an_error_that_names_it(tmp_path, count):
+async def test_invalid_descriptor_count_is_named_in_the_error(tmp_path, count):
     with handed(tmp_path, [], count=count) as running:
         assert await poll(running.poll) == 1
     assert said(tmp_path) == f"acpterm: LISTEN_FDS is {count!r}, and should be a number\n"
@@ -194,7 +194,7 @@ async def test_a_count_that_is_no_number_is_an_error_that_names_it(tmp_path, cou
     shutil.which("systemd-socket-activate") is None,
     reason="systemd-socket-activate is not installed (Debian: systemd)",
 )
-async def test_systemds_own_activation_starts_and_serves(tmp_path):
+async def test_systemd_socket_activate_starts_the_daemon(tmp_path):
     path = str(tmp_path / "activated.sock")
     env = environment(XDG_RUNTIME_DIR=str(tmp_path))
     passed = [f"--setenv={name}" for name in ("XDG_RUNTIME_DIR", "PATH", "HOME") if name in env]
@@ -202,7 +202,7 @@ async def test_systemds_own_activation_starts_and_serves(tmp_path):
     activator = start(command, env, tmp_path)
     try:
         await poll(lambda: "Listening on" in said(tmp_path))
-        # Not started before somebody connects.
+        # Not started before the first connection.
         assert b"systemd-socket-activate" in running_as(activator.pid)
         async with agent_at(path) as agent:
             assert (await agent.request("initialize", {"protocolVersion": 1}))["protocolVersion"]
@@ -232,17 +232,17 @@ def served(path, env, tmp_path) -> subprocess.Popen[bytes]:
 
 
 def running_as(pid: int) -> bytes:
-    """What a process was started as: the program, and its arguments after a space."""
+    """Return the command line of a process, separated by spaces."""
     line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     return line[0] if b"systemd-socket-activate" in line[0] else b" ".join(line)
 
 
-# Told how things stand
+# Notifications
 
 
 @contextmanager
 def manager(address):
-    """Listen as the service manager does: what it is told, one datagram after the other."""
+    """Listen as the service manager does; yield the socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(address)
         sock.setblocking(False)
@@ -257,7 +257,7 @@ def told(sock: socket.socket) -> bytes | None:
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])
-async def test_the_manager_is_told_of_readiness_and_of_the_end(tmp_path, kind):
+async def test_service_manager_is_notified_of_readiness_and_end(tmp_path, kind):
     path = str(tmp_path / "run" / "agent.sock")
     name = f"{tmp_path}/notify" if kind == "path" else f"\0acpterm-test-{os.getpid()}-{id(path)}"
     env = environment(NOTIFY_SOCKET=name.replace("\0", "@"), XDG_RUNTIME_DIR=str(tmp_path))
@@ -265,10 +265,10 @@ async def test_the_manager_is_told_of_readiness_and_of_the_end(tmp_path, kind):
         running = served(path, env, tmp_path)
         try:
             assert await poll(lambda: told(sock)) == b"READY=1"
-            # At that moment already, not some time after it.
+            # At once, not some time later.
             async with agent_at(path) as agent:
                 assert (await agent.run("echo served"))[0] == "served\n"
-                # The program has no way to say that acpterm is something else than it is.
+                # Programs must not be able to notify the manager.
                 assert (await agent.run("echo ${NOTIFY_SOCKET-none}"))[0] == "none\n"
                 terminal = await agent.create("trap '' TERM; echo go; while :; do sleep 1; done")
                 await agent.until_output(terminal, "go")
@@ -284,7 +284,7 @@ async def test_the_manager_is_told_of_readiness_and_of_the_end(tmp_path, kind):
 
 
 @pytest.mark.parametrize("address", ["", "/none/such", "relative", "@", "x" * 200])
-async def test_a_manager_that_does_not_listen_is_no_trouble(tmp_path, address):
+async def test_missing_service_manager_is_ignored(tmp_path, address):
     path = str(tmp_path / "run" / "agent.sock")
     env = environment(NOTIFY_SOCKET=address, XDG_RUNTIME_DIR=str(tmp_path))
     running = served(path, env, tmp_path)
@@ -298,7 +298,7 @@ async def test_a_manager_that_does_not_listen_is_no_trouble(tmp_path, address):
         running.wait()
 
 
-async def test_a_manager_that_reads_nothing_holds_nobody_up(tmp_path):
+async def test_service_manager_that_reads_nothing_delays_nothing(tmp_path):
     path, name = str(tmp_path / "run" / "agent.sock"), f"{tmp_path}/notify"
     env = environment(NOTIFY_SOCKET=name, XDG_RUNTIME_DIR=str(tmp_path))
     with manager(name), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as filler:
@@ -336,7 +336,7 @@ def unit(name: str) -> configparser.ConfigParser:
     shutil.which("systemd-analyze") is None,
     reason="systemd-analyze is not installed (Debian: systemd)",
 )
-async def test_systemd_finds_nothing_to_say_about_the_units(tmp_path):
+async def test_systemd_analyze_accepts_the_units(tmp_path):
     command = tmp_path / ".local" / "bin" / "acpterm"
     command.parent.mkdir(parents=True)
     command.symlink_to(Path(sys.executable).with_name("acpterm"))
@@ -355,7 +355,7 @@ async def test_systemd_finds_nothing_to_say_about_the_units(tmp_path):
     assert (done.returncode, about) == (0, [])
 
 
-def test_the_socket_unit_listens_where_clients_look_by_default(monkeypatch):
+def test_socket_unit_listens_at_the_default_path(monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
     lines = (UNITS / "acpterm.socket").read_text().splitlines()
     listens_at = [line.partition("=")[2] for line in lines if line.startswith("ListenStream=")]
@@ -365,14 +365,14 @@ def test_the_socket_unit_listens_where_clients_look_by_default(monkeypatch):
     assert (settings["SocketMode"], settings["DirectoryMode"]) == ("0600", "0700")
 
 
-def test_the_service_unit_runs_the_daemon_and_changes_nothing_that_programs_see():
+def test_service_unit_runs_the_daemon_without_restricting_programs():
     settings = unit("acpterm.service")["Service"]
     assert settings["Type"] == "notify"
     assert settings["ExecStart"] == "%h/.local/bin/acpterm serve"
     assert settings["Delegate"] == "yes"
     assert settings["KillMode"] == "process"
     assert int(settings["TimeoutStopSec"]) > 5
-    # Whatever else is there concerns the manager and acpterm itself, and is not inherited.
+    # All other settings concern the manager and acpterm itself, and are not inherited.
     assert set(settings) <= {
         "Type",
         "ExecStart",
@@ -388,7 +388,7 @@ def test_the_service_unit_runs_the_daemon_and_changes_nothing_that_programs_see(
     }
 
 
-async def test_json_logs_say_which_socket_was_handed_over(tmp_path):
+async def test_json_logs_name_the_handed_socket(tmp_path):
     path = tmp_path / "handed.sock"
     arguments = ("--log-format", "json")
     with bound(path) as sock, handed(tmp_path, [sock.fileno()], *arguments) as running:

@@ -1,4 +1,4 @@
-"""What no program can be given is refused at once, and what just fits is run."""
+"""Arguments and environments beyond execve's limits are refused; what just fits is run."""
 
 import os
 import resource
@@ -38,7 +38,7 @@ def refused(words, env=None, rlimits=RLIMITS):
 
 @on_linux
 @pytest.mark.parametrize("letter", ["x", "é", "🙂"])
-def test_one_string_may_have_what_the_kernel_takes_and_no_byte_more(letter):
+def test_string_limit_is_exactly_the_kernels(letter):
     size = len(letter.encode())
     most = letter * (MOST // size) + "x" * (MOST % size)
     validation.check_size(["echo", most], {}, RLIMITS)
@@ -48,7 +48,7 @@ def test_one_string_may_have_what_the_kernel_takes_and_no_byte_more(letter):
 
 
 @on_linux
-async def test_all_that_fits_is_run_and_what_is_refused_would_not_have_been():
+async def test_total_limit_is_never_below_or_above_the_kernels():
     count = 200
     program = "/bin/true"
     total = validation.total_bytes_max(())
@@ -57,7 +57,7 @@ async def test_all_that_fits_is_run_and_what_is_refused_would_not_have_been():
     words = [program, *["x" * size] * (count - 1)]
     last = "x" * (size + more)
     validation.check_size([*words, last], {}, ())
-    # A little less: the kernel aligns the stack.
+    # Slightly less: the kernel aligns the stack.
     done = await trio.run_process([*words, last[:-4096]], env={}, check=False)
     assert done.returncode == 0
     refused([*words, last + "x"], rlimits=())
@@ -66,7 +66,7 @@ async def test_all_that_fits_is_run_and_what_is_refused_would_not_have_been():
 
 
 @on_linux
-def test_the_whole_is_limited_by_the_programs_stack_limit_within_bounds():
+def test_total_limit_follows_the_programs_stack_limit():
     def limit(stack):
         return validation.total_bytes_max(((resource.RLIMIT_STACK, stack, stack),))
 
@@ -76,14 +76,14 @@ def test_the_whole_is_limited_by_the_programs_stack_limit_within_bounds():
 
 
 @pytest.mark.parametrize("what", LARGE)
-async def test_what_is_far_too_large_is_refused_at_once_and_by_name(what):
+async def test_far_too_large_request_is_refused_at_once(what):
     if not linux.AVAILABLE and what in ("command", "lines", "argument", "variable"):
         pytest.skip("only Linux limits one string")
     async with agent_here() as agent:
         before = time.process_time()
         with pytest.raises(RpcError, match="ARG_") as caught:
             await agent.create(**LARGE[what])
-        # This includes what the agent does: it writes, and reads, JSON of 30 MB.
+        # This includes the agent, which encodes and parses 30 MB of JSON.
         assert time.process_time() - before < 5
         assert caught.value.code == INVALID_PARAMS
         assert len(caught.value.message) < 1000
@@ -91,7 +91,7 @@ async def test_what_is_far_too_large_is_refused_at_once_and_by_name(what):
 
 
 @on_linux
-async def test_a_shell_line_of_the_largest_size_is_run():
+async def test_shell_line_of_the_largest_size_is_run():
     async with agent_here() as agent:
         line = "echo here; #"
         output, _ = await agent.run(line + "x" * (MOST - len(line)))
@@ -100,7 +100,7 @@ async def test_a_shell_line_of_the_largest_size_is_run():
             await agent.create(line + "x" * (MOST - len(line) + 1))
 
 
-def test_a_message_in_pieces_is_read_in_time_linear_in_its_size():
+def test_message_in_pieces_is_read_in_linear_time():
     def cost(size):
         line = b'{"jsonrpc":"2.0","method":"x","params":{"a":"%s"}}\n' % (b"x" * size)
         best = float("inf")
@@ -116,10 +116,10 @@ def test_a_message_in_pieces_is_read_in_time_linear_in_its_size():
             assert len(events) == 1
         return best
 
-    # Linear is 8 times as much, quadratic 64 times; the smaller is some milliseconds.
+    # Linear time is 8 times as long, quadratic 64 times; the shorter is some milliseconds.
     assert cost(32 * 1024 * 1024) < 24 * max(cost(4 * 1024 * 1024), 0.01)
 
 
-def test_the_limits_are_those_of_this_kernel():
+def test_limits_are_those_of_this_kernel():
     if linux.AVAILABLE:
         assert os.sysconf("SC_PAGE_SIZE") * 32 == MOST + 1

@@ -1,4 +1,4 @@
-"""Records of a worker's state: what is written is read, older ones too, newer ones are refused."""
+"""Records of a worker's state: round trips, older records, refusal of newer ones."""
 
 from contextlib import suppress
 
@@ -30,7 +30,7 @@ KINDS = [
     TerminalRecord,
     ToolCallRecord,
 ]
-# Names and values of the system: some are not UTF-8.
+# Names and values from the system, some of which are not UTF-8.
 system_text = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\udc80\udcff"))
 ids = st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)
 seconds = st.floats(0, 1e10)
@@ -46,7 +46,7 @@ contexts = st.builds(
     cwd=system_text,
     umask=st.integers(0, 0o777),
     rlimits=st.lists(st.tuples(st.integers(0, 20), st.integers(-1), st.integers(-1))).map(tuple),
-).filter(lambda asker: all(abs(n) < 2**63 for limit in asker.rlimits for n in limit))
+).filter(lambda context: all(abs(n) < 2**63 for limit in context.rlimits for n in limit))
 terminals = st.builds(
     TerminalRecord,
     command=st.text(max_size=50),
@@ -83,28 +83,28 @@ def changed_version(record, by):
 
 
 @given(terminals)
-def test_terminal_record_is_read_as_it_was_written(record):
+def test_terminal_record_survives_a_round_trip(record):
     assert TerminalRecord.decode(record.encode()) == record
 
 
 @given(contexts)
-def test_execution_context_is_read_as_it_was_written(context):
+def test_execution_context_survives_a_round_trip(context):
     record = ConnectionRecord(secret="s", context=ContextRecord.from_context(context))
     assert ConnectionRecord.decode(record.encode()).context.to_context() == context
 
 
 @given(system_text)
-def test_text_that_is_not_utf_8_survives(text):
+def test_text_that_is_not_utf8_survives_a_round_trip(text):
     assert unpack_text(pack_text(text)) == text
 
 
-def test_environment_that_no_program_can_be_given_is_not_stored():
+def test_oversized_environment_is_not_stored():
     context = ExecContext({"A": "x" * 7_000_000}, "/", 0o22, ())
     assert ContextRecord.from_context(context) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_newer_record_is_refused_with_what_to_do(kind):
+def test_newer_record_is_refused_with_advice(kind):
     newer = msgspec.msgpack.encode((kind.VERSION + 1, {}))
     with pytest.raises(StateVersionError) as refused:
         kind.decode(newer)
@@ -113,7 +113,7 @@ def test_newer_record_is_refused_with_what_to_do(kind):
     assert f"reads versions up to {kind.VERSION}: start the newer version" in message
 
 
-def test_fields_that_are_unknown_or_missing_do_no_harm():
+def test_unknown_and_missing_fields_are_accepted():
     old = {"id": "session", "of a later acpterm": [1, 2]}
     record = SessionRecord.decode(msgspec.msgpack.encode((1, old)))
     assert record == SessionRecord(id="session")
@@ -121,7 +121,7 @@ def test_fields_that_are_unknown_or_missing_do_no_harm():
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.binary(max_size=64))
-def test_garbage_is_an_error_and_nothing_worse(kind, data):
+def test_garbage_raises_only_state_errors(kind, data):
     with suppress(StateError):
         kind.decode(data)
 

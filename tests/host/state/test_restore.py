@@ -1,6 +1,6 @@
-"""A host makes itself again from records that a worker before has left in a real keeper.
+"""A host restores itself from the records of a previous worker in a real keeper.
 
-The worker before is the test: it stores what it likes, and is killed.
+The test acts as the previous worker: it stores records, and dies.
 """
 
 import time
@@ -56,13 +56,13 @@ def record(**more):
 
 
 async def spawn(keeper, line, **more):
-    """Start a shell line; nothing of its output is released."""
+    """Start a shell command; none of its output is consumed."""
     size = RING_SIZE + WINDOW_BYTES
     return await spawn_in(keeper, line, ring_size=size, consume=False, **more)
 
 
 async def leave(worker, **more):
-    """Store a connection with a session, as a worker does before it dies."""
+    """Store a connection with a session, as a worker does."""
     stored = {
         "host": HostRecord(started_at=now() - 60, connections=7),
         "c/c7": ConnectionRecord(secret=SECRET, agent="tester", context=CONTEXT),
@@ -77,7 +77,7 @@ async def leave(worker, **more):
 
 @asynccontextmanager
 async def successor(started, **settings):
-    """Run a host that takes over, in this process."""
+    """Run a host in this process that restores the records."""
     worker = await started.worker()
     await worker.keeper.connect()
     snapshot = Snapshot.read(worker.keeper.entries)
@@ -102,7 +102,7 @@ async def test_terminal_without_a_record_is_ended_and_forgotten(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["host", "c/c7", "s/c7/0", "k/c7/0/0", "t/x", "listen/agent"])
-async def test_newer_state_is_taken_over_by_no_older_acpterm(tmp_path, key):
+async def test_newer_state_is_not_restored_by_an_older_version(tmp_path, key):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         await leave(worker, **{key: msgspec.msgpack.encode((1000, {}))})
@@ -134,7 +134,7 @@ async def test_terminals_of_a_connection_without_a_record_are_released(tmp_path)
             assert found[own_one.name]["createdAt"] == 1_000_000_000_000
 
 
-async def test_connection_is_made_of_its_terminals_records_when_there_is_nothing_else(tmp_path):
+async def test_connection_is_rebuilt_from_records_of_its_terminals(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         line = "read x; exit 6"
@@ -164,7 +164,7 @@ async def test_absent_connection_is_given_up_after_the_timeout(tmp_path):
             await poll(lambda: not host.is_needed())
 
 
-async def test_name_of_a_new_connection_is_none_of_those_before(tmp_path):
+async def test_new_connection_gets_a_name_never_used_before(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         await leave(worker)
@@ -173,7 +173,7 @@ async def test_name_of_a_new_connection_is_none_of_those_before(tmp_path):
             assert (await user.about("get", terminal))["connection"] == "c8"
 
 
-async def test_terminal_that_a_cancelled_turn_was_to_lose_is_released_in_time(tmp_path):
+async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         fields = {"killed_by": "agent", "killed_at": now(), "release_at": now() + 1}
@@ -197,7 +197,7 @@ async def test_terminal_that_a_cancelled_turn_was_to_lose_is_released_in_time(tm
         ({"lifetime_end": 1e9}, "exited"),
     ],
 )
-async def test_end_that_no_worker_saw_is_put_down_to_who_caused_it(tmp_path, fields, ended_by):
+async def test_exit_without_a_worker_is_attributed_to_its_cause(tmp_path, fields, ended_by):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         over = await spawn(worker.keeper, "exit 3; :", record=record(**fields).encode())
@@ -211,7 +211,7 @@ async def test_end_that_no_worker_saw_is_put_down_to_who_caused_it(tmp_path, fie
             assert 9_000 < status["_meta"]["acpterm"]["wallMs"] < 60_000
 
 
-async def test_size_that_windows_gave_is_kept_until_they_had_time_to_come_back(tmp_path):
+async def test_window_size_is_kept_until_the_resume_timeout(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         line = "trap 'stty size' WINCH; stty size; while :; do sleep 0.05; done"
@@ -226,7 +226,7 @@ async def test_size_that_windows_gave_is_kept_until_they_had_time_to_come_back(t
             await agent.until_output(terminal.name, "24 80")
 
 
-async def test_what_is_released_and_shown_is_kept_and_what_is_not_shown_is_not(tmp_path):
+async def test_released_terminal_is_retained_only_if_shown(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         released = {"released_by": "agent", "released_time": time.time(), "released_at": now()}

@@ -1,4 +1,4 @@
-"""A connection is resumed by another while its worker lives; what is gone is not stored."""
+"""Resumption of connections while the worker lives, and deletion of stored records."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.support.person import person_of
 from tests.support.workers import initialize, repeat
 
 
-async def test_connection_that_its_client_lost_is_taken_over_and_the_old_one_closed():
+async def test_resumed_connection_closes_the_old_transport():
     async with host_here() as host, person_of(host) as user, agent_of(host) as old:
         secret = (await initialize(old))["resume"]
         terminal = await old.create("echo $$; read line; exit 4")
@@ -32,7 +32,7 @@ async def test_connection_that_its_client_lost_is_taken_over_and_the_old_one_clo
         assert await user.list(all=True) == []
 
 
-async def test_secret_that_is_unknown_begins_a_connection_with_another():
+async def test_unknown_secret_begins_a_connection_with_a_new_secret():
     async with host_here() as host, agent_of(host) as agent:
         own = await initialize(agent, "0" * 64)
         assert own["resumed"] is False
@@ -42,7 +42,7 @@ async def test_secret_that_is_unknown_begins_a_connection_with_another():
         assert (await initialize(agent, own["resume"]))["resumed"] is True
 
 
-async def test_secret_of_a_connection_that_has_ended_is_worth_nothing():
+async def test_secret_of_an_ended_connection_is_unknown():
     async with host_here() as host:
         async with agent_of(host) as agent:
             secret = (await initialize(agent))["resume"]
@@ -52,7 +52,7 @@ async def test_secret_of_a_connection_that_has_ended_is_worth_nothing():
 
 
 @pytest.mark.parametrize("secret", [1, [], {}, ""])
-async def test_secret_that_is_none_is_refused_or_unknown(secret):
+async def test_invalid_secret_is_refused_or_unknown(secret):
     async with host_here() as host, agent_of(host) as agent:
         if secret == "":
             assert (await initialize(agent, secret))["resumed"] is False
@@ -61,7 +61,7 @@ async def test_secret_that_is_none_is_refused_or_unknown(secret):
                 await initialize(agent, secret)
 
 
-async def test_connection_that_has_terminals_cannot_become_another():
+async def test_connection_with_terminals_cannot_resume_another():
     async with host_here() as host, agent_of(host) as one, agent_of(host) as other:
         secret = (await initialize(one))["resume"]
         await other.create("sleep 60")
@@ -103,7 +103,7 @@ async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_p
             assert ran.read_text() == "ran\n"
 
 
-async def test_create_with_a_null_or_long_id_is_always_another():
+async def test_create_with_a_null_or_long_id_is_never_a_repetition():
     async with host_here() as host, agent_of(host) as old:
         secret = (await initialize(old))["resume"]
         params = {"sessionId": "session-1", "command": "sleep 60"}
@@ -123,7 +123,7 @@ async def _create_as(agent, id_, params):
     return (await agent.answer(id_))["terminalId"]
 
 
-async def test_events_say_which_connection_came_and_went():
+async def test_events_name_connected_and_disconnected_connections():
     async with host_here() as host, person_of(host) as user:
         _, token = await user.open("events")
         await poll(lambda: host.state.events.has_subscribers)
@@ -149,7 +149,7 @@ def _changes(user, token, count):
 
 
 class Spy:
-    """The keys that a keeper's store holds."""
+    """Return the keys of a keeper's store."""
 
     def __init__(self, keeper, monkeypatch):
         self.keys = set()
@@ -180,7 +180,7 @@ class Spy:
             monkeypatch.setattr(keeper, name, function)
 
 
-async def test_nothing_is_stored_of_what_is_gone(monkeypatch):
+async def test_records_of_ended_connections_are_deleted(monkeypatch):
     async with host_here() as host:
         spy = Spy(host.state.keeper, monkeypatch)
         async with agent_of(host) as agent:

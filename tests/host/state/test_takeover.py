@@ -1,4 +1,4 @@
-"""The worker of a daemon is killed, and the next one goes on: real processes throughout."""
+"""A daemon's worker is killed and the next one takes over, with real processes throughout."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def numbered(output):
     return [int(line.split()[1]) for line in lines if line.startswith("line ")]
 
 
-async def test_program_goes_on_and_its_session_comes_back_with_the_secret(tmp_path):
+async def test_program_runs_on_and_its_session_is_resumed(tmp_path):
     async with daemon_of(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create(COUNT.format(n=500), outputByteLimit=100_000)
@@ -50,25 +50,25 @@ async def test_program_goes_on_and_its_session_comes_back_with_the_secret(tmp_pa
             await agent.release(terminal)
 
 
-async def test_create_that_is_repeated_is_executed_once(tmp_path):
+async def test_repeated_create_is_executed_once(tmp_path):
     ran = tmp_path / "ran"
     params = {"sessionId": "session-1", "command": f"echo ran >> {ran}; sleep 60"}
     async with daemon_of(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             id_ = await agent.start("terminal/create", params)
-            # Its answer is not read: it may have been lost.
+            # The response is not read: it may have been lost.
             await poll(lambda: ran.exists() and ran.read_text())
             await daemon.kill_worker()
         async with daemon.agent(own["resume"]) as (agent, _):
             first = await repeat(agent, id_, "terminal/create", params)
             assert ran.read_text() == "ran\n"
-            # The same id is another request's from now on.
+            # From now on the id belongs to another request.
             second = await repeat(agent, id_, "terminal/create", params)
             assert first != second
             await poll(lambda: ran.read_text() == "ran\nran\n")
 
 
-async def test_id_of_a_create_whose_answer_arrived_is_free_for_another(tmp_path):
+async def test_id_of_a_confirmed_create_can_be_used_again(tmp_path):
     params = {"sessionId": "session-1", "command": "echo $$; exec sleep 60"}
     async with daemon_of(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
@@ -83,7 +83,7 @@ async def test_id_of_a_create_whose_answer_arrived_is_free_for_another(tmp_path)
                 assert alive(int(await agent.until_output(terminal, "\n")))
 
 
-async def test_what_was_being_asked_can_be_asked_again(tmp_path):
+async def test_pending_requests_can_be_repeated(tmp_path):
     async with daemon_of(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             kept = await agent.create("read line; exit 4")
@@ -100,19 +100,19 @@ async def test_what_was_being_asked_can_be_asked_again(tmp_path):
             assert (await agent.answer(waiting))["exitCode"] == 4
 
 
-async def test_program_that_ends_while_no_worker_runs_has_its_status_and_output(tmp_path):
+async def test_program_that_exits_without_a_worker_has_its_status_and_output(tmp_path):
     async with daemon_of(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create("read line; echo the last; exit 7")
             async with daemon.user() as user:
                 pid = (await user.about("get", terminal))["pid"]
-            # It is told in the same moment.
+            # It is reported at the same time.
             worker = (await daemon.status())["workerPid"]
             os.kill(worker, signal.SIGSTOP)
             await agent.start("_acpterm/terminal/write", agent.of(terminal, data="\n"))
             os.kill(worker, signal.SIGKILL)
         async with daemon.agent(own["resume"]) as (agent, _):
-            # What was asked of a stopped worker was not done.
+            # The stopped worker has not handled the request.
             await agent.type(terminal, "\n")
             await daemon.kill_worker()
         await poll(lambda: not alive(pid))
@@ -122,7 +122,7 @@ async def test_program_that_ends_while_no_worker_runs_has_its_status_and_output(
             assert (await agent.output(terminal))["output"].endswith("the last\n")
 
 
-async def test_kill_that_was_under_way_goes_on(tmp_path):
+async def test_pending_kill_is_resumed(tmp_path):
     stubborn = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
     async with daemon_of(tmp_path, kill_grace=2) as daemon:
         async with daemon.agent() as (agent, own):
@@ -138,7 +138,7 @@ async def test_kill_that_was_under_way_goes_on(tmp_path):
             assert not alive(pid)
 
 
-async def test_released_terminal_that_still_runs_is_ended_and_gone(tmp_path):
+async def test_released_terminal_that_still_runs_is_ended(tmp_path):
     stubborn = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
     async with daemon_of(tmp_path, kill_grace=1) as daemon:
         async with daemon.agent() as (agent, own):
@@ -152,7 +152,7 @@ async def test_released_terminal_that_still_runs_is_ended_and_gone(tmp_path):
             await poll(lambda: not alive(pid))
 
 
-async def test_time_that_a_program_was_given_is_the_same(tmp_path):
+async def test_lifetime_of_a_program_is_kept(tmp_path):
     async with daemon_of(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create("sleep 60", own={"timeoutMs": 1500})
@@ -163,7 +163,7 @@ async def test_time_that_a_program_was_given_is_the_same(tmp_path):
             assert 1500 <= status["_meta"]["acpterm"]["wallMs"] < 20_000
 
 
-async def test_users_own_promoted_and_kept_terminals_are_what_they_were(tmp_path):
+async def test_users_promoted_and_retained_terminals_are_restored(tmp_path):
     async with daemon_of(tmp_path) as daemon:
         async with daemon.agent() as (agent, own), daemon.user() as user:
             await user.request("terminal/create", {"command": "sleep 60", "name": "mine"})
@@ -193,7 +193,7 @@ async def test_users_own_promoted_and_kept_terminals_are_what_they_were(tmp_path
                 await user.about("release", entry["terminalId"])
 
 
-async def test_session_goes_on_in_its_directory_with_its_environment(tmp_path):
+async def test_session_keeps_its_directory_and_environment(tmp_path):
     where = tmp_path / "directory"
     where.mkdir()
     context = {"env": {"PATH": os.environ["PATH"], "MARK": "it"}, "cwd": "/", "umask": 0o027}
@@ -209,7 +209,7 @@ async def test_session_goes_on_in_its_directory_with_its_environment(tmp_path):
             assert output == f"it {where} 0027\n"
 
 
-async def test_client_that_does_not_come_back_in_time_is_treated_as_gone(tmp_path):
+async def test_client_that_does_not_resume_in_time_is_disconnected(tmp_path):
     async with daemon_of(tmp_path, resume_timeout=0.5) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create("echo $$; exec sleep 60")
@@ -224,7 +224,7 @@ async def test_client_that_does_not_come_back_in_time_is_treated_as_gone(tmp_pat
                 await agent.output(terminal)
 
 
-async def test_daemon_that_may_be_resumed_is_needed(tmp_path):
+async def test_daemon_with_resumable_connections_does_not_end(tmp_path):
     async with daemon_of(tmp_path, "--when-needed", idle_exit=0.1, resume_timeout=60) as daemon:
         async with daemon.agent() as (_, own):
             await daemon.kill_worker()
@@ -234,7 +234,7 @@ async def test_daemon_that_may_be_resumed_is_needed(tmp_path):
         await daemon.process.wait()
 
 
-async def test_connection_that_is_made_while_no_worker_runs_is_served(tmp_path):
+async def test_connection_made_without_a_worker_is_served(tmp_path):
     async with daemon_of(tmp_path) as daemon:
         inodes = [os.stat(path).st_ino for path in (daemon.path, daemon.user_path)]
         worker = (await daemon.status())["workerPid"]
@@ -264,7 +264,7 @@ async def test_restart_replaces_the_worker_and_keeps_everything(tmp_path):
             assert (await agent.wait(terminal))["exitCode"] == 5
 
 
-async def test_connection_names_are_not_used_again(tmp_path):
+async def test_connection_names_are_not_reused(tmp_path):
     async with daemon_of(tmp_path) as daemon:
         async with daemon.agent() as (agent, own), daemon.user() as user:
             terminal = await agent.create("sleep 60")
@@ -278,7 +278,7 @@ async def test_connection_names_are_not_used_again(tmp_path):
             assert names[1] not in (name, "c1")
 
 
-async def test_keeper_that_is_killed_takes_its_daemon_along_and_says_so(tmp_path):
+async def test_killed_keeper_ends_its_daemon(tmp_path):
     async with daemon_of(tmp_path) as daemon:
         async with daemon.agent() as (agent, _):
             terminal = await agent.create("trap '' HUP; echo $$; while :; do sleep 0.1; done")
@@ -299,7 +299,7 @@ async def test_keeper_that_is_killed_takes_its_daemon_along_and_says_so(tmp_path
         assert (await agent.run("echo again"))[0] == "again\n"
 
 
-async def test_embedded_keeper_that_is_killed_takes_its_host_along_and_says_so(tmp_path):
+async def test_killed_embedded_keeper_ends_its_host(tmp_path):
     async with agent_on_stdio(tmp_path) as (process, agent):
         terminal = await agent.create("trap '' HUP; echo $$; while :; do sleep 0.1; done")
         pid = int(await agent.until_output(terminal, "\n"))
@@ -314,7 +314,7 @@ async def test_embedded_keeper_that_is_killed_takes_its_host_along_and_says_so(t
         await poll(lambda: not alive(pid))
 
 
-async def test_recording_goes_on_in_its_file_without_loss(tmp_path):
+async def test_recording_is_resumed_without_loss(tmp_path):
     directory = tmp_path / "recordings"
     line = (
         "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo é$i; "
@@ -378,7 +378,7 @@ async def test_worker_that_fails_by_a_bug_ends_no_program(tmp_path):
         assert (await daemon.status())["takeovers"] == 1
 
 
-async def test_secret_is_nowhere_in_the_log(tmp_path):
+async def test_log_does_not_contain_the_secret(tmp_path):
     async with daemon_of(tmp_path, log_level="debug") as daemon:
         async with daemon.agent() as (_, own):
             await daemon.kill_worker()

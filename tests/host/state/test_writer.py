@@ -1,4 +1,4 @@
-"""What has changed is put once a turn, before an answer, in order."""
+"""Changed records are stored once per turn, before a response, and in order."""
 
 import trio
 
@@ -7,7 +7,7 @@ from acpterm.host.state.writer import StateWriter
 from tests.support.stores import MemoryStore
 
 
-def test_key_that_changes_often_is_put_once_with_its_last_value():
+def test_key_changed_repeatedly_is_stored_once_with_its_last_value():
     store = MemoryStore()
     writer = StateWriter(store)
     value = b"first"
@@ -22,7 +22,7 @@ def test_key_that_changes_often_is_put_once_with_its_last_value():
     assert len(store.calls) == 2
 
 
-def test_key_that_is_removed_is_deleted_and_not_put():
+def test_removed_key_is_deleted_and_not_stored():
     store = MemoryStore()
     writer = StateWriter(store)
     writer.changed("a", lambda: b"a")
@@ -31,7 +31,7 @@ def test_key_that_is_removed_is_deleted_and_not_put():
     assert store.calls == [("delete", "a")]
 
 
-def test_change_that_is_discarded_is_not_put():
+def test_discarded_change_is_not_stored():
     store = MemoryStore()
     writer = StateWriter(store)
     writer.changed("t/x", lambda: b"")
@@ -40,7 +40,7 @@ def test_change_that_is_discarded_is_not_put():
     assert store.calls == []
 
 
-def test_record_that_cannot_be_encoded_costs_no_other():
+def test_record_that_cannot_be_encoded_affects_no_other():
     store = MemoryStore()
     writer = StateWriter(store)
     writer.changed("a", lambda: 1 / 0)
@@ -49,7 +49,7 @@ def test_record_that_cannot_be_encoded_costs_no_other():
     assert store.calls == [("put", "b", b"b")]
 
 
-async def test_change_that_nobody_is_answered_for_is_put_in_the_next_turn(autojump_clock):
+async def test_change_without_a_response_is_stored_in_the_next_turn(autojump_clock):
     store = MemoryStore()
     writer = StateWriter(store)
     async with trio.open_nursery() as nursery:
@@ -61,7 +61,7 @@ async def test_change_that_nobody_is_answered_for_is_put_in_the_next_turn(autoju
         nursery.cancel_scope.cancel()
 
 
-def test_records_of_what_is_gone_are_reported_and_others_are_read():
+def test_records_without_a_parent_are_unusable_and_others_are_read():
     store = MemoryStore()
     store.put("s/c9/0", b"")
     store.put("k/c9/0/1", b"")
