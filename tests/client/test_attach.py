@@ -352,7 +352,7 @@ def test_a_flood_is_ended_by_a_key(desk):
     pane.line("echo done")
     pane.until("\ndone")
     # On a busy machine it takes longer: all of it is one processor's.
-    assert took < 5
+    assert took < 15
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
 import pytest
 
@@ -279,13 +280,23 @@ def test_what_was_typed_wakes_the_reader(run):
     assert terminal.seen(0.2) == {False}
 
 
+def runs_a_job(terminal):
+    """Return whether a shell's job is in the foreground, and has become its program."""
+    group = os.tcgetpgrp(terminal.master)
+    return group != terminal.program.pid and command_name(group) != "bash"
+
+
+def command_name(pid):
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
 def test_the_jobs_of_a_shell_wait_for_themselves(run):
     terminal = run("bash", "--norc")
     terminal.until_waits()
     for job, waits in [("sleep 100", False), ("cat", True), ("sleep 100 | sleep 100", False)]:
         terminal.output = b""
         terminal.type(job + "\n")
-        terminal.until(lambda: os.tcgetpgrp(terminal.master) != terminal.program.pid)
+        terminal.until(lambda: runs_a_job(terminal))
         terminal.until(lambda waits=waits: waits_for_input(terminal.master) is waits)
         assert terminal.seen(0.2) == {waits}
         terminal.type("\x03")

@@ -133,12 +133,12 @@ async def test_nothing_is_created_once_it_shuts_down_and_what_runs_is_ended():
 
 
 async def test_shutting_down_waits_no_longer_than_it_may_for_those_that_will_not():
-    async with running_pool(grace=2.0) as pool:
+    async with running_pool(grace=30.0) as pool:
         terminal = await pool.create(program("trap '' TERM; echo $$; while :; do sleep 0.02; done"))
         pid = await pid_of(terminal)
         started = trio.current_time()
         await pool.shut_down(0.1)
-        assert trio.current_time() - started < 1
+        assert trio.current_time() - started < 10
         assert alive(pid)
     # The end of the pool waits for nobody.
     assert not alive(pid)

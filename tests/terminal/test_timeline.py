@@ -157,8 +157,9 @@ async def test_a_terminal_has_one():
         line = terminal.timeline
         assert line.end == terminal.ring.end
         first, *_, last = line.slices(0, line.end)
-        assert 0 <= first.time < last.time <= status.wall + 0.01
-        assert line.last == pytest.approx(line.start + last.time, abs=0.02)
+        # Output is read some time after it was written: on a busy machine that may be long.
+        assert 0 <= first.time < last.time <= status.wall + 2
+        assert line.last == pytest.approx(line.start + last.time, abs=2)
 
 
 def test_output_that_an_earlier_process_had_consumed_is_of_no_time():
