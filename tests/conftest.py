@@ -8,13 +8,15 @@ hypothesis does not judge it. A test that hangs is ended by its timeout.
 """
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from acpterm.keeper import client
 from tests.support.depth import examples
+from tests.support.starting import AFRESH, start_embedded_keeper
 
 settings.register_profile(
     "acpterm",
@@ -25,6 +27,15 @@ settings.register_profile(
 settings.load_profile("acpterm")
 
 NO_SKIPS = os.environ.get("ACPTERM_NO_SKIPS", "0") not in ("", "0")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_keepers() -> Iterator[None]:
+    """Fork the keepers of hosts in this process: a Python for each would take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not AFRESH:
+            patch.setattr(client, "_start_embedded", start_embedded_keeper)
+        yield
 
 
 def _refuse(report: pytest.TestReport | pytest.CollectReport) -> None:

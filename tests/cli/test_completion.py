@@ -94,7 +94,7 @@ async def test_a_daemon_that_says_nothing_or_rubbish_is_given_up(tmp_path, says)
         out, _ = process.communicate(timeout=10)
         stream.close()
     # 0.3 seconds are what it waits; the rest is the end of a process on a machine that is busy.
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8
     assert (process.returncode, out) == (0, b"\n")
 
 

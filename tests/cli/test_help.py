@@ -13,15 +13,13 @@ from tests.support.starting import start
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run `acpterm` to its end, with an input that has ended."""
-    return subprocess.run(
-        [*ACPTERM, *arguments],
-        env=environment(**env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start(list(arguments), env=environment(**env), **pipes) as process:
+        try:
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(arguments, process.returncode, out.decode(), err.decode())
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
@@ -52,7 +50,7 @@ def test_help_of_a_command_names_its_flags(command, says, flag):
 
 
 def test_version():
-    done = run("--version")
+    done = subprocess.run([*ACPTERM, "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"acpterm, version {__version__}\n"
 

@@ -270,7 +270,7 @@ async def test_watched_screen_filters_and_enter_attaches(tmux, path):
     pane.keys("Enter")
     pane.until("1-1 of 1   filter: I AM")
     pane.keys("Enter")
-    pane.until("here I am")
+    pane.until(lambda: pane.text.startswith("here I am"))
     pane.line("typed")
     pane.until("typed\ntyped")
     pane.keys("C-\\")
@@ -278,7 +278,7 @@ async def test_watched_screen_filters_and_enter_attaches(tmux, path):
     pane.keys("Escape")
     pane.until("1-2 of 2")
     pane.keys("j", "Enter")
-    pane.until("here I am")
+    pane.until(lambda: pane.text.startswith("here I am"))
     # Ctrl-D ends it: what became of it is in the last line.
     pane.keys("C-d")
     pane.until("mine exited with 0")

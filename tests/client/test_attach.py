@@ -352,7 +352,7 @@ def test_key_stops_a_flood(desk):
     pane.line("echo done")
     pane.until("\ndone")
     # This takes long on a busy machine, where everything shares one CPU.
-    assert took < 5
+    assert took < 15
 
 
 @pytest.mark.long

@@ -33,6 +33,8 @@ from tests.support.depth import THOROUGH
 MESSAGES = int(os.environ.get("ACPTERM_FUZZ_MESSAGES", "20000" if THOROUGH else "5000"))
 SEED = int(os.environ.get("ACPTERM_FUZZ_SEED", str(random.SystemRandom().randrange(2**32))))
 BATCH = 50
+# A batch starts dozens of programs: on a busy machine that takes many seconds.
+HANG_TIMEOUT_S = 90
 PROGRAMS = ("true", "echo", "cat", "sleep")
 
 # What messages must not contain: the beginning of a path, a parent directory, an escape.
@@ -332,11 +334,11 @@ async def fuzz(stream: trio.abc.Stream, fuzzer: Fuzzer, checker: Checker, first:
             line = json.dumps(hello | {"params": {"protocolVersion": 1}}).encode()
             checker.sent(line)
             await stream.send_all(b"\n".join([*lines, line, b""]))
-            with trio.fail_after(20):
+            with trio.fail_after(HANG_TIMEOUT_S):
                 while good not in checker.answered:
                     await news.wait()
         await stream.send_eof()
-        await trio.sleep(20)
+        await trio.sleep(HANG_TIMEOUT_S)
         pytest.fail("the connection was not closed")
 
 
@@ -361,7 +363,7 @@ async def test_host_survives_mutated_messages(tmp_path):
                         await fuzz(stream, fuzzer, checker, first, count)
                     assert checker.count > count / 2, "most messages have an answer"
                     assert not host._connections
-                with trio.fail_after(10):
+                with trio.fail_after(HANG_TIMEOUT_S):
                     while host.pool._running:
                         await next(iter(host.pool._running)).wait_closed()
         assert not [entry for entry in logs if entry["log_level"] == "error"]

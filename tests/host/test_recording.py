@@ -312,7 +312,7 @@ async def test_cancelled_recording_ends_in_time_while_the_disk_hangs(folder, mon
             await terminal.wait_exited()
             running.nursery.cancel_scope.cancel()
             before = trio.current_time()
-    assert trio.current_time() - before < 3
+    assert trio.current_time() - before < 8
     assert [entry["error"] for entry in logs] == ["the disk is too slow"]
     # The thread that has begun ends what it does, and the file with it.
     go.set()

@@ -10,6 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 from acpterm.acp.user_streams import AttachRequest
 from acpterm.host.events import QUEUE_MAX, UPDATE_BYTES_MAX, EventBus
 from acpterm.host.input_monitor import InputMonitor
+from acpterm.host.server import connection as server_connection
 from acpterm.host.user.attach import attach
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import RpcError
@@ -99,7 +100,8 @@ async def test_event_queue_is_bounded_when_the_client_does_not_read():
         )
 
 
-async def test_pending_requests_do_not_delay_the_shutdown():
+async def test_pending_requests_do_not_delay_the_shutdown(monkeypatch):
+    monkeypatch.setattr(server_connection, "CLOSE_TIMEOUT_S", 60.0)
     async with host_here() as host, person_of(host) as person:
         await person.request("terminal/create", {"command": "sleep 60", "name": "web"})
         waiting = await person.start("terminal/wait", {"terminalId": "web"})
@@ -107,7 +109,7 @@ async def test_pending_requests_do_not_delay_the_shutdown():
         await wait_all_tasks_blocked(0.05)
         before = trio.current_time()
         await host.close()
-        assert trio.current_time() - before < 2
+        assert trio.current_time() - before < 10
         for id_ in (waiting, reading):
             with pytest.raises(RpcError, match="connection is closing"):
                 await person.answer(id_)
@@ -118,7 +120,7 @@ async def test_request_is_cancelled_at_once_after_the_connection_closed():
         person = UserConnection(host.context, host.state, lambda: ())
         person.close()
         closing = pytest.raises(RpcError, match="connection is closing")
-        with trio.fail_after(2), closing, person.cancel_on_close():
+        with trio.fail_after(10), closing, person.cancel_on_close():
             await trio.sleep_forever()
 
 

@@ -6,6 +6,7 @@ import resource
 import signal
 import sys
 import termios
+from pathlib import Path
 
 import pytest
 
@@ -86,13 +87,23 @@ def test_reader_no_longer_waits_when_input_arrives(run):
     assert terminal.results(0.2) == {False}
 
 
+def runs_a_job(terminal):
+    """Return whether a job of the shell is in the foreground and has executed its program."""
+    group = os.tcgetpgrp(terminal.master)
+    return group != terminal.program.pid and command_name(group) != "bash"
+
+
+def command_name(pid):
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
 def test_shell_jobs_wait_according_to_the_foreground_job(run):
     terminal = run("bash", "--norc")
     terminal.until_waits()
     for job, waits in [("sleep 100", False), ("cat", True), ("sleep 100 | sleep 100", False)]:
         terminal.output = b""
         terminal.type(job + "\n")
-        terminal.until(lambda: os.tcgetpgrp(terminal.master) != terminal.program.pid)
+        terminal.until(lambda: runs_a_job(terminal))
         terminal.until(lambda waits=waits: waits_for_input(terminal.master) is waits)
         assert terminal.results(0.2) == {waits}
         terminal.type("\x03")

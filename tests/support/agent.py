@@ -9,6 +9,7 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.acp.validate import validate_sent
+from tests.support.depth import DEADLINE_S
 
 
 class Agent:
@@ -130,7 +131,7 @@ class Agent:
         await self.release(terminal)
         return output["output"], status
 
-    async def until_output(self, terminal: str, text: str, seconds: float = 10) -> str:
+    async def until_output(self, terminal: str, text: str, seconds: float = DEADLINE_S) -> str:
         """Poll until the output holds `text`: the output."""
         with trio.fail_after(seconds):
             while text not in (found := str((await self.output(terminal))["output"])):

@@ -1,8 +1,14 @@
-"""How deep the tests go. `ACPTERM_THOROUGH=1`: as deep as they can, as `make test-all` does."""
+"""How deep the tests go, and how long they wait.
+
+`ACPTERM_THOROUGH=1`: as deep as they can, as `make test-all` does.
+"""
 
 import os
 
 THOROUGH = os.environ.get("ACPTERM_THOROUGH", "0") not in ("", "0")
+
+DEADLINE_S = 30.0
+"""How long a test waits for what has to come: only a hang, on no machine a delay, takes longer."""
 
 
 def examples(count: int) -> int:

@@ -12,6 +12,7 @@ import trio
 
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.config import Settings
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import poll
 
 SCRIPTED = Path(__file__).parent / "scripted.py"
@@ -149,7 +150,7 @@ class Editor:
         answer = await self.wait(await self.begin(*steps))
         return str(answer["stopReason"])
 
-    async def until(self, look: Callable[[], Any], seconds: float = 10) -> Any:
+    async def until(self, look: Callable[[], Any], seconds: float = DEADLINE_S) -> Any:
         """Look until what is seen is true: that."""
         return await poll(lambda: look() or None, seconds)
 

@@ -19,6 +19,7 @@ from acpterm.runtime.exec_context import current
 from tests.support import starting
 from tests.support.agent import Agent, connected
 from tests.support.connector import connect_as_agent
+from tests.support.depth import DEADLINE_S
 from tests.support.starting import start
 
 ACPTERM = starting.ACPTERM
@@ -56,7 +57,7 @@ class Process:
         self.pid = process.pid
         self.log = log
 
-    async def wait(self, seconds: float = 10) -> int:
+    async def wait(self, seconds: float = DEADLINE_S) -> int:
         """Wait for its end: the exit status."""
         return int(await poll(self.process.poll, seconds))
 
@@ -171,7 +172,7 @@ async def _below_shell(
             await trio.to_thread.run_sync(popen.wait)
 
 
-async def poll(look: Callable[[], Any], seconds: float = 10) -> Any:
+async def poll(look: Callable[[], Any], seconds: float = DEADLINE_S) -> Any:
     """Look until what is seen is true: that."""
     with trio.fail_after(seconds):
         while (found := look()) is None or found is False:

@@ -14,6 +14,7 @@ import trio
 
 from acpterm.host.host import Host
 from acpterm.jsonrpc import RpcError
+from tests.support.depth import DEADLINE_S
 
 PREFIX = "_acpterm/"
 
@@ -106,7 +107,7 @@ class Person:
         await self.send(json.dumps(body).encode() + b"\n")
         return id_
 
-    async def answer(self, id_: int, seconds: float = 10) -> Any:
+    async def answer(self, id_: int, seconds: float = DEADLINE_S) -> Any:
         """Wait for the answer to a request: its result, or `RpcError`."""
         with trio.fail_after(seconds):
             await self._waiting[id_].wait()
@@ -156,7 +157,7 @@ class Person:
         token = params.setdefault("token", self.token())
         return await self.start(method, params), token
 
-    async def until(self, look: Callable[[], Any], seconds: float = 10) -> Any:
+    async def until(self, look: Callable[[], Any], seconds: float = DEADLINE_S) -> Any:
         """Look each time that something has come, until what is seen is true: that."""
         with trio.fail_after(seconds):
             while not (found := look()):

@@ -17,6 +17,7 @@ import trio
 
 from tests.acp.validate import validate_sent
 from tests.support.agent import Agent
+from tests.support.depth import DEADLINE_S
 from tests.support.editor import AGENT, SCRIPTED
 from tests.support.hosts import ACPTERM, agent_here, environment, poll
 from tests.support.starting import start as start_acpterm
@@ -101,7 +102,7 @@ class Run:
         found = [dict(one) for one in self.events if one["event"] == event]
         return [one for one in found if one.pop("event")]
 
-    async def seen(self, text: str, seconds: float = 10) -> None:
+    async def seen(self, text: str, seconds: float = DEADLINE_S) -> None:
         """Wait until it has printed `text`."""
         await poll(lambda: text in self.out, seconds)
 
@@ -112,7 +113,7 @@ class Run:
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
-    async def wait(self, seconds: float = 15) -> int:
+    async def wait(self, seconds: float = DEADLINE_S) -> int:
         """Wait for its end: the exit status."""
         return int(await poll(self.process.poll, seconds))
 
@@ -194,7 +195,7 @@ class Person:
 
     async def sees(self, text: str, times: int = 1) -> str:
         """Wait until the terminal shows `text` so many times: all that it shows."""
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while True:
                 shown = str((await self._host.output(self._terminal))["output"])
                 if shown.count(text) >= times:

@@ -1,16 +1,21 @@
-"""A process that has imported all of acpterm, and makes children that become `acpterm`.
+"""A process that has imported all of acpterm, and forks children that become `acpterm`.
 
 Run by `starting`, as a script. An import costs most of what a command costs: here it is paid once.
-Each child is made with `clone3(CLONE_PARENT)`, as acpterm's own fork server makes them: it is the
-child of whoever asks, for that one to wait for, and a process of its own in all that it does from
-`-m acpterm` to its last exit handler. What it has from here is what is imported already.
+Each child is made with `clone3(CLONE_PARENT)`: it is the child of the process that asks, which
+waits for it. It does all that `python -m acpterm` does, with two exceptions that take most of the
+time: it frees no memory at its exit, which would copy every page that it shares with this process,
+and a daemon's keeper, or an embedded one, goes on in the process that was forked for it, without
+an exec.
 
-Wire, over a stream socket: four bytes, how long a request is, and with them the descriptors that
-are to be stdin, stdout and stderr; the request, by marshal. The answer: a pid and an errno, one of
-them 0.
+Wire, over a stream socket: four bytes, the length of a request, with the descriptors that are to be
+stdin, stdout and stderr, and then those of `keep`; the request, by marshal. The answer: a pid and
+an errno, one of them 0.
 """
 
+import atexit
+import contextlib
 import ctypes
+import fcntl
 import gc
 import importlib
 import io
@@ -19,13 +24,15 @@ import marshal
 import os
 import pkgutil
 import random
+import resource
 import runpy
 import signal
 import socket
 import struct
 import sys
 import threading
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 ANSWER = struct.Struct("<ii")
 _CLONE_CHILD_CLEARTID = 0x20_0000
@@ -35,8 +42,11 @@ _SYS_CLONE3 = 435
 _CLONE_ARGS = struct.Struct("=8Q")
 # The C library keeps a thread's id within so many bytes of where its description begins.
 _WITHIN = 0x800
-# More than are ever open here.
+# More than are ever open here, and a number that no descriptor is asked to have.
 _DESCRIPTORS = 0x1000
+_UNUSED = 0x200
+# Descriptors that a request may come with.
+_FDS_MAX = 16
 
 _libc = ctypes.PyDLL(None, use_errno=True)
 
@@ -47,6 +57,9 @@ def _import_all() -> None:
     for found in pkgutil.walk_packages(acpterm.__path__, "acpterm."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
+    from acpterm.terminal.vt import emulator
+
+    emulator.preload()
 
 
 def _thread_id() -> int:
@@ -84,7 +97,7 @@ def _exactly(channel: socket.socket, size: int) -> bytes:
 def _serve(channel: socket.socket, noted: int) -> tuple[dict[str, Any], list[int]]:
     """Make children; come back in each of them, with what was asked and its descriptors."""
     while True:
-        head, fds, _, _ = socket.recv_fds(channel, 4, 3)
+        head, fds, _, _ = socket.recv_fds(channel, 4, _FDS_MAX)
         if not head:
             sys.exit(0)
         asked = marshal.loads(_exactly(channel, int.from_bytes(head, "little")))
@@ -116,11 +129,16 @@ def _stream(fd: int, like: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
 
 def _become(asked: dict[str, Any], fds: list[int]) -> None:
     """Be as a new process is that was started with this."""
-    # First off the three numbers, that none is overwritten before it is taken.
-    high = [os.dup(fd) for fd in fds]
-    for number, fd in enumerate(high):
+    # First off the numbers that they are to have, so that none is overwritten before it is taken.
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, _UNUSED) for fd in fds]
+    numbers = [0, 1, 2, *asked["keep"]]
+    os.closerange(3, _UNUSED)
+    for number, fd in zip(numbers, high, strict=True):
         os.dup2(fd, number)
-    os.closerange(3, _DESCRIPTORS)
+    os.closerange(_UNUSED, _DESCRIPTORS)
+    for limit, values in asked["limits"]:
+        if resource.getrlimit(limit) != values:
+            resource.setrlimit(limit, values)
     if asked["session"]:
         os.setsid()
     os.chdir(asked["cwd"])
@@ -140,6 +158,56 @@ def _become(asked: dict[str, Any], fds: list[int]) -> None:
     gc.enable()
 
 
+def _run(asked: dict[str, Any]) -> None:
+    from acpterm.host import start
+    from acpterm.keeper.process.main import main
+
+    if asked["keeper"]:
+        main(asked["words"])
+    start.become_keeper = _become_keeper  # type: ignore[attr-defined]  # imported there
+    runpy._run_module_as_main("acpterm")  # type: ignore[attr-defined]  # as `python -m` does
+
+
+def _become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str]) -> NoReturn:
+    """Do what `acpterm.keeper.client.become_keeper` does, and what an exec would do for it."""
+    from acpterm.keeper.process.main import main
+
+    sock.set_inheritable(True)
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if not os.get_inheritable(int(name)):
+                os.close(int(name))
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)) and number != signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    arguments = ["supervise", str(sock.fileno()), str(worker), "--", *worker_command]
+    _exit(_status_of(lambda: main(arguments)))
+
+
+def _status_of(run: Callable[[], None]) -> int:
+    """Run to the end; return the exit status."""
+    try:
+        run()
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        return end.code or 0
+    return 0
+
+
+def _exit(status: int) -> NoReturn:
+    """Exit as Python does, but free no memory."""
+    threading._shutdown()  # type: ignore[attr-defined]  # the stubs leave it out
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(status)  # Python says what is wrong with them.
+    os._exit(status & 0xFF)
+
+
 if __name__ == "__main__":
     STARTED_WITH = set(marshal.loads(bytes.fromhex(sys.argv[2])))
     # As it is for `-m`: not this file's folder.
@@ -153,4 +221,4 @@ if __name__ == "__main__":
     _asked, _fds = _serve(socket.socket(fileno=int(sys.argv[1])), _thread_id())
     _become(_asked, _fds)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    runpy._run_module_as_main("acpterm")  # type: ignore[attr-defined]  # as `python -m` does
+    _exit(_status_of(lambda: _run(_asked)))

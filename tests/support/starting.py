@@ -8,6 +8,7 @@ import atexit
 import inspect
 import marshal
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -15,11 +16,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from acpterm.keeper import client
 from tests.support.depth import THOROUGH
 from tests.support.ready import ANSWER
 
 ACPTERM = [sys.executable, "-m", "acpterm"]
-_KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "start_new_session"}
+_LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
+_KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "start_new_session", "pass_fds"}
 AFRESH = THOROUGH or sys.platform != "linux"
 
 
@@ -88,7 +91,15 @@ _lock = threading.Lock()
 class Started(subprocess.Popen[bytes]):
     """A process of `acpterm` that was made by one that is ready."""
 
-    def __init__(self, words: list[str], *, start_new_session: bool = False, **how: Any) -> None:
+    def __init__(
+        self,
+        words: list[str],
+        *,
+        keeper: bool = False,
+        start_new_session: bool = False,
+        **how: Any,
+    ) -> None:
+        self._keeper = keeper
         self._session = start_new_session
         super().__init__([*ACPTERM, *words], **how)
 
@@ -108,13 +119,43 @@ class Started(subprocess.Popen[bytes]):
             "cwd": os.fspath(given["cwd"] or os.getcwd()),
             "umask": _umask(),
             "session": self._session,
+            "keeper": self._keeper,
+            "keep": list(given["pass_fds"]),
+            "limits": [(limit, resource.getrlimit(limit)) for limit in _LIMITS],
         }
         ends = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         fds = [standard if end == -1 else end for standard, end in enumerate(ends)]
+        fds += given["pass_fds"]
         self.pid = _ready[key].child(asked, fds)
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]  # as above
+
+
+_start_embedded = client._start_embedded
+_KEEPER_COMMAND = client.keeper_command()
+
+
+def start_embedded_keeper() -> tuple["subprocess.Popen[bytes]", socket.socket]:
+    """Start a keeper as `acpterm.keeper.client` does, from a process that is ready."""
+    if client.keeper_command() != _KEEPER_COMMAND or os.getuid() != os.geteuid():
+        return _start_embedded()
+    ours, theirs = client.worker_pair()
+    with theirs:
+        number = theirs.fileno()
+        try:
+            process = Started(
+                ["embedded", str(number), str(os.getpid())],
+                keeper=True,
+                pass_fds=(number,),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+    return process, ours
 
 
 def _umask() -> int:

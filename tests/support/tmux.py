@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from acpterm.terminal.vt.emulator import Emulator
+from tests.support.depth import DEADLINE_S
 
 COLS, ROWS = 80, 24
 _CONF = """
@@ -149,7 +150,7 @@ class Pane:
             return None
         return int(code) if code else 128 + int(number)
 
-    def until(self, what: str | Callable[[], Any], seconds: float = 15) -> Any:
+    def until(self, what: str | Callable[[], Any], seconds: float = DEADLINE_S) -> Any:
         """Look until it shows a text, or something is so: what that is."""
         end = time.monotonic() + seconds
         while True:
@@ -163,7 +164,7 @@ class Pane:
             pytest.fail(f"{what!r} did not come in {seconds} s; there is:\n{shown}", pytrace=True)
         return found
 
-    def ended(self, seconds: float = 15) -> int:
+    def ended(self, seconds: float = DEADLINE_S) -> int:
         """Wait for the end of its program: its exit status."""
         self.until(lambda: self.status is not None, seconds)
         assert self.status is not None

@@ -11,6 +11,7 @@ from typing import Any
 
 import trio
 
+from tests.support.depth import DEADLINE_S
 from tests.support.person import Person, person_at
 
 
@@ -40,7 +41,7 @@ class Window:
 
     async def until_output(self, terminal: str, text: str) -> str:
         """Poll until the output holds `text`: the output."""
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while text not in (found := (await self.output(terminal))["output"]):
                 await trio.sleep(0.005)
         return str(found)

@@ -131,12 +131,12 @@ async def test_shut_down_refuses_creation_and_ends_running_programs():
 
 
 async def test_shut_down_returns_at_its_timeout_when_programs_do_not_end():
-    async with running_pool(grace=2.0) as pool:
+    async with running_pool(grace=30.0) as pool:
         terminal = await pool.create(program("trap '' TERM; echo $$; while :; do sleep 0.02; done"))
         pid = await pid_of(terminal)
         started = trio.current_time()
         await pool.shut_down(0.1)
-        assert trio.current_time() - started < 1
+        assert trio.current_time() - started < 10
         assert alive(pid)
     # The cancelled pool waits for no program.
     assert not alive(pid)

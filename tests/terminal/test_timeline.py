@@ -165,8 +165,9 @@ async def test_terminal_records_a_timeline():
         line = terminal.timeline
         assert line.end == terminal.ring.end
         first, *_, last = slices(line, 0, line.end)
-        assert 0 <= first.time < last.time <= status.wall + 0.01
-        assert line.last == pytest.approx(line.start + last.time, abs=0.02)
+        # Output is read some time after it was written: on a busy machine that may be long.
+        assert 0 <= first.time < last.time <= status.wall + 2
+        assert line.last == pytest.approx(line.start + last.time, abs=2)
 
 
 def test_output_that_an_earlier_process_consumed_has_no_time():
