@@ -13,12 +13,10 @@ each.
 import os
 import shlex
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
-import platformdirs
 from msgspec import Meta
 
 from acpterm import keys
@@ -235,8 +233,7 @@ def default_socket() -> str:
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if not os.path.isabs(runtime):
-        mac = sys.platform == "darwin"
-        runtime = platformdirs.user_runtime_dir() if mac else f"/run/user/{os.getuid()}"
+        runtime = _mac_runtime_dir() if sys.platform == "darwin" else f"/run/user/{os.getuid()}"
         if not os.access(runtime, os.W_OK):
             runtime = ""
     if runtime:
@@ -244,8 +241,16 @@ def default_socket() -> str:
     return f"/tmp/acpterm-{os.getuid()}/agent.sock"  # noqa: S108  its folder is checked, see above
 
 
+def _mac_runtime_dir() -> str:
+    import platformdirs  # noqa: PLC0415  slow to import
+
+    return platformdirs.user_runtime_dir()
+
+
 def default_record_dir() -> str:
     """Give the folder of the recordings that is used when none is set."""
+    import platformdirs  # noqa: PLC0415  slow to import, and only the daemon needs it for this
+
     return os.path.join(platformdirs.user_state_dir("acpterm"), "recordings")
 
 
@@ -264,7 +269,16 @@ def user_socket(settings: Settings, agents: str | None = None) -> str:
 
 def default_file() -> str:
     """Give the path of the settings file that is read when none is named."""
-    return os.path.join(platformdirs.user_config_dir("acpterm"), "config.toml")
+    if sys.platform == "darwin":
+        import platformdirs  # noqa: PLC0415  slow to import
+
+        directory = platformdirs.user_config_dir("acpterm")
+    else:
+        # As platformdirs does it, and the XDG Base Directory Specification.
+        home = os.environ.get("XDG_CONFIG_HOME", "")
+        home = home if os.path.isabs(home) else os.path.expanduser("~/.config")
+        directory = os.path.join(home, "acpterm")
+    return os.path.join(directory, "config.toml")
 
 
 def load(
@@ -302,6 +316,8 @@ class _Given(NamedTuple):
 
 
 def _read(path: str) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415  slow to import, and most users have no such file
+
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)

@@ -1,6 +1,5 @@
 """What commands are called elsewhere, and what to say of a command that does not exist."""
 
-import difflib
 from collections.abc import Sequence
 from typing import Final
 
@@ -43,6 +42,8 @@ def no_such_command(name: str, commands: Sequence[str]) -> str:
     wrong = f"there is no command {name!r}"
     if name in _ELSEWHERE:
         return f"{wrong}: use acpterm {_ELSEWHERE[name]}"
+    import difflib  # noqa: PLC0415  only needed for a wrong name
+
     found = difflib.get_close_matches(name.lower(), [*commands, "help", "version"], n=3)
     if not found:
         return f"{wrong}: acpterm --help lists all commands"

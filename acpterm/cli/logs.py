@@ -4,10 +4,9 @@ import click
 
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._since import SinceParam
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import SinceParam, terminal_argument
 from acpterm.client.user.blocking_client import BlockingClient
-from acpterm.client.user.output.show import Since, print_raw, print_stamped, print_text
+from acpterm.client.user.output.read import Since
 
 
 @click.command("logs")
@@ -59,6 +58,12 @@ def command(
     """
     if raw and timestamps:
         fail("say --raw or --timestamps, not both", 2)
+
+    from acpterm.client.user.output.show import (  # noqa: PLC0415  completion does without them
+        print_raw,
+        print_stamped,
+        print_text,
+    )
 
     def print_it(client: BlockingClient) -> None:
         printing = print_raw if raw else print_stamped if timestamps else print_text

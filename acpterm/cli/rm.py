@@ -5,7 +5,7 @@ import click
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
 from acpterm.cli._daemon import call_each, call_running, end, failures
 from acpterm.cli._options import at_daemon
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import terminal_argument
 from acpterm.client.user.blocking_client import BlockingClient
 
 

@@ -9,7 +9,7 @@ import click
 
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._terminal_name import LAST, terminal_argument
+from acpterm.cli._params import LAST, terminal_argument
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.send_keys import Key, Step, Text, type_steps
 from acpterm.keys import key_bytes, looks_like_key

@@ -13,8 +13,7 @@ from acpterm.acp.user_api import TerminalInfo, UserTerminalRequest
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo
-from acpterm.cli._params import Finite
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import Finite, terminal_argument
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient, DeadlineError
 from acpterm.client.user.output.search import LineSearch

@@ -1,108 +1,121 @@
-"""Text of others, made safe to print: an agent or a program is not to steer the person's terminal.
+"""Makes untrusted text safe to print: agents and programs must not control the user's terminal.
 
-Control sequences can rename a window, write to the clipboard or hide what is there. What is left
-here is text, lines and tabs, and of a program's lines, if wished, its colours (SGR in ECMA-48).
+Control sequences can rename a window, write to the clipboard or hide text. These functions keep
+text, line feeds and tabs, and on request the colours of a program's output (SGR in ECMA-48).
+
+The patterns are strings: the `re` module compiles each at its first use, and keeps it. Compiling
+all of them takes longer than a short command does, and most text is plain ASCII.
 """
 
 import re
 from typing import Final
 
-# A sequence: CSI, a string that is ended or not (OSC, DCS, APC, PM, SOS), or another escape.
-_SEQUENCE: Final = re.compile(
+# CSI; a control string, terminated or not (OSC, DCS, APC, PM, SOS); or another escape sequence.
+_SEQUENCE: Final = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?"
 )
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
-# All other control characters, those that change the direction of text, and half characters.
+_COLOUR: Final = r"\x1b\[[0-9;:]*m"
+# All other control characters, those that change the direction of text, and lone surrogates.
 _C0: Final = r"\x00-\x08\x0b-\x1f"
-_TURNING: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-_CONTROL: Final = re.compile(f"[{_C0}{_TURNING}]")
-# And what is not seen: Unicode's category Cf, and all that it calls Default_Ignorable, as are the
-# fillers of Hangul, variation selectors and tags.
-_UNSEEN: Final = (
+_DIRECTION: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_CONTROL: Final = f"[{_C0}{_DIRECTION}]"
+# Invisible characters: Unicode's category Cf and its Default_Ignorable property, which includes
+# Hangul fillers, variation selectors and tags.
+_INVISIBLE: Final = (
     r"\xad\u034f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     r"\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     r"\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     r"\U000e0000-\U000e0fff"
 )
-# What joins two emoji to one (ZWJ), and what has a character be a picture (U+FE0F), does not hide:
-# it is seen that the picture is another one. So it stays where it does that: once behind an emoji,
-# and a ZWJ before the next one. Alone, or several after each other, they could carry any message
-# past the reader; so could tags, which are escaped in flags, too.
+# The zero-width joiner (ZWJ) between two emoji and the variation selector U+FE0F have a visible
+# effect on the emoji. So they are kept where they have it: once after an emoji, and a ZWJ only
+# before another emoji. Alone or repeated they could carry a hidden message; so could tags, which
+# are therefore escaped even in flags.
 _EMOJI: Final = (
     r"[\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a-\u23fa\u24c2\u25aa-\u25fe"
     r"\u2600-\u27bf\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
 )
-_STAYS: Final = (
+_KEPT: Final = (
     rf"(?<={_EMOJI})(?:\ufe0f(?:\u200d(?={_EMOJI}))?|\u200d(?={_EMOJI}))"
     r"|(?<=[#*0-9])\ufe0f(?=\u20e3)"
 )
-_HIDDEN: Final = re.compile(rf"(?P<stays>{_STAYS})|[\t\n{_C0}{_TURNING}{_UNSEEN}]")
-# In scripts whose letters join (Arabic, Syriac, N'Ko, those of India, Mongolian), words are written
-# with a single joiner or non-joiner between two letters.
+_HIDDEN: Final = rf"(?P<kept>{_KEPT})|[\t\n{_C0}{_DIRECTION}{_INVISIBLE}]"
+# Scripts with joining letters (Arabic, Syriac, N'Ko, the scripts of India, Mongolian) need a single
+# joiner or non-joiner between two letters of some words.
 _JOINING: Final = r"[\u0620-\u07fa\u08a0-\u08c9\u0900-\u0df4\u1820-\u1878]"
-_HIDDEN_IN_TEXT: Final = re.compile(
-    rf"(?P<stays>{_STAYS}|(?<={_JOINING})[\u200c\u200d](?={_JOINING}))"
-    rf"|[{_C0}{_TURNING}{_UNSEEN}]"
+_HIDDEN_IN_TEXT: Final = (
+    rf"(?P<kept>{_KEPT}|(?<={_JOINING})[\u200c\u200d](?={_JOINING}))"
+    rf"|[{_C0}{_DIRECTION}{_INVISIBLE}]"
 )
-_HIDDEN_IN_JSON: Final = re.compile(f"[{_TURNING}{_UNSEEN}]")
+_HIDDEN_IN_JSON: Final = f"[{_DIRECTION}{_INVISIBLE}]"
 
 
 def strip_controls(text: str) -> str:
-    """Give text without control characters, but for tabs and the ends of lines."""
-    return _CONTROL.sub("", _SEQUENCE.sub("", text.replace("\r\n", "\n")))
+    """Return text without control characters and sequences, except tabs and line feeds."""
+    return re.sub(_CONTROL, "", re.sub(_SEQUENCE, "", text.replace("\r\n", "\n")))
 
 
 def escape_invisible(text: str) -> str:
-    """Give text with what is not seen, and what steers, shown as escapes: nothing in it is hidden.
+    """Return text with all invisible and control characters as escapes, including tab and newline.
 
-    A tab and the end of a line are escapes, too.
+    Nothing in the result is hidden from the reader.
     """
-    return _HIDDEN.sub(_visible, text)
+    return text if _is_plain(text) else re.sub(_HIDDEN, _escape, text)
 
 
 def escape_invisible_text(text: str) -> str:
-    """Return a text of lines with what is not seen, and what steers, shown as escapes.
+    """Return multi-line text with invisible and control characters as escapes.
 
-    Tabs and the ends of lines stay, and so do joiners where letters of a script join.
+    Tabs and line feeds are kept, and so are joiners between letters of scripts that need them.
     """
-    return text if text.isascii() and text.isprintable() else _HIDDEN_IN_TEXT.sub(_visible, text)
+    return text if _is_plain(text) else re.sub(_HIDDEN_IN_TEXT, _escape, text)
 
 
-def _visible(found: re.Match[str]) -> str:
-    return found["stays"] or found[0].encode("unicode_escape").decode()
+def _is_plain(text: str) -> bool:
+    """Return whether text is of printable ASCII characters alone."""
+    return text.isascii() and text.isprintable()
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match["kept"] or match[0].encode("unicode_escape").decode()
 
 
 def escape_json(text: str) -> str:
-    """Give JSON that has the same value, with what `visible` escapes escaped in JSON's way."""
-    return _HIDDEN_IN_JSON.sub(_escaped_in_json, text)
+    """Return equivalent JSON with invisible and control characters as JSON escapes."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return re.sub(_HIDDEN_IN_JSON, _escape_for_json, text)
 
 
-def _escaped_in_json(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be", "surrogatepass")
+def _escape_for_json(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def one_line(text: str, most: int = 200) -> str:
-    """Give text as one line of at most `most` characters, in which nothing is hidden."""
+def one_line(text: str, max_chars: int = 200) -> str:
+    """Return text as one line of at most `max_chars` characters, with invisible ones escaped."""
     line = escape_invisible(text.strip())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
 def keep_sgr(line: str) -> str:
-    """Give a line that a program printed with its colours, which end with it, and nothing else.
+    """Return a line of program output with its colours, and without other control sequences.
 
-    Of what it wrote over with carriage returns the last is left, as on a terminal.
+    Colours are reset at the end of the line. Of text overwritten with carriage returns only the
+    last version is kept, as on a terminal.
     """
     line = line.rstrip("\r")
     line = line[line.rfind("\r") + 1 :]
-    kept = _SEQUENCE.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", line)
-    parts = _COLOUR.split(kept)
+    kept = re.sub(
+        _SEQUENCE, lambda match: match[0] if re.fullmatch(_COLOUR, match[0]) else "", line
+    )
+    parts = re.split(_COLOUR, kept)
     if len(parts) == 1:
-        return _CONTROL.sub("", kept)
-    colours = _COLOUR.findall(kept)
-    text = _CONTROL.sub("", parts[0])
+        return re.sub(_CONTROL, "", kept)
+    colours = re.findall(_COLOUR, kept)
+    text = re.sub(_CONTROL, "", parts[0])
     for colour, part in zip(colours, parts[1:], strict=True):
-        text += colour + _CONTROL.sub("", part)
+        text += colour + re.sub(_CONTROL, "", part)
     return f"{text}\x1b[0m"

@@ -9,7 +9,6 @@ it has ``result`` or ``error``, or an id and no ``params``: it is never answered
 answer would hit a request of the other side which happens to have the same id.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -128,6 +127,8 @@ def _unreadable(line: bytes, what: str) -> InvalidMessage:
     Python's own parser takes what ours does not: half a surrogate pair (``\ud83d`` alone),
     which is what JavaScript makes of a string cut in the wrong place.
     """
+    import json  # noqa: PLC0415  clients that start fast do without it
+
     try:
         members = json.loads(str(line, "utf-8", "replace"))
     except (ValueError, RecursionError):

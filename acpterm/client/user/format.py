@@ -41,6 +41,13 @@ class Row(NamedTuple):
     command: str
 
 
+class Item(NamedTuple):
+    """A terminal in the list."""
+
+    id: str
+    row: Row
+
+
 HEADER: Final = Row(
     "ID", "NAME", "STATE", "OWNER", "AGENT", "SESSION", "SIZE", "AGE", "OUTPUT", "COMMAND"
 )
