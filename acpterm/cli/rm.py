@@ -11,7 +11,7 @@ from acpterm.client.user.blocking_client import BlockingClient
 
 @click.command("rm")
 @terminal_argument(many=True, required=False)
-@click.option("--exited", is_flag=True, help="Remove all that are over, instead of TERMINAL….")
+@click.option("--exited", is_flag=True, help="Remove all terminals that have ended.")
 @at_daemon
 def command(
     terminals: tuple[str, ...], exited: bool, config: str | None, socket: str | None

@@ -106,7 +106,7 @@ def _checked(ctx: click.Context, param: click.Parameter, names: tuple[str, ...])
     multiple=True,
     metavar="NAME",
     callback=_checked,
-    help="Press a key, such as C-c, Up or F5; can be said repeatedly.",
+    help="Press a key, such as C-c, Up or F5; can be repeated.",
 )
 @click.option("-e", "--enter", is_flag=True, help="Press Enter at the end.")
 @click.option("-p", "--paste", is_flag=True, help="Paste the text: tell the program, if it asks.")

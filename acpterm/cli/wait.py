@@ -42,13 +42,13 @@ class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 
 @click.command("wait")
 @terminal_argument(many=True)
 @click.option(
-    "--for", "pattern", type=_Regex(), metavar="REGEX", help="Wait until it has printed this."
+    "--for", "pattern", type=_Regex(), metavar="REGEX", help="Wait for output that matches REGEX."
 )
 @click.option(
     "--timeout",
     type=Finite(min=0),
     metavar="SECONDS",
-    help="Wait no longer than that.",
+    help="Wait at most this long.",
 )
 @at_daemon
 def command(
