@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmarks.table import machine, table, write
 
 NAMES = (
+    "startup",
     "quiet",
     "floods",
     "throughput",

@@ -1,6 +1,5 @@
-"""What commands are called elsewhere, and what to say of a command that does not exist."""
+"""Names of commands in other programs, and the message for a command that does not exist."""
 
-import difflib
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,7 +10,7 @@ ALIASES: Final = {
     "ps": "ls",
     "stop": "kill",
 }
-"""Names that work as well: those of docker, gh and tmux that mean the same."""
+"""Names that also work: those of docker, gh and tmux that mean the same."""
 
 # Names of commands that take other arguments than ours do.
 _ELSEWHERE: Final = {
@@ -39,10 +38,12 @@ _ELSEWHERE: Final = {
 
 
 def no_such_command(name: str, commands: Sequence[str]) -> str:
-    """Return what to say of a command that does not exist."""
+    """Return the message for a command that does not exist."""
     wrong = f"there is no command {name!r}"
     if name in _ELSEWHERE:
         return f"{wrong}: use acpterm {_ELSEWHERE[name]}"
+    import difflib  # noqa: PLC0415  only needed for a wrong name
+
     found = difflib.get_close_matches(name.lower(), [*commands, "help", "version"], n=3)
     if not found:
         return f"{wrong}: acpterm --help lists all commands"

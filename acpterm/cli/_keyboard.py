@@ -1,4 +1,4 @@
-"""A q that ends what is watched: keys are read as they are typed, and not shown."""
+"""Ends a command that is watched when q is typed: keys are read at once, and not echoed."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ _QUIT: Final = b"qQ"
 
 
 async def until_quit(work: Callable[[], Awaitable[object]]) -> None:
-    """Do work until it is done, or a q is typed; within `quiet_keys`."""
+    """Run `work` until it is done or a q is typed; to be used within `quiet_keys`."""
     async with trio.open_nursery() as nursery:
 
         async def watch() -> None:
@@ -26,7 +26,7 @@ async def until_quit(work: Callable[[], Awaitable[object]]) -> None:
 
 
 async def _quit() -> None:
-    """Wait for a q; for ever, if there is no keyboard."""
+    """Wait for a q; for ever if there is no keyboard."""
     while os.isatty(0):
         await trio.lowlevel.wait_readable(0)
         keys = os.read(0, 1024)
@@ -39,7 +39,7 @@ async def _quit() -> None:
 
 @contextlib.contextmanager
 def quiet_keys() -> Iterator[None]:
-    """Have keys come as they are typed and not be shown; Ctrl-C stays what it is."""
+    """Read keys as they are typed, without echo; Ctrl-C still interrupts."""
     if not os.isatty(0):
         yield
         return
@@ -53,7 +53,7 @@ def quiet_keys() -> Iterator[None]:
 
 
 def has_keyboard() -> bool:
-    """Whether what is typed where stdout is seen is for this command: not so for a job behind."""
+    """Return whether stdout is a terminal and this is its foreground process group."""
     try:
         return os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
     except OSError:

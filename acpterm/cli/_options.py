@@ -87,7 +87,7 @@ def at_daemon(function: F) -> F:
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(
-            "--socket", metavar="PATH", help="Ask the daemon that listens for agents at PATH."
+            "--socket", metavar="PATH", help="Use the daemon that listens for agents at PATH."
         ),
     ):
         function = option(function)

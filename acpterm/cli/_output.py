@@ -1,4 +1,4 @@
-"""What commands print on stdout: whole lines, at once, for whoever still reads them."""
+"""Output of commands on stdout: whole lines, written at once."""
 
 import os
 import sys
@@ -11,9 +11,9 @@ from acpterm.runtime.blocking_io import write_fully
 
 
 def echo(text: str) -> None:
-    """Print a line, or lines, now; raises `BrokenPipeError` if nobody reads them. It may block.
+    """Print a line, or lines, at once; raises `BrokenPipeError` if no one reads them. It may block.
 
-    What the encoding of stdout has no character for is shown as a question mark.
+    Characters that the encoding of stdout lacks are printed as question marks.
     """
     encoding = sys.stdout.encoding or "utf-8"
     with named("stdout"):
@@ -21,7 +21,7 @@ def echo(text: str) -> None:
 
 
 def echo_once(text: str) -> None:
-    """Print all that a command has to print; nobody has to read it."""
+    """Print the whole output of a command; a closed pipe is no error."""
     try:
         echo(text)
     except BrokenPipeError:
@@ -29,17 +29,17 @@ def echo_once(text: str) -> None:
 
 
 def json_text(value: object) -> str:
-    """Give a value as JSON in which nothing steers the window that it is printed in."""
+    """Return a value as JSON, with characters that could control a window escaped."""
     return escape_json(msgspec.json.encode(value).decode())
 
 
 def is_colour_wanted() -> bool:
-    """Whether what is written to stdout may be coloured (https://no-color.org)."""
+    """Return whether output to stdout may be coloured (https://no-color.org)."""
     return is_terminal() and not os.environ.get("NO_COLOR")
 
 
 def window() -> tuple[int, int]:
-    """Give the columns and lines of the terminal that stdout is; 80 and 24 if it does not say."""
+    """Return the columns and lines of the terminal on stdout; 80 and 24 if they are unknown."""
     try:
         found = os.get_terminal_size(1)
     except OSError:
@@ -48,5 +48,5 @@ def window() -> tuple[int, int]:
 
 
 def is_terminal() -> bool:
-    """Whether somebody looks at stdout on a terminal that knows escape sequences."""
+    """Return whether stdout is a terminal that understands escape sequences."""
     return os.isatty(1) and os.environ.get("TERM", "dumb") not in ("", "dumb")

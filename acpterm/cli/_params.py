@@ -1,22 +1,42 @@
-"""Numbers and sizes on the command line."""
+"""Parameters on the command line: numbers, sizes, times and positions, and terminals.
+
+Every command that takes terminals has the argument from here, and a shell completes it from what
+the daemon has. The daemon says what it means: an id, the beginning of one, a name, or ``@last``.
+"""
 
 import math
 import re
-from typing import Any, Final
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
+
+from acpterm.client.user.output.read import Since
+from acpterm.config import ConfigError, load
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _SIZE: Final = re.compile(r"([0-9]{1,6})x([0-9]{1,6})")
 _CELLS_MAX: Final = 10_000
+_SPAN: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
+_POSITION: Final = re.compile(r"@(\d{1,18})")
+# Characters that every shell takes as they are, in the middle of a word too. A terminal whose name
+# has others is offered by its id.
+_SAFE: Final = re.compile(r"[A-Za-z0-9_.+/-]+", re.ASCII)
+LAST: Final = "@last"
 
 
 class Finite(click.FloatRange):
-    """A number, which click's own need not be: it takes `nan` and `inf`."""
+    """A finite number: click's own type takes `nan` and `inf`."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read it."""
+        """Parse it."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is no number", param, ctx)
@@ -39,3 +59,114 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         if not (1 <= cols <= _CELLS_MAX and 1 <= rows <= _CELLS_MAX):
             self.fail(f"{value!r} is not a size: give COLSxROWS, such as 80x24", param, ctx)
         return cols, rows
+
+
+class SinceParam(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """A time span before now, a time of day, a date with a time, or a position."""
+
+    name = "since"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Since:
+        """Parse it."""
+        if isinstance(value, Since):
+            return value
+        text = str(value)
+        if position := _POSITION.fullmatch(text):
+            return Since(position=int(position[1]))
+        try:
+            at = parse_time(text, time.time())
+        except (ValueError, OverflowError):
+            hint = f"; the position is @{text}" if text.isdigit() else ""
+            self.fail(
+                f"{text!r} is no time and no position: give 90s, 5m, 1h30m, 2d, 10:30, "
+                f"2026-01-31T10:30 or @12345{hint}",
+                param,
+                ctx,
+            )
+        return Since(time=max(0, round(1000 * at)))
+
+
+def parse_time(text: str, now: float) -> float:
+    """Return a time in seconds since 1970. Raises `ValueError`."""
+    span = _SPAN.fullmatch(text)
+    if span and text:
+        days, hours, minutes, seconds = (int(number or 0) for number in span.groups())
+        return now - timedelta(days, seconds, 0, 0, minutes, hours).total_seconds()
+    if clock := _CLOCK.fullmatch(text):
+        hour, minute, second = (int(number or 0) for number in clock.groups())
+        today = datetime.fromtimestamp(now, UTC).astimezone()
+        at = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
+        return (at if at <= today else at - timedelta(days=1)).timestamp()
+    if len(text) < len("2026-01-31"):
+        raise ValueError(text)
+    # Without an offset it is local time.
+    return datetime.fromisoformat(text).astimezone().timestamp()
+
+
+class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """The name or id of a terminal."""
+
+    name = "terminal"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return it; fails for what cannot be sent to a daemon."""
+        word = str(value)
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            self.fail(f"{word!r} names no terminal: it is not UTF-8", param, ctx)
+        if not word:
+            self.fail("an empty word names no terminal", param, ctx)
+        return word
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names and ids of the daemon's terminals that begin so."""
+        if incomplete.startswith("@"):
+            return [CompletionItem(LAST)] if LAST.startswith(incomplete) else []
+        given = ctx.params.get(param.name or "") or ()
+        taken = {given} if isinstance(given, str) else set(given)
+        return [item for item in _known(ctx, incomplete) if item.value not in taken]
+
+
+def _known(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from acpterm.client.user.completion import (  # noqa: PLC0415  only for completion
+        description,
+        short_ids,
+        terminals,
+    )
+
+    try:
+        found = terminals(
+            load(ctx.params.get("config"), flags={"socket": ctx.params.get("socket")})
+        )
+    except (ConfigError, OSError):
+        return []
+    short = short_ids([one.terminal_id for one in found])
+    items = []
+    for one in found:
+        whole = one.terminal_id
+        words = [whole if incomplete.startswith("term_") else short[whole]]
+        if one.name and _SAFE.fullmatch(one.name):
+            words.insert(0, one.name)
+        # One word for each terminal; the whole id if so much of it was typed already.
+        words += [whole.removeprefix("term_")]
+        if word := next((word for word in words if word.startswith(incomplete)), None):
+            items.append(CompletionItem(word, help=description(one)))
+    return items
+
+
+def terminal_argument(*, many: bool = False, required: bool = True) -> Callable[[F], F]:
+    """Return a decorator that adds the argument TERMINAL to a command, as `terminal`.
+
+    `many` are a tuple, as `terminals`. One that is not `required` and left out is None.
+    """
+    if many:
+        return click.argument(
+            "terminals", metavar="TERMINAL…", nargs=-1, required=required, type=TerminalName()
+        )
+    metavar = "TERMINAL" if required else "[TERMINAL]"
+    return click.argument("terminal", metavar=metavar, required=required, type=TerminalName())

@@ -9,8 +9,16 @@ from typing import Final
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.cli._output import is_colour_wanted, window
 from acpterm.client.user.completion import short_ids
-from acpterm.client.user.format import ENDING, HEADER, NOTHING, WAITS, Row, in_list_order, row
-from acpterm.client.user.list_view import Item
+from acpterm.client.user.format import (
+    ENDING,
+    HEADER,
+    NOTHING,
+    WAITS,
+    Item,
+    Row,
+    in_list_order,
+    row,
+)
 
 # Spaces between two columns.
 _GAP: Final = 2

@@ -9,7 +9,7 @@ from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
 from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._async import call_async
 from acpterm.cli._options import at_daemon, fail, settings
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import terminal_argument
 from acpterm.client.daemon import DaemonError
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter

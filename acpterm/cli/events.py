@@ -18,7 +18,7 @@ _COLOURS = {"created": "green", "exited": "cyan", "killed": "red", "waiting": "y
 
 
 @click.command("events")
-@click.option("--json", "as_json", is_flag=True, help="Print each as a JSON object, a line each.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one a line.")
 @at_daemon
 def command(as_json: bool, config: str | None, socket: str | None) -> None:
     """Print everything that happens from now on, a line each.

@@ -8,14 +8,12 @@ from typing import BinaryIO, Final
 import click
 
 from acpterm.acp.user_api import ScreenResponse, TerminalInfo
-from acpterm.cli._async import call_async
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import terminal_argument
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.export import picture
-from acpterm.client.user.export.export import write_cast
 from acpterm.client.user.export.files import write_to
 from acpterm.client.user.output.text_follow import UNKNOWN, follow_text
 
@@ -66,10 +64,7 @@ def command(
         with tempfile.TemporaryFile() as made:
             is_shown = output == "-" and os.isatty(1)
             if form == "asciicast":
-                report = call_async(
-                    config, socket, lambda client: write_cast(client, terminal, made)
-                )
-                lacks = report.summary("of the recording cannot be read") if report.unread else None
+                lacks = _write_cast(config, socket, terminal, made)
             else:
                 lacks = call(
                     config,
@@ -93,6 +88,18 @@ def _format_of(output: str) -> str:
         known = ", ".join(_ENDINGS)
         fail(f"{output}: {ending} is none of {known}: say --format", 2)
     return _ENDINGS[ending]
+
+
+def _write_cast(
+    config: str | None, socket: str | None, terminal: str, file: BinaryIO
+) -> str | None:
+    """Write an asciicast to `file`; return what it lacks, if anything."""
+    # They import trio, which the other formats do without.
+    from acpterm.cli._async import call_async  # noqa: PLC0415
+    from acpterm.client.user.export.export import write_cast  # noqa: PLC0415
+
+    report = call_async(config, socket, lambda client: write_cast(client, terminal, file))
+    return report.summary("of the recording cannot be read") if report.unread else None
 
 
 def _make(

@@ -10,7 +10,7 @@ from acpterm.acp.user_api import InspectResponse, LaunchInfo, TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, json_text
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import terminal_argument
 from acpterm.client.user.format import duration, memory, state, summary_line
 
 _WIDTH = 16

@@ -12,7 +12,7 @@ from acpterm.acp.user_api import TerminalInfo, UserSignalRequest, UserTerminalRe
 from acpterm.cli._daemon import call, end
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import terminal_argument
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.blocking_client import BlockingClient, Slow
 from acpterm.client.user.output.print import note
@@ -40,7 +40,7 @@ class _Signal(click.ParamType):  # type: ignore[type-arg]  # generic since click
 
 @click.command("kill")
 @terminal_argument(many=True)
-@click.option("--no-wait", is_flag=True, help="Do not wait until the programs have ended.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the programs to exit.")
 @click.option(
     "-s",
     "--signal",

@@ -4,26 +4,29 @@ import click
 
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._since import SinceParam
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import SinceParam, terminal_argument
 from acpterm.client.user.blocking_client import BlockingClient
-from acpterm.client.user.output.show import Since, print_raw, print_stamped, print_text
+from acpterm.client.user.output.read import Since
 
 
 @click.command("logs")
 @terminal_argument()
-@click.option("-f", "--follow", is_flag=True, help="Go on until the program has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the program exits.")
 @click.option(
-    "-n", "--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines, at first."
+    "-n",
+    "--tail",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Start with the last N lines only.",
 )
 @click.option(
     "--since",
     type=SinceParam(),
     metavar="TIME|@POSITION",
-    help="Only what came since: 5m, 10:30, 2026-01-31T10:30, or the position @12345.",
+    help="Only output since then: 5m, 10:30, 2026-01-31T10:30, or the position @12345.",
 )
-@click.option("--timestamps", is_flag=True, help="Begin each line with the time it was printed at.")
-@click.option("--raw", is_flag=True, help="The bytes as they came: escape sequences and all.")
+@click.option("--timestamps", is_flag=True, help="Start each line with its time.")
+@click.option("--raw", is_flag=True, help="Print the raw bytes, with escape sequences.")
 @at_daemon
 def command(
     terminal: str,
@@ -59,6 +62,12 @@ def command(
     """
     if raw and timestamps:
         fail("say --raw or --timestamps, not both", 2)
+
+    from acpterm.client.user.output.show import (  # noqa: PLC0415  completion does without them
+        print_raw,
+        print_stamped,
+        print_text,
+    )
 
     def print_it(client: BlockingClient) -> None:
         printing = print_raw if raw else print_stamped if timestamps else print_text

@@ -4,7 +4,7 @@ import click
 
 from acpterm.cli._daemon import call_each
 from acpterm.cli._options import at_daemon
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import terminal_argument
 
 
 @click.command("promote")

@@ -5,7 +5,7 @@ import click
 from acpterm.acp.user_api import RenameRequest, TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import terminal_argument
 from acpterm.jsonrpc import is_utf8_encodable
 
 

@@ -11,8 +11,7 @@ import click
 from acpterm.cli._async import call_async, run
 from acpterm.cli._keyboard import has_keyboard
 from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._params import Finite
-from acpterm.cli._terminal_name import TerminalName
+from acpterm.cli._params import Finite, TerminalName
 from acpterm.client import replay
 from acpterm.client.playback import Playback
 from acpterm.client.user.export.export import write_cast

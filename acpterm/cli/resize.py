@@ -6,8 +6,7 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import UserResizeRequest
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon
-from acpterm.cli._params import Size
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import Size, terminal_argument
 
 
 @click.command("resize")

@@ -6,7 +6,7 @@ from acpterm.acp.user_api import TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo_once, json_text
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import terminal_argument
 from acpterm.client.daemon import DaemonError
 from acpterm.client.user.format import summary_line
 from acpterm.client.user.worker import Restarted, Worker, restart

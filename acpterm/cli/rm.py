@@ -5,13 +5,13 @@ import click
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
 from acpterm.cli._daemon import call_each, call_running, end, failures
 from acpterm.cli._options import at_daemon
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import terminal_argument
 from acpterm.client.user.blocking_client import BlockingClient
 
 
 @click.command("rm")
 @terminal_argument(many=True, required=False)
-@click.option("--exited", is_flag=True, help="Remove all that are over, instead of TERMINAL….")
+@click.option("--exited", is_flag=True, help="Remove all terminals that have ended.")
 @at_daemon
 def command(
     terminals: tuple[str, ...], exited: bool, config: str | None, socket: str | None

@@ -10,7 +10,7 @@ from acpterm.acp.user_api import ScreenResponse, TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import terminal_argument
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.export import picture

@@ -9,7 +9,7 @@ import click
 
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._terminal_name import LAST, terminal_argument
+from acpterm.cli._params import LAST, terminal_argument
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.send_keys import Key, Step, Text, type_steps
 from acpterm.keys import key_bytes, looks_like_key
@@ -106,7 +106,7 @@ def _checked(ctx: click.Context, param: click.Parameter, names: tuple[str, ...])
     multiple=True,
     metavar="NAME",
     callback=_checked,
-    help="Press a key, such as C-c, Up or F5; can be said repeatedly.",
+    help="Press a key, such as C-c, Up or F5; can be repeated.",
 )
 @click.option("-e", "--enter", is_flag=True, help="Press Enter at the end.")
 @click.option("-p", "--paste", is_flag=True, help="Paste the text: tell the program, if it asks.")

@@ -12,7 +12,7 @@ from acpterm.jsonrpc import RpcError
 
 
 @click.command("status")
-@click.option("--json", "as_json", is_flag=True, help="Print what the daemon says as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the status as JSON.")
 @at_daemon
 def command(as_json: bool, config: str | None, socket: str | None) -> None:
     """Show daemon status: its version, processes, sockets, terminals, connections and memory.

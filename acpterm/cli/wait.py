@@ -13,8 +13,7 @@ from acpterm.acp.user_api import TerminalInfo, UserTerminalRequest
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo
-from acpterm.cli._params import Finite
-from acpterm.cli._terminal_name import terminal_argument
+from acpterm.cli._params import Finite, terminal_argument
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient, DeadlineError
 from acpterm.client.user.output.search import LineSearch
@@ -43,13 +42,13 @@ class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 
 @click.command("wait")
 @terminal_argument(many=True)
 @click.option(
-    "--for", "pattern", type=_Regex(), metavar="REGEX", help="Wait until it has printed this."
+    "--for", "pattern", type=_Regex(), metavar="REGEX", help="Wait for output that matches REGEX."
 )
 @click.option(
     "--timeout",
     type=Finite(min=0),
     metavar="SECONDS",
-    help="Wait no longer than that.",
+    help="Wait at most this long.",
 )
 @at_daemon
 def command(

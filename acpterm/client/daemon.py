@@ -94,6 +94,8 @@ def _start_and_connect(
             # and it makes another.
             if sock := _open_of_holder(settings, path, deadline):
                 return sock
+            if time.monotonic() >= deadline:
+                break
             process = _start(settings, config)
         time.sleep(_POLL_S)
     if process is not None:

@@ -2,22 +2,25 @@
 
 Control sequences can rename a window, write to the clipboard or hide text. These functions keep
 text, line feeds and tabs, and on request the colours of a program's output (SGR in ECMA-48).
+
+The patterns are strings: the `re` module compiles each at its first use, and keeps it. Compiling
+all of them takes longer than a short command does, and most text is plain ASCII.
 """
 
 import re
 from typing import Final
 
 # CSI; a control string, terminated or not (OSC, DCS, APC, PM, SOS); or another escape sequence.
-_SEQUENCE: Final = re.compile(
+_SEQUENCE: Final = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?"
 )
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
+_COLOUR: Final = r"\x1b\[[0-9;:]*m"
 # All other control characters, those that change the direction of text, and lone surrogates.
 _C0: Final = r"\x00-\x08\x0b-\x1f"
 _DIRECTION: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-_CONTROL: Final = re.compile(f"[{_C0}{_DIRECTION}]")
+_CONTROL: Final = f"[{_C0}{_DIRECTION}]"
 # Invisible characters: Unicode's category Cf and its Default_Ignorable property, which includes
 # Hangul fillers, variation selectors and tags.
 _INVISIBLE: Final = (
@@ -38,20 +41,20 @@ _KEPT: Final = (
     rf"(?<={_EMOJI})(?:\ufe0f(?:\u200d(?={_EMOJI}))?|\u200d(?={_EMOJI}))"
     r"|(?<=[#*0-9])\ufe0f(?=\u20e3)"
 )
-_HIDDEN: Final = re.compile(rf"(?P<kept>{_KEPT})|[\t\n{_C0}{_DIRECTION}{_INVISIBLE}]")
+_HIDDEN: Final = rf"(?P<kept>{_KEPT})|[\t\n{_C0}{_DIRECTION}{_INVISIBLE}]"
 # Scripts with joining letters (Arabic, Syriac, N'Ko, the scripts of India, Mongolian) need a single
 # joiner or non-joiner between two letters of some words.
 _JOINING: Final = r"[\u0620-\u07fa\u08a0-\u08c9\u0900-\u0df4\u1820-\u1878]"
-_HIDDEN_IN_TEXT: Final = re.compile(
+_HIDDEN_IN_TEXT: Final = (
     rf"(?P<kept>{_KEPT}|(?<={_JOINING})[\u200c\u200d](?={_JOINING}))"
     rf"|[{_C0}{_DIRECTION}{_INVISIBLE}]"
 )
-_HIDDEN_IN_JSON: Final = re.compile(f"[{_DIRECTION}{_INVISIBLE}]")
+_HIDDEN_IN_JSON: Final = f"[{_DIRECTION}{_INVISIBLE}]"
 
 
 def strip_controls(text: str) -> str:
     """Return text without control characters and sequences, except tabs and line feeds."""
-    return _CONTROL.sub("", _SEQUENCE.sub("", text.replace("\r\n", "\n")))
+    return re.sub(_CONTROL, "", re.sub(_SEQUENCE, "", text.replace("\r\n", "\n")))
 
 
 def escape_invisible(text: str) -> str:
@@ -59,7 +62,7 @@ def escape_invisible(text: str) -> str:
 
     Nothing in the result is hidden from the reader.
     """
-    return _HIDDEN.sub(_escape, text)
+    return text if _is_plain(text) else re.sub(_HIDDEN, _escape, text)
 
 
 def escape_invisible_text(text: str) -> str:
@@ -67,7 +70,12 @@ def escape_invisible_text(text: str) -> str:
 
     Tabs and line feeds are kept, and so are joiners between letters of scripts that need them.
     """
-    return text if text.isascii() and text.isprintable() else _HIDDEN_IN_TEXT.sub(_escape, text)
+    return text if _is_plain(text) else re.sub(_HIDDEN_IN_TEXT, _escape, text)
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether text is of printable ASCII characters alone."""
+    return text.isascii() and text.isprintable()
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -76,7 +84,9 @@ def _escape(match: re.Match[str]) -> str:
 
 def escape_json(text: str) -> str:
     """Return equivalent JSON with invisible and control characters as JSON escapes."""
-    return _HIDDEN_IN_JSON.sub(_escape_for_json, text)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return re.sub(_HIDDEN_IN_JSON, _escape_for_json, text)
 
 
 def _escape_for_json(match: re.Match[str]) -> str:
@@ -98,12 +108,14 @@ def keep_sgr(line: str) -> str:
     """
     line = line.rstrip("\r")
     line = line[line.rfind("\r") + 1 :]
-    kept = _SEQUENCE.sub(lambda match: match[0] if _COLOUR.fullmatch(match[0]) else "", line)
-    parts = _COLOUR.split(kept)
+    kept = re.sub(
+        _SEQUENCE, lambda match: match[0] if re.fullmatch(_COLOUR, match[0]) else "", line
+    )
+    parts = re.split(_COLOUR, kept)
     if len(parts) == 1:
-        return _CONTROL.sub("", kept)
-    colours = _COLOUR.findall(kept)
-    text = _CONTROL.sub("", parts[0])
+        return re.sub(_CONTROL, "", kept)
+    colours = re.findall(_COLOUR, kept)
+    text = re.sub(_CONTROL, "", parts[0])
     for colour, part in zip(colours, parts[1:], strict=True):
-        text += colour + _CONTROL.sub("", part)
+        text += colour + re.sub(_CONTROL, "", part)
     return f"{text}\x1b[0m"

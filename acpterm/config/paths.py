@@ -3,8 +3,6 @@
 import os
 import sys
 
-import platformdirs
-
 from acpterm.config.settings import Settings
 
 
@@ -16,8 +14,7 @@ def default_socket() -> str:
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if not os.path.isabs(runtime):
-        is_mac = sys.platform == "darwin"
-        runtime = platformdirs.user_runtime_dir() if is_mac else f"/run/user/{os.getuid()}"
+        runtime = _mac_runtime_dir() if sys.platform == "darwin" else f"/run/user/{os.getuid()}"
         if not os.access(runtime, os.W_OK):
             runtime = ""
     if runtime:
@@ -25,8 +22,16 @@ def default_socket() -> str:
     return f"/tmp/acpterm-{os.getuid()}/agent.sock"  # noqa: S108  the listener checks it
 
 
+def _mac_runtime_dir() -> str:
+    import platformdirs  # noqa: PLC0415  slow to import
+
+    return platformdirs.user_runtime_dir()
+
+
 def default_record_dir() -> str:
     """Return the default directory of the recordings."""
+    import platformdirs  # noqa: PLC0415  slow to import, and only the daemon needs it for this
+
     return os.path.join(platformdirs.user_state_dir("acpterm"), "recordings")
 
 
@@ -49,4 +54,13 @@ def user_socket(settings: Settings, agents: str | None = None) -> str:
 
 def default_file() -> str:
     """Return the default path of the settings file."""
-    return os.path.join(platformdirs.user_config_dir("acpterm"), "config.toml")
+    if sys.platform == "darwin":
+        import platformdirs  # noqa: PLC0415  slow to import
+
+        directory = platformdirs.user_config_dir("acpterm")
+    else:
+        # As platformdirs does it, by the XDG Base Directory Specification.
+        home = os.environ.get("XDG_CONFIG_HOME", "")
+        home = home if os.path.isabs(home) else os.path.expanduser("~/.config")
+        directory = os.path.join(home, "acpterm")
+    return os.path.join(directory, "config.toml")

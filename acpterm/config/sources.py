@@ -8,7 +8,6 @@ and are converted to the setting's type; in a file, `"5"` is not a number.
 """
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -62,6 +61,8 @@ class _SourcedValue(NamedTuple):
 
 
 def _read(path: str) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415  slow to import, and most users have no such file
+
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)

@@ -10,7 +10,6 @@ never answered, because the answer would match a request of the other side that 
 same id.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -134,6 +133,8 @@ def _unreadable(line: bytes, what: str) -> InvalidMessage:
     Python's own parser accepts lines that msgspec refuses: those with half a surrogate pair
     (``\ud83d`` alone), which JavaScript produces if a string is cut in the wrong place.
     """
+    import json  # noqa: PLC0415  clients that start fast do without it
+
     try:
         members = json.loads(str(line, "utf-8", "replace"))
     except (ValueError, RecursionError):

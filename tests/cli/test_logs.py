@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 import trio
 
-from acpterm.cli._since import parse_time
+from acpterm.cli._params import parse_time
 from acpterm.client.user.output.lines import Lines, last_lines
 from acpterm.client.user.output.text_stream import TextStream, go_on
 from acpterm.terminal.text.stream import TextView

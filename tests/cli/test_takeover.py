@@ -122,8 +122,7 @@ async def test_logs_ask_again_for_the_text_they_had_not_got(tmp_path):
     async with command(tmp_path, "logs", "build") as (logs, host):
         first = await host.connected()
         await identified(first)
-        await first.next()
-        await first.next()
+        await first.expect("_acpterm/terminal/output")
         await first.lose()
         second = await host.connected()
         known = {"text": "one\n", "truncated": False, "position": 4, "exitStatus": EXIT}

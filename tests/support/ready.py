@@ -159,12 +159,12 @@ def _become(asked: dict[str, Any], fds: list[int]) -> None:
 
 
 def _run(asked: dict[str, Any]) -> None:
-    from acpterm.host import start
+    from acpterm.host import daemon
     from acpterm.keeper.process.main import main
 
     if asked["keeper"]:
         main(asked["words"])
-    start.become_keeper = _become_keeper  # type: ignore[attr-defined]  # imported there
+    daemon.become_keeper = _become_keeper  # type: ignore[attr-defined]  # imported there
     runpy._run_module_as_main("acpterm")  # type: ignore[attr-defined]  # as `python -m` does
 
 

@@ -1,1 +1,1 @@
-"""The person's side of the daemon: what the commands that show and move terminals are made of."""
+"""The client of the user's socket: what the commands about terminals are made of."""

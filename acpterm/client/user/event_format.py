@@ -1,4 +1,4 @@
-"""What has happened, as a line."""
+"""Events as lines of text."""
 
 import time
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from acpterm.client.user.words import ended
 
 RECONNECTED: Final = "reconnected"
 """The event that the daemon's worker was replaced; it is made by `watching`."""
-# Hexadecimal digits of an id: who is to be told of it later is not known yet.
+# Hexadecimal digits of an id: later ids, from which it must differ, are not known yet.
 _ID: Final = 8
 # Characters of what an agent or a program calls itself.
 _WHO: Final = 24
@@ -45,7 +45,7 @@ class EventRow(NamedTuple):
 
 
 def event_row(event: EventNotification) -> EventRow:
-    """Find the words for an event."""
+    """Return the words for an event."""
     terminal = event.terminal
     short = _NONE
     if terminal is not None:
@@ -63,7 +63,7 @@ def event_row(event: EventNotification) -> EventRow:
 
 
 def _who(event: EventNotification) -> str:
-    """Say which agent and which session."""
+    """Return the agent and the session."""
     words = [
         one_line(word, _WHO) for word in (event.agent or event.connection, event.session_id) if word
     ]

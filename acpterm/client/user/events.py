@@ -1,7 +1,7 @@
-"""Being told what happens for as long as somebody reads it.
+"""Following the daemon's events for as long as they are read.
 
-What watches ends with Ctrl-C, which is how one ends it and no failure; with another signal, as
-killed by that; or when nobody reads stdout any more, as before `head`.
+A command that watches ends with Ctrl-C, which is no failure; with another signal, as if killed by
+it; or when no one reads stdout any more, as before `head`.
 """
 
 import signal
@@ -33,14 +33,14 @@ class GoneError(Exception):
 
 
 def gone(client: UserClient, error: RpcError) -> GoneError:
-    """Say why an answer that was to come did not."""
+    """Return the error for an answer that did not come."""
     # Nobody here has cancelled it: the daemon does so when it ends.
     ends = error.code == REQUEST_CANCELLED
     return GoneError(f"{client.endpoint.name} is gone" if ends else error.message)
 
 
 async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
-    """Do work until it is done, a signal ends it or nobody reads stdout: the exit status."""
+    """Run `work` until it is done, a signal comes or stdout is not read; return the exit status."""
     status = 0
 
     async def watch_signals() -> None:
@@ -83,11 +83,11 @@ async def follow(
 
 
 class _Events:
-    """The events that are told, as they came."""
+    """The queue of events that were received."""
 
     def __init__(self, client: UserClient) -> None:
         self.token: Final = client.token()
-        self._front = client
+        self._client = client
         self._queue: deque[Raw] = deque()
         self._has_events = trio.Event()
         self._has_room = trio.Event()
@@ -96,15 +96,15 @@ class _Events:
     async def ask(self) -> None:
         """Ask for them, and again when the connection was lost. Raises `GoneError`."""
         while True:
-            endpoint = self._front.endpoint
+            endpoint = self._client.endpoint
             try:
-                await self._front.call("events", EventsRequest(self.token), Empty)
+                await self._client.call("events", EventsRequest(self.token), Empty)
             except LostError:
-                await self._front.reconnect(endpoint)
+                await self._client.reconnect(endpoint)
                 event = EventNotification(self.token, RECONNECTED, round(1000 * time.time()))
                 self._receive("_acpterm/event", Raw(encode(event)))
             except RpcError as error:
-                raise gone(self._front, error) from error
+                raise gone(self._client, error) from error
 
     async def next(self) -> Raw:
         """Wait for an event."""

@@ -1,6 +1,6 @@
-"""A terminal as the person sees it in a line: short words for what the daemon says of it.
+"""Terminals in lists: short words for what the daemon reports.
 
-All of it is safe to print: commands, names and titles are of programs and agents.
+All of them are safe to print: commands, names and titles come from programs and agents.
 """
 
 import math
@@ -17,7 +17,7 @@ ENDING: Final = "ending"
 NOTHING: Final = "-"
 
 _KIB: Final = 1024
-# Seconds, and what so many are called.
+# Units of time, in seconds.
 _SPANS: Final = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -27,7 +27,7 @@ _COMMAND: Final = 1000
 
 
 class Row(NamedTuple):
-    """What a list shows of a terminal, in this order."""
+    """The columns of a list, in order."""
 
     id: str
     name: str
@@ -41,6 +41,13 @@ class Row(NamedTuple):
     command: str
 
 
+class Item(NamedTuple):
+    """A terminal in the list."""
+
+    id: str
+    row: Row
+
+
 HEADER: Final = Row(
     "ID", "NAME", "STATE", "OWNER", "AGENT", "SESSION", "SIZE", "AGE", "OUTPUT", "COMMAND"
 )
@@ -52,7 +59,7 @@ def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:
 
 
 def row(terminal: TerminalInfo, short: str, now: float) -> Row:
-    """Say how a terminal is, `now` being seconds since 1970; `short` is its id."""
+    """Return the row of a terminal at `now`, in seconds since 1970; `short` is its id."""
     return Row(
         id=short,
         name=_word(terminal.name),
@@ -68,7 +75,7 @@ def row(terminal: TerminalInfo, short: str, now: float) -> Row:
 
 
 def _in_short(command: str) -> str:
-    """Cut what no list is the place for: a command may be as long as a message."""
+    """Cut a command, which may be as long as a message."""
     return command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
 
 
@@ -88,12 +95,12 @@ def state(terminal: TerminalInfo, now: float) -> str:
 
 
 def ago(moment: int | None, now: float) -> str:
-    """Say how long ago a moment was, in milliseconds since 1970, to one unit."""
+    """Return how long ago a moment was, in milliseconds since 1970, to one unit."""
     return NOTHING if moment is None else span(now - moment / 1000)
 
 
 def span(seconds: float) -> str:
-    """Say how long that is, to one unit: what is shown again and again is to stand still."""
+    """Return a duration to one unit, so that a list that is redrawn changes rarely."""
     for size, unit in _SPANS:
         if seconds >= size:
             return f"{math.floor(seconds / size)}{unit}"
@@ -101,7 +108,7 @@ def span(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Say how long that is, to two units."""
+    """Return a duration to two units."""
     for (size, unit), (smaller, less) in pairwise(_SPANS):
         if seconds >= size:
             rest = math.floor(seconds % size / smaller)
@@ -110,7 +117,7 @@ def duration(seconds: float) -> str:
 
 
 def memory(size: int) -> str:
-    """Say how many bytes that is."""
+    """Return a number of bytes with its unit."""
     if size < _KIB:
         return f"{size} B"
     if size < _KIB * _KIB:
@@ -119,7 +126,7 @@ def memory(size: int) -> str:
 
 
 def summary_line(text: str) -> str:
-    """Make text of others a line of any length, in which nothing is hidden."""
+    """Return untrusted text as a line of any length, with invisible characters escaped."""
     return one_line(text, max(1, 6 * len(text)))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from acpterm.client.user.format import Row
+from acpterm.client.user.format import Item, Row
 
 _KEY: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Za-z]|[\s\S]")
 _NAMES: Final = {
@@ -31,13 +31,6 @@ class Action(Enum):
 
     QUIT = auto()
     OPEN = auto()
-
-
-class Item(NamedTuple):
-    """A terminal in the list."""
-
-    id: str
-    row: Row
 
 
 class Part(NamedTuple):

@@ -1,4 +1,4 @@
-"""The terminals, looked at again whenever something happens."""
+"""The list of terminals, requested again whenever an event comes."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -13,8 +13,8 @@ from acpterm.client.user.client import UserClient
 from acpterm.client.user.events import follow, gone
 from acpterm.jsonrpc import RpcError
 
-# Seconds between two looks: much that happens at once is one change to whoever looks.
-_PAUSE: Final = 0.1
+# Seconds between two requests, so that a burst of events is one change.
+_PAUSE_S: Final = 0.1
 
 
 async def refresh(
@@ -25,10 +25,9 @@ async def refresh(
     every: float = math.inf,
     again: Callable[[], trio.Event] = trio.Event,
 ) -> None:
-    """Show the terminals now and whenever something happens, and `every` so many seconds.
+    """Show the terminals now, after each event, and `every` so many seconds, until cancelled.
 
-    `again` makes an event that has them looked at as well. Until cancelled. Raises `GoneError` when
-    the daemon ends.
+    `again` makes a `trio.Event` that also triggers it. Raises `GoneError` when the daemon ends.
     """
     happened = again()
     request = ListRequest(all=everything)
@@ -46,7 +45,7 @@ async def refresh(
             except RpcError as error:
                 raise gone(client, error) from error
             await show(answer.terminals)
-            await trio.sleep(_PAUSE)
-            with trio.move_on_after(every - _PAUSE):
+            await trio.sleep(_PAUSE_S)
+            with trio.move_on_after(every - _PAUSE_S):
                 await happened.wait()
             happened = again()

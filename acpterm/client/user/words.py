@@ -1,4 +1,4 @@
-"""How a terminal is called in messages to the person, and how its end is said everywhere."""
+"""Words for terminals in messages to the user: their titles, and how their programs ended."""
 
 import signal
 import sys
@@ -8,19 +8,19 @@ from acpterm.client.sanitize import one_line
 
 
 def title(info: TerminalInfo) -> str:
-    """Give what to call it by: its name, or the beginning of its id."""
+    """Return the name of a terminal, or the beginning of its id."""
     return info.name or info.terminal_id.removeprefix("term_")[:8]
 
 
 def ended(status: ExitInfo) -> str:
-    """Say how a program ended, as `exited with 3`; it is safe to print."""
+    """Return how a program ended, as `exited with 3`; it is safe to print."""
     if status.signal is not None:
         return f"ended by {one_line(status.signal)}"
     return f"exited with {status.exit_code}"
 
 
 def exit_code(status: ExitInfo) -> int:
-    """Give the exit status that a shell would: 128 + n for the signal n."""
+    """Return the exit status as a shell does: 128 + n for the signal n."""
     if status.signal is None:
         return 255 if status.exit_code is None else status.exit_code
     number = getattr(signal, status.signal, None)

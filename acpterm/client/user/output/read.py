@@ -18,6 +18,14 @@ from acpterm.client.user.blocking_client import BlockingClient
 _notifications: Final = msgspec.json.Decoder(FollowedNotification)
 
 
+class Since(NamedTuple):
+    """Where to begin: at a position in the stream, at a time, or with the oldest that is kept."""
+
+    position: int | None = None
+    time: int | None = None
+    """Milliseconds since 1970."""
+
+
 class TimedPart(NamedTuple):
     """The next bytes of a stream."""
 

@@ -5,25 +5,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.output.lines import Lines, last_lines, window
 from acpterm.client.user.output.print import note, put
-from acpterm.client.user.output.read import read_output
+from acpterm.client.user.output.read import Since, read_output
 from acpterm.client.user.output.text_follow import UNKNOWN, follow_text
 from acpterm.client.user.output.text_stream import TextStream
 from acpterm.terminal.text.slices import resync
-
-
-class Since(NamedTuple):
-    """Where to begin: at a position in the stream, at a time, or with the oldest that is kept."""
-
-    position: int | None = None
-    time: int | None = None
-    """Milliseconds since 1970."""
 
 
 @contextmanager

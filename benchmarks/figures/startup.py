@@ -1,0 +1,71 @@
+"""How long short commands take as whole processes, beside an import of what they cannot do without.
+
+The baseline is Python that imports click, which parses the command line, and msgspec.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.client import Client
+from benchmarks.figure import Figure, compare, p50
+from benchmarks.processes import Daemon
+
+_ROOT = Path(__file__).parents[2]
+_BASELINE = [sys.executable, "-c", "import click, msgspec"]
+_ACPTERM = [sys.executable, "-m", "acpterm"]
+_COMPLETE = {"_ACPTERM_COMPLETE": "bash_complete", "COMP_WORDS": "acpterm logs ", "COMP_CWORD": "2"}
+_AT_MOST = 1.5
+
+
+def measure(*, quick: bool) -> list[Figure]:
+    """Measure `acpterm ls`, `status` and the completion of a terminal's name."""
+    rounds = 3 if quick else 15
+    with Daemon() as daemon:
+        client = Client(daemon.user_socket)
+        client.ask("_acpterm/terminal/create", {"command": "cat", "name": "web"})
+        env = _environment(daemon)
+        # The completion takes its command line from the environment.
+        commands = {
+            "acpterm ls": ([*_ACPTERM, "ls"], env),
+            "acpterm status": ([*_ACPTERM, "status"], env),
+            "completion of a terminal": (_ACPTERM, env | _COMPLETE),
+            "": (_BASELINE, env),
+        }
+        taken: dict[str, list[float]] = {name: [] for name in commands}
+        # Alternately, so that other load on the machine affects them alike.
+        for _ in range(rounds + 1):
+            for name, (argv, environ) in commands.items():
+                taken[name].append(_run(argv, environ))
+        client.close()
+    # The first round compiles and fills caches.
+    baseline = taken.pop("")[1:]
+    return [
+        compare(
+            f"Start of a command: {name}",
+            "ms",
+            p50(values[1:]),
+            p50(baseline),
+            at_most=_AT_MOST,
+            rounds=values[1:],
+            baseline_rounds=baseline,
+        )
+        for name, values in taken.items()
+    ]
+
+
+def _environment(daemon: Daemon) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ACPTERM_")}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    return env | {"ACPTERM_SOCKET": daemon.socket, "XDG_CONFIG_HOME": daemon.directory.name}
+
+
+def _run(argv: list[str], env: dict[str, str]) -> float:
+    """Return the milliseconds that a process takes."""
+    before = time.perf_counter()
+    subprocess.run(
+        argv, env=env, cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True
+    )
+    return 1000 * (time.perf_counter() - before)
