@@ -104,6 +104,8 @@ class SendQueue:
         Call it when the stream is lost, and with it the queued lines. `run` must not be running.
         """
         self._stream, self._sending, self._closed = None, False, False
+        # `close` has set it: `flush` would not wait for the new stream.
+        self._flushed = trio.Event()
         self._lines = list(lines)
         self._size = sum(map(len, self._lines))
         if not self.is_full:

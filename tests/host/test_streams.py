@@ -336,6 +336,31 @@ async def test_queued_lines_are_sent_in_order_and_complete():
     assert received == b"".join(b"%d\n" % number for number in range(1000))
 
 
+async def test_flush_waits_for_the_new_stream_when_the_queue_was_restarted():
+    ours, theirs = trio.testing.memory_stream_one_way_pair()
+    queue = SendQueue(ours)
+    queue.close()
+    queue.restart([b"again\n"])
+    flushed = False
+
+    async def flush():
+        nonlocal flushed
+        await queue.flush()
+        flushed = True
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flush)
+            # A task that spins is never blocked.
+            await trio.testing.wait_all_tasks_blocked()
+            assert not flushed
+            queue.connect(ours)
+            nursery.start_soon(queue.run)
+            assert await theirs.receive_some() == b"again\n"
+            queue.close()
+    assert flushed
+
+
 async def test_queue_drains_below_its_high_water_mark():
     ours, theirs = trio.testing.lockstep_stream_one_way_pair()
     outbox = SendQueue(ours)
