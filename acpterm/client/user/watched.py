@@ -24,9 +24,10 @@ async def refresh(
     every: float = math.inf,
     again: Callable[[], trio.Event] = trio.Event,
 ) -> None:
-    """Show the terminals now, whenever an event comes, and `every` so many seconds, until cancelled.
+    """Show the terminals now, whenever an event comes, and `every` so many seconds.
 
-    `again` makes a `trio.Event` that also triggers it. Raises `GoneError` when the daemon ends.
+    `again` makes a `trio.Event` that also triggers it. Runs until cancelled. Raises `GoneError`
+    when the daemon ends.
     """
     happened = again()
     request = ListRequest(all=everything)
