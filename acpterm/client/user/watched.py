@@ -7,8 +7,7 @@ from typing import Final
 import trio
 from msgspec import Raw
 
-from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
-from acpterm.acp.user_streams import EventNotification
+from acpterm.acp.user_api import EventNotification, ListRequest, ListResponse, TerminalInfo
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.events import follow, gone
 from acpterm.jsonrpc import RpcError
@@ -25,9 +24,10 @@ async def refresh(
     every: float = math.inf,
     again: Callable[[], trio.Event] = trio.Event,
 ) -> None:
-    """Show the terminals now, after each event, and `every` so many seconds, until cancelled.
+    """Show the terminals now, whenever an event comes, and `every` so many seconds.
 
-    `again` makes a `trio.Event` that also triggers it. Raises `GoneError` when the daemon ends.
+    `again` makes a `trio.Event` that also triggers it. Runs until cancelled. Raises `GoneError`
+    when the daemon ends.
     """
     happened = again()
     request = ListRequest(all=everything)
