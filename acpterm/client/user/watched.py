@@ -7,7 +7,8 @@ from typing import Final
 import trio
 from msgspec import Raw
 
-from acpterm.acp.user_api import EventNotification, ListRequest, ListResponse, TerminalInfo
+from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
+from acpterm.acp.user_streams import EventNotification
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.events import follow, gone
 from acpterm.jsonrpc import RpcError
