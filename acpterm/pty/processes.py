@@ -11,18 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Final, TypeVar
-
-import trio
 
 from acpterm.pty import linux
 from acpterm.pty.linux import ProcStat
 
-T = TypeVar("T")
-
 _HAS_PIDFD = linux.has_pidfd()
-# The event loop is blocked for at most this time by a scan.
-_SLICE_S: Final = 0.001
 
 
 def now() -> float:
@@ -55,24 +48,6 @@ def portable_read_all() -> Iterator[ProcStat | None]:
         except (psutil.Error, OSError):
             continue  # it has ended meanwhile, or may not be inspected
         yield found
-
-
-async def collect(steps: Iterable[T]) -> list[T]:
-    """Return the items of `steps`, with a checkpoint after each millisecond of work.
-
-    Each step must take only microseconds. A scan runs on the event loop, not in a thread, because a
-    thread counts as one of the user's processes: at the limit of those none can be started, and
-    this is when processes must be found and killed.
-    """
-    await trio.lowlevel.checkpoint()
-    found: list[T] = []
-    end = time.perf_counter() + _SLICE_S
-    for item in steps:
-        found.append(item)
-        if time.perf_counter() > end:
-            await trio.lowlevel.checkpoint()
-            end = time.perf_counter() + _SLICE_S
-    return found
 
 
 def identity(pid: int) -> ProcStat | None:

@@ -15,7 +15,7 @@ from acpterm.pty import processes
 from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.marks import Daemon
-from acpterm.pty.tracking.tree import Rlimits, retry_on_oserror
+from acpterm.pty.tracking.tree import Rlimits, collect, retry_on_oserror
 
 # Start times are in clock ticks (10 ms), and the system's clock is read a moment later.
 START_SLACK_S: Final = 0.02
@@ -201,7 +201,7 @@ class DescendantTree:
         found = await self._adopter.scan()
         self._check_root(found)
         orphans = [p for p in self._adopter.orphans(found) if not p.zombie]
-        owners = await processes.collect(self._adopter.owner(orphan, self) for orphan in orphans)
+        owners = await collect(self._adopter.owner(orphan, self) for orphan in orphans)
         adopted = {p.pid for p, owner in zip(orphans, owners, strict=True) if owner is self}
         pids = {p.pid for p in found if self.has(p)} | adopted
         children: dict[int, list[int]] = {}

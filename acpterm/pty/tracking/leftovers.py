@@ -20,7 +20,7 @@ from acpterm.pty import linux, processes
 from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking import cgroup, marks
 from acpterm.pty.tracking.marks import Daemon
-from acpterm.pty.tracking.tree import retry_on_oserror
+from acpterm.pty.tracking.tree import collect, retry_on_oserror
 
 _POLL_S: Final = 0.05
 _TIMEOUT_S: Final = 10.0
@@ -58,7 +58,7 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
 
 async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, str | None]]:
     """Return the leftovers, each with the directory of the stale control groups that it is in."""
-    steps = await processes.collect(_leftovers(daemon, held, _ancestors()))
+    steps = await collect(_leftovers(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
 
 

@@ -42,6 +42,7 @@ from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.descendant_tree import DescendantTree
 from acpterm.pty.tracking.marks import Daemon
+from acpterm.pty.tracking.tree import collect
 
 # Seconds between two rounds that reap orphans. An orphan that is a zombie in two rounds has no
 # other parent.
@@ -113,7 +114,7 @@ class Subreaper:
         async with self._scanning:
             if scan.found is None:
                 self._next = _Scan()
-                found = await processes.collect(processes.read_all())
+                found = await collect(processes.read_all())
                 scan.found = [process for process in found if process is not None]
             return scan.found
 
@@ -214,7 +215,7 @@ class Subreaper:
         children = linux.children(self.parent) if linux.AVAILABLE else None
         if children is None:
             return self.orphans(await self.scan())
-        found = await processes.collect(map(linux.read_stat, children))
+        found = await collect(map(linux.read_stat, children))
         return self.orphans([process for process in found if process is not None])
 
 

@@ -6,7 +6,8 @@ control groups can be created. `end` implements kill for all of them.
 """
 
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
@@ -20,6 +21,8 @@ T = TypeVar("T")
 _FIRST_POLL_S = 0.005
 _LAST_POLL_S = 0.1
 _RETRY_S = 0.05
+# The event loop is blocked for at most this time by a scan.
+_SLICE_S = 0.001
 
 Rlimits = tuple[tuple[int, int, int], ...]
 
@@ -115,3 +118,21 @@ async def retry_on_oserror(step: Callable[[], Awaitable[T]]) -> T:
                 with suppress(OSError), reserve.lent():
                     return await step()
             await trio.sleep(_RETRY_S)
+
+
+async def collect(steps: Iterable[T]) -> list[T]:
+    """Return the items of `steps`, with a checkpoint after each millisecond of work.
+
+    Each step must take only microseconds. A scan runs on the event loop, not in a thread, because a
+    thread counts as one of the user's processes: at the limit of those none can be started, and
+    this is when processes must be found and killed.
+    """
+    await trio.lowlevel.checkpoint()
+    found: list[T] = []
+    end = time.perf_counter() + _SLICE_S
+    for item in steps:
+        found.append(item)
+        if time.perf_counter() > end:
+            await trio.lowlevel.checkpoint()
+            end = time.perf_counter() + _SLICE_S
+    return found
