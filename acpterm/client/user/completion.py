@@ -10,7 +10,8 @@ from typing import Final
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
 from acpterm.client.daemon import DaemonError
 from acpterm.client.sanitize import one_line
-from acpterm.client.user.blocking_client import DeadlineError, open_blocking_client
+from acpterm.client.user.blocking_client import open_blocking_client
+from acpterm.client.user.blocking_connection import DeadlineError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 

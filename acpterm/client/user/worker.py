@@ -17,7 +17,8 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, StatusResponse
 from acpterm.client.daemon import DaemonError, NoAnswerError, NotRunningError, read_lock
 from acpterm.client.errors import LostError
-from acpterm.client.user.blocking_client import BlockingClient, DeadlineError, open_blocking_client
+from acpterm.client.user.blocking_client import BlockingClient, open_blocking_client
+from acpterm.client.user.blocking_connection import DeadlineError
 from acpterm.config import Settings, agent_socket
 from acpterm.jsonrpc import METHOD_NOT_FOUND, RpcError
 
