@@ -52,17 +52,17 @@ def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> 
     before any thread is started, and before the limit of open files is raised. `handed`:
     descriptors that the keeper takes. Raises `OSError`.
     """
-    ours, theirs = worker_pair()
+    worker_end, keeper_end = worker_pair()
     worker = os.fork()
     if worker:
-        ours.close()
+        worker_end.close()
         _set_close_on_exec(handed)
-        become_keeper(theirs, worker, worker_command)
+        become_keeper(keeper_end, worker, worker_command)
     # Linux shares processors out by session: the worker gets a share of its own.
     os.setsid()
-    theirs.close()
+    keeper_end.close()
     _close(handed)
-    return KeeperClient(ours)
+    return KeeperClient(worker_end)
 
 
 def _set_close_on_exec(handed: Container[int]) -> None:
@@ -91,11 +91,11 @@ async def serve(
     settings: Settings,
     keeper: KeeperClient,
     *,
-    patience: float = math.inf,
+    idle_exit_s: float = math.inf,
 ) -> None:
     """Serve agents and the user as a worker of `keeper`, until the keeper asks for the end.
 
-    The daemon ends by itself after `patience` seconds without a connection or a held terminal.
+    The daemon ends by itself after `idle_exit_s` seconds without a connection or a held terminal.
     Raises `StateVersionError`, and takes nothing over, if the previous worker was a newer acpterm;
     `ListenError`, `TrackingError`; `KeeperLostError` after the keeper was lost and everything was
     ended.
@@ -127,12 +127,12 @@ async def serve(
                 host.state.daemon_info = DaemonInfo(
                     agent_socket=sockets.agent_path,
                     user_socket=sockets.user_path,
-                    idle_exit_s=patience if patience < math.inf else None,
+                    idle_exit_s=idle_exit_s if idle_exit_s < math.inf else None,
                     tracking=host.tracking,
                     end=end_requested.set,
                 )
                 sockets.store(keeper)
-                await _serve_until(end_requested, host, sockets, patience, keeper)
+                await _serve_until(end_requested, host, sockets, idle_exit_s, keeper)
     except BaseException:
         # The sockets of the previous worker stay for the next one.
         if not is_serving:
@@ -146,7 +146,11 @@ async def serve(
 
 
 async def _serve_until(
-    end_requested: trio.Event, host: Host, sockets: Sockets, patience: float, keeper: KeeperClient
+    end_requested: trio.Event,
+    host: Host,
+    sockets: Sockets,
+    idle_exit_s: float,
+    keeper: KeeperClient,
 ) -> None:
     """Serve until the end is requested, or the keeper is lost."""
     accepting = trio.CancelScope()
@@ -154,8 +158,8 @@ async def _serve_until(
         nursery.start_soon(_accept, accepting, host, sockets, keeper)
         nursery.start_soon(_report_alive, keeper)
         nursery.start_soon(_rotate_log, f"{sockets.agent_path}.log", keeper.pid)
-        if patience < math.inf:
-            nursery.start_soon(_end_when_idle, host, sockets.has_queued, patience, end_requested)
+        if idle_exit_s < math.inf:
+            nursery.start_soon(_end_when_idle, host, sockets.has_queued, idle_exit_s, end_requested)
         where = "handed over" if sockets.is_handed else sockets.agent_path
         _log.info("listening", socket=where, pid=keeper.pid)
         await end_requested.wait()
@@ -179,7 +183,7 @@ async def _report_alive(keeper: KeeperClient) -> None:
 
 
 async def _end_when_idle(
-    host: Host, has_queued: Callable[[], bool], patience: float, end_requested: trio.Event
+    host: Host, has_queued: Callable[[], bool], idle_exit_s: float, end_requested: trio.Event
 ) -> None:
     # The process that started the daemon has yet to connect.
     with trio.move_on_after(FIRST_REQUEST_TIMEOUT_S):
@@ -188,7 +192,7 @@ async def _end_when_idle(
     while True:
         while host.is_needed():
             await host.wait_changed()
-        with trio.move_on_after(patience):
+        with trio.move_on_after(idle_exit_s):
             while not host.is_needed():
                 await host.wait_changed()
             continue
@@ -197,7 +201,7 @@ async def _end_when_idle(
             await trio.lowlevel.checkpoint()
         if host.is_needed() or has_queued():
             continue
-        _log.info("ending: nobody was connected, and there was no terminal", seconds=patience)
+        _log.info("ending: nobody was connected, and there was no terminal", seconds=idle_exit_s)
         end_requested.set()
         return
 

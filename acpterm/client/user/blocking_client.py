@@ -3,7 +3,8 @@
 It uses a blocking socket, which needs no import of trio: a short command spends most of its time
 on imports. Commands that do several things at once use `client.UserClient`.
 
-The connection is lost when the daemon's worker dies; see `requests` for what is done then.
+The connection is lost when the daemon's worker dies. `requests` describes which requests are then
+repeated.
 """
 
 import math
@@ -39,11 +40,11 @@ from acpterm.jsonrpc import (
 
 
 class Slow(NamedTuple):
-    """What to do when answers take long."""
+    """When and how to report requests that take long."""
 
     after_s: float
     report: Callable[[int], None]
-    """Called with the index of each request that has no answer by then."""
+    """Called with the index of each request that is still unanswered after `after_s` seconds."""
 
 
 class BlockingClient(BlockingConnection):
@@ -57,8 +58,8 @@ class BlockingClient(BlockingConnection):
     def call(self, method: str, params: Wire, into: type[W], slow: Slow | None = None) -> W:
         """Send a request and wait for its answer.
 
-        Raises `RpcError`, `LostError` among them, and `DaemonError` for an answer of another
-        version of the daemon's.
+        Raises `RpcError` (including `LostError`), and `DaemonError` if the answer shows that the
+        daemon is of another version.
         """
         for _, answer in self.call_each(method, [params], into, slow):
             if isinstance(answer, RpcError):
@@ -69,9 +70,9 @@ class BlockingClient(BlockingConnection):
     def call_each(
         self, method: str, params: Sequence[Wire], into: type[W], slow: Slow | None = None
     ) -> Iterator[tuple[int, W | RpcError]]:
-        """Send requests at once; yield the index and the answer of each, as the answers come.
+        """Send all requests together; yield the index and answer of each as it is answered.
 
-        No other request may be sent until all are answered. Raises `DaemonError`.
+        Send no other request until all are answered. Raises `DaemonError`.
         """
         repeats = REPEATABLE.get(method, 0)
         waiting = set(range(len(params)))
@@ -93,7 +94,10 @@ class BlockingClient(BlockingConnection):
                 self.reconnect(error)
 
     def _answers(self, sent: Mapping[int, int], slow: Slow | None) -> Iterator[tuple[int, Answer]]:
-        """Yield the answers to requests with the ids `sent`, until the caller has removed all."""
+        """Yield answers to the requests whose ids are in `sent`, until `sent` is empty.
+
+        The caller removes the id of each answered request.
+        """
         slow_at = math.inf if slow is None else time.monotonic() + slow.after_s
         while sent:
             if found := self._answer(min(slow_at, self.deadline)):
@@ -116,31 +120,31 @@ class BlockingClient(BlockingConnection):
 
     def _failure(self, error: RpcError, params: Wire) -> RpcError:
         if error.code == REQUEST_CANCELLED:
-            # Nothing here has cancelled it: the daemon does so when it ends.
+            # This client cancels no request that it waits for; the daemon does when it ends.
             raise DaemonError(f"{self.name} is gone") from error
         return self._names.rename(error, params)
 
     def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Send a request about one terminal that takes no other params, as `call` does."""
+        """Call a method that takes only a terminal; raises as `call` does."""
         return self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
 
     def own(self, terminal: str) -> TerminalInfo:
-        """Ask for a terminal to type into; ``@last`` is the user's own."""
+        """Return the terminal to type into; ``@last`` is the last of the user's own terminals."""
         return self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
 
     def request_no_params(self, method: str, into: type[W]) -> W:
-        """Send a request that takes no params, as `call` does."""
+        """Call a method that takes no params; raises as `call` does."""
         return self.call(method, NoParams(), into)
 
     def token(self) -> str:
-        """Make a token for a request that goes on."""
+        """Return a new token, for a request with notifications."""
         self._tokens += 1
         return f"t{self._tokens}"
 
     def stream(self, method: str, params: Wire, notification: str) -> Generator[Raw, None, Raw]:
         """Send a request; yield the params of each `notification`, and return the result.
 
-        Leaving it early cancels the request. Raises as `call` does.
+        Closing the generator early cancels the request. Raises as `call` does.
         """
         id_, is_over = self._send(f"_acpterm/{method}", params), False
         try:
@@ -148,9 +152,9 @@ class BlockingClient(BlockingConnection):
                 match self._next_event(self.deadline):
                     case None:
                         self._check_deadline()
-                    case NotificationReceived(name, Raw() as told):
+                    case NotificationReceived(name, Raw() as notified):
                         if name == f"_acpterm/{notification}":
-                            yield told
+                            yield notified
                     case ResponseReceived(found, result) if found == id_:
                         is_over = True
                         return result
@@ -172,13 +176,13 @@ def open_blocking_client(
     config: str | None = None,
     *,
     start: bool = True,
-    patience: float | None = None,
+    answer_timeout_s: float | None = None,
 ) -> Iterator[BlockingClient]:
-    """Be connected to the daemon for as long as the block lasts.
+    """Connect to the daemon for the duration of the block.
 
-    A daemon that is not running is started, if `start`. Raises `DaemonError` when there is none
-    (`NotRunningError`), or it cannot be used: so if it does not answer in `patience` seconds, by
-    default ten.
+    If no daemon is running, start one (with `start`) or raise `NotRunningError`. Raises
+    `DaemonError` if the daemon cannot be used, for example because it does not answer `initialize`
+    within `answer_timeout_s` seconds (see `BlockingConnection.initialize` for the default).
     """
     sock = connect(settings, config, user=True) if start else connect_running(settings)
     if sock is None:
@@ -187,7 +191,7 @@ def open_blocking_client(
         )
     client = BlockingClient(settings, sock)
     try:
-        client.initialize(patience)
+        client.initialize(answer_timeout_s)
         yield client
     finally:
         client.close()

@@ -46,20 +46,20 @@ Answer: TypeAlias = Raw | RpcError
 
 
 class DeadlineError(Exception):
-    """The client's deadline has passed before an answer came."""
+    """The deadline of the connection passed before the answer arrived."""
 
 
 class BlockingConnection:
-    """A connection to the daemon. A deadline is a time of `time.monotonic`."""
+    """A connection to the daemon. Deadlines are times of `time.monotonic`."""
 
     def __init__(self, settings: Settings, sock: socket.socket) -> None:
         self.settings: Final = settings
         self.name: Final = f"the daemon at {user_socket(settings)}"
         self.deadline = math.inf
-        """When requests and streams raise `DeadlineError`."""
+        """The time at which requests and streams raise `DeadlineError`."""
         self.watches_stdout = False
-        """Whether `BrokenPipeError` is raised once no one reads stdout, even if nothing is written
-        to it."""
+        """Whether waiting raises `BrokenPipeError` once stdout has no reader, even if nothing is
+        written to it."""
         self._open(sock, b"")
 
     def _open(self, sock: socket.socket, received: bytes) -> None:
@@ -97,7 +97,10 @@ class BlockingConnection:
             raise answer[1]
 
     def reconnect(self, lost: LostError) -> None:
-        """Replace the connection. Raises `DaemonError` if that takes over `resume_timeout`."""
+        """Replace the connection by a new one to the next worker.
+
+        Raises `DaemonError` if the daemon has ended, or if that takes longer than `resume_timeout`.
+        """
         limit = self.settings.resume_timeout
         self._sock.close()
         if not limit:
@@ -137,14 +140,14 @@ class BlockingConnection:
         except TimeoutError as error:
             raise DeadlineError from error
         except ConnectionError:
-            pass  # what the daemon has sent last is still to be read
+            pass  # the daemon's last messages can still be read
 
     def _check_deadline(self) -> None:
         if time.monotonic() >= self.deadline:
             raise DeadlineError
 
     def _answer(self, until: float) -> tuple[int, Answer] | None:
-        """Wait for the next answer; None at `until`. Notifications before it are dropped."""
+        """Wait for the next answer, dropping notifications; return None at the time `until`."""
         while (event := self._next_event(until)) is not None:
             match event:
                 case ResponseReceived(id_, result):
@@ -154,7 +157,10 @@ class BlockingConnection:
         return None
 
     def _next_event(self, until: float) -> Event | None:
-        """Wait for the next message; None at `until`. Raises `LostError`, `BrokenPipeError`."""
+        """Wait for the next message; return None at the time `until`.
+
+        Raises `LostError`, `BrokenPipeError`, and `RpcError` for an invalid message.
+        """
         while not self._events:
             if not self._wait_readable(until):
                 return None
@@ -167,7 +173,7 @@ class BlockingConnection:
             self._events.extend(self._peer.receive_data(data))
         event = self._events.popleft()
         if isinstance(event, InvalidReceived):
-            what = f"{self.name} said what is no message: {event.error.message}"
+            what = f"{self.name} sent an invalid message: {event.error.message}"
             raise RpcError(INTERNAL_ERROR, what)
         return event
 
@@ -184,13 +190,13 @@ class BlockingConnection:
 
 
 def _shake_hands(sock: socket.socket, params: dict[str, Any], deadline: float) -> bytes:
-    """Send `initialize` and wait for the answer; return what came behind it.
+    """Send `initialize` and wait for the answer; return the bytes received after the answer.
 
-    Closes the socket if that fails. Raises `TimeoutError`, `HandshakeError`.
+    Closes the socket on failure. Raises `TimeoutError`, `HandshakeError`.
     """
     handshake = Handshake(params)
     try:
-        with suppress(ConnectionError):  # an answer may have come all the same
+        with suppress(ConnectionError):  # an answer may have arrived before the connection broke
             sock.settimeout(_remaining(deadline))
             sock.sendall(handshake.line)
         while True:

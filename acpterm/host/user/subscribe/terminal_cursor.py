@@ -39,7 +39,7 @@ class TerminalCursor:
         """Continue with another source, whose output replaces what was sent."""
         self.source, self._generation, self.position = source, -1, 0
 
-    def has_news(self, source: Source) -> bool:
+    def has_updates(self, source: Source) -> bool:
         """Return whether there is something to send."""
         sent = self.position, self._generation, self._end
         return sent != (source.length, source.generation, source.end)
