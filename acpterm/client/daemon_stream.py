@@ -84,7 +84,7 @@ async def reconnect(
     """Connect to the daemon again, and wait until a worker answers `initialize`.
 
     Connects to the agents' socket, or with `user` to the user's. Raises `DaemonError` if the daemon
-    has ended or refuses, or after `seconds`; callers prefix the message with "the daemon is gone: ".
+    has ended or refuses, or after `seconds`. Callers put "the daemon is gone: " before its message.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     attempts = ReconnectAttempts(settings, seconds)

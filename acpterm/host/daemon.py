@@ -1,12 +1,12 @@
 """Run a host as a process: a daemon on sockets, or a host for one agent on stdin and stdout.
 
 `start_keeper` makes the two processes of a daemon: the keeper, which is the main one, and its first
-worker. `serve` is the worker: it serves the user and any number of agents on Unix sockets, until it
-is asked to end or is idle for too long. `serve_stdio` serves the one agent that spawned this
-process, until that disconnects.
+worker. `serve` is the worker: it serves the user and any number of agents on Unix sockets, until
+the end is requested or the daemon is idle for too long. `serve_stdio` serves the one agent that
+spawned this process, until the agent disconnects.
 
-At the end no new connection is accepted, the host is closed (see `open_host`), and the sockets are
-removed. SIGTERM, SIGINT, SIGHUP and SIGQUIT begin the end; a second signal does not speed it up.
+The end stops accepting connections, closes the host (see `open_host`), and removes the sockets.
+SIGTERM, SIGINT, SIGHUP and SIGQUIT start it; a second signal does not speed it up.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_e
 from acpterm.runtime.unix_socket import ListenError
 
 FIRST_REQUEST_TIMEOUT_S: Final = 10.0
-"""Seconds that a daemon which ends when idle waits at least for the first connection."""
+"""Minimum seconds for which a daemon that ends when idle waits for its first connection."""
 
 _ALIVE_PERIOD_S: Final = 1.0
 _BOUND_CHECK_S: Final = 2.0
@@ -58,7 +58,7 @@ def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> 
         worker_end.close()
         _set_close_on_exec(handed)
         become_keeper(keeper_end, worker, worker_command)
-    # Linux shares processors out by session: the worker gets a share of its own.
+    # Linux divides CPU time by session, so the worker gets its own share.
     os.setsid()
     keeper_end.close()
     _close(handed)
@@ -66,7 +66,7 @@ def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> 
 
 
 def _set_close_on_exec(handed: Container[int]) -> None:
-    """Prevent programs from inheriting descriptors, but for the first three and `handed`."""
+    """Prevent programs from inheriting descriptors, except the first three and `handed`."""
     for fd in _open_descriptors():
         if fd > 2 and fd not in handed:
             with contextlib.suppress(OSError):
@@ -196,12 +196,12 @@ async def _end_when_idle(
             while not host.is_needed():
                 await host.wait_changed()
             continue
-        # A connection that is being accepted takes two turns of the loop to be the host's.
+        # A connection that is being accepted takes two turns of the event loop to reach the host.
         for _ in range(2):
             await trio.lowlevel.checkpoint()
         if host.is_needed() or has_queued():
             continue
-        _log.info("ending: nobody was connected, and there was no terminal", seconds=idle_exit_s)
+        _log.info("ending: no client was connected, and there was no terminal", seconds=idle_exit_s)
         end_requested.set()
         return
 
@@ -209,7 +209,7 @@ async def _end_when_idle(
 async def _accept(
     scope: trio.CancelScope, host: Host, sockets: Sockets, keeper: KeeperClient
 ) -> None:
-    # The handlers' nursery outlives the listening: their connections must close, not break.
+    # The nursery of the connections outlives the listeners: connections must close, not break.
     async with trio.open_nursery() as connections:
         with scope:
             async with trio.open_nursery() as nursery:
@@ -232,13 +232,13 @@ async def _rotate_log(path: str, pid: int) -> None:
 async def _keep_bound(
     kind: Listening, keeper: KeeperClient, acceptor: Acceptor, nursery: trio.Nursery
 ) -> None:
-    """Bind a socket again if its file was removed: the terminals would be out of reach."""
+    """Bind a socket again if its file was removed: the terminals would be unreachable otherwise."""
     while True:
         await trio.sleep(_BOUND_CHECK_S)
         try:
             listener = kind.rebind(keeper)
         except (ListenError, OSError) as error:
-            # An OSError: no descriptor was left for the check; there may be one the next time.
+            # An OSError means that no descriptor was left for the check. The next may succeed.
             _log.warning("the socket was removed and cannot be bound again", error=str(error))
             continue
         if listener is not None:
@@ -269,6 +269,6 @@ async def _close_when(end_requested: trio.Event, host: Host) -> None:
 
 
 def freeze() -> None:
-    """Exempt the objects that exist now from collections, which stop the event loop."""
+    """Exempt the objects that exist now from garbage collection, which stops the event loop."""
     gc.collect()
     gc.freeze()

@@ -73,8 +73,8 @@ async def terminal(settings: Settings) -> list[CheckResult]:
         advice = "see the results for PTYs, processes and open files"
         return [problem("a terminal", what, advice, fatal=True)]
     if not has_output:
-        advice = f"look at what the shell does: {_SHELL}"
-        return [problem("a terminal", "what its program prints does not come", advice, fatal=True)]
+        advice = f"check that the shell works: {_SHELL}"
+        return [problem("a terminal", "the output of its program is missing", advice, fatal=True)]
     return [ok("a terminal", found), _input_result(waits)]
 
 
@@ -96,7 +96,7 @@ def _input_result(waits: bool | None) -> CheckResult:
     if waits:
         return ok(name, "programs that wait for input are detected")
     if not syscalls.KNOWN:
-        advice = "only Linux on x86_64 and aarch64 says so; all else works"
+        advice = "only Linux on x86_64 and aarch64 supports it; all else works"
         return missing(name, "programs that wait for input cannot be detected", advice)
     advice = "allow the inspection of processes by ptrace (kernel.yama.ptrace_scope below 2)"
     return missing(name, "a program that waits for input was not detected", advice)
@@ -155,9 +155,9 @@ def pidfd() -> CheckResult:
 def subreaper() -> CheckResult:
     """Check that this process can become the parent of its descendants' orphans."""
     if linux.become_subreaper():
-        return ok("subreaper", "orphans of a terminal's programs come to the daemon")
+        return ok("subreaper", "orphans of a terminal's programs become the daemon's children")
     advice = "without control groups, a program that leaves its session may outlive its terminal"
-    return missing("subreaper", "cannot be had", advice)
+    return missing("subreaper", "is not available", advice)
 
 
 async def control_groups() -> CheckResult:

@@ -140,7 +140,7 @@ class Subscriber:
                 del self._cursors[name]
 
     async def _watch(self, cursor: TerminalCursor, source: LocalSource) -> None:
-        """Make a terminal due whenever it has news, once the news before are delivered."""
+        """Make a terminal due whenever it has updates, once the previous ones are delivered."""
         while not source.is_over:
             if not cursor.has_updates(source):
                 await source.entry.terminal.wait_changed()
