@@ -96,9 +96,9 @@ async def serve(
     """Serve agents and the user as a worker of `keeper`, until the keeper asks for the end.
 
     The daemon ends by itself after `idle_exit_s` seconds without a connection or a held terminal.
-    Raises `StateVersionError`, and takes nothing over, if the previous worker was a newer acpterm;
-    `ListenError`, `TrackingError`; `KeeperLostError` after the keeper was lost and everything was
-    ended.
+    Raises `ListenError` and `TrackingError`. Raises `StateVersionError`, and takes nothing over, if
+    the previous worker was a newer acpterm. If the keeper is lost, ends everything and raises
+    `KeeperLostError`.
     """
     context = exec_context.current()
     raise_open_files()

@@ -1,4 +1,4 @@
-"""Following a terminal: sending its bytes as they come.
+"""Following a terminal: sending its output live, as bytes.
 
 No byte is sent twice, and missing bytes are counted in the notification after them: the ring drops
 output that a client does not read as fast as the program prints. With `hold` the program waits

@@ -53,9 +53,9 @@ async def _unread(fd: int) -> None:
         poll = select.poll()
         poll.register(fd, 0)
         while stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-            # The kernel reports a closed other end to any poll. A pipe that is open for reading too
-            # is also readable when it has input, so the flags are checked, and polled again later.
-            # A socket is only polled, for the same reason.
+            # A closed other end wakes every kind of wait. Input wakes `wait_readable` too, if the
+            # pipe is open for reading, so check the flags and try again later. A socket often has
+            # input, so it is only polled.
             if stat.S_ISFIFO(mode):
                 await trio.lowlevel.wait_readable(fd)
             if any(happened & (select.POLLERR | select.POLLHUP) for _, happened in poll.poll(0)):
