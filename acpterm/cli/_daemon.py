@@ -29,7 +29,7 @@ def call(
     work: Callable[[BlockingClient], T],
     *,
     start: bool = False,
-    patience: float | None = None,
+    answer_timeout_s: float | None = None,
 ) -> T:
     """Run `work` with a connection to the daemon, for a command that takes `at_daemon` options.
 
@@ -37,7 +37,9 @@ def call(
     """
     chosen = settings(config, socket=socket)
     try:
-        with open_blocking_client(chosen, config, start=start, patience=patience) as client:
+        with open_blocking_client(
+            chosen, config, start=start, answer_timeout_s=answer_timeout_s
+        ) as client:
             return work(client)
     except (DaemonError, RpcError) as error:
         fail(str(error))

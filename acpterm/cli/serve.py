@@ -39,7 +39,7 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
     stdio.open_missing()
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
-    patience = chosen.idle_exit if when_needed else math.inf
+    idle_exit_s = chosen.idle_exit if when_needed else math.inf
     keeper = inherited_keeper()
     if keeper is None:
         try:
@@ -53,7 +53,7 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
         # The keeper gets them too, and asks for the end in order.
         signal.signal(number, signal.SIG_IGN)
     run(
-        partial(serve, chosen, keeper, patience=patience),
+        partial(serve, chosen, keeper, idle_exit_s=idle_exit_s),
         expected=(
             ListenError,
             TrackingError,

@@ -15,7 +15,8 @@ from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo
 from acpterm.cli._params import Finite, terminal_argument
 from acpterm.client.sanitize import escape_invisible_text
-from acpterm.client.user.blocking_client import BlockingClient, DeadlineError
+from acpterm.client.user.blocking_client import BlockingClient
+from acpterm.client.user.blocking_connection import DeadlineError
 from acpterm.client.user.output.search import LineSearch
 from acpterm.client.user.output.text_follow import follow_text
 from acpterm.client.user.words import exit_code

@@ -127,7 +127,7 @@ class AgentProcess:
     async def pump_stderr(self, stderr_filter: StderrFilter | None) -> None:
         """Keep the last lines of stderr, and write all of it to ours through `stderr_filter`.
 
-        With None nothing is written. Reading goes on when our stderr breaks, so that the agent
+        With None nothing is written. Reading continues when our stderr breaks, so that the agent
         never blocks on a full pipe.
         """
         stderr = self._process.stderr

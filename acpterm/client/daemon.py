@@ -1,12 +1,12 @@
-"""The daemon, as its clients find it: where it listens, and how it is started when it does not.
+"""Connecting to the daemon, and starting it if it is not running.
 
-As with tmux there is one daemon a user, and the first command that needs it starts it (see
+As with tmux there is one daemon per user, and the first command that needs it starts it (see
 `daemon_process`).
 
-Two commands that start it at once are no trouble: the second daemon finds the first one's lock and
-ends, and both commands connect to the first.
+Two commands may start it at the same time: the second daemon finds the lock of the first and exits,
+and both commands connect to the first.
 
-Nothing here waits in trio: see `daemon_stream`.
+These functions block. `daemon_stream` has the equivalents for trio.
 """
 
 import contextlib
@@ -24,42 +24,42 @@ if TYPE_CHECKING:
     from acpterm.client.daemon_process import DaemonProcess
 
 PATH_BYTES_MAX: Final = 107
-"""Bytes that a socket's path may have (unix(7))."""
-# Seconds that a daemon has to come up.
+"""Maximum length of a socket's path, in bytes (unix(7))."""
+# Seconds until a started daemon must listen.
 START_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.02
-# Seconds for which a daemon that another command has started is waited for when ours has ended.
+# Seconds to wait for a daemon that another command has started, after ours has ended.
 _OTHER_STARTER_TIMEOUT_S: Final = 1.0
-# Seconds in which a daemon that runs notices that its socket file was removed, and makes another.
-_REBOUND_S: Final = 3.0
-# What an agent may do instead.
+# Seconds in which a running daemon notices that its socket file was removed, and binds a new one.
+_REBIND_TIMEOUT_S: Final = 3.0
+# The alternative that only commands for agents have.
 _EMBEDDED: Final = ", or use --embedded, which needs none"
 _LOCK_BYTES_MAX: Final = 4096
 
 
 class DaemonError(Exception):
-    """There is no daemon, and none could be started; the message says why."""
+    """The daemon cannot be started or used; the message says why."""
 
 
 class PlaceError(DaemonError):
-    """No daemon can listen where the settings say."""
+    """No daemon can listen at the configured paths."""
 
 
 class NotRunningError(DaemonError):
-    """No daemon runs, and none was to be started."""
+    """No daemon is running, and the caller does not start one."""
 
 
 class NoAnswerError(DaemonError):
-    """The host has not answered `initialize` in time: a daemon may have no worker."""
+    """The host has not answered `initialize` in time. A daemon may have no worker."""
 
 
 def connect(settings: Settings, config: str | None = None, *, user: bool = False) -> socket.socket:
-    """Connect to the daemon, which is started if it is not running; raises `DaemonError`.
+    """Connect to the daemon, and start it if it is not running. Raises `DaemonError`.
 
-    The connection is made as an agent, or by the `user`, at the other socket. `config` is the file
-    that settings were read from, if one was named: the daemon reads it too. To be called before
-    this process adopts orphans (`Trees`): the daemon must not become its child. It blocks for at
-    most `START_TIMEOUT_S`.
+    Connects to the agents' socket, or with `user` to the user's. `config` is the settings file that
+    was named explicitly, if any: the daemon reads it too. Must be called before this process adopts
+    orphans (`Trees`), because the daemon must not become its child. Blocks for at most
+    `START_TIMEOUT_S`.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     with contextlib.suppress(OSError):
@@ -75,7 +75,7 @@ def _start_and_connect(
     settings: Settings, config: str | None, path: str, deadline: float, *, start: bool
 ) -> socket.socket:
     """Start a daemon, unless a service manager does, and connect to it once it listens."""
-    # It is slow to import, and most commands find a daemon that runs.
+    # This is slow to import, and most commands find a running daemon.
     from acpterm.client.daemon_process import ALREADY_LISTENS  # noqa: PLC0415
 
     why, output = "it takes no connections", "it was woken by a connection of ours"
@@ -90,9 +90,9 @@ def _start_and_connect(
                 return sock
             if ALREADY_LISTENS not in process.output():
                 break
-            # Another daemon has the lock. It may be about to end; or its socket file was removed,
-            # and it makes another.
-            if sock := _open_of_holder(settings, path, deadline):
+            # Another daemon has the lock. Either it is about to end, or its socket file was removed
+            # and it will bind a new one.
+            if sock := _wait_for_lock_holder(settings, path, deadline):
                 return sock
             if time.monotonic() >= deadline:
                 break
@@ -121,10 +121,10 @@ def _start(settings: Settings, config: str | None) -> "DaemonProcess":
 
 
 def _wake(settings: Settings) -> socket.socket | None:
-    """Connect to the agents' socket; None if nobody listens there.
+    """Connect to the agents' socket; return None if no process listens there.
 
-    A service manager may listen: it then starts the daemon, which listens for the user, too. The
-    connection is held until the daemon does.
+    If a service manager listens, the connection makes it start the daemon, which then listens on
+    the user's socket too. Keep the connection open until that socket accepts.
     """
     try:
         return open_socket(agent_socket(settings))
@@ -142,11 +142,11 @@ def _open_within(seconds: float, path: str, deadline: float) -> socket.socket | 
 
 
 def open_socket(path: str) -> socket.socket:
-    """Connect, without blocking; raises `OSError`, `BlockingIOError` if the queue is full.
+    """Connect without waiting; return a blocking socket.
 
-    Raises `DaemonError` if another user listens: nothing is sent then, since a daemon is sent our
-    environment. In a directory that others can write to, as `/tmp`, anybody may listen where ours
-    does not. The socket that is returned blocks.
+    Raises `OSError`; that is a `BlockingIOError` if the listener's queue is full. Raises
+    `DaemonError` if the listener belongs to another user: clients send their environment, and in a
+    directory that others can write to, such as `/tmp`, any user's program can listen at the path.
     """
     sock = socket.socket(socket.AF_UNIX)
     try:
@@ -170,9 +170,9 @@ def _check_owner(sock: socket.socket, path: str) -> None:
 
 
 def connect_running(settings: Settings) -> socket.socket | None:
-    """Connect the user to the daemon if it is running; None if it is not.
+    """Connect to the user's socket of a running daemon; return None if none is running.
 
-    Raises `DaemonError` if none can run there.
+    Raises `DaemonError` if no daemon can listen there.
     """
     try:
         return open_socket(user_socket(settings))
@@ -182,7 +182,7 @@ def connect_running(settings: Settings) -> socket.socket | None:
 
 
 class Lock(NamedTuple):
-    """What the lock file beside an agents' socket says of the daemon that listens there."""
+    """The content of the lock file, which the keeper writes beside the agents' socket."""
 
     pid: int | None = None
     """The keeper's."""
@@ -191,7 +191,7 @@ class Lock(NamedTuple):
 
 
 def read_lock(settings: Settings) -> Lock:
-    """Read the lock file of the agents' socket; one that cannot be read says nothing."""
+    """Read the lock file of the agents' socket; all fields are None if it cannot be read."""
     try:
         with open(f"{agent_socket(settings)}.lock", errors="replace") as file:
             lines = file.read(_LOCK_BYTES_MAX).splitlines()
@@ -201,19 +201,19 @@ def read_lock(settings: Settings) -> Lock:
     return Lock(pid, " ".join(lines[1:]).strip() or None)
 
 
-def _check_paths(settings: Settings, otherwise: str = "") -> None:
-    """Raise `PlaceError` if no daemon can listen where it would be; says what to do `otherwise`."""
+def _check_paths(settings: Settings, alternative: str = "") -> None:
+    """Raise `PlaceError` if no daemon can listen at the paths; its message ends `alternative`."""
     for path in (agent_socket(settings), user_socket(settings)):
         if (size := len(os.fsencode(path))) > PATH_BYTES_MAX:
             raise PlaceError(
                 f"{path} has {size} bytes, and a socket's path at most {PATH_BYTES_MAX}: "
-                f"choose a shorter one with --socket{otherwise}"
+                f"choose a shorter one with --socket{alternative}"
             )
         with contextlib.suppress(OSError):
             if not stat.S_ISSOCK(os.stat(path).st_mode):
                 raise PlaceError(
                     f"{path} is there and is no socket: remove it, or choose another --socket"
-                    f"{otherwise}"
+                    f"{alternative}"
                 )
 
 
@@ -222,13 +222,13 @@ def log_file(settings: Settings) -> str:
     return f"{agent_socket(settings)}.log"
 
 
-def _open_of_holder(settings: Settings, path: str, deadline: float) -> socket.socket | None:
-    """Connect to a daemon that has the lock once it listens again; report that it does not."""
+def _wait_for_lock_holder(settings: Settings, path: str, deadline: float) -> socket.socket | None:
+    """Connect to the daemon that has the lock, once it listens; report the wait on stderr."""
     pid = read_lock(settings).pid
     if pid is not None and not os.path.lexists(path):
         with contextlib.suppress(OSError):
             write_fully(2, f"acpterm: {_held(path, pid)}: waiting for it\n".encode())
-    return _open_within(_REBOUND_S, path, deadline)
+    return _open_within(_REBIND_TIMEOUT_S, path, deadline)
 
 
 def _held(path: str, pid: int) -> str:

@@ -1,8 +1,8 @@
-"""The process of a daemon that a command starts, and the log of its start.
+"""Starting a daemon as a separate process.
 
-It belongs to no command: it has a session of its own and no terminal, outlives the command that
-started it, and ends by itself when no client was connected for a while (`idle_exit`). The log of
-its start is a file beside its socket, and is quoted in the error when it does not come up.
+The daemon has its own session and no terminal, so it outlives the command that started it. It exits
+by itself when no client was connected for a while (`idle_exit`). It logs to a file beside its
+socket. If the daemon does not start to listen, the error message quotes that log.
 """
 
 import os
@@ -17,9 +17,9 @@ from acpterm.runtime.unix_socket import ALREADY_LISTENS, ListenError, make_priva
 
 __all__ = ["ALREADY_LISTENS", "DaemonProcess", "StartError", "start"]
 
-# Variables that are meant for this process and not for its daemon.
+# Variables that are meant for this process, not for the daemon.
 _NOT_PASSED_ON: Final = ("LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "NOTIFY_SOCKET")
-# Characters of the log, from its end, that are quoted.
+# Maximum length of the quoted end of the log, in characters.
 _QUOTED_MAX: Final = 2000
 
 
@@ -28,13 +28,13 @@ class StartError(Exception):
 
 
 class DaemonProcess:
-    """A daemon that was started, by its log, whose first line is its pid."""
+    """A started daemon, identified by its log, whose first line is the pid."""
 
     def __init__(self, log: str) -> None:
         self._log: Final = log
 
     def is_alive(self) -> bool:
-        """Return whether the daemon is still there."""
+        """Return whether the daemon is running. A daemon whose pid is not known yet counts too."""
         try:
             with open(self._log, "rb") as file:
                 found = identity(int(file.readline()))
@@ -44,13 +44,13 @@ class DaemonProcess:
         return found is not None and not found.zombie
 
     def output(self) -> str:
-        """Return the end of its log, without the pid."""
+        """Return the end of the log, without the pid."""
         try:
             with open(self._log, errors="replace") as file:
                 lines = file.read()[-_QUOTED_MAX:].strip().splitlines()[1:]
         except OSError as error:
             return f"its log {self._log} cannot be read: {error.strerror}"
-        return "\n".join(lines) or "it said nothing"
+        return "\n".join(lines) or "its log is empty"
 
 
 def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
@@ -58,23 +58,23 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
     path = agent_socket(settings)
     command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]
     env = {name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON}
-    # This process may adopt orphans; its trees must not end the daemon.
+    # This process may adopt orphans. The mark keeps its trees from killing the daemon.
     env[DETACHED[-1]] = "1"
     if settings.user_socket is not None:
         env[f"{ENV_PREFIX}USER_SOCKET"] = user_socket(settings)
-    # It runs in another directory.
+    # The daemon runs in another directory.
     if config is not None:
         command += ["--config", os.path.abspath(config)]
     elif named := env.get(f"{ENV_PREFIX}CONFIG"):
         env[f"{ENV_PREFIX}CONFIG"] = os.path.abspath(named)
-    # No one rotates its log.
+    # The daemon runs for long, and its log should stay small.
     env.setdefault(f"{ENV_PREFIX}LOG_LEVEL", "warning")
     try:
         make_private_dir(os.path.dirname(path))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
         stderr = os.open(log, flags, 0o600)
         try:
-            # The shell ends at once, so that the daemon is an orphan from its beginning.
+            # The shell exits at once, so that the daemon is an orphan from the beginning.
             subprocess.run(
                 ["/bin/sh", "-c", '"$@" & echo $! >&2', "sh", *command],
                 stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Connections to the daemon as trio streams, and the way back to it after a loss.
+"""Connections to the daemon as trio streams, and reconnection after a loss.
 
 For commands with one request or one stream of output see `user.blocking_client`.
 """
@@ -27,12 +27,12 @@ _CHUNK: Final = 64 * 1024
 
 
 class Reconnected(NamedTuple):
-    """A new connection, initialized."""
+    """A new connection, on which `initialize` was answered."""
 
     stream: trio.SocketStream
     welcome: Welcome
     received: bytes
-    """What came behind the answer to `initialize`."""
+    """Bytes received after the answer to `initialize`."""
 
 
 async def connect(
@@ -40,14 +40,14 @@ async def connect(
 ) -> trio.SocketStream:
     """Connect to the daemon as `daemon.connect` does, in a thread. Raises `DaemonError`.
 
-    When cancelled, a daemon that is being started is started all the same.
+    Cancellation does not stop a daemon that is being started.
     """
     connecting = partial(daemon.connect, settings, config, user=user)
     return _stream(await run_blocking(connecting, abandon_on_cancel=True))
 
 
 async def connect_running(settings: Settings) -> trio.SocketStream | None:
-    """Connect the user to the daemon if it is running; None if it is not. Raises `DaemonError`."""
+    """Connect to the user's socket as `daemon.connect_running` does. Raises `DaemonError`."""
     await trio.lowlevel.checkpoint()
     sock = daemon.connect_running(settings)
     return None if sock is None else _stream(sock)
@@ -60,13 +60,13 @@ def _stream(sock: socket.socket) -> trio.SocketStream:
 async def shake_hands(
     stream: trio.SocketStream, params: dict[str, Any], seconds: float
 ) -> tuple[Welcome, bytes]:
-    """Send `initialize`; return what the answer says, and the bytes that came behind it.
+    """Send `initialize`; return the parsed answer and the bytes received after it.
 
-    Raises `HandshakeError`, after `seconds` at the latest.
+    Raises `HandshakeError` if there is no valid answer within `seconds`.
     """
     handshake = Handshake(params)
     with trio.move_on_after(seconds):
-        with suppress(trio.BrokenResourceError):  # an answer may have come all the same
+        with suppress(trio.BrokenResourceError):  # an answer may have arrived before the break
             await stream.send_all(handshake.line)
         while True:
             try:
@@ -83,8 +83,8 @@ async def reconnect(
 ) -> Reconnected:
     """Connect to the daemon again, and wait until a worker answers `initialize`.
 
-    It is connected to as an agent, or by the `user`. Raises `DaemonError` when the daemon has ended
-    or refuses, or after `seconds`; the message follows "the daemon is gone: ".
+    Connects to the agents' socket, or with `user` to the user's. Raises `DaemonError` if the daemon
+    has ended or refuses, or after `seconds`. Callers put "the daemon is gone: " before its message.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     attempts = ReconnectAttempts(settings, seconds)

@@ -277,7 +277,7 @@ class Endpoint:
                 if self._on_invalid is not None:
                     self._on_invalid(invalid)
                 else:
-                    message = f"{self.name} said what is no message: {invalid.message}"
+                    message = f"{self.name} sent an invalid message: {invalid.message}"
                     self.close(RpcError(INTERNAL_ERROR, message))
             case _:
                 pass  # a response to a request that was cancelled

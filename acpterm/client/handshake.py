@@ -1,12 +1,12 @@
-"""`initialize`, as clients of a daemon send it, and the way back to a daemon after a loss.
+"""`initialize`, as clients of a daemon send it, and reconnection after a loss.
 
 The daemon answers with a secret (`_meta.acpterm.resume`). A client that has lost its connection
 connects again and presents it; `resumed` in the answer says whether the daemon still has the
 client's sessions. The newest secret counts.
 
-A connection is lost when the daemon's worker dies. Its keeper goes on listening, so a new
-connection is made at once, and is answered when the next worker is ready. Where nobody listens the
-daemon itself has ended: only one that a service manager starts again comes back, and soon.
+A connection is lost when the daemon's worker dies. The keeper continues to listen, so a new
+connection succeeds at once, and is answered when the next worker is ready. If no process listens,
+the daemon itself has ended. It comes back only if a service manager restarts it, and then soon.
 """
 
 import math
@@ -33,12 +33,12 @@ from acpterm.jsonrpc import (
 from acpterm.runtime.exec_context import RLIMITS, ExecContext
 
 INITIALIZE_TIMEOUT_S: Final = 10.0
-"""Seconds in which a host has to answer `initialize`."""
+"""Seconds to wait for the answer to `initialize`."""
 RETRY_PAUSE_S: Final = 0.05
 """Seconds between two attempts to connect again."""
 _NO_WORKER_TIMEOUT_S: Final = 3.0
-# A daemon that ends removes its socket, one that is killed leaves it. A service manager may start
-# another one at once.
+# A daemon that ends removes its socket; a daemon that is killed leaves it. A service manager may
+# start another one at once.
 _NO_SOCKET_TIMEOUT_S: Final = 0.5
 _NO_LISTENER_TIMEOUT_S: Final = 3.0
 
@@ -47,16 +47,16 @@ class Welcome(NamedTuple):
     """What the answer to `initialize` says about resuming."""
 
     secret: str | None = None
-    """What to present after a loss; None from a daemon that cannot be resumed."""
+    """The secret to present after a loss; None if the daemon does not support resuming."""
     resumed: bool = False
 
 
 class HandshakeError(Exception):
-    """The answer to `initialize` is none; the message says what came instead."""
+    """The answer to `initialize` is no valid result; the message describes it."""
 
 
 class ClosedError(HandshakeError):
-    """The connection was closed before the answer."""
+    """The connection was closed before the answer arrived."""
 
 
 def initialize_params(
@@ -79,16 +79,16 @@ def initialize_params(
         own["resume"] = secret
     params: dict[str, Any] = {"protocolVersion": PROTOCOL_VERSION, "_meta": {OWN: own}}
     if name is not None:
-        said = name if is_utf8_encodable(name) else ascii(name)
-        params["clientInfo"] = Implementation(name=said, version=__version__)
+        encodable = name if is_utf8_encodable(name) else ascii(name)
+        params["clientInfo"] = Implementation(name=encodable, version=__version__)
     return params
 
 
 def _to_wire(context: ExecContext) -> agent_api.ExecContext:
     """Return an execution context as `initialize` sends it to a host in another process.
 
-    JSON cannot hold text that is not UTF-8: such variables are left out, and so is such a
-    directory, which the host finds out from the system.
+    JSON cannot hold text that is not UTF-8. Such variables are left out, and so is such a
+    directory, which the host then reads from the system.
     """
     names = {number: name for name, number in RLIMITS.items()}
     limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
@@ -113,9 +113,9 @@ class Handshake:
         self._received = b""
 
     def feed(self, data: bytes) -> tuple[Welcome, bytes] | None:
-        """Return what the answer says and the bytes behind it; None while it is incomplete.
+        """Return the parsed answer and the bytes after it; None while the answer is incomplete.
 
-        No bytes are the end of the stream. Raises `HandshakeError`.
+        Empty `data` means the end of the stream. Raises `HandshakeError`.
         """
         if not data:
             raise ClosedError("it closes the connection")
@@ -128,7 +128,7 @@ def _welcome(answer: list[Event]) -> Welcome:
     match answer:
         case [ResponseReceived(result=result)]:
             return read_welcome(result)
-        # One that it could not read, since it is too long for it, has no id in its answer.
+        # If the request was too long for the host to parse, the error response has no id.
         case [ErrorReceived(error=error) | UnexpectedResponse(message=ErrorResponse(error=error))]:
             raise HandshakeError(
                 f"it may be of another version, as it refuses our initialize: {error.message}"
@@ -138,7 +138,7 @@ def _welcome(answer: list[Event]) -> Welcome:
 
 
 def initialize_timeout(settings: Settings) -> float:
-    """Return the seconds to wait for `initialize`: fewer if the keeper says there is no worker."""
+    """Return the seconds to wait for `initialize`: fewer if the keeper reports no worker."""
     has_worker = read_lock(settings).message is None
     return INITIALIZE_TIMEOUT_S if has_worker else _NO_WORKER_TIMEOUT_S
 
@@ -152,9 +152,9 @@ def no_answer(name: str, settings: Settings, seconds: float) -> NoAnswerError:
 
 
 class ReconnectAttempts:
-    """Decides how long a daemon that does not answer any more is tried again.
+    """Decides for how long to retry the connection to a daemon that no longer answers.
 
-    Times are in seconds of any one clock.
+    Times are in seconds, all of the same clock.
     """
 
     def __init__(self, settings: Settings, seconds: float) -> None:
@@ -164,7 +164,7 @@ class ReconnectAttempts:
         self._since = 0.0
 
     def failed(self, error: OSError | HandshakeError, now: float) -> None:
-        """Note a failed attempt. Raises `DaemonError` when the daemon has ended, or refuses."""
+        """Record a failed attempt. Raises `DaemonError` if the daemon has ended or refuses."""
         match error:
             case FileNotFoundError():
                 limit = _NO_SOCKET_TIMEOUT_S, "it has ended"
@@ -181,7 +181,7 @@ class ReconnectAttempts:
             raise self.give_up(limit[1])
 
     def give_up(self, why: str | None = None) -> DaemonError:
-        """Return the error for no answer in time, or for `why`, with the keeper's message."""
+        """Return the error with the reason `why` (default: timeout) and the keeper's message."""
         why = why or f"no worker answers within {self._seconds:g} s"
         message = read_lock(self._settings).message
         return DaemonError(f"{why}: {message}" if message else why)

@@ -1,12 +1,12 @@
 """The connection to the host that has an agent's terminals: the daemon, or one in this process.
 
-Both are spoken to in the same way, over a socket, so that nothing else here knows which it is. The
-host is sent the environment, directory, umask and limits of this process, which terminals get.
+Both are reached over a socket, so no other module needs to distinguish them. `initialize` sends the
+host the environment, directory, umask and limits of this process, which terminals get.
 
-A connection to the daemon outlives the daemon's worker: when it is lost, another one is made and
-resumed, and what is unanswered is sent again (`unanswered`). The agent sees a slow answer. When the
-daemon has ended or does not know the connection, every request gets an error, then and later: the
-terminals that the agent knows are gone. A host in this process has no worker to be replaced.
+A connection to the daemon survives the daemon's worker: when it is lost, a new one is opened and
+resumed, and unanswered messages are sent again (`unanswered`). The agent only sees a slow answer.
+If the daemon has ended or does not know the connection, every request gets an error from then on,
+because the agent's terminals are gone. A host in this process has no worker to be replaced.
 """
 
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ from acpterm.jsonrpc import RpcError
 from acpterm.runtime import exec_context
 from acpterm.runtime.exec_context import ExecContext
 
-# The host's own end of a connection takes at most three seconds.
+# The host takes at most three seconds to close a connection.
 _CLOSE_TIMEOUT_S: Final = 4.0
 
 
@@ -43,27 +43,27 @@ class DaemonRecovery:
     def __init__(self, settings: Settings) -> None:
         self.unanswered: Final = Unanswered()
         self._settings = settings
-        self._whom = f"the daemon at {agent_socket(settings)}"
+        self._name = f"the daemon at {agent_socket(settings)}"
         self._secret: str | None = None
 
     def welcomed(self, welcome: Welcome) -> None:
-        """Keep the secret that the daemon has given."""
+        """Record the secret from the daemon's answer."""
         self._secret = welcome.secret or self._secret
 
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
         """Connect again and resume. Raises `LostError` if the terminals are gone."""
         timeout = self._settings.resume_timeout
         if self._secret is None or not timeout:
-            raise LostError(f"{self._whom} is gone")
+            raise LostError(f"{self._name} is gone")
         try:
             params = initialize_params(secret=self._secret)
             stream, welcome, received = await reconnect(self._settings, params, timeout)
         except DaemonError as error:
-            raise LostError(f"{self._whom} is gone: {error}") from error
+            raise LostError(f"{self._name} is gone: {error}") from error
         if not welcome.resumed:
             await trio.aclose_forcefully(stream)
             raise LostError(
-                f"{self._whom} is gone: another one is there, which has none of its terminals"
+                f"{self._name} is gone: another one is there, which has none of its terminals"
             )
         self.welcomed(welcome)
         return stream, received
@@ -77,7 +77,7 @@ class DaemonConnection(NamedTuple):
 
 
 async def connect_daemon(settings: Settings, config: str | None) -> DaemonConnection:
-    """Connect to the daemon, which is started if it has to be. Raises `DaemonError`."""
+    """Connect to the daemon, and start it if it is not running. Raises `DaemonError`."""
     stream = await connect(settings, config)
     recovery = DaemonRecovery(settings)
     endpoint = Endpoint(stream, f"the daemon at {agent_socket(settings)}", recovery=recovery)
@@ -88,21 +88,21 @@ async def connect_daemon(settings: Settings, config: str | None) -> DaemonConnec
 async def open_host_connection(
     daemon: DaemonConnection | None, settings: Settings, context: ExecContext, agent: str
 ) -> AsyncIterator[Endpoint]:
-    """Talk to `daemon`, or to a host in this process if that is None, while the block lasts.
+    """Open an endpoint to `daemon`, or to a host in this process if None, for the block's duration.
 
-    `agent` is the name by which the user sees whose terminals they are. Raises `DaemonError` if the
-    host does not answer.
+    `agent` is the name that the user sees as the owner of the terminals. Raises `DaemonError` if
+    the host does not answer.
     """
     async with AsyncExitStack() as stack:
         if daemon is None:
             host = await stack.enter_async_context(open_host(settings, context))
-            ours, theirs = trio.socket.socketpair()
-            endpoint = Endpoint(trio.SocketStream(ours), "the host")
+            client_end, host_end = trio.socket.socketpair()
+            endpoint = Endpoint(trio.SocketStream(client_end), "the host")
         else:
-            host, theirs, endpoint = None, None, daemon.endpoint
+            host, host_end, endpoint = None, None, daemon.endpoint
         nursery = await stack.enter_async_context(trio.open_nursery())
-        if host is not None and theirs is not None:
-            nursery.start_soon(host.serve, trio.SocketStream(theirs), context)
+        if host is not None and host_end is not None:
+            nursery.start_soon(host.serve, trio.SocketStream(host_end), context)
         running = trio.CancelScope()
         nursery.start_soon(_run, endpoint, running)
         try:

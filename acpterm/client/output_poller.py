@@ -85,11 +85,11 @@ class OutputPoller:
                 chunk = _chunks.decode(
                     await self._host.request(READ_METHOD, self._read_params(CHUNK_BYTES, _WAIT_MS))
                 )
-                has_news = self._add(chunk)
+                has_output = self._add(chunk)
                 if chunk.exit_status is None:
                     with trio.move_on_after(POLL_INTERVAL_S):
                         await self._expedited.wait()
-                elif not has_news:
+                elif not has_output:
                     self._finish(ExitInfo(chunk.exit_status.exit_code, chunk.exit_status.signal))
         except (RpcError, msgspec.DecodeError):
             # If the terminal was released, `final_read` finishes. Otherwise nothing more will come.

@@ -169,7 +169,7 @@ class StdioRelay:
     def _use_connection(
         self, sock: socket.socket, resumed: Reconnected, nursery: trio.Nursery
     ) -> None:
-        """Send unanswered messages on a resumed connection, and go on with it."""
+        """Send unanswered messages on a resumed connection, and continue on it."""
         with self._changed:
             lines, errors = self._requests.repeat()
             self._requests.secret = resumed.welcome.secret or self._requests.secret
@@ -205,7 +205,7 @@ class StdioRelay:
                 return False
 
     def _pass_to_daemon(self, data: bytes) -> bool:
-        """Send to the daemon once there is a connection; return whether to go on reading."""
+        """Send to the daemon once there is a connection; return whether to continue reading."""
         with self._changed:
             while self._sock is None or self._sending:
                 if self._closed:

@@ -26,7 +26,7 @@ Bounds: `size` is the number of bytes of the requests; the caller stops sending 
 Above `NOTIFICATION_BYTES_MAX` the oldest notifications are dropped. That is more than a Unix socket
 on Linux holds unread, so older notifications have been read.
 
-Requests with a null id cannot be told apart: they are not recorded, and so not sent again.
+Requests with a null id cannot be distinguished, so they are not recorded and not sent again.
 """
 
 from collections import deque
@@ -61,7 +61,7 @@ _lines: Final = msgspec.json.Decoder(_Line)
 
 
 class Lost(NamedTuple):
-    """How to go on with the messages that were sent on a lost connection."""
+    """What to do with the unanswered messages of a lost connection."""
 
     lines: list[bytes]
     """Lines to send on the next connection, in this order."""

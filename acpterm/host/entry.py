@@ -164,7 +164,7 @@ class TerminalEntry:
     def over_since(self) -> float:
         """When the terminal was released, or else exited, or else started, on the boot clock.
 
-        Nobody can set the boot clock: correcting the time of day must not age a terminal.
+        The boot clock cannot be set: correcting the time of day must not age a terminal.
         """
         if self.record.released_at is not None:
             return self.record.released_at

@@ -31,7 +31,7 @@ from acpterm.runtime.unix_socket import peer_of
 _END_TIMEOUT_S: Final = 4.6
 HIGH_WATER_BYTES: Final = 64 * 1024
 """Bytes that may be queued for a client of the user's: it must not show an old screen."""
-# A connection that has received more than this may leave much free memory behind.
+# A connection that has received more bytes than this may leave much unused memory when it closes.
 _LARGE_BYTES: Final = 4 * 1024 * 1024
 
 _log = structlog.get_logger("acpterm.host")
@@ -207,11 +207,11 @@ class Host:
         self.state.changed.unpark_all()
 
     async def run_keeper(self, on_terminate: Callable[[], None]) -> None:
-        """Receive what the keeper reports; `on_terminate` is called when it asks for the end.
+        """Receive the keeper's reports; call `on_terminate` when the keeper requests the end.
 
-        When the keeper is lost, end all terminals, whose exit status nobody can know any more, and
-        answer the requests that wait for them. But if the service manager stores the programs'
-        terminals, the programs run on, and `KeeperLostError` is raised.
+        When the keeper is lost, end all terminals, since their exit status can no longer be known,
+        and answer the requests that wait for them. But if the service manager stores the programs'
+        terminals, the programs continue to run, and `KeeperLostError` is raised.
         """
         try:
             await self.state.keeper.run(on_terminate=on_terminate)

@@ -87,13 +87,13 @@ class HostState:
         return boot_time() - self._record.started_at
 
     def new_connection_name(self) -> str:
-        """Return a name for an agent's new connection; no name is given twice."""
+        """Return a name for an agent's new connection; each name is used only once."""
         self._record.connections += 1
         self.state.changed(HOST_KEY, self._record.encode)
         return f"c{self._record.connections}"
 
     def reserve_connection(self, name: str) -> None:
-        """Prevent the name of a restored connection from being given again."""
+        """Prevent the name of a restored connection from being used again."""
         number = name.removeprefix("c")
         if number.isdigit():
             self._record.connections = max(self._record.connections, int(number))

@@ -1,4 +1,4 @@
-"""Detection of programs that wait for input: a prompt is not a slow program.
+"""Detection of programs that wait for input, to distinguish a prompt from a slow program.
 
 `is_waiting` probes one terminal. A terminal that has printed within the last `QUIET_S` seconds is
 not probed: a program that prints does not wait. While events have subscribers, `InputMonitor`

@@ -31,8 +31,8 @@ def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> T
     """
     if name == LAST_NAME:
         return _find_last(entries, own=own)
-    # A name may be given again after its terminal is over: prefer the one that still runs, and
-    # among those that are over the newest.
+    # A name may be reused after its terminal is over: prefer the terminal that is still running,
+    # then the newest of those that are over.
     named = [entry for entry in entries if entry.name == name]
     if named:
         return max(named, key=lambda entry: (not entry.is_over, entry.created_at))

@@ -32,7 +32,7 @@ _EXPIRY_PERIOD_S: Final = 60.0
 
 
 class Supervision:
-    """How a host and its process end each other.
+    """The callbacks by which a host ends its process.
 
     `on_terminate` is called when the keeper asks for the end, and when the keeper is lost.
     `on_failure` is called with the error of a failed task of the host, before the other tasks are

@@ -65,7 +65,7 @@ class Restorer:
                     snapshot.terminals.get(terminal.name),
                     snapshot.launches.get(terminal.name),
                 )
-            except Exception as error:  # noqa: BLE001  the other terminals must be restored all the same
+            except Exception as error:  # noqa: BLE001  the other terminals must still be restored
                 _log.error("terminal not restored", terminal=terminal.name, exc_info=error)
         for name in snapshot.terminals.keys() - known:
             self._host.state.removed(terminal_key(name))
@@ -174,7 +174,7 @@ class Restorer:
 
 
 def _ended_by(record: TerminalRecord, report: ExitReport | None) -> EndedBy | None:
-    """Return who killed the program, or is about to; None if nobody has."""
+    """Return what killed the program, or is about to; None if nothing has."""
     ended = math.inf if report is None else report.reaped_at
     if record.killed_by is not None and (record.killed_at or 0.0) <= ended:
         return EndedBy(record.killed_by)

@@ -23,7 +23,7 @@ class Retained(Protocol):
 
     @property
     def over_since(self) -> float:
-        """Since when the terminal has been over, on the boot clock."""
+        """When the terminal was over, on the boot clock."""
 
     @property
     def retained_bytes(self) -> int:

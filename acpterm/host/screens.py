@@ -1,4 +1,4 @@
-"""A terminal's screen, for requests: raises `RpcError` where there is none."""
+"""The screen of a terminal, for requests; raises `RpcError` if there is none."""
 
 from typing import NamedTuple
 

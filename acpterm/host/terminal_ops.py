@@ -157,7 +157,7 @@ def has_ended(terminal: Terminal) -> RpcError:
 def respond_after_exit(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
     """Return the response to a kill or release: once the program has ended.
 
-    After `KILL_REPLY_TIMEOUT_S` it is sent all the same; the escalation to SIGKILL goes on.
+    After `KILL_REPLY_TIMEOUT_S` the response is sent anyway; the escalation to SIGKILL continues.
     """
     if terminal.exit is not None:
         return Empty()

@@ -1,6 +1,6 @@
 """The windows attached to terminals, and the terminal sizes that follow from them.
 
-A terminal has the fewest columns and the fewest rows of its windows that may type. Read-only
+A terminal has the minimum of the columns and of the rows of its windows that may type. Read-only
 windows do not count. When the last window that counts is closed, the terminal returns to its
 detached size, which its creator gave it or `resize` has set.
 

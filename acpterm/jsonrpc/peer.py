@@ -169,7 +169,7 @@ class Peer:
             return [InvalidReceived(encode_error(error.id, refusal), refusal)]
         events: list[Event] = [InvalidReceived(None, refusal)]
         if isinstance(error.id, int) and error.id in self._pending:
-            # No better response will come, and the caller must not wait for ever.
+            # No better response will come, and the caller must not wait forever.
             self._pending.discard(error.id)
             what = ErrorObject(error.code, f"the answer was no response: {error.message}")
             events.append(ErrorReceived(error.id, what))

@@ -106,9 +106,9 @@ async def embedded_keeper(
 
 
 def _start_embedded() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    ours, theirs = worker_pair()
+    worker_end, keeper_end = worker_pair()
     try:
-        fd = theirs.fileno()
+        fd = keeper_end.fileno()
         # In its own session, the keeper does not get the SIGINT of a Ctrl-C at our terminal.
         process = subprocess.Popen(
             [*keeper_command(), "embedded", str(fd), str(os.getpid())],
@@ -118,11 +118,11 @@ def _start_embedded() -> tuple[subprocess.Popen[bytes], socket.socket]:
             start_new_session=True,
         )
     except BaseException:
-        ours.close()
+        worker_end.close()
         raise
     finally:
-        theirs.close()
-    return process, ours
+        keeper_end.close()
+    return process, worker_end
 
 
 async def _wait_ended(process: subprocess.Popen[bytes]) -> None:
@@ -135,8 +135,8 @@ async def _wait_ended(process: subprocess.Popen[bytes]) -> None:
 
 def worker_pair() -> tuple[socket.socket, socket.socket]:
     """Create the two ends of a connection between a worker and its keeper."""
-    ours, theirs = protocol.socket_pair()
-    return socket.socket(fileno=ours.detach()), socket.socket(fileno=theirs.detach())
+    worker_end, keeper_end = protocol.socket_pair()
+    return socket.socket(fileno=worker_end.detach()), socket.socket(fileno=keeper_end.detach())
 
 
 def become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str]) -> NoReturn:

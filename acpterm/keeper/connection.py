@@ -33,7 +33,7 @@ class Connection:
         self._changed = trio.Event()
         self._is_refused = False
         self.lost: str | None = None
-        """Why the keeper is gone; None while it is there."""
+        """Why the keeper is gone; None while the connection is open."""
 
     def send(self, kind: str, *fields: object, fds: Sequence[int] = ()) -> None:
         """Send a message, or queue it. The caller keeps ownership of `fds`.

@@ -1,7 +1,7 @@
 """The system's processes, each with an identity that remains unique when its pid is reused.
 
-A pid alone identifies the process that has it now. A pid and a start time identify one process for
-ever. Linux has both in `/proc`; on other systems psutil returns them.
+A pid alone identifies the process that has it now. A pid and a start time identify one process
+forever. Linux has both in `/proc`; on other systems psutil returns them.
 """
 
 import errno

@@ -1,6 +1,7 @@
 """Reading and writing descriptors that are shared with other processes, without trio.
 
-Whoever shares a descriptor may have made it non-blocking: then these functions wait with select(2).
+Another process may have made a shared descriptor non-blocking. These functions then wait with
+select(2).
 """
 
 import os

@@ -7,7 +7,7 @@ response, which quotes what the agent sent, is not logged either.
 Logging neither waits nor fails: a line for which stderr has no room, because its reader has
 stopped, is dropped.
 
-Logs are bounded, because nobody may look after them. A daemon that was started by a command logs
+Logs are bounded, because they may be left unattended. A daemon that was started by a command logs
 to a file beside its socket, and an event that repeats, such as a connection for which no descriptor
 is left, would fill the disk. So equal warnings are rate-limited (`RateLimit`), and the file is
 rotated (`rotate`).

@@ -34,7 +34,7 @@ def make_private_dir(directory: str) -> None:
             os.mkdir(directory, 0o700)
     found = os.stat(directory)
     if os.path.islink(directory) and os.lstat(directory).st_uid not in (os.geteuid(), 0):
-        raise OSError(errno.EPERM, f"{directory} is somebody else's link")
+        raise OSError(errno.EPERM, f"{directory} is another user's link")
     # Also with the sticky bit, as in /tmp: others could create a FIFO at the path of the log.
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         mode = stat.S_IMODE(found.st_mode)

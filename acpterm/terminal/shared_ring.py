@@ -166,7 +166,7 @@ class SharedRing:
         return True
 
     def hold(self, reader: object, position: int) -> None:
-        """Release nothing from `position` on until `reader` holds a later position or lets go."""
+        """Retain everything from `position` on until `reader` holds a later position or none."""
         self._holds[reader] = position
         self._release()
 

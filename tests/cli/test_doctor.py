@@ -247,7 +247,7 @@ async def test_check_that_fails_or_hangs_becomes_a_result(monkeypatch, tmp_path)
 
     monkeypatch.setattr(runner, "_TIMEOUT_S", 0.2)
     (failed,) = await runner._run_bounded("x", fails)
-    assert failed.found == "could not be looked at: RuntimeError: odd"
+    assert failed.found == "could not be checked: RuntimeError: odd"
     (hung,) = await runner._run_bounded("x", runner.AsyncCheck(trio.sleep_forever))
     assert hung.found == "no answer within 0.2 s"
     assert [failed.state, hung.state] == ["problem", "problem"]

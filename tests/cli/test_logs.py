@@ -12,7 +12,7 @@ import trio
 
 from acpterm.cli._params import parse_time
 from acpterm.client.user.output.lines import Lines, last_lines
-from acpterm.client.user.output.text_stream import TextStream, go_on
+from acpterm.client.user.output.text_stream import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
 from tests.support.commands import run, running, surroundings
 from tests.support.hosts import ACPTERM, agent_at, poll
@@ -253,7 +253,7 @@ PROGRAM = (
 def test_wherever_the_joint_is_the_text_is_the_same(joint):
     view = TextView(10_000)
     view.feed(PROGRAM[:joint])
-    over, stream = go_on(view.text(), PROGRAM[:joint])
+    over, stream = continue_text(view.text(), PROGRAM[:joint])
     over += stream.feed(PROGRAM[joint:])
     whole = TextView(10_000)
     whole.feed(PROGRAM)
@@ -264,7 +264,7 @@ def test_where_the_beginning_of_the_line_is_gone_it_goes_on():
     view = TextView(10_000)
     begun = b"first\n" + b"x" * 100 + b"\x1b[3"
     view.feed(begun)
-    over, stream = go_on(view.text(), begun[-20:])
+    over, stream = continue_text(view.text(), begun[-20:])
     over += stream.feed(b"1my\nz")
     assert (over, stream.line) == ("first\n" + "x" * 100 + "y\n", "z")
 

@@ -23,7 +23,7 @@ async def test_pending_and_later_requests_fail_after_an_invalid_message(line, wh
         nursery.start_soon(endpoint.run)
         with trio.fail_after(5):
             nursery.start_soon(theirs.send_all, line + b"\n")
-            with pytest.raises(RpcError, match="the daemon said what is no message") as caught:
+            with pytest.raises(RpcError, match="the daemon sent an invalid message") as caught:
                 await endpoint.request("status", Empty())
             assert why in str(caught.value)
             # Later requests fail as well, and the stream is closed.

@@ -98,6 +98,6 @@ class Outcome:
             cause = error.__cause__
             # The reader has closed the pipe on purpose, as `head` does: no message.
             if not (isinstance(cause, OSError) and cause.errno == errno.EPIPE):
-                self.write_error = f"what is to be said cannot be written: {error}"
+                self.write_error = f"the output cannot be written: {error}"
             self.scope.cancel()
         written.set()

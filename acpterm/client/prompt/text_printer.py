@@ -1,8 +1,8 @@
 """Prints a turn for a human reader: messages, tool calls, terminal output and diffs.
 
 A tool call has a line when it starts and a line with its status when it ends. The output of its
-terminals is printed in between, one line at a time and indented. With colours, programs keep
-theirs. Text from the agent and its programs is sanitized first (`sanitize`). Notices go to stderr.
+terminals is printed in between, one line at a time and indented. With colours, programs keep their
+own. Text from the agent and its programs is sanitized first (`sanitize`). Notices go to stderr.
 """
 
 import codecs

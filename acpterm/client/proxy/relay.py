@@ -108,7 +108,7 @@ class Relay:
             await self._log.drain()
 
     async def render(self) -> None:
-        """Send the output of terminals to the editor as it comes, until cancelled."""
+        """Send live output of terminals to the editor, until cancelled."""
         while True:
             with trio.move_on_at(self._presenter.next_render_at):
                 await self._changed.wait()

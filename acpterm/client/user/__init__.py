@@ -1,1 +1,1 @@
-"""The client of the user's socket: what the commands about terminals are made of."""
+"""The client of the user's socket, on which the commands about terminals are built."""

@@ -1,8 +1,7 @@
 """The user's connection to the daemon, for commands that do several things at once.
 
-The daemon is started when it is not running, unless it would have nothing to show then.
-
-When the connection is lost, the daemon's worker has died; see `requests` for what is done then.
+The connection is lost when the daemon's worker dies. `requests` describes which requests are then
+repeated.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,13 +33,16 @@ from acpterm.runtime import exec_context
 
 
 class UserClient:
-    """A connection to the daemon. `told` is called with each notification: method and params."""
+    """A connection to the daemon.
+
+    `on_notification` is called with the method and params of each notification.
+    """
 
     def __init__(self, endpoint: Endpoint, settings: Settings, nursery: trio.Nursery) -> None:
         self.settings: Final = settings
         self.on_notification: Callable[[str, Raw], None] = lambda *_: None
         self.throttle: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
-        """Awaited after each message: until the next one may be dealt with."""
+        """Awaited after each message, before the next one is handled."""
         self._nursery = nursery
         self._reconnecting = trio.Lock()
         self._tokens = 0
@@ -49,10 +51,10 @@ class UserClient:
         self._run(endpoint)
 
     async def call(self, method: str, params: Wire, into: type[W]) -> W:
-        """Ask for something and wait for the answer.
+        """Send a request and wait for its answer.
 
-        Raises `RpcError`, `LostError` among them, and `DaemonError` for an answer of another
-        version of the daemon's.
+        Raises `RpcError` (including `LostError`), and `DaemonError` if the answer shows that the
+        daemon is of another version.
         """
         answer = await self._request(method, params)
         return decode_answer(self.endpoint.name, method, answer, into)
@@ -71,31 +73,31 @@ class UserClient:
             except RpcError as error:
                 if error.code != REQUEST_CANCELLED:
                     raise self._names.rename(error, params) from error
-                # Nobody here has cancelled it and waits for the answer.
+                # This client cancels no request that it waits for; the daemon does when it ends.
                 raise DaemonError(f"{endpoint.name} is gone") from error
             repeats -= 1
             await self.reconnect(endpoint)
 
     async def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Ask for something about one terminal that takes no other params, likewise."""
+        """Call a method that takes only a terminal; raises as `call` does."""
         answer = await self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
         self._names.note(answer, terminal)
         return answer
 
     async def own(self, terminal: str) -> TerminalInfo:
-        """Ask for a terminal to type into; ``@last`` is the user's own."""
+        """Return the terminal to type into; ``@last`` is the last of the user's own terminals."""
         answer = await self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
         self._names.note(answer, terminal)
         return answer
 
     async def request_no_params(self, method: str, into: type[W]) -> W:
-        """Ask for something that takes no params, likewise."""
+        """Call a method that takes no params; raises as `call` does."""
         return await self.call(method, NoParams(), into)
 
     async def reconnect(self, lost: Endpoint) -> None:
-        """Replace the connection `lost` by another one. Raises `DaemonError` if there is none.
+        """Replace the connection `lost` by a new one, unless another task has done so already.
 
-        That takes at most `resume_timeout` seconds. Several tasks may find the same one lost.
+        Takes at most `resume_timeout` seconds. Raises `DaemonError` if it cannot reconnect.
         """
         async with self._reconnecting:
             if self.endpoint is not lost:
@@ -112,7 +114,7 @@ class UserClient:
             self._run(self.endpoint)
 
     def token(self) -> str:
-        """Make a token for a request that goes on."""
+        """Return a new token, for a request with notifications."""
         self._tokens += 1
         return f"t{self._tokens}"
 
@@ -135,13 +137,14 @@ async def open_user_client(
     config: str | None = None,
     *,
     start: bool = True,
-    patience: float | None = None,
+    answer_timeout_s: float | None = None,
 ) -> AsyncIterator[UserClient]:
-    """Be connected to the daemon for as long as the block lasts.
+    """Connect to the daemon for the duration of the block.
 
-    One that is not running is started, if `start`. Raises `DaemonError` when there is none
-    (`NotRunningError`), or it cannot be used: so if it does not answer in `patience` seconds, by
-    default ten. What goes wrong later is an `RpcError` of the request.
+    If no daemon is running, start one (with `start`) or raise `NotRunningError`. Raises
+    `DaemonError` if the daemon cannot be used, for example because it does not answer `initialize`
+    within `answer_timeout_s` seconds (see `host_connection.initialize` for the default). Later
+    failures are raised by each request, as `RpcError`.
     """
     path = user_socket(settings)
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))
@@ -151,7 +154,9 @@ async def open_user_client(
         endpoint = Endpoint(stream, f"the daemon at {path}")
         client = UserClient(endpoint, settings, nursery)
         try:
-            await initialize(endpoint, "acpterm", exec_context.current(), settings, patience)
+            await initialize(
+                endpoint, "acpterm", exec_context.current(), settings, answer_timeout_s
+            )
             yield client
         finally:
             nursery.cancel_scope.cancel()

@@ -1,7 +1,7 @@
-"""Terminals for a shell that completes a word.
+"""Completion of terminal names and ids in the user's shell.
 
-The user has just pressed a key: no daemon is started, no error is printed, and after `TIMEOUT_S`
-there are no terminals.
+The user has just pressed Tab, so nothing may delay or disturb: no daemon is started, no error is
+printed, and if the daemon does not answer within `TIMEOUT_S`, there are no candidates.
 """
 
 import time
@@ -10,25 +10,26 @@ from typing import Final
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
 from acpterm.client.daemon import DaemonError
 from acpterm.client.sanitize import one_line
-from acpterm.client.user.blocking_client import DeadlineError, open_blocking_client
+from acpterm.client.user.blocking_client import open_blocking_client
+from acpterm.client.user.blocking_connection import DeadlineError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 
 TIMEOUT_S: Final = 0.3
-"""Seconds after which there are none."""
+"""Seconds to wait for the list of terminals."""
 
-# Characters of an id that are shown at least, even if fewer mean this terminal alone.
+# Minimum length of a shown id, even if fewer characters are unique.
 _ID_MIN: Final = 8
-# Characters of a terminal's description.
+# Maximum length of a terminal's description, in characters.
 _DESCRIPTION_MAX: Final = 60
 _KIND: Final = "term_"
 
 
 def terminals(settings: Settings) -> list[TerminalInfo]:
-    """Return the daemon's terminals, released ones too; none if it does not answer in time."""
+    """Return the daemon's terminals, including released ones; none if the answer is late."""
     deadline = time.monotonic() + TIMEOUT_S
     try:
-        with open_blocking_client(settings, start=False, patience=TIMEOUT_S) as client:
+        with open_blocking_client(settings, start=False, answer_timeout_s=TIMEOUT_S) as client:
             client.deadline = deadline
             return client.call("terminal/list", ListRequest(all=True), ListResponse).terminals
     except (OSError, DaemonError, DeadlineError, RpcError):
@@ -36,7 +37,7 @@ def terminals(settings: Settings) -> list[TerminalInfo]:
 
 
 def short_ids(ids: list[str]) -> dict[str, str]:
-    """Return each id's shortest prefix that no other id has, without the prefix of all ids."""
+    """Return each id's shortest unique prefix, without `term_`; at least `_ID_MIN` characters."""
     bare = sorted(identifier.removeprefix(_KIND) for identifier in ids)
     found = {}
     for at, one in enumerate(bare):

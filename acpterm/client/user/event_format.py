@@ -12,19 +12,19 @@ from acpterm.client.user.format import duration, summary_line
 from acpterm.client.user.words import ended
 
 RECONNECTED: Final = "reconnected"
-"""The event that the daemon's worker was replaced; it is made by `watching`."""
-# Hexadecimal digits of an id: later ids, from which it must differ, are not known yet.
+"""Name of the event that reports a replaced worker; `events` creates it."""
+# Hexadecimal digits shown of an id. A fixed number, since later ids are not known yet.
 _ID: Final = 8
-# Characters of what an agent or a program calls itself.
+# Maximum length of the name of an agent, session or terminal, in characters.
 _WHO: Final = 24
-# The longest words that stand in a column.
+# Width of the columns for the event and the owner: the longest word in each.
 _EVENT: Final = 12
 _OWNER: Final = 5
 _NONE: Final = "-"
 
 
 class EventRow(NamedTuple):
-    """The words for an event, each safe to print, in the order of the columns."""
+    """The columns of an event, in order. Each is safe to print."""
 
     time: str
     event: str
@@ -34,9 +34,9 @@ class EventRow(NamedTuple):
     what: str
 
     def text(self, most: int | None = None) -> str:
-        """Put them in a line of `most` characters, if it is to be cut.
+        """Return the columns as one line, cut to `most` characters if given.
 
-        They are in columns, as far as that goes when later lines are not known.
+        Longer words shift the columns after them, since later lines are not known yet.
         """
         event, terminal = self.event.ljust(_EVENT), self.terminal.ljust(_ID)
         owner = self.owner.ljust(_OWNER)
@@ -45,7 +45,7 @@ class EventRow(NamedTuple):
 
 
 def event_row(event: EventNotification) -> EventRow:
-    """Return the words for an event."""
+    """Return the columns of an event."""
     terminal = event.terminal
     short = _NONE
     if terminal is not None:
@@ -63,7 +63,7 @@ def event_row(event: EventNotification) -> EventRow:
 
 
 def _who(event: EventNotification) -> str:
-    """Return the agent and the session."""
+    """Return the names of the agent and the session."""
     words = [
         one_line(word, _WHO) for word in (event.agent or event.connection, event.session_id) if word
     ]
@@ -73,7 +73,7 @@ def _who(event: EventNotification) -> str:
 def _what(event: EventNotification) -> str:
     terminal = event.terminal
     if terminal is None:
-        return _apart_from_terminals(event)
+        return _without_terminal(event)
     if event.event == "exited" and terminal.exit_status is not None:
         status = terminal.exit_status
         words = f"{ended(status)} after {duration(status.wall_ms / 1000)}"
@@ -90,16 +90,16 @@ def _what(event: EventNotification) -> str:
     return f"{command}  (by {summary_line(event.by)})" if event.by else command
 
 
-def _apart_from_terminals(event: EventNotification) -> str:
+def _without_terminal(event: EventNotification) -> str:
     if event.event == "tool_call":
-        return _call(event.update)
+        return _tool_call(event.update)
     if event.event == RECONNECTED:
         return "the daemon's worker was replaced: events may be missing"
     return ""
 
 
-def _call(update: Any) -> str:
-    """Say what an update of a tool call says: what of it is there, the agent decides."""
+def _tool_call(update: Any) -> str:
+    """Return title (or id) and status of a tool call. The agent may have left out any member."""
     if isinstance(update, msgspec.Raw):
         update = msgspec.json.decode(update)
     if not isinstance(update, Mapping):

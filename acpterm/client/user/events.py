@@ -1,7 +1,7 @@
-"""Following the daemon's events for as long as they are read.
+"""Subscription to the daemon's events.
 
-A command that watches ends with Ctrl-C, which is no failure; with another signal, as if killed by
-it; or when no one reads stdout any more, as before `head`.
+A command that follows events ends on Ctrl-C with status 0; on another signal with the status of a
+program that the signal killed; or with status 0 once stdout has no reader, as in a pipe to `head`.
 """
 
 import signal
@@ -24,23 +24,23 @@ from acpterm.client.user.output.stdout import while_read
 from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
 
 _SIGNALS: Final = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-# Events that are read before they are taken.
+# Received events that may wait to be handled; above that, no more are read.
 _QUEUE_MAX: Final = 64
 
 
 class GoneError(Exception):
-    """The daemon has ended while it was watched."""
+    """The daemon has ended during a subscription."""
 
 
 def gone(client: UserClient, error: RpcError) -> GoneError:
-    """Return the error for an answer that did not come."""
-    # Nobody here has cancelled it: the daemon does so when it ends.
+    """Return the error for a request that failed."""
+    # This client cancels no request that it waits for; the daemon does when it ends.
     ends = error.code == REQUEST_CANCELLED
     return GoneError(f"{client.endpoint.name} is gone" if ends else error.message)
 
 
 async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
-    """Run `work` until it is done, a signal comes or stdout is not read; return the exit status."""
+    """Run `work` until it is done, a signal arrives or stdout has no reader; return the status."""
     status = 0
 
     async def watch_signals() -> None:
@@ -63,19 +63,18 @@ async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
 async def follow(
     client: UserClient, take: Callable[[EventNotification, Raw], Awaitable[object]]
 ) -> None:
-    """Give `take` everything that happens, until cancelled: as it is, and as it came.
+    """Await `take` with each event, decoded and as received, until cancelled.
 
-    When the daemon's worker was replaced, events may be missing: an event `RECONNECTED` says so.
-
-    While `take` takes its time nothing more is read: the daemon counts what it cannot tell then.
-    Raises `GoneError` when the daemon ends.
+    When the daemon's worker was replaced, events may be missing; an event `RECONNECTED` reports it.
+    While `take` is slow, no more than `_QUEUE_MAX` events are read ahead; the daemon counts the
+    events that it drops meanwhile. Raises `GoneError` when the daemon ends.
     """
     events = _Events(client)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(events.ask)
+        nursery.start_soon(events.subscribe)
         while True:
             params = await events.next()
-            # What cannot be read is of a newer daemon: nothing that this could show.
+            # An event that cannot be decoded is of a newer daemon, and cannot be shown.
             with suppress(ValidationError):
                 event = decode(params, type=EventNotification)
                 if event.token == events.token:
@@ -83,7 +82,7 @@ async def follow(
 
 
 class _Events:
-    """The queue of events that were received."""
+    """The queue of received events."""
 
     def __init__(self, client: UserClient) -> None:
         self.token: Final = client.token()
@@ -93,8 +92,8 @@ class _Events:
         self._has_room = trio.Event()
         client.on_notification, client.throttle = self._receive, self._throttle
 
-    async def ask(self) -> None:
-        """Ask for them, and again when the connection was lost. Raises `GoneError`."""
+    async def subscribe(self) -> None:
+        """Subscribe, and again whenever the connection was lost. Raises `GoneError`."""
         while True:
             endpoint = self._client.endpoint
             try:
@@ -107,7 +106,7 @@ class _Events:
                 raise gone(self._client, error) from error
 
     async def next(self) -> Raw:
-        """Wait for an event."""
+        """Remove and return the oldest event; wait if there is none."""
         while not self._queue:
             self._has_events = trio.Event()
             await self._has_events.wait()

@@ -1,6 +1,6 @@
-"""Terminals in lists: short words for what the daemon reports.
+"""Formatting of terminals for lists.
 
-All of them are safe to print: commands, names and titles come from programs and agents.
+All results are safe to print, although commands, names and titles come from programs and agents.
 """
 
 import math
@@ -22,7 +22,7 @@ _SPANS: Final = ((24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 _ORDER: Final = ("running", "exited", "released")
-# Characters of a command in a list; --json has all of it.
+# Maximum length of a command in a list, in characters. --json shows all of it.
 _COMMAND: Final = 1000
 
 
@@ -54,7 +54,7 @@ HEADER: Final = Row(
 
 
 def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:
-    """Return terminals in the order of a list: what runs first, then by their age."""
+    """Return terminals by state, running ones first; those of one state stay in order of age."""
     return sorted(terminals, key=lambda terminal: _ORDER.index(terminal.state))
 
 
@@ -75,12 +75,12 @@ def row(terminal: TerminalInfo, short: str, now: float) -> Row:
 
 
 def _in_short(command: str) -> str:
-    """Cut a command, which may be as long as a message."""
+    """Return a command, cut to `_COMMAND` characters: it may be as long as a message."""
     return command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
 
 
 def state(terminal: TerminalInfo, now: float) -> str:
-    """Return whether it runs, or how it ended, and when it was released."""
+    """Return the state of a terminal: running, or how it ended, and when it was released."""
     status = terminal.exit_status
     if status is None:
         how: str = ENDING if terminal.ending else terminal.state
@@ -95,12 +95,12 @@ def state(terminal: TerminalInfo, now: float) -> str:
 
 
 def ago(moment: int | None, now: float) -> str:
-    """Return how long ago a moment was, in milliseconds since 1970, to one unit."""
+    """Return the time since `moment` (milliseconds since 1970), in one unit."""
     return NOTHING if moment is None else span(now - moment / 1000)
 
 
 def span(seconds: float) -> str:
-    """Return a duration to one unit, so that a list that is redrawn changes rarely."""
+    """Return a duration in one unit, so that a list that is redrawn rarely changes."""
     for size, unit in _SPANS:
         if seconds >= size:
             return f"{math.floor(seconds / size)}{unit}"
@@ -108,7 +108,7 @@ def span(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration to two units."""
+    """Return a duration in at most two units."""
     for (size, unit), (smaller, less) in pairwise(_SPANS):
         if seconds >= size:
             rest = math.floor(seconds % size / smaller)

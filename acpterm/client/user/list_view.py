@@ -1,7 +1,7 @@
-"""The list that `acpterm ls --watch` shows: what is selected, scrolled to and filtered, by keys.
+"""State of the list that `acpterm ls --watch` shows: selection, scroll position and filter.
 
-No terminal and no clock: keys in, as a terminal sends them, and rows out. What is selected is a
-terminal and not a place in the list: the list changes while it is shown.
+Without I/O: it is fed with keys, as a terminal sends them, and returns the rows to draw. The
+selection is a terminal, not an index, because the list changes while it is shown.
 """
 
 import codecs
@@ -27,14 +27,14 @@ _FILTER_MAX: Final = 200
 
 
 class Action(Enum):
-    """What a key asks for besides another look of the list."""
+    """An action of a key that the caller has to perform."""
 
     QUIT = auto()
     OPEN = auto()
 
 
 class Part(NamedTuple):
-    """The rows that there is room for."""
+    """The visible rows."""
 
     rows: list[Row]
     selected: int | None
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 
 class ListView:
-    """What is selected, what is scrolled to, and the filter."""
+    """Selection, scroll position and filter of a list of terminals."""
 
     def __init__(self) -> None:
         self.filter = ""
@@ -57,29 +57,29 @@ class ListView:
 
     @property
     def selected(self) -> str | None:
-        """The id of the terminal that is selected."""
+        """The id of the selected terminal; None if the list is empty."""
         return self._selected
 
     @property
     def items(self) -> list[Item]:
-        """The terminals that the filter leaves."""
+        """The terminals that match the filter."""
         wanted = self.filter.casefold()
         return [one for one in self._items if wanted in "  ".join(one.row).casefold()]
 
     def update(self, items: Sequence[Item]) -> None:
-        """Take the terminals as they are now, in their order."""
+        """Replace the terminals, which are in the order of the list."""
         self._items = list(items)
         self._settle()
 
     def feed(self, typed: bytes) -> Action | None:
-        """Take what was typed; what follows the key that asks for an action is dropped."""
+        """Handle input; return the first action in it, and drop the keys after that."""
         for key in _KEY.findall(self._decoder.decode(typed)):
             if action := self._press(key):
                 return action
         return None
 
     def part(self, height: int) -> Part:
-        """Return the rows for so many lines, with the one that is selected among them."""
+        """Return the rows for `height` lines, scrolled so that the selected row is visible."""
         self._height = max(1, height)
         items = self.items
         last = max(0, len(items) - self._height)
@@ -131,7 +131,7 @@ class ListView:
             self._selected = items[self._place].id
 
     def _settle(self) -> None:
-        """Find the selected terminal again; the one at its place if it is gone."""
+        """Update the index of the selection; select the terminal at that index if it is gone."""
         items = self.items
         ids = [item.id for item in items]
         if self._selected in ids:

@@ -1,9 +1,9 @@
-"""What the user's requests to the daemon have in common, however they are sent.
+"""The user's requests to the daemon: repetition after a loss, decoding and error messages.
 
-When the connection is lost, the daemon's worker has died. Then requests that can be done again are
-repeated on another connection (`REPEATABLE`). Others raise `LostError`: the callers of those that
-go on (`ONGOING`) ask for them again, from the position that they have reached; of the rest it is
-unknown whether they were done, and their commands fail and say so.
+When the connection is lost, the daemon's worker has died. Requests that are safe to repeat
+(`REPEATABLE`) are then sent again on another connection. All others raise `LostError`. Callers of
+an `ONGOING` request send it again, from the position that they have reached. For the rest it is
+unknown whether they were executed, and their commands fail with a message that says so.
 """
 
 import math
@@ -34,15 +34,19 @@ REPEATABLE: Final = {
     "terminal/screen": 1,
     "terminal/wait": math.inf,
 }
-"""How often a request is repeated: once, since what kills one worker may kill the next one."""
+"""How often a request is repeated: mostly once, since a request that kills one worker may kill the
+next one."""
 ONGOING: Final = ("events", "terminal/attach", "terminal/follow")
-"""Requests that their callers repeat."""
-# A terminal in a message, by its whole id.
+"""Requests with notifications, which their callers repeat."""
+# A terminal in an error message, by its full id.
 _TERMINAL: Final = re.compile(r"terminal 'term_[0-9a-f]{32}'")
 
 
 def decode_answer(name: str, method: str, answer: Raw, into: type[W]) -> W:
-    """Return an answer of the daemon `name`; raises `DaemonError` if it is of another version."""
+    """Decode an answer of the daemon `name`.
+
+    Raises `DaemonError` if the answer has another format, as that of another version does.
+    """
     try:
         return msgspec.json.decode(answer, type=into)
     except msgspec.DecodeError as error:
@@ -61,20 +65,20 @@ def unknown_outcome(name: str, method: str) -> LostError:
 
 
 class TypedNames:
-    """What the user typed for each terminal: messages call it that."""
+    """The name that the user typed for each terminal, for use in error messages."""
 
     def __init__(self) -> None:
         self._typed: dict[str, str] = {}
 
     def note(self, answer: object, typed: str) -> None:
-        """Note that `typed` means the terminal of an answer, if it is a `TerminalInfo`."""
+        """Record that the user typed `typed` for the terminal in `answer`, if it is one."""
         if isinstance(answer, TerminalInfo) and answer.terminal_id != typed:
             self._typed[answer.terminal_id] = typed
 
     def rename(self, error: RpcError, params: Wire) -> RpcError:
         """Return `error` with the name that the user typed in place of the terminal's id."""
-        asked = getattr(params, "terminal_id", None)
-        if not isinstance(asked, str):
+        terminal = getattr(params, "terminal_id", None)
+        if not isinstance(terminal, str):
             return error
-        typed = f"terminal '{one_line(self._typed.get(asked, asked))}'"
+        typed = f"terminal '{one_line(self._typed.get(terminal, terminal))}'"
         return RpcError(error.code, _TERMINAL.sub(lambda _: typed, error.message), error.data)

@@ -1,4 +1,4 @@
-"""Typing text and keys into a terminal in order, each in the form that its program expects."""
+"""Typing of text and keys into a terminal, encoded for the modes that its program has set."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from acpterm.client.user.output.print import named, note
 from acpterm.keys import depends_on_cursor_mode, key_bytes
 from acpterm.runtime.blocking_io import read_some
 
-# Bytes in one request, which is answered when the terminal has taken them.
+# Maximum bytes per request. It is answered once they are written to the terminal.
 CHUNK_BYTES: Final = 32 * 1024
-# Seconds until it is reported that the program does not read.
+# Seconds until the user is notified that the program does not read.
 INPUT_TIMEOUT_S: Final = 2.0
-# Typed around pasted text, which cannot contain them.
+# Begin and end of a bracketed paste. Pasted text cannot contain them: its ESC is removed.
 _BEGIN: Final = b"\x1b[200~"
 _END: Final = b"\x1b[201~"
 
@@ -27,7 +27,7 @@ class Text(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A key, by its name."""
+    """The name of a key."""
 
     name: str
 
@@ -38,9 +38,10 @@ Step: TypeAlias = Text | Key
 def type_steps(
     client: BlockingClient, terminal: str, steps: Sequence[Step], *, paste: bool = False
 ) -> None:
-    """Type the steps, and wait until the terminal has taken them. Raises `RpcError`, `OSError`.
+    """Type the steps, and wait until they are written to the terminal.
 
-    Text is typed unchanged, or with `paste` as a window pastes it. The names of keys are valid.
+    Text is typed unchanged, or with `paste` as a terminal emulator pastes it. The names of keys
+    must be valid. Raises `RpcError`, and `OSError` if stdin cannot be read.
     """
     pastes = paste and any(isinstance(step, Text) for step in steps)
     application = bracketed = False
@@ -78,7 +79,7 @@ def _pieces(text: Text) -> Iterator[bytes]:
 
 
 def _pasted(data: bytes) -> bytes:
-    """Return text as a window pastes it: lines end with Enter, without escape characters."""
+    """Return text as a terminal emulator pastes it: CR ends lines, and ESC is removed."""
     return data.replace(b"\r\n", b"\r").replace(b"\n", b"\r").replace(b"\x1b", b"")
 
 

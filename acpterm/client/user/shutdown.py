@@ -1,4 +1,4 @@
-"""Ending the daemon: it has ended when its process has."""
+"""Shutdown of the daemon, which is complete once the daemon's process has exited."""
 
 import contextlib
 import os
@@ -11,13 +11,16 @@ from acpterm.acp.user_api import StatusResponse
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.jsonrpc import RpcError
 
-# Seconds that a daemon has to end; it promises five.
+# Seconds to wait for the daemon's exit. The daemon itself takes at most five.
 _TIMEOUT_S: Final = 8.0
 _POLL_S: Final = 0.02
 
 
 class ShutdownResult(NamedTuple):
-    """Whether a daemon has ended, and how many terminals' programs ran when it was told to end."""
+    """Result of a shutdown: `gone` is whether the daemon's process has exited in time.
+
+    `running` is the number of terminals whose programs were running before the shutdown.
+    """
 
     pid: int
     running: int
@@ -25,11 +28,11 @@ class ShutdownResult(NamedTuple):
 
 
 def end_daemon(client: BlockingClient) -> ShutdownResult:
-    """Tell the daemon to end, and wait until its process has ended."""
+    """Request the daemon's shutdown, and wait until its process has exited."""
     status = client.request_no_params("status", StatusResponse)
     process = _Process(status.pid)
     try:
-        # Its end may come before its answer.
+        # The connection may close before the answer arrives.
         with contextlib.suppress(RpcError):
             client.request_no_params("shutdown", Empty)
         return ShutdownResult(status.pid, status.running, gone=process.wait(_TIMEOUT_S))
@@ -38,7 +41,7 @@ def end_daemon(client: BlockingClient) -> ShutdownResult:
 
 
 class _Process:
-    """The daemon's process. It may be invisible here, as that of a container is."""
+    """The daemon's process. It may be invisible, for example in another container."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -48,7 +51,7 @@ class _Process:
                 self._fd = os.pidfd_open(pid)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; return whether it has ended within `seconds`."""
+        """Wait for the exit; return whether the process has exited within `seconds`."""
         if self._fd is not None:
             return bool(select.select((self._fd,), (), (), seconds)[0])
         deadline = time.monotonic() + seconds
@@ -61,6 +64,6 @@ class _Process:
         return False
 
     def close(self) -> None:
-        """Close its descriptor."""
+        """Close the pidfd."""
         if self._fd is not None:
             os.close(self._fd)

@@ -1,4 +1,4 @@
-"""The list of terminals, requested again whenever an event comes."""
+"""A list of terminals that is refreshed after each event."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from acpterm.client.user.client import UserClient
 from acpterm.client.user.events import follow, gone
 from acpterm.jsonrpc import RpcError
 
-# Seconds between two requests, so that a burst of events is one change.
+# Seconds between two requests, so that a burst of events causes one refresh.
 _PAUSE_S: Final = 0.1
 
 
@@ -25,10 +25,10 @@ async def refresh(
     every: float = math.inf,
     again: Callable[[], trio.Event] = trio.Event,
 ) -> None:
-    """Show the terminals now, whenever an event comes, and `every` so many seconds.
+    """Call `show` with the terminals now, after each event, and every `every` seconds.
 
-    `again` makes a `trio.Event` that also triggers it. Runs until cancelled. Raises `GoneError`
-    when the daemon ends.
+    `again` returns a new `trio.Event` before each wait; setting that event also refreshes the list.
+    Runs until cancelled. Raises `GoneError` when the daemon ends.
     """
     happened = again()
     request = ListRequest(all=everything)

@@ -1,4 +1,4 @@
-"""Words for terminals in messages to the user: their titles, and how their programs ended."""
+"""Titles and exit statuses of terminals, for messages to the user."""
 
 import signal
 import sys
@@ -8,7 +8,7 @@ from acpterm.client.sanitize import one_line
 
 
 def title(info: TerminalInfo) -> str:
-    """Return the name of a terminal, or the beginning of its id."""
+    """Return the name of a terminal, or the first eight digits of its id."""
     return info.name or info.terminal_id.removeprefix("term_")[:8]
 
 

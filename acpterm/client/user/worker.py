@@ -1,8 +1,8 @@
 """The status of the daemon's worker, and its replacement.
 
 A daemon is two processes: the keeper, which has the programs and listens, and the worker, which
-answers. While there is no worker, connections wait; why there is none, and what to do, the keeper
-writes into the lock file beside the agents' socket.
+answers. While there is no worker, connections wait. The keeper writes the reason, and what to do,
+to the lock file beside the agents' socket.
 """
 
 import os
@@ -17,19 +17,20 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, StatusResponse
 from acpterm.client.daemon import DaemonError, NoAnswerError, NotRunningError, read_lock
 from acpterm.client.errors import LostError
-from acpterm.client.user.blocking_client import BlockingClient, DeadlineError, open_blocking_client
+from acpterm.client.user.blocking_client import BlockingClient, open_blocking_client
+from acpterm.client.user.blocking_connection import DeadlineError
 from acpterm.config import Settings, agent_socket
 from acpterm.jsonrpc import METHOD_NOT_FOUND, RpcError
 
-# A worker that is there answers at once.
+# A running worker answers at once.
 ANSWER_TIMEOUT_S: Final = 3.0
-# A new one has ten seconds to be ready, and the keeper pauses between attempts.
+# A new worker has ten seconds to be ready, and the keeper pauses between attempts.
 REPLACE_TIMEOUT_S: Final = 20.0
 _POLL_S: Final = 0.05
 
 
 class NoWorker(Wire):
-    """A daemon that has no worker. `message` is the keeper's."""
+    """The status of a daemon without a worker. `message` is the keeper's."""
 
     keeper_pid: int | None
     worker_pid: int | None = None
@@ -51,13 +52,15 @@ class Restarted(NamedTuple):
     keeper_pid: int | None
     takeovers: int
     running: int
-    """Terminals whose programs run on."""
+    """Number of terminals whose programs continue to run."""
 
 
 def status(settings: Settings) -> StatusResponse | NoWorker | None:
-    """Ask for the daemon's status; None if none runs. Raises `DaemonError`, `RpcError`."""
+    """Return the daemon's status; None if no daemon runs. Raises `DaemonError`, `RpcError`."""
     try:
-        with open_blocking_client(settings, start=False, patience=ANSWER_TIMEOUT_S) as client:
+        with open_blocking_client(
+            settings, start=False, answer_timeout_s=ANSWER_TIMEOUT_S
+        ) as client:
             return _status(client)
     except NoAnswerError:
         lock = read_lock(settings)
@@ -67,14 +70,14 @@ def status(settings: Settings) -> StatusResponse | NoWorker | None:
 
 
 def restart(settings: Settings) -> Restarted:
-    """Replace the worker by one of the version that is installed, and wait until it answers.
+    """Replace the worker by one of the installed version, and wait until the new worker answers.
 
-    A worker that does not answer is replaced by the keeper. Raises `DaemonError` and `RpcError`
-    with the reason: then the old worker goes on, if there is one.
+    If the old worker does not answer, the keeper replaces it. Raises `DaemonError` or `RpcError`
+    with the reason if there is no new worker; the old worker, if any, then continues.
     """
     waits = msgspec.structs.replace(settings, resume_timeout=REPLACE_TIMEOUT_S)
     try:
-        with open_blocking_client(waits, start=False, patience=ANSWER_TIMEOUT_S) as client:
+        with open_blocking_client(waits, start=False, answer_timeout_s=ANSWER_TIMEOUT_S) as client:
             return _replace(client)
     except NoAnswerError:
         return _start(waits)
@@ -97,12 +100,12 @@ def _replace(client: BlockingClient) -> Restarted:
     client.deadline = time.monotonic() + REPLACE_TIMEOUT_S
     try:
         while (new := _status(client)).takeovers <= old.takeovers:
-            # The old one has answered: no event tells when it is replaced.
+            # The old worker has answered. No event reports its replacement, so poll.
             time.sleep(_POLL_S)
     except DeadlineError as error:
         raise DaemonError(
             f"the worker of {client.name} was not replaced within {REPLACE_TIMEOUT_S:g} s: it "
-            "goes on; see the daemon's log"
+            "continues; see the daemon's log"
         ) from error
     return _restarted(_worker(old), new)
 
@@ -124,13 +127,15 @@ def _start(settings: Settings) -> Restarted:
             f"signalled: {error.strerror}"
         ) from error
     try:
-        with open_blocking_client(settings, start=False, patience=REPLACE_TIMEOUT_S) as client:
+        with open_blocking_client(
+            settings, start=False, answer_timeout_s=REPLACE_TIMEOUT_S
+        ) as client:
             return _restarted(None, _status(client))
     except NoAnswerError as error:
         message = read_lock(settings).message or "see the daemon's log"
         raise DaemonError(
-            f"no worker of the daemon at {path} answers, though its keeper (pid {pid}) was told to "
-            f"start one: {message}"
+            f"no worker of the daemon at {path} answers, though its keeper (pid {pid}) was "
+            f"signalled to start one: {message}"
         ) from error
 
 

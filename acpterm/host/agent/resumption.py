@@ -23,7 +23,7 @@ class Transport(Protocol):
     """Serves a connection over a stream. See `server.connection.Connection`."""
 
     received: int
-    """Bytes that came from the peer."""
+    """Number of bytes received from the peer."""
 
     def serve_as(self, served: AgentConnection, name: str) -> None:
         """Serve another connection from now on, without closing the previous one."""

@@ -198,7 +198,7 @@ class Session:
             raise RpcError(
                 INVALID_PARAMS,
                 f"terminal {quote(identifier)} cannot be {what}: the user has taken it over, "
-                "and it is theirs now; its output can still be read, and its id released",
+                "and owns it now; its output can still be read, and its id released",
             )
         return entry
 

@@ -30,7 +30,7 @@ SUMMARY_MAX: Final = 4096
 def words(
     command: str, args: Sequence[str] | None, *, shell: bool | None, shell_path: str
 ) -> tuple[list[str], list[str] | None]:
-    """Return what to execute, and what to execute instead if there is no such file, if anything.
+    """Return the argv to execute, and a fallback argv for a file that does not exist, if any.
 
     `shell` is `_meta.acpterm.shell`; None leaves the decision to the rules above.
     """

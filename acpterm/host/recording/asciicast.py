@@ -46,7 +46,7 @@ class Walk:
     def __init__(self, terminal: Terminal, position: int = 0) -> None:
         self._terminal: Final = terminal
         timeline = terminal.timeline
-        #: The position behind the last event returned.
+        #: The position after the last event returned.
         self.position = position
         #: Columns and rows at the beginning.
         self.size = timeline.size

@@ -154,7 +154,7 @@ def _open_directory(path: str) -> int:
     if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         os.close(directory)
         raise PermissionError(
-            f"{path} is somebody else's, or others can write to it (uid {found.st_uid}, mode "
+            f"{path} belongs to another user, or others can write to it (uid {found.st_uid}, mode "
             f"{stat.S_IMODE(found.st_mode):o}): run chmod 700 {path}, or set record_dir"
         )
     return directory

@@ -1,4 +1,4 @@
-"""Recording of terminals: their output is written to files as it comes.
+"""Recording of terminals: their output is written to files continuously.
 
 Each terminal has one asciicast, readable for this user only, named by the terminal's start and id.
 Recording is off by default (setting `record`). Rules:
@@ -181,7 +181,7 @@ class _Recording:
                 self._terminal.keyboard.listeners.remove(self.record_input)
 
     async def _follow(self) -> None:
-        """Write output as it comes, until it has ended or the file is full."""
+        """Write output continuously, until it has ended or the file is full."""
         while True:
             is_last = self._terminal.output_closed
             if not await self._write() or is_last:

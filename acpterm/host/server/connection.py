@@ -7,8 +7,8 @@ States:
 - *open*.
 - *closing*: the stream has ended, or the daemon is ending. The context is closed, which releases
   its terminals and so answers the requests that wait for them, within `CLOSE_TIMEOUT_S` seconds.
-  Sending what is queued may take `SEND_TIMEOUT_S` more. If a write fails, nobody reads the
-  responses, and both are skipped.
+  Sending what is queued may take `SEND_TIMEOUT_S` more. If a write fails, the client does not read
+  responses any more, and both are skipped.
 - *closed*.
 
 Tasks, all in this connection's nursery: the reader, which answers what it can at once; one task per
@@ -55,14 +55,14 @@ _log = structlog.get_logger("acpterm.connection")
 
 
 class _NoContext:
-    """The context of an abandoned connection, whose handlers may still respond to nobody."""
+    """The context of an abandoned connection, whose handlers may still respond, without effect."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings: Final = settings
         self.sender: Final = Sender()
 
     def flush_state(self) -> None:
-        """Do nothing: nobody reads the response."""
+        """Do nothing: the response is not sent."""
 
     def close(self) -> None:
         """Do nothing."""

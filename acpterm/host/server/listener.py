@@ -83,7 +83,7 @@ class UnixListener:
     def is_removed(self) -> bool:
         """Return whether the path no longer has our socket, nor one that a program listens on.
 
-        A socket on which nobody listens may be that of a worker that died before it could store it.
+        A socket without a listener may belong to a worker that died before it could store it.
         """
         try:
             found = os.lstat(self.path)

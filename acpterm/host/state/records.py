@@ -4,7 +4,7 @@ Wire: msgpack, an array of the record's version and a map of its fields. A versi
 successor could misread the record otherwise; a new field with a default needs no new version. Older
 versions are read, newer ones are refused (`StateVersionError`).
 
-Times: `…_at` on the boot clock, which nobody sets and which survives a worker's death; `…_time` in
+Times: `…_at` on the boot clock, which cannot be set and survives a worker's death; `…_time` in
 seconds since 1970, for display.
 """
 

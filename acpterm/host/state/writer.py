@@ -52,7 +52,7 @@ class StateWriter:
                     self._store.delete(key)
                 else:
                     self._store.put(key, encode())
-            except Exception as error:  # noqa: BLE001  the response must be sent all the same
+            except Exception as error:  # noqa: BLE001  the response must still be sent
                 _log.error("state not stored", key=key.partition("/")[0], exc_info=error)
 
     async def run(self) -> None:

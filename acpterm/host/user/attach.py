@@ -48,7 +48,7 @@ BEHIND_BYTES: Final = 512 * 1024
 CHUNK_BYTES: Final = 64 * 1024
 FRAME_INTERVAL_S: Final = 0.04
 _BLANK_MAX_S: Final = 0.5
-# Between two reads of a flood: nobody sees more, and each read takes time from the consumer.
+# Between two reads of a flood: users cannot see more, and each read takes time from the consumer.
 POLL_INTERVAL_S: Final = 0.01
 # A sequence that leaves the alternate screen, in output without incomplete sequences.
 _LEAVE_ALTERNATE: Final = re.compile(
@@ -95,7 +95,7 @@ class _Attachment:
         self._terminal: Final = entry.terminal
         self._window = window
         self._token = token
-        # The position behind the output that the window has; None while it is painted.
+        # The position after the output that the window has received; None while it is painted.
         self._position: int | None = None
         self._size = 0, 0
         self._frames: Frames | None = None
@@ -122,7 +122,7 @@ class _Attachment:
             except RpcError:
                 if not self._size[0]:
                     raise
-                # The terminal is too large for a screen: the window stays as it is until it fits.
+                # The terminal is too large for a screen: the window is unchanged until it fits.
                 more = False
             if more:
                 continue

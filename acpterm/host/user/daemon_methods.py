@@ -24,7 +24,7 @@ _NAMED_MAX: Final = 10
 def initialize(user: UserConnection, params: InitializeRequest) -> InitializeAnswer:
     """`initialize`: as for an agent; the response says that the user's methods are available."""
     user.context = requested_context(user.context, params)
-    return host_answer(__version__, {"person": True})
+    return host_answer(__version__, {"user": True})
 
 
 def status(user: UserConnection, params: NoParams) -> StatusResponse:
@@ -66,8 +66,8 @@ def shutdown(user: UserConnection, params: NoParams) -> Empty:
 async def restart(user: UserConnection, params: NoParams) -> Empty:
     """`_acpterm/restart`: replace this worker by the installed version.
 
-    On success this process ends, and the connection with it: the client finds out by connecting
-    again. Raises `RpcError` (-32603) if the new worker does not start; this one goes on then.
+    On success this process ends, and the connection with it; the client reconnects to learn the
+    result. Raises `RpcError` (-32603) if the new worker does not start; this worker then continues.
     """
     del params
     user.host.state.flush()

@@ -1,4 +1,4 @@
-"""Following a terminal: sending its bytes as they come.
+"""Following a terminal: sending its output live, as bytes.
 
 No byte is sent twice, and missing bytes are counted in the notification after them: the ring drops
 output that a client does not read as fast as the program prints. With `hold` the program waits
@@ -25,8 +25,8 @@ CHUNK_BYTES: Final = 256 * 1024
 # Between two reads: output that comes byte by byte is sent together, and in a flood each read takes
 # time from the consumer.
 POLL_INTERVAL_S: Final = 0.01
-# The same where more than one chunk has come: nobody reads so fast, and sending it would slow the
-# program down.
+# The same if more than one chunk is unread: no user reads so fast, and sending it all would slow
+# the program down.
 CATCH_UP_INTERVAL_S: Final = 0.05
 
 
@@ -85,7 +85,7 @@ def _release_at_end(user: UserConnection, terminal: Terminal, *, hold: bool) -> 
 def _send(
     user: UserConnection, terminal: Terminal, params: FollowRequest, position: int, end: int
 ) -> int:
-    """Send the next chunk of the output from `position` to `end`; return the position behind it."""
+    """Send the next chunk of the output from `position` to `end`; return the position after it."""
     at = None
     timeline = terminal.timeline
     first = max(position, terminal.ring.start)

@@ -69,7 +69,7 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         attended=True,
     )
     with _restarting(host.registry, entry):
-        # While the old program still runs: a missing directory must not cost it.
+        # Check while the old program still runs: it must not be ended if the directory is missing.
         await user.directories.check(request.cwd)
         host.registry.kill(entry, EndedBy.USER)
         with user.cancel_on_close():

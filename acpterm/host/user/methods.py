@@ -1,6 +1,6 @@
 """The methods of the user's socket: each with its params and its handler.
 
-A connection that was refused gets `refusing` instead: closing it would not say why.
+A refused connection gets `refusing` instead of being closed, so that the client learns the reason.
 """
 
 from collections.abc import Iterator, Mapping

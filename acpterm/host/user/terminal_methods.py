@@ -125,11 +125,11 @@ async def _output(user: UserConnection, entry: TerminalEntry) -> OutputResponse:
 
 
 def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, FollowResponse]:
-    """`_acpterm/terminal/follow`: send the bytes after a position as they come."""
+    """`_acpterm/terminal/follow`: send the bytes after a position, and live output."""
     entry = user.entry(params.terminal_id)
     if params.hold and not entry.is_users:
         raise RpcError(
-            INVALID_PARAMS, f"terminal {entry.id!r} is an agent's: nobody has it wait with `hold`"
+            INVALID_PARAMS, f"terminal {entry.id!r} is an agent's: only the user's own can `hold`"
         )
     return follow_output(user, entry.terminal, params)
 

@@ -123,17 +123,17 @@ def start_worker(
     `open_files` is the worker's soft and hard limit of open files. With `nohup` the worker ignores
     SIGHUP. Raises `OSError`.
     """
-    ours, theirs = protocol.socket_pair()
+    keeper_end, worker_end = protocol.socket_pair()
     try:
         env = {
             name: value for name, value in os.environ.items() if name not in _KEEPER_ONLY_VARIABLES
         }
-        env[protocol.KEEPER_FD_VARIABLE] = str(theirs.fileno())
+        env[protocol.KEEPER_FD_VARIABLE] = str(worker_end.fileno())
         defaults = set(_signal.valid_signals())
         if nohup:
             defaults.discard(_signal.SIGHUP)
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-        os.set_inheritable(theirs.fileno(), True)
+        os.set_inheritable(worker_end.fileno(), True)
         resource.setrlimit(resource.RLIMIT_NOFILE, open_files)
         try:
             # With autogroups, Linux schedules each session as one unit. A session of its own keeps
@@ -149,8 +149,8 @@ def start_worker(
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limit)
     except BaseException:
-        ours.close()
+        keeper_end.close()
         raise
     finally:
-        theirs.close()
-    return pid, ours
+        worker_end.close()
+    return pid, keeper_end

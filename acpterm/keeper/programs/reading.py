@@ -25,7 +25,7 @@ PLAIN = 0
 """Read until the PTY is empty. The kernel waits for its worker before it reports that. So this is
 the only way to be sure that everything was read that had been written before."""
 GATHER = 1
-"""Like `PLAIN`, but for throughput keep reading until another descriptor is ready. Once 1 KiB or
+"""Like `PLAIN`, but keep reading until another descriptor is ready, for throughput. Once 1 KiB or
 more was read, an empty PTY gets some time to fill again: the reader yields the CPU up to
 `_YIELDS_MAX` times, or until one yield takes long. `EMPTY` means that nothing came in that time."""
 AVAILABLE = 2

@@ -13,7 +13,7 @@ Rules:
   of this depends on how the bytes were divided into calls of `feed`.
 - If much is fed at once, the view restarts at a line whose text depends on nothing before it,
   provided that the lines after it exceed the limit: the text is the same, for less work.
-- Simple output (`feed_simple`) is *deferred*: kept as it is until the text is asked for, or `flush`
+- Simple output (`feed_simple`) is *deferred*: kept as it is until the text is read, or `flush`
   is called. Output that is followed by more deferred text than the limit is dropped unprocessed.
 - An incomplete character or escape sequence is not part of the text yet.
 """

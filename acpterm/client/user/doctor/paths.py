@@ -38,7 +38,7 @@ def settings_file(config: str | None, socket: str | None) -> tuple[Settings, Che
     try:
         chosen = load(config, flags={"socket": socket})
     except ConfigError as error:
-        advice = "put it right: docs/settings.md says what there is"
+        advice = "correct it: docs/settings.md lists the settings"
         defaults = Settings(socket=socket)
         return defaults, problem("settings", summary_line(str(error)), advice, fatal=True)
     if os.path.exists(path):

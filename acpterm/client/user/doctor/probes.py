@@ -1,7 +1,7 @@
-"""Checks that create a terminal, an emulator and a control group for trial.
+"""Checks that create a terminal, an emulator and a control group as a trial.
 
-They run in this process as they would in the daemon. The daemon's environment may differ: if
-systemd starts it, it has control groups of its own.
+They run in this process as they would in the daemon. The daemon's environment may differ: a daemon
+that systemd starts has its own control groups.
 """
 
 import os
@@ -70,11 +70,11 @@ async def terminal(settings: Settings) -> list[CheckResult]:
         ]
     except (RpcError, OSError) as error:
         what = summary_line(str(error))
-        advice = "see what is said of PTYs, processes and open files"
+        advice = "see the results for PTYs, processes and open files"
         return [problem("a terminal", what, advice, fatal=True)]
     if not has_output:
-        advice = f"look at what the shell does: {_SHELL}"
-        return [problem("a terminal", "what its program prints does not come", advice, fatal=True)]
+        advice = f"check that the shell works: {_SHELL}"
+        return [problem("a terminal", "the output of its program is missing", advice, fatal=True)]
     return [ok("a terminal", found), _input_result(waits)]
 
 
@@ -94,12 +94,12 @@ async def _detect_prompt(created: Terminal) -> bool | None:
 def _input_result(waits: bool | None) -> CheckResult:
     name = "input prompts"
     if waits:
-        return ok(name, "what waits for input can be told from what is busy")
+        return ok(name, "programs that wait for input are detected")
     if not syscalls.KNOWN:
-        advice = "only Linux on x86_64 and aarch64 says so; all else works"
-        return missing(name, "it cannot be told what waits for input", advice)
-    advice = "let processes be looked at: ptrace must be allowed (kernel.yama.ptrace_scope below 2)"
-    return missing(name, "a program that waits for input was not seen to", advice)
+        advice = "only Linux on x86_64 and aarch64 supports it; all else works"
+        return missing(name, "programs that wait for input cannot be detected", advice)
+    advice = "allow the inspection of processes by ptrace (kernel.yama.ptrace_scope below 2)"
+    return missing(name, "a program that waits for input was not detected", advice)
 
 
 @asynccontextmanager
@@ -155,9 +155,9 @@ def pidfd() -> CheckResult:
 def subreaper() -> CheckResult:
     """Check that this process can become the parent of its descendants' orphans."""
     if linux.become_subreaper():
-        return ok("subreaper", "orphans of a terminal's programs come to the daemon")
+        return ok("subreaper", "orphans of a terminal's programs become the daemon's children")
     advice = "without control groups, a program that leaves its session may outlive its terminal"
-    return missing("subreaper", "cannot be had", advice)
+    return missing("subreaper", "is not available", advice)
 
 
 async def control_groups() -> CheckResult:

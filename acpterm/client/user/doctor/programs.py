@@ -16,7 +16,7 @@ from acpterm.config import Settings
 TIMEOUT_S: Final = 2.0
 """How long a program may run."""
 _TIMED_OUT_STATUS: Final = 124
-# The status that the shell is asked to exit with.
+# The status with which the shell has to exit.
 _EXIT_STATUS: Final = 7
 # Characters of a program's output that are quoted.
 _LINE_CHARACTERS_MAX: Final = 80

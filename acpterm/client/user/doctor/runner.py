@@ -74,6 +74,6 @@ async def _run_bounded(name: str, check: Check) -> list[CheckResult]:
         what = f"no answer within {_TIMEOUT_S:g} s"
         return [problem(name, what, "see whether the machine is overloaded, or something hangs")]
     except Exception as error:  # noqa: BLE001  a defect of one check must not hide the others
-        what = f"could not be looked at: {type(error).__name__}: {summary_line(root_error(error))}"
-        return [problem(name, what, "this is a mistake of acpterm's: please report it")]
+        what = f"could not be checked: {type(error).__name__}: {summary_line(root_error(error))}"
+        return [problem(name, what, "this is a bug of acpterm: please report it")]
     return outcome if isinstance(outcome, list) else [outcome]

@@ -81,7 +81,7 @@ async def _read_keys(send: trio.MemorySendChannel[Key], has_keyboard: Callable[[
                 # Drop keys beyond `_KEYS_MAX`: no user means that many.
                 with contextlib.suppress(trio.WouldBlock):
                     send.send_nowait(key)
-    # The playback goes on without keys.
+    # The playback continues without keys.
 
 
 def keys_in(typed: bytes) -> Iterator[Key]:

@@ -1,1 +1,1 @@
-"""Reading what a terminal has printed and prints."""
+"""Reading, following, searching and printing the output of a terminal."""

@@ -1,8 +1,8 @@
-"""The output of a terminal of the user's own that is run in a pipe: all of it, as it comes.
+"""The complete live output of one of the user's own terminals, for commands that run in a pipe.
 
-The program waits while its output is not read (`hold`), so nothing is missing. When the connection
-is lost, the terminal is followed again on another one, from the position that was reached: nothing
-comes twice. For other readers, which the program does not wait for, see `read`.
+The program waits while its output is not read (`hold`), so nothing is lost. After a lost
+connection, output is followed on a new one from the position that was reached, so nothing is
+repeated. For readers that the program does not wait for, see `read`.
 """
 
 import base64
@@ -19,7 +19,7 @@ from acpterm.acp.user_streams import FollowedNotification, FollowRequest, Follow
 from acpterm.client.errors import LostError
 from acpterm.client.user.client import UserClient
 
-# Parts that wait to be read before no more are received.
+# Received parts that may wait to be read; above that, no more are received.
 _WAITING_MAX: Final = 4
 
 _notifications: Final = msgspec.json.Decoder(FollowedNotification)
@@ -30,9 +30,9 @@ class Part(NamedTuple):
 
     data: bytes
     position: int
-    """The position in the stream behind them."""
+    """The position in the stream after them."""
     lost: int
-    """How many bytes before them are gone: none, unless the daemon's worker was replaced."""
+    """Number of bytes lost before them: 0, unless the daemon's worker was replaced."""
 
 
 class OutputStream:
@@ -42,10 +42,10 @@ class OutputStream:
         self._token: Final = token
         self._send, self._receive = trio.open_memory_channel[Part](math.inf)
         self._has_room = trio.Event()
-        self._is_left = False
+        self._is_abandoned = False
         self._position = 0
         self.end: FollowResponse | None = None
-        """How it ended, once all parts were read."""
+        """The final response, once all parts were received."""
         client.on_notification = self._take
         client.throttle = self._throttle
 
@@ -61,7 +61,7 @@ class OutputStream:
             raise StopAsyncIteration from None
 
     async def run(self, client: UserClient, terminal: str) -> None:
-        """Follow the terminal until its program has ended. Raises `RpcError`, `DaemonError`."""
+        """Receive output until the program has ended. Raises `RpcError`, `DaemonError`."""
         with self._send:
             while self.end is None:
                 endpoint = client.endpoint
@@ -71,9 +71,9 @@ class OutputStream:
                 except LostError:
                     await client.reconnect(endpoint)
 
-    def leave(self) -> None:
-        """Stop holding up the connection: no more parts will be read."""
-        self._is_left = True
+    def abandon(self) -> None:
+        """Stop throttling the connection: no more parts will be read."""
+        self._is_abandoned = True
         self._has_room.set()
 
     def _take(self, method: str, params: Raw) -> None:
@@ -82,22 +82,24 @@ class OutputStream:
         part = _notifications.decode(params)
         if part.token == self._token:
             self._position = part.position
-            # What was on its way when this was left is dropped.
+            # Output that arrives after the reader has stopped is dropped.
             with suppress(trio.ClosedResourceError):
                 self._send.send_nowait(Part(base64.b64decode(part.data), part.position, part.lost))
 
     async def _throttle(self) -> None:
         await trio.lowlevel.checkpoint()
-        while not self._is_left and self._receive.statistics().current_buffer_used > _WAITING_MAX:
+        while (
+            not self._is_abandoned and self._receive.statistics().current_buffer_used > _WAITING_MAX
+        ):
             self._has_room = trio.Event()
             await self._has_room.wait()
 
 
 @asynccontextmanager
 async def follow_output(client: UserClient, terminal: str) -> AsyncIterator[OutputStream]:
-    """Follow a terminal from its beginning for as long as the block lasts.
+    """Follow a terminal's output from its beginning for the duration of the block.
 
-    The program waits for the reader. Raises `RpcError`, in a group.
+    The program waits for the reader. Raises an exception group with an `RpcError` or `DaemonError`.
     """
     parts = OutputStream(client, client.token())
     async with trio.open_nursery() as nursery:
@@ -105,5 +107,5 @@ async def follow_output(client: UserClient, terminal: str) -> AsyncIterator[Outp
         try:
             yield parts
         finally:
-            parts.leave()
+            parts.abandon()
         nursery.cancel_scope.cancel()

@@ -1,8 +1,10 @@
-"""A text printed as it comes, line by line; and its last lines.
+"""Live printing of a text, line by line; and the last lines of a text.
 
-In a window the line that is not over is seen, too, and written over as the program does it, as far
-as a carriage return can: a line that is longer than the window, and was written over, is printed
-again when it is over. Elsewhere a line is printed when it is over: a progress bar is one line.
+If stdout is a terminal, the current, incomplete line is printed too. When the program overwrites
+that line, a carriage return and the new line are printed. This works only for lines that fit the
+width: a longer line that was overwritten is printed again once it is complete.
+
+Otherwise only complete lines are printed, so a progress bar is a single line.
 """
 
 import os
@@ -10,7 +12,7 @@ from collections.abc import Callable
 
 
 def last_lines(text: str, number: int) -> str:
-    """Give the last lines of a text, the last of which need not be over."""
+    """Return the last `number` lines of a text. The last of them may be incomplete."""
     if not number:
         return ""
     at = len(text) - text.endswith("\n")
@@ -22,63 +24,68 @@ def last_lines(text: str, number: int) -> str:
 
 
 class Lines:
-    """Makes what to print of news. `width` gives the window's columns; None is no window."""
+    """Converts updates of a text to the characters to print.
+
+    `width` returns the number of columns of the terminal that is printed to; it is None if stdout
+    is not a terminal.
+    """
 
     def __init__(self, width: Callable[[], int] | None) -> None:
         self._width = width
-        # What is to be seen of the current line; and whether it is something else by now.
-        self._seen = ""
+        # The current line as it was printed, and whether it has changed in a way that could not be
+        # printed.
+        self._printed = ""
         self._stale = False
-        # What counts as seen, and was not printed.
-        self._left_out = ""
+        # The beginning of the current line that counts as printed, but was skipped.
+        self._skipped = ""
 
-    def begin(self, seen: str) -> None:
-        """Note what of the current line is not to be printed."""
-        self._seen = self._left_out = seen
+    def begin(self, skipped: str) -> None:
+        """Skip the beginning of the current line: it counts as printed."""
+        self._printed = self._skipped = skipped
 
-    def show(self, over: str, line: str) -> str:
-        """Print lines that are over, and what the current one shows."""
-        shown = ""
-        if over:
-            first, newline, rest = over.partition("\n")
-            shown = self._become(first, over=True) + newline + rest
-            self._seen, self._stale, self._left_out = "", False, ""
+    def show(self, complete: str, line: str) -> str:
+        """Return what to print for complete lines and the current content of the next line."""
+        output = ""
+        if complete:
+            first, newline, rest = complete.partition("\n")
+            output = self._update(first, complete=True) + newline + rest
+            self._printed, self._stale, self._skipped = "", False, ""
         if self._width is not None:
-            shown += self._become(line, over=False)
-        return shown
+            output += self._update(line, complete=False)
+        return output
 
     def finish(self, line: str) -> str:
-        """Print what is left of a line that will not be over; the next begins anew."""
-        if line == self._seen == self._left_out and not self._stale:
+        """Return what to print to end an incomplete line, after which a new line begins."""
+        if line == self._printed == self._skipped and not self._stale:
             return ""
-        shown = self._become(line, over=True) + "\n"
-        self._seen, self._stale, self._left_out = "", False, ""
-        return shown
+        output = self._update(line, complete=True) + "\n"
+        self._printed, self._stale, self._skipped = "", False, ""
+        return output
 
-    def _become(self, line: str, *, over: bool) -> str:
-        """Have the current line be `line`."""
-        seen = self._seen
-        if not self._stale and line.startswith(seen):
-            self._seen = line
-            return line[len(seen) :]
+    def _update(self, line: str, *, complete: bool) -> str:
+        """Return what to print so that the current line becomes `line`."""
+        printed = self._printed
+        if not self._stale and line.startswith(printed):
+            self._printed = line
+            return line[len(printed) :]
         width = 0 if self._width is None else self._width()
-        if not self._stale and max(_columns(seen), _columns(line)) < width:
-            self._seen = line
-            return f"\r{' ' * _columns(seen)}\r{line}"
-        self._stale = not over
-        if over:
-            self._seen = line
+        if not self._stale and max(_columns(printed), _columns(line)) < width:
+            self._printed = line
+            return f"\r{' ' * _columns(printed)}\r{line}"
+        self._stale = not complete
+        if complete:
+            self._printed = line
             return f"\n{line}"
         return ""
 
 
 def _columns(text: str) -> int:
-    """Give how many columns a text takes, or more."""
+    """Return an upper bound of the columns that a text takes."""
     return len(text) + sum(not char.isascii() for char in text) + 7 * text.count("\t")
 
 
 def window() -> Callable[[], int] | None:
-    """Give how to find the columns of the window that stdout is; None if it is none."""
+    """Return a function that returns the columns of stdout; None if stdout is not a terminal."""
     if not os.isatty(1):
         return None
     return lambda: os.get_terminal_size(1).columns or 80

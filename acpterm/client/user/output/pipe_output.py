@@ -1,13 +1,13 @@
-"""A terminal's output as a pipe would have got it: LF ends lines, and there is no escape sequence.
+"""Conversion of a terminal's output to what a pipe would have received.
 
-A terminal writes CR and LF for each LF of its program: that CR is taken out again. All other bytes
-stay as they are.
+A terminal writes CR LF for each LF of its program; that CR is removed, and so are escape sequences.
+All other bytes are unchanged.
 """
 
 import re
 from typing import Final
 
-# A sequence that has no end by then is none: the same bound as for the text that agents read.
+# Longer sequences are not recognised. The text that agents read has the same bound.
 _SEQUENCE_MAX: Final = 8192
 _SEQUENCE: Final = re.compile(
     rb"\x1b(?:"
@@ -18,7 +18,7 @@ _SEQUENCE: Final = re.compile(
     rb"|[ -/]*[0-OQ-WYZ\\`-~]"
     rb"|)"
 )
-# What may go on in the next part: a sequence, and the CR before an LF.
+# What the next part may complete: a sequence, or a CR that an LF follows.
 _UNFINISHED: Final = re.compile(
     rb"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]*\x1b?|P[^\x1b]*\x1b?|[X^_][^\x1b\n]*\x1b?|[ -/]*)"
     rb"|\r)\Z"
@@ -26,16 +26,16 @@ _UNFINISHED: Final = re.compile(
 
 
 class PipeOutput:
-    """Makes a pipe's bytes of a terminal's, wherever they are cut."""
+    """Converts a terminal's output to a pipe's. The output may be split anywhere."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return what `data` adds."""
+        """Return the converted bytes, without an incomplete sequence at the end of `data`."""
         data, self._rest = self._rest + data, b""
         begin = data.rfind(b"\x1b", max(0, len(data) - _SEQUENCE_MAX))
-        # The end of a string is a sequence by itself: the string may begin before it.
+        # An ESC at the end may begin the terminator of a string, so look for the string before it.
         if begin > 0 and data[begin:] == b"\x1b":
             begin = max(0, data.rfind(b"\x1b", max(0, begin - _SEQUENCE_MAX), begin))
         at = begin if begin >= 0 else len(data) - data.endswith(b"\r")
@@ -44,6 +44,6 @@ class PipeOutput:
         return _SEQUENCE.sub(b"", data).replace(b"\r\n", b"\n")
 
     def finish(self) -> bytes:
-        """Return what is left at the end: a CR, but no half of a sequence."""
+        """Return what is left at the end: a CR, but not an incomplete sequence."""
         rest, self._rest = self._rest, b""
         return rest if rest == b"\r" else b""

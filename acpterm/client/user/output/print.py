@@ -1,4 +1,4 @@
-"""Blocking output to stdout and stderr, whose errors say which of the two could not be written."""
+"""Blocking output to stdout and stderr, with errors that name the stream that failed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +12,7 @@ STDERR: Final = 2
 
 @contextmanager
 def named(name: str) -> Iterator[None]:
-    """Name the file in an `OSError` of the block that names none, as `stdout` or `stdin`."""
+    """Set `filename` to `name` in an `OSError` of the block that has none."""
     try:
         yield
     except OSError as error:
@@ -22,13 +22,13 @@ def named(name: str) -> Iterator[None]:
 
 
 def put(data: bytes) -> None:
-    """Write to stdout. Raises `OSError`, `BrokenPipeError` if no one reads it."""
+    """Write to stdout. Raises `OSError`; a `BrokenPipeError` if stdout has no reader."""
     if data:
         with named("stdout"):
             write_fully(STDOUT, data)
 
 
 def note(text: str) -> None:
-    """Write a line to stderr, if there is one."""
+    """Write a line to stderr; errors are ignored."""
     with suppress(OSError):
         write_fully(STDERR, f"{text}\n".encode())

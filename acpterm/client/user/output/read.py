@@ -1,8 +1,8 @@
 """A terminal's output as parts, read over a blocking connection.
 
-The daemon waits for no reader: a part says how many bytes before it were not read in time. When the
-connection is lost, reading goes on over another one from the position that was reached, so that
-nothing comes twice.
+The daemon waits for no reader: each part says how many bytes before it were not read in time. After
+a lost connection, reading continues on a new one from the position that was reached, so nothing is
+repeated.
 """
 
 import base64
@@ -19,7 +19,7 @@ _notifications: Final = msgspec.json.Decoder(FollowedNotification)
 
 
 class Since(NamedTuple):
-    """Where to begin: at a position in the stream, at a time, or with the oldest that is kept."""
+    """Where to begin: at a position in the stream, at a time, or else at the oldest kept byte."""
 
     position: int | None = None
     time: int | None = None
@@ -31,11 +31,11 @@ class TimedPart(NamedTuple):
 
     data: bytes
     position: int
-    """The position in the stream behind them."""
+    """The position in the stream after them."""
     lost: int
-    """How many bytes before them are gone."""
+    """Number of bytes lost before them."""
     at: int | None
-    """When they came, in milliseconds since 1970, if asked for and known."""
+    """When they were printed, in milliseconds since 1970; None if not requested or not known."""
 
 
 def read_output(
@@ -47,11 +47,11 @@ def read_output(
     times: bool = False,
     stay: bool = True,
 ) -> Generator[TimedPart, None, None]:
-    """Yield a terminal's output from `since` on, or from the oldest byte, as it comes.
+    """Yield a terminal's output from position `since` on, or from the oldest kept byte.
 
-    `since_time`: from what came then or later, in milliseconds since 1970. With `times` parts say
-    when they came. Ends when the program has ended; without `stay`, after what there is now. Raises
-    `RpcError`, `DaemonError`.
+    With `since_time` (milliseconds since 1970), yield what was printed then or later. With `times`,
+    parts have times. With `stay`, yield live output too until the program has ended; otherwise
+    stop after the present output. Raises `RpcError`, `DaemonError`.
     """
     token = client.token()
     params = FollowRequest(terminal, token, since, since_time=since_time, times=times, stay=stay)

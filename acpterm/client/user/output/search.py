@@ -1,23 +1,23 @@
-"""Looks for a regular expression in a text that grows, within bounded memory."""
+"""Search for a regular expression in a growing text, with bounded memory."""
 
 import re
 from typing import Final
 
-# Characters that are kept of what was looked through: no match that is longer is found.
+# Characters of searched text that are kept. A longer match is not found.
 RETAINED_CHARS: Final = 64 * 1024
 
 
 class LineSearch:
-    """Looks for `pattern`, also where parts of the text meet."""
+    """Searches for `pattern`, also across the boundaries of parts."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self._pattern: Final = pattern
         self._retained = ""
-        # Where to begin in it: behind its first character, if that is in the middle of a line.
+        # Where to search from: 1 if the first retained character is in the middle of a line.
         self._begin = 0
 
     def find(self, over: str, line: str) -> str | None:
-        """Look through the lines that are over now and the current one: the lines of a match."""
+        """Search new complete lines and the current line; return the lines of a match."""
         text = self._retained + over + line
         if found := self._pattern.search(text, self._begin):
             begin = text.rfind("\n", 0, found.start()) + 1
@@ -27,15 +27,15 @@ class LineSearch:
         return None
 
     def forget(self) -> None:
-        """Learn that something is missing: no match goes across that."""
+        """Drop the retained text, because text is missing after it: no match spans the gap."""
         self._retained, self._begin = "", 0
 
     def _keep(self, text: str) -> None:
-        """Keep the last `KEPT` characters or less, from the beginning of a line on if possible."""
+        """Retain the last `RETAINED_CHARS` characters, or fewer to begin with a whole line."""
         if len(text) <= RETAINED_CHARS:
             self._retained = text
             return
         at = text.find("\n", len(text) - RETAINED_CHARS - 1) + 1
-        # Where no line begins, one character more says so to ^.
+        # If no line begins there, the search starts after one more character, so ^ does not match.
         whole = 0 < at < len(text)
         self._retained, self._begin = (text[at:], 0) if whole else (text[-RETAINED_CHARS:], 1)

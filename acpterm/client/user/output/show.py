@@ -1,4 +1,4 @@
-"""What a terminal has printed, printed here: as text, with times, or the bytes themselves."""
+"""Printing of a terminal's output: as text, as text with times, or as raw bytes."""
 
 import os
 import time
@@ -19,7 +19,7 @@ from acpterm.terminal.text.slices import resync
 
 @contextmanager
 def while_read(client: BlockingClient) -> Iterator[None]:
-    """Leave the block as soon as no one reads stdout any more, even if nothing is written."""
+    """End the block as soon as stdout has no reader, even if nothing is written."""
     client.watches_stdout = True
     with suppress(BrokenPipeError):
         yield
@@ -28,11 +28,11 @@ def while_read(client: BlockingClient) -> Iterator[None]:
 def print_text(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print the text, and if it is to `stay`, what comes, until the program has ended.
+    """Print the text, and with `stay` also live text until the program has ended.
 
-    `tail`: only so many lines of what there is at the beginning. What is missing is said on stderr.
-    In a window, characters that reorder or hide text are printed as escapes. Raises `RpcError`, in
-    a group.
+    With `tail`, print only that many lines of the present text. Missing output is reported on
+    stderr. If stdout is a terminal, characters that reorder or hide text are printed as escapes.
+    Raises `RpcError`, `DaemonError`.
     """
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
@@ -42,29 +42,29 @@ def print_text(
         client, info.terminal_id, since=since.position, since_time=since.time, stay=stay
     )
     with while_read(client):
-        for news in follower:
-            over, now, lost = printed(news.over), printed(news.line), news.lost
-            shown, gone = over, lost
+        for update in follower:
+            complete, current, lost = printed(update.over), printed(update.line), update.lost
             if tail is not None:
-                kept = last_lines(over + now, tail)
-                shown = kept[: max(0, len(kept) - len(now))]
-                if kept != over + now:
-                    gone = 0
+                text = complete + current
+                kept = last_lines(text, tail)
+                complete = kept[: max(0, len(kept) - len(current))]
+                if kept != text:
+                    lost = 0
                 if not tail:
-                    lines.begin(now)
+                    lines.begin(current)
                 tail = None
-            if gone:
+            if lost:
                 put(lines.finish(line).encode())
-                note(missing(gone))
-            line = now
-            put(lines.show(shown, now).encode())
+                note(missing(lost))
+            line = current
+            put(lines.show(complete, current).encode())
         put(lines.finish(line).encode())
 
 
 def print_raw(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print the bytes as they came, likewise."""
+    """Print the bytes unchanged; otherwise as `print_text`."""
     info = client.terminal_request("get", terminal, TerminalInfo)
     held: list[bytes] = []
     first = since.position
@@ -89,10 +89,10 @@ def print_raw(
 def print_stamped(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print each line with the time at which it was over, likewise.
+    """Print each line with the time at which it was completed; otherwise as `print_text`.
 
-    Only of the bytes that are kept a time is known: text that outlived them is missing. Bytes of an
-    unknown time are left out, which is said on stderr.
+    Times are known only of bytes that are kept, so text that is kept longer is not printed. Bytes
+    without a known time are left out, which is reported on stderr.
     """
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
@@ -106,7 +106,7 @@ def print_stamped(
                 put("".join(lines).encode())
                 continue
             held = (held + lines)[-tail:] if tail else []
-            # Without more to come, a line that is not over is the last one.
+            # Without `stay`, the incomplete line comes last and counts for `tail`.
             if stay and position >= info.position:
                 put("".join(held).encode())
                 tail, held = None, []
@@ -116,7 +116,7 @@ def print_stamped(
 def _stamped(
     client: BlockingClient, info: TerminalInfo, since: Since, *, stay: bool
 ) -> Iterator[tuple[int, list[str], str]]:
-    """Yield positions, the lines that were over by then, and a note of what is missing before."""
+    """Yield positions, the lines completed by then, and a note of what is missing before them."""
     first = since.position
     if first is None and since.time is None:
         first = 0
@@ -128,12 +128,12 @@ def _stamped(
         data, lost = part.data, lost + part.lost
         if part.lost:
             stream, data = TextStream(), data[resync(data) :]
-        # A line that began at an unknown time has a time if it was over later.
+        # A line that began at an unknown time has a time if it was completed later.
         over = stream.feed(data).splitlines(keepends=True)
         if part.at is not None:
             at = part.at
         elif part.position - len(part.data) >= info.position:
-            # It came after this began: the worker was replaced meanwhile.
+            # It was printed after this command began; its time was lost as the worker was replaced.
             at = round(1000 * time.time())
         else:
             untimed += len(part.data)
@@ -144,12 +144,12 @@ def _stamped(
     if last and at:
         yield info.position, [f"{_stamp(at)} {line}\n" for line in last.splitlines()], ""
     if gap := _gap(lost, untimed):
-        # Nothing else explains why nothing is printed, even if the last lines alone were asked for.
+        # Without this note, nothing would explain why nothing is printed, even with `tail`.
         note(gap)
 
 
 def _gap(lost: int, untimed: int) -> str:
-    """Return a note of bytes that are gone, and of those whose time is unknown; or nothing."""
+    """Return a note of lost bytes and of bytes without a known time; empty if there are none."""
     why = "they came before the daemon's worker was replaced, and their times are unknown"
     notes = [missing(lost)] if lost else []
     if untimed:
@@ -158,12 +158,12 @@ def _gap(lost: int, untimed: int) -> str:
 
 
 def _stamp(at: int) -> str:
-    """Return a time of day, as RFC 3339 writes it."""
+    """Return a time (milliseconds since 1970) in the format of RFC 3339."""
     return datetime.fromtimestamp(at / 1000, UTC).astimezone().isoformat(timespec="milliseconds")
 
 
 def _last(data: bytes, number: int) -> bytes:
-    # Each byte is a character of Latin-1.
+    # In Latin-1 each byte is one character.
     return last_lines(data.decode("latin-1"), number).encode("latin-1")
 
 

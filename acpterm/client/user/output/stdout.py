@@ -1,4 +1,4 @@
-"""Stdout, for what is printed for as long as somebody reads it: nobody who does is no error."""
+"""Output to stdout in trio. That stdout has no reader is not an error, but ends the command."""
 
 import os
 import select
@@ -17,21 +17,21 @@ STDERR: Final = 2
 
 
 async def put(data: bytes) -> None:
-    """Write to stdout. Raises `OSError`; within `while_read` that is dealt with if nobody reads."""
+    """Write to stdout. Raises `OSError`; `while_read` handles the one for a missing reader."""
     if data:
         with named("stdout"):
             await stdio.write_all(STDOUT, data)
 
 
 async def note(text: str) -> None:
-    """Say something on stderr, if there is one."""
+    """Write a line to stderr; errors are ignored."""
     with suppress(OSError):
         await stdio.write_all(STDERR, f"{text}\n".encode())
 
 
 @asynccontextmanager
 async def while_read() -> AsyncIterator[None]:
-    """Leave the block as soon as nobody reads stdout any more, even if nothing is written."""
+    """Cancel the block as soon as stdout has no reader, even if nothing is written."""
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, nursery.cancel_scope)
@@ -47,14 +47,15 @@ async def _watch(scope: trio.CancelScope) -> None:
 
 
 async def _unread(fd: int) -> None:
-    """Wait until nobody is left to read what is written to a pipe; for ever, if it is none."""
-    with suppress(OSError):  # there is no stdout, or no way to wait for that on this system
+    """Wait until the pipe or socket `fd` has no reader; forever if `fd` is neither."""
+    with suppress(OSError):  # there is no stdout, or the system cannot wait for this
         mode = os.fstat(fd).st_mode
         poll = select.poll()
         poll.register(fd, 0)
         while stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-            # That the other end is gone is told to whoever waits for anything. A socket may have
-            # input too, and so may a pipe that is open for both: then it is looked at again later.
+            # A closed other end wakes every kind of wait. Input wakes `wait_readable` too, if the
+            # pipe is open for reading, so check the flags and try again later. A socket often has
+            # input, so it is only polled.
             if stat.S_ISFIFO(mode):
                 await trio.lowlevel.wait_readable(fd)
             if any(happened & (select.POLLERR | select.POLLHUP) for _, happened in poll.poll(0)):

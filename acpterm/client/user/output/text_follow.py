@@ -1,7 +1,7 @@
-"""A terminal's text, followed: first all that is kept, then what comes, nothing twice.
+"""A terminal's text: first all that is kept, then live, without repetition.
 
-The daemon keeps text longer than bytes, but bytes longer than a text with a small limit: the text
-begins with the longer of the two. What comes later is converted from bytes here.
+The daemon keeps text for longer than bytes, unless the text has a small limit. So the text begins
+with the one that reaches back further. Later output is received as bytes and converted here.
 """
 
 from collections.abc import Generator, Iterator
@@ -11,51 +11,51 @@ from typing import Final, NamedTuple
 from acpterm.acp.user_api import OutputResponse
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.output.read import TimedPart, read_output
-from acpterm.client.user.output.text_stream import TextStream, go_on
+from acpterm.client.user.output.text_stream import TextStream, continue_text
 from acpterm.terminal.text.slices import resync
 
 UNKNOWN: Final = -1
 
 
 class NewLines(NamedTuple):
-    """What is new in a text."""
+    """An update of a text."""
 
     over: str
-    """The lines that are complete now; the first includes what was reported of it before."""
+    """Newly completed lines. The first includes what was reported of it as `line` before."""
     line: str
-    """The line that is not complete."""
+    """The current, incomplete line."""
     lost: int = 0
-    """Bytes that are missing before it, or `UNKNOWN`; then no line continues."""
+    """Number of bytes missing before `over`, or `UNKNOWN`. If not 0, no line continues."""
 
 
 class _TextFollower:
-    """Makes text of output. `output` is the text that the daemon has kept, to begin with."""
+    """Converts output to text. `output` is the kept text to begin with, if any."""
 
     def __init__(self, parts: Iterator[TimedPart], output: OutputResponse | None) -> None:
         self._parts = parts
         self._output = output
         self._stream = TextStream()
-        # A part that comes behind the beginning, with a gap between.
+        # A part that follows the kept text after a gap.
         self._held: TimedPart | None = None
 
     def run(self) -> Iterator[NewLines]:
-        """Yield what is new, until the output ends."""
+        """Yield updates until the output ends."""
         if self._output is not None:
             yield self._begin(self._output)
         if self._held is not None:
-            yield self._news(self._held)
+            yield self._convert(self._held)
         for part in self._parts:
-            yield self._news(part)
+            yield self._convert(part)
         yield NewLines(self._stream.finish(), self._stream.line)
 
     def _begin(self, output: OutputResponse) -> NewLines:
-        """Collect the bytes up to the end of the text, and go on from there."""
+        """Return the text up to the end of `output`, and set up the conversion of later bytes."""
         pieces: list[bytes] = []
         start = position = 0
         while position < output.position and (part := next(self._parts, None)):
             begin = part.position - len(part.data)
             if begin > output.position:
-                # What was between them is gone.
+                # The bytes between them are lost.
                 self._held = part._replace(lost=begin - output.position)
                 break
             if part.lost or not pieces:
@@ -72,13 +72,13 @@ class _TextFollower:
                 self._stream = longer
                 over += longer.feed(known[max(until, skipped) :])
                 return NewLines(over, longer.line, start + skipped)
-        # Of one that has ended the text is whole: a character that is not will not be.
+        # After the exit the text is final: an incomplete character in it is U+FFFD already.
         seen = known[:until] if output.exit_status is None else b""
-        over, self._stream = go_on(output.text, seen)
+        over, self._stream = continue_text(output.text, seen)
         over += self._stream.feed(known[until:])
         return NewLines(over, self._stream.line, UNKNOWN if output.truncated else 0)
 
-    def _news(self, part: TimedPart) -> NewLines:
+    def _convert(self, part: TimedPart) -> NewLines:
         data, lost = part.data, part.lost
         if lost:
             self._stream = TextStream()
@@ -96,10 +96,11 @@ def follow_text(
     since_time: int | None = None,
     stay: bool = True,
 ) -> Generator[NewLines, None, None]:
-    """Yield a terminal's text as it comes: all of it, or from `since` on.
+    """Yield a terminal's text: all that is kept, or from position `since` on.
 
-    `since_time`: from what came then or later, in milliseconds since 1970. Without `stay`, it ends
-    after what there is now. Closing it ends the request. Raises `RpcError`, `DaemonError`.
+    With `since_time` (milliseconds since 1970), yield what was printed then or later. With `stay`,
+    yield live text too until the program has ended; otherwise stop after the present text. Closing
+    the generator cancels the request. Raises `RpcError`, `DaemonError`.
     """
     output = None
     if since is None and since_time is None:

@@ -1,6 +1,6 @@
-"""The text of a stream, as it comes: the lines that are over, and the one that is not.
+"""Incremental conversion of output to text: complete lines, and the current line.
 
-It is the same text that the daemon keeps, for whoever follows the bytes.
+The result equals the text that the daemon keeps of the same bytes.
 """
 
 from acpterm.terminal.text.controls import Controls
@@ -10,7 +10,7 @@ from acpterm.terminal.text.utf8 import Utf8
 
 
 class TextStream:
-    """Makes text of bytes, wherever they are cut."""
+    """Converts output to text. The output may be split anywhere."""
 
     def __init__(self) -> None:
         self._utf8 = Utf8()
@@ -19,15 +19,15 @@ class TextStream:
 
     @property
     def line(self) -> str:
-        """What the current line shows by now."""
+        """The present content of the current line."""
         return self._line.text()
 
     def feed(self, data: bytes) -> str:
-        """Take the next bytes: the lines that are over with them."""
+        """Process the next bytes; return the lines that they complete."""
         return self._run(self._utf8.feed(data))
 
     def finish(self) -> str:
-        """Take the end: a character still incomplete becomes U+FFFD."""
+        """Process the end of the output; an incomplete character becomes U+FFFD."""
         return self._run(self._utf8.finish())
 
     def _run(self, characters: bytes) -> str:
@@ -35,21 +35,23 @@ class TextStream:
         return self._line.run(program.decode()) if program else ""
 
 
-def go_on(text: str, stream: bytes) -> tuple[str, TextStream]:
-    """Give what of `text` is over, and what makes text of the bytes that come next.
+def continue_text(text: str, stream: bytes) -> tuple[str, TextStream]:
+    """Return the complete lines of `text`, and a `TextStream` for the bytes that follow it.
 
-    `stream` are bytes that `text` came from, up to its end: all of them, or the last ones.
+    `stream` has the bytes that `text` was converted from, up to its end: all, or the last of them.
     """
-    # A line is the only thing sure to begin afresh, so the current one is made again.
-    made = TextStream()
-    over = made.feed(stream[stream.rfind(b"\n") + 1 :])
-    shown = over + made.line
-    head = text[: len(text) - len(shown)]
-    if text.endswith(shown) and (not head or head.endswith("\n")):
-        return head + over, made
-    # Its beginning is gone. What it shows is known, and what of it is no text yet.
-    made = TextStream()
+    # The state of a conversion is known only at the beginning of a line, so the current line is
+    # converted again.
+    converter = TextStream()
+    over = converter.feed(stream[stream.rfind(b"\n") + 1 :])
+    converted = over + converter.line
+    head = text[: len(text) - len(converted)]
+    if text.endswith(converted) and (not head or head.endswith("\n")):
+        return head + over, converter
+    # The bytes of the line's beginning are gone. Start from its text, and from the bytes at the end
+    # that are not text yet.
+    converter = TextStream()
     end = text.rfind("\n") + 1
-    over = made.feed(text[end:].encode())
+    over = converter.feed(text[end:].encode())
     tail = stream[-SLICE_MIN_BYTES:]
-    return text[:end] + over + made.feed(tail[text_of(tail, final=False)[1] :]), made
+    return text[:end] + over + converter.feed(tail[text_of(tail, final=False)[1] :]), converter

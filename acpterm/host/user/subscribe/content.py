@@ -1,7 +1,7 @@
 """Conversion of a tool call's content to what ACP's schemas allow: v1, and the same in v2.
 
 Everything returned is valid, whatever an agent has sent. Invalid values are dropped at the smallest
-place that the schema can do without. Members that are not in the schema are dropped, but for
+place that the schema can do without. Members that are not in the schema are dropped, except
 `_meta`.
 
 v2 restricts strings further (URIs, absolute paths, times), and has another format of diffs.

@@ -36,7 +36,7 @@ class Source(Protocol):
 
     @property
     def survives_session(self) -> bool:
-        """Whether it may go on after its session's connection has closed."""
+        """Whether it may continue after its session's connection has closed."""
 
     @property
     def is_retained(self) -> bool:

@@ -64,7 +64,7 @@ class Subscriber:
         self._sent: dict[str, None] = {}
         self._cursors: dict[str, TerminalCursor] = {}
         self._due: dict[TerminalCursor, None] = {}
-        self._has_news = trio.Event()
+        self._changed = trio.Event()
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
@@ -83,7 +83,7 @@ class Subscriber:
 
     async def _wake_when_closed(self) -> None:
         await self._session.closed.wait()
-        self._has_news.set()
+        self._changed.set()
 
     # Recording. It runs in the agent's task, so it encodes and sends nothing.
 
@@ -102,7 +102,7 @@ class Subscriber:
                         self._backlog.add(other, {})
             else:
                 self._renew(terminal, cursor)
-        self._has_news.set()
+        self._changed.set()
 
     def _add_terminals(self, call: str) -> None:
         """Hold the terminals of a call that are not known yet."""
@@ -140,24 +140,24 @@ class Subscriber:
                 del self._cursors[name]
 
     async def _watch(self, cursor: TerminalCursor, source: LocalSource) -> None:
-        """Make a terminal due whenever it has news, once the news before are delivered."""
+        """Make a terminal due whenever it has updates, once the previous ones are delivered."""
         while not source.is_over:
-            if not cursor.has_news(source):
+            if not cursor.has_updates(source):
                 await source.entry.terminal.wait_changed()
             cursor.delivered = trio.Event()
             self._due[cursor] = None
-            self._has_news.set()
+            self._changed.set()
             await cursor.delivered.wait()
         # It may have ended after its last turn.
         self._due[cursor] = None
-        self._has_news.set()
+        self._changed.set()
 
     # Sending
 
     async def _send_updates(self) -> None:
         while True:
             # Before anything is read: what comes while something is sent sets the new event.
-            self._has_news = trio.Event()
+            self._changed = trio.Event()
             if self._is_over():
                 break
             await self._connection.sender.drain()
@@ -169,7 +169,7 @@ class Subscriber:
                 await self._send_turn(cursor)
             if item is None and cursor is None:
                 with trio.move_on_at(min((due.next_turn for due in self._due), default=math.inf)):
-                    await self._has_news.wait()
+                    await self._changed.wait()
         for cursor in list(self._cursors.values()):
             await self._send_present_output(cursor)
 
@@ -191,14 +191,14 @@ class Subscriber:
                 self._nursery.start_soon(self._watch, cursor, source)
         status = fields.get("status")
         is_final = status is not None and bytes(status) in _FINAL_STATUSES
-        ends_later = is_final and self._with_news(all_terminals)
+        ends_later = is_final and self._with_updates(all_terminals)
         if ends_later:
             fields = {name: value for name, value in fields.items() if name != "status"}
         infos = [source.info for _, source in new]
         if fields or infos or first:
             self._notify(self._encoder.call(call, dict(fields), infos, first=first))
         if ends_later and status is not None:
-            for cursor in self._with_news(all_terminals):
+            for cursor in self._with_updates(all_terminals):
                 await self._send_present_output(cursor)
             await self._connection.sender.drain()
             self._notify(self._encoder.call(call, {"status": status}, (), first=False))
@@ -211,10 +211,10 @@ class Subscriber:
             if (cursor := self._cursors.get(terminal)) and cursor.call is None and cursor.source
         ]
 
-    def _with_news(self, terminals: Iterable[str]) -> list[TerminalCursor]:
+    def _with_updates(self, terminals: Iterable[str]) -> list[TerminalCursor]:
         """Return those that a sent call shows and that have something to send."""
         found = [cursor for terminal in terminals if (cursor := self._cursors.get(terminal))]
-        return [c for c in found if c.call is not None and c.source and c.has_news(c.source)]
+        return [c for c in found if c.call is not None and c.source and c.has_updates(c.source)]
 
     async def _send_turn(self, cursor: TerminalCursor) -> None:
         """Send what a terminal has, at most `TURN_BYTES_MAX` of output."""

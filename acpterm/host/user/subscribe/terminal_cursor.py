@@ -23,7 +23,7 @@ class TerminalCursor:
         self.call: str | None = None
         """The first call sent that shows the terminal; None before that."""
         self.position = 0
-        """The position in the output behind the last byte sent."""
+        """The position in the output after the last byte sent."""
         self._generation = 0
         self._end: ExitInfo | None = None
         self.next_turn = -math.inf
@@ -39,8 +39,8 @@ class TerminalCursor:
         """Continue with another source, whose output replaces what was sent."""
         self.source, self._generation, self.position = source, -1, 0
 
-    def has_news(self, source: Source) -> bool:
-        """Return whether there is something to send."""
+    def has_updates(self, source: Source) -> bool:
+        """Return whether there is output, or an end, that was not sent."""
         sent = self.position, self._generation, self._end
         return sent != (source.length, source.generation, source.end)
 
