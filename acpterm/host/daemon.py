@@ -1,12 +1,12 @@
 """Run a host as a process: a daemon on sockets, or a host for one agent on stdin and stdout.
 
 `start_keeper` makes the two processes of a daemon: the keeper, which is the main one, and its first
-worker. `serve` is the worker: it serves the user and any number of agents on Unix sockets, until it
-is asked to end or is idle for too long. `serve_stdio` serves the one agent that spawned this
-process, until that disconnects.
+worker. `serve` is the worker: it serves the user and any number of agents on Unix sockets, until
+the end is requested or the daemon is idle for too long. `serve_stdio` serves the one agent that
+spawned this process, until the agent disconnects.
 
-At the end no new connection is accepted, the host is closed (see `open_host`), and the sockets are
-removed. SIGTERM, SIGINT, SIGHUP and SIGQUIT begin the end; a second signal does not speed it up.
+The end stops accepting connections, closes the host (see `open_host`), and removes the sockets.
+SIGTERM, SIGINT, SIGHUP and SIGQUIT start it; a second signal does not speed it up.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_e
 from acpterm.runtime.unix_socket import ListenError
 
 FIRST_REQUEST_TIMEOUT_S: Final = 10.0
-"""Seconds that a daemon which ends when idle waits at least for the first connection."""
+"""Minimum seconds for which a daemon that ends when idle waits for its first connection."""
 
 _ALIVE_PERIOD_S: Final = 1.0
 _BOUND_CHECK_S: Final = 2.0
@@ -52,21 +52,21 @@ def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> 
     before any thread is started, and before the limit of open files is raised. `handed`:
     descriptors that the keeper takes. Raises `OSError`.
     """
-    ours, theirs = worker_pair()
+    worker_end, keeper_end = worker_pair()
     worker = os.fork()
     if worker:
-        ours.close()
+        worker_end.close()
         _set_close_on_exec(handed)
-        become_keeper(theirs, worker, worker_command)
-    # Linux shares processors out by session: the worker gets a share of its own.
+        become_keeper(keeper_end, worker, worker_command)
+    # Linux divides CPU time by session, so the worker gets its own share.
     os.setsid()
-    theirs.close()
+    keeper_end.close()
     _close(handed)
-    return KeeperClient(ours)
+    return KeeperClient(worker_end)
 
 
 def _set_close_on_exec(handed: Container[int]) -> None:
-    """Prevent programs from inheriting descriptors, but for the first three and `handed`."""
+    """Prevent programs from inheriting descriptors, except the first three and `handed`."""
     for fd in _open_descriptors():
         if fd > 2 and fd not in handed:
             with contextlib.suppress(OSError):
@@ -91,11 +91,11 @@ async def serve(
     settings: Settings,
     keeper: KeeperClient,
     *,
-    patience: float = math.inf,
+    idle_exit_s: float = math.inf,
 ) -> None:
     """Serve agents and the user as a worker of `keeper`, until the keeper asks for the end.
 
-    The daemon ends by itself after `patience` seconds without a connection or a held terminal.
+    The daemon ends by itself after `idle_exit_s` seconds without a connection or a held terminal.
     Raises `StateVersionError`, and takes nothing over, if the previous worker was a newer acpterm;
     `ListenError`, `TrackingError`; `KeeperLostError` after the keeper was lost and everything was
     ended.
@@ -127,12 +127,12 @@ async def serve(
                 host.state.daemon_info = DaemonInfo(
                     agent_socket=sockets.agent_path,
                     user_socket=sockets.user_path,
-                    idle_exit_s=patience if patience < math.inf else None,
+                    idle_exit_s=idle_exit_s if idle_exit_s < math.inf else None,
                     tracking=host.tracking,
                     end=end_requested.set,
                 )
                 sockets.store(keeper)
-                await _serve_until(end_requested, host, sockets, patience, keeper)
+                await _serve_until(end_requested, host, sockets, idle_exit_s, keeper)
     except BaseException:
         # The sockets of the previous worker stay for the next one.
         if not is_serving:
@@ -146,7 +146,11 @@ async def serve(
 
 
 async def _serve_until(
-    end_requested: trio.Event, host: Host, sockets: Sockets, patience: float, keeper: KeeperClient
+    end_requested: trio.Event,
+    host: Host,
+    sockets: Sockets,
+    idle_exit_s: float,
+    keeper: KeeperClient,
 ) -> None:
     """Serve until the end is requested, or the keeper is lost."""
     accepting = trio.CancelScope()
@@ -154,8 +158,8 @@ async def _serve_until(
         nursery.start_soon(_accept, accepting, host, sockets, keeper)
         nursery.start_soon(_report_alive, keeper)
         nursery.start_soon(_rotate_log, f"{sockets.agent_path}.log", keeper.pid)
-        if patience < math.inf:
-            nursery.start_soon(_end_when_idle, host, sockets.has_queued, patience, end_requested)
+        if idle_exit_s < math.inf:
+            nursery.start_soon(_end_when_idle, host, sockets.has_queued, idle_exit_s, end_requested)
         where = "handed over" if sockets.is_handed else sockets.agent_path
         _log.info("listening", socket=where, pid=keeper.pid)
         await end_requested.wait()
@@ -179,7 +183,7 @@ async def _report_alive(keeper: KeeperClient) -> None:
 
 
 async def _end_when_idle(
-    host: Host, has_queued: Callable[[], bool], patience: float, end_requested: trio.Event
+    host: Host, has_queued: Callable[[], bool], idle_exit_s: float, end_requested: trio.Event
 ) -> None:
     # The process that started the daemon has yet to connect.
     with trio.move_on_after(FIRST_REQUEST_TIMEOUT_S):
@@ -188,16 +192,16 @@ async def _end_when_idle(
     while True:
         while host.is_needed():
             await host.wait_changed()
-        with trio.move_on_after(patience):
+        with trio.move_on_after(idle_exit_s):
             while not host.is_needed():
                 await host.wait_changed()
             continue
-        # A connection that is being accepted takes two turns of the loop to be the host's.
+        # A connection that is being accepted takes two turns of the event loop to reach the host.
         for _ in range(2):
             await trio.lowlevel.checkpoint()
         if host.is_needed() or has_queued():
             continue
-        _log.info("ending: nobody was connected, and there was no terminal", seconds=patience)
+        _log.info("ending: no client was connected, and there was no terminal", seconds=idle_exit_s)
         end_requested.set()
         return
 
@@ -205,7 +209,7 @@ async def _end_when_idle(
 async def _accept(
     scope: trio.CancelScope, host: Host, sockets: Sockets, keeper: KeeperClient
 ) -> None:
-    # The handlers' nursery outlives the listening: their connections must close, not break.
+    # The nursery of the connections outlives the listeners: connections must close, not break.
     async with trio.open_nursery() as connections:
         with scope:
             async with trio.open_nursery() as nursery:
@@ -228,13 +232,13 @@ async def _rotate_log(path: str, pid: int) -> None:
 async def _keep_bound(
     kind: Listening, keeper: KeeperClient, acceptor: Acceptor, nursery: trio.Nursery
 ) -> None:
-    """Bind a socket again if its file was removed: the terminals would be out of reach."""
+    """Bind a socket again if its file was removed: the terminals would be unreachable otherwise."""
     while True:
         await trio.sleep(_BOUND_CHECK_S)
         try:
             listener = kind.rebind(keeper)
         except (ListenError, OSError) as error:
-            # An OSError: no descriptor was left for the check; there may be one the next time.
+            # An OSError means that no descriptor was left for the check. The next may succeed.
             _log.warning("the socket was removed and cannot be bound again", error=str(error))
             continue
         if listener is not None:
@@ -265,6 +269,6 @@ async def _close_when(end_requested: trio.Event, host: Host) -> None:
 
 
 def freeze() -> None:
-    """Exempt the objects that exist now from collections, which stop the event loop."""
+    """Exempt the objects that exist now from garbage collection, which stops the event loop."""
     gc.collect()
     gc.freeze()

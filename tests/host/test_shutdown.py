@@ -252,7 +252,7 @@ async def test_idle_daemon_ends_when_no_client_is_connected(
             await agent.wait(terminal)
             assert process.process.poll() is None
         assert await process.wait() == 0
-        assert "nobody was connected" in process.logged()
+        assert "no client was connected" in process.logged()
         assert not listens(path)
 
 
