@@ -78,7 +78,9 @@ def hosted(function: F) -> F:
         click.option("--log", metavar="FILE", help="Write every message to FILE, one per line."),
         click.option("--socket", metavar="PATH", help="Use the daemon that listens at PATH."),
         click.option(
-            "--embedded", is_flag=True, help="Host the terminals in this process, without a daemon."
+            "--embedded",
+            is_flag=True,
+            help="Host the terminals in this process, without a daemon.",
         ),
     ):
         function = option(function)
