@@ -33,7 +33,9 @@ _SECONDS = Finite(min=0, min_open=True)
     help="Requests of the agent to allow; reads: what the agent calls reading and searching.",
 )
 @click.option("--read-only", is_flag=True, help="Do not write files for the agent.")
-@click.option("--cwd", type=_DIRECTORY, default=".", help="Directory of the session.")
+@click.option(
+    "--cwd", type=_DIRECTORY, default=".", help="Directory of the session.  [default: this one]"
+)
 @click.option(
     "--add-dir", type=_DIRECTORY, multiple=True, help="Additional directory. Can be repeated."
 )

@@ -20,7 +20,7 @@ from acpterm.client.user.output.stdout import put
 
 
 @click.command("replay")
-@click.argument("what", metavar="TERMINAL|FILE", type=TerminalName())
+@click.argument("source", metavar="TERMINAL|FILE", type=TerminalName())
 @click.option(
     "--speed",
     type=Finite(min=0, min_open=True),
@@ -36,7 +36,7 @@ from acpterm.client.user.output.stdout import put
 )
 @at_daemon
 def command(
-    *, what: str, speed: float, idle_limit: float | None, config: str | None, socket: str | None
+    *, source: str, speed: float, idle_limit: float | None, config: str | None, socket: str | None
 ) -> None:
     """Replay a terminal's output with its original timing, or a recording (an asciicast).
 
@@ -54,16 +54,16 @@ def command(
     """
     with tempfile.TemporaryFile() as export:
         file: BinaryIO = export
-        if "/" in what or os.path.exists(what):
-            file = _open(what)
+        if "/" in source or os.path.exists(source):
+            file = _open(source)
         else:
-            call_async(config, socket, lambda client: write_cast(client, what, export))
+            call_async(config, socket, lambda client: write_cast(client, source, export))
             export.seek(0)
         with file:
             try:
                 cast = replay.read(replay.read_lines(file))
             except (replay.CastError, OSError) as error:
-                fail(f"{what}: {error}")
+                fail(f"{source}: {error}")
             if not os.isatty(1):
                 run(print_all, cast, expected=(OSError,))
                 signal_number = None
@@ -81,7 +81,7 @@ def command(
                 cast = playback.cast
     if signal_number is not None:
         raise SystemExit(128 + signal_number)
-    _report(what, cast.report)
+    _report(source, cast.report)
 
 
 def _reread(file: BinaryIO) -> replay.Cast:
@@ -89,11 +89,11 @@ def _reread(file: BinaryIO) -> replay.Cast:
     return replay.read(replay.read_lines(file))
 
 
-def _report(what: str, report: replay.Report) -> None:
+def _report(source: str, report: replay.Report) -> None:
     """Print which lines were left out, if any; fail if there was nothing else."""
     if not report.unread:
         return
-    message = f"{what}: {report.summary('left out')}"
+    message = f"{source}: {report.summary('left out')}"
     if not report.events:
         fail(message)
     click.echo(f"acpterm: {message}", err=True)
