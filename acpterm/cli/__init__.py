@@ -1,4 +1,4 @@
-"""The command line: one module per command, which parses, calls and prints."""
+"""The command line: one module per command, which parses arguments, calls and prints."""
 
 from acpterm.cli.main import main
 

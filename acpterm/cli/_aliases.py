@@ -1,4 +1,4 @@
-"""Names of commands in other programs, and the message for a command that does not exist."""
+"""Aliases of commands, and the error message for a command that does not exist."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,9 +10,9 @@ ALIASES: Final = {
     "ps": "ls",
     "stop": "kill",
 }
-"""Names that also work: those of docker, gh and tmux that mean the same."""
+"""Aliases of commands: names that mean the same in docker, gh or tmux."""
 
-# Names of commands that take other arguments than ours do.
+# Commands of other programs that take other arguments, and what to run instead.
 _ELSEWHERE: Final = {
     "attach-session": "attach TERMINAL",
     "capture-pane": "screen TERMINAL",
@@ -39,12 +39,12 @@ _ELSEWHERE: Final = {
 
 def no_such_command(name: str, commands: Sequence[str]) -> str:
     """Return the message for a command that does not exist."""
-    wrong = f"there is no command {name!r}"
+    message = f"there is no command {name!r}"
     if name in _ELSEWHERE:
-        return f"{wrong}: use acpterm {_ELSEWHERE[name]}"
+        return f"{message}: use acpterm {_ELSEWHERE[name]}"
     import difflib  # noqa: PLC0415  only needed for a wrong name
 
     found = difflib.get_close_matches(name.lower(), [*commands, "help", "version"], n=3)
     if not found:
-        return f"{wrong}: acpterm --help lists all commands"
-    return f"{wrong}: did you mean {' or '.join(found)}?"
+        return f"{message}: acpterm --help lists all commands"
+    return f"{message}: did you mean {' or '.join(found)}?"

@@ -1,4 +1,4 @@
-"""Runs commands that do several things at once, with trio. Imported by these commands alone."""
+"""Run commands that need concurrency, with trio. Only these commands import this module."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -16,13 +16,16 @@ T = TypeVar("T")
 
 
 def run(work: Callable[..., Awaitable[T]], *args: Any, expected: tuple[type[Exception], ...]) -> T:
-    """Run an async function with trio; fail with the message of an `expected` exception."""
-    done: list[T] = []
+    """Run an async function with trio and return its result.
+
+    An exception of a type in `expected` is printed, and the command exits with status 1.
+    """
+    results: list[T] = []
     try:
-        done.append(trio.run(work, *args, strict_exception_groups=True))
+        results.append(trio.run(work, *args, strict_exception_groups=True))
     except* expected as errors:
         fail(root_error(errors))
-    return done[0]
+    return results[0]
 
 
 def call_async(
@@ -34,12 +37,13 @@ def call_async(
 ) -> T:
     """Run `work` with a connection to the daemon, for a command that takes `at_daemon` options.
 
-    A daemon that is not running is started, if `start`. Fails with what is wrong: exit status 1.
+    With `start`, the daemon is started if it is not running. An error is printed, and the command
+    exits with status 1.
     """
-    chosen = settings(config, socket=socket)
+    loaded = settings(config, socket=socket)
 
-    async def connected() -> T:
-        async with open_user_client(chosen, config, start=start) as client:
+    async def connect_and_work() -> T:
+        async with open_user_client(loaded, config, start=start) as client:
             return await work(client)
 
-    return run(connected, expected=(DaemonError, GoneError, RpcError))
+    return run(connect_and_work, expected=(DaemonError, GoneError, RpcError))

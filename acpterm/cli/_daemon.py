@@ -1,4 +1,4 @@
-"""Requests of commands to the daemon: about one terminal, or about several at once."""
+"""Requests that commands send to the daemon, for one terminal or for several at once."""
 
 from collections.abc import Callable, Iterable
 from typing import Final, NoReturn, TypeVar
@@ -15,12 +15,12 @@ from acpterm.jsonrpc import RpcError
 
 T = TypeVar("T")
 
-# Characters of a message, which may quote what was asked for.
+# Maximum characters of an error message, since it may quote an argument of any length.
 _MESSAGE_MAX: Final = 2000
 
 
 class _Any(Wire):
-    """An answer of which no member is used."""
+    """A response of which no member is used."""
 
 
 def call(
@@ -29,17 +29,15 @@ def call(
     work: Callable[[BlockingClient], T],
     *,
     start: bool = False,
-    answer_timeout_s: float | None = None,
 ) -> T:
     """Run `work` with a connection to the daemon, for a command that takes `at_daemon` options.
 
-    A daemon that is not running is started, if `start`. Fails with what is wrong: exit status 1.
+    With `start`, the daemon is started if it is not running. An error is printed, and the command
+    exits with status 1.
     """
-    chosen = settings(config, socket=socket)
+    loaded = settings(config, socket=socket)
     try:
-        with open_blocking_client(
-            chosen, config, start=start, answer_timeout_s=answer_timeout_s
-        ) as client:
+        with open_blocking_client(loaded, config, start=start) as client:
             return work(client)
     except (DaemonError, RpcError) as error:
         fail(str(error))
@@ -48,10 +46,10 @@ def call(
 def call_running(
     config: str | None, socket: str | None, work: Callable[[BlockingClient], T]
 ) -> T | None:
-    """Run `work` with a connection to the daemon, as `call` does; None if none runs."""
-    chosen = settings(config, socket=socket)
+    """Run `work` with a connection to the daemon, as `call` does; return None if no daemon runs."""
+    loaded = settings(config, socket=socket)
     try:
-        with open_blocking_client(chosen, config, start=False) as client:
+        with open_blocking_client(loaded, config, start=False) as client:
             return work(client)
     except NotRunningError:
         return None
@@ -62,23 +60,23 @@ def call_running(
 def call_each(
     config: str | None, socket: str | None, method: str, terminals: Iterable[str]
 ) -> NoReturn:
-    """Send a request about each terminal; exits, with 1 after printing which failed."""
+    """Send a request for each terminal, print the errors and exit: with 1 if a request failed."""
     end(call(config, socket, lambda client: failures(client, method, terminals)))
 
 
 def failures(client: BlockingClient, method: str, terminals: Iterable[str]) -> list[str]:
-    """Send a request about each terminal; return the messages of those that fail, in order."""
+    """Send a request for each terminal; return the error messages, in the terminals' order."""
     requests = [UserTerminalRequest(name) for name in dict.fromkeys(terminals)]
     errors = {
-        at: answer.message
-        for at, answer in client.call_each(f"terminal/{method}", requests, _Any)
-        if isinstance(answer, RpcError)
+        index: response.message
+        for index, response in client.call_each(f"terminal/{method}", requests, _Any)
+        if isinstance(response, RpcError)
     }
-    return [errors[at] for at in sorted(errors)]
+    return [errors[index] for index in sorted(errors)]
 
 
 def end(failures: Iterable[str], status: int = 1) -> NoReturn:
-    """Print what went wrong, and exit: with `status` if anything did, else with 0."""
+    """Print the messages of failures, and exit: with `status` if there was one, else with 0."""
     failed = False
     for message in failures:
         click.echo(f"acpterm: {one_line(message, _MESSAGE_MAX)}", err=True)

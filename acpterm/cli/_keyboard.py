@@ -1,4 +1,4 @@
-"""Ends a command that is watched when q is typed: keys are read at once, and not echoed."""
+"""Quit a running command with the key q: keys are read unbuffered and without echo."""
 
 import contextlib
 import os
@@ -9,37 +9,37 @@ from typing import Final
 
 import trio
 
-_QUIT: Final = b"qQ"
+_QUIT_KEYS: Final = b"qQ"
 
 
 async def until_quit(work: Callable[[], Awaitable[object]]) -> None:
-    """Run `work` until it is done or a q is typed; to be used within `quiet_keys`."""
+    """Run `work`; cancel it when q is typed. Must be used within `quiet_keys`."""
     async with trio.open_nursery() as nursery:
 
-        async def watch() -> None:
-            await _quit()
+        async def cancel_on_quit() -> None:
+            await _wait_quit_key()
             nursery.cancel_scope.cancel()
 
-        nursery.start_soon(watch)
+        nursery.start_soon(cancel_on_quit)
         await work()
         nursery.cancel_scope.cancel()
 
 
-async def _quit() -> None:
-    """Wait for a q; for ever if there is no keyboard."""
+async def _wait_quit_key() -> None:
+    """Wait until q is typed; wait forever if stdin is not a terminal or has ended."""
     while os.isatty(0):
         await trio.lowlevel.wait_readable(0)
         keys = os.read(0, 1024)
         if not keys:
             break
-        if any(key in _QUIT for key in keys):
+        if any(key in _QUIT_KEYS for key in keys):
             return
     await trio.sleep_forever()
 
 
 @contextlib.contextmanager
 def quiet_keys() -> Iterator[None]:
-    """Read keys as they are typed, without echo; Ctrl-C still interrupts."""
+    """Put stdin into cbreak mode without echo, if it is a terminal; Ctrl-C still interrupts."""
     if not os.isatty(0):
         yield
         return

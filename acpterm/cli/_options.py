@@ -1,4 +1,4 @@
-"""What commands have in common: options for settings, and how a command fails."""
+"""Options that several commands share, the settings, and how a command fails."""
 
 import shlex
 from collections.abc import Callable
@@ -12,16 +12,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def common(function: F) -> F:
-    """Add the flags of every command that hosts terminals."""
+    """Add the options of every command that hosts terminals."""
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(
             "--log-level",
             type=click.Choice(["debug", "info", "warning", "error"]),
-            help="The least important messages to log on stderr.",
+            help="Lowest level of messages to log on stderr.",
         ),
         click.option(
-            "--log-format", type=click.Choice(["text", "json"]), help="How to log on stderr."
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            help="Format of the log on stderr.",
         ),
     ):
         function = option(function)
@@ -29,13 +31,13 @@ def common(function: F) -> F:
 
 
 class BeforeAgent(click.Command):
-    """A command whose line ends with ``-- AGENT ARG…``, which its function is given as `agent`.
+    """A command whose line ends with ``-- AGENT ARG…``, passed to its function as `agent`.
 
-    What comes after the first ``--`` is the agent's: nothing in it is an option of ours.
+    All words after the first ``--`` are the agent's command: none of them is an option of acpterm.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the agent's command off the line."""
+        """Remove the agent's command from the line, and parse the rest."""
         if "--" not in args and not ctx.resilient_parsing:
             self._check_separator(ctx, args)
         at = args.index("--") if "--" in args else len(args)
@@ -53,29 +55,32 @@ class BeforeAgent(click.Command):
         try:
             _, agent, _ = parser.parse_args(list(args))
             if agent and agent[0].startswith("-"):
-                # Options behind TEXT are ours, too. The parser takes the word after them for TEXT:
-                # what is added stands in for it, so that as many are left as the agent has.
+                # Options after TEXT are options of acpterm too. The parser takes the word after
+                # them for TEXT. Append a word in its place, so that the number of words left is
+                # that of the agent's command.
                 _, rest, _ = parser.parse_args([*agent, "AGENT"])
                 agent = agent[len(agent) - len(rest) :]
         except click.UsageError:
-            return  # an option before the agent's command is wrong
+            return  # reported by the real parser: an option before the agent's command is wrong
         if agent:
-            ours = shlex.join(args[: len(args) - len(agent)])
-            line = " ".join(filter(None, (ctx.command_path, ours, "--", shlex.join(agent))))
+            own = shlex.join(args[: len(args) - len(agent)])
+            line = " ".join(filter(None, (ctx.command_path, own, "--", shlex.join(agent))))
             raise click.UsageError(f"put -- before the agent's command: {line}", ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Give what the usage line shows."""
+        """Return the parts of the usage line."""
         return [*super().collect_usage_pieces(ctx), "-- AGENT [ARG]…"]
 
 
 def hosted(function: F) -> F:
-    """Add the flags of every command that gives an agent terminals of a host."""
+    """Add the options of every command that provides an agent with terminals of a host."""
     for option in (
-        click.option("--log", metavar="FILE", help="Write every message to FILE, one a line."),
+        click.option("--log", metavar="FILE", help="Write every message to FILE, one per line."),
         click.option("--socket", metavar="PATH", help="Use the daemon that listens at PATH."),
         click.option(
-            "--embedded", is_flag=True, help="Keep the terminals in this process: no daemon."
+            "--embedded",
+            is_flag=True,
+            help="Host the terminals in this process, without a daemon.",
         ),
     ):
         function = option(function)
@@ -83,7 +88,7 @@ def hosted(function: F) -> F:
 
 
 def at_daemon(function: F) -> F:
-    """Add the flags of every command that asks the daemon."""
+    """Add the options of every command that connects to the daemon."""
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(
@@ -95,7 +100,7 @@ def at_daemon(function: F) -> F:
 
 
 def settings(config: str | None, **flags: object) -> Settings:
-    """Put the settings together, or fail with what is wrong with them."""
+    """Load the settings, with `flags` over the other sources; fail if they are invalid."""
     try:
         return load(config, flags=flags)
     except ConfigError as error:
@@ -103,6 +108,6 @@ def settings(config: str | None, **flags: object) -> Settings:
 
 
 def fail(message: str, status: int = 1) -> NoReturn:
-    """Say on stderr what is wrong, and exit."""
+    """Print an error message on stderr, and exit."""
     click.echo(f"acpterm: {message}", err=True)
     raise SystemExit(status)

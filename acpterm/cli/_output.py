@@ -1,4 +1,4 @@
-"""Output of commands on stdout: whole lines, written at once."""
+"""Output of commands on stdout, in whole lines that are written at once."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from acpterm.runtime.blocking_io import write_fully
 
 
 def echo(text: str) -> None:
-    """Print a line, or lines, at once; raises `BrokenPipeError` if no one reads them. It may block.
+    """Print one or more lines at once. May block; raises `BrokenPipeError` if stdout has no reader.
 
     Characters that the encoding of stdout lacks are printed as question marks.
     """
@@ -21,7 +21,7 @@ def echo(text: str) -> None:
 
 
 def echo_once(text: str) -> None:
-    """Print the whole output of a command; a closed pipe is no error."""
+    """Print the whole output of a command; exit with status 0 if stdout is a closed pipe."""
     try:
         echo(text)
     except BrokenPipeError:
@@ -29,7 +29,7 @@ def echo_once(text: str) -> None:
 
 
 def json_text(value: object) -> str:
-    """Return a value as JSON, with characters that could control a window escaped."""
+    """Return a value as JSON, with characters that could control a terminal escaped."""
     return escape_json(msgspec.json.encode(value).decode())
 
 
@@ -41,10 +41,10 @@ def is_colour_wanted() -> bool:
 def window() -> tuple[int, int]:
     """Return the columns and lines of the terminal on stdout; 80 and 24 if they are unknown."""
     try:
-        found = os.get_terminal_size(1)
+        size = os.get_terminal_size(1)
     except OSError:
         return 80, 24
-    return found.columns or 80, found.lines or 24
+    return size.columns or 80, size.lines or 24
 
 
 def is_terminal() -> bool:

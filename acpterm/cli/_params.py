@@ -1,7 +1,7 @@
-"""Parameters on the command line: numbers, sizes, times and positions, and terminals.
+"""Parameter types of the command line: numbers, sizes, times, positions and terminals.
 
-Every command that takes terminals has the argument from here, and a shell completes it from what
-the daemon has. The daemon says what it means: an id, the beginning of one, a name, or ``@last``.
+Every command that takes terminals uses `terminal_argument`, which a shell completes from the
+daemon's terminals. The daemon resolves it: an id, the beginning of one, a name, or ``@last``.
 """
 
 import math
@@ -24,19 +24,19 @@ _CELLS_MAX: Final = 10_000
 _SPAN: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _POSITION: Final = re.compile(r"@(\d{1,18})")
-# Characters that every shell takes as they are, in the middle of a word too. A terminal whose name
-# has others is offered by its id.
+# Characters that no shell interprets, not even within a word. A terminal whose name has other
+# characters is completed by its id.
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.+/-]+", re.ASCII)
 LAST: Final = "@last"
 
 
 class Finite(click.FloatRange):
-    """A finite number: click's own type takes `nan` and `inf`."""
+    """A finite number; click's own type accepts `nan` and `inf`."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Parse it."""
+        """Parse a number; fail unless it is finite and in the range."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is no number", param, ctx)
@@ -44,18 +44,18 @@ class Finite(click.FloatRange):
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    """The size of a window: COLSxROWS."""
+    """The size of a terminal: COLSxROWS."""
 
     name = "size"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
-        """Parse it."""
+        """Parse COLSxROWS; return columns and rows."""
         if isinstance(value, tuple):
             return value
-        found = _SIZE.fullmatch(str(value))
-        cols, rows = (int(found[1]), int(found[2])) if found else (0, 0)
+        match = _SIZE.fullmatch(str(value))
+        cols, rows = (int(match[1]), int(match[2])) if match else (0, 0)
         if not (1 <= cols <= _CELLS_MAX and 1 <= rows <= _CELLS_MAX):
             self.fail(f"{value!r} is not a size: give COLSxROWS, such as 80x24", param, ctx)
         return cols, rows
@@ -69,7 +69,7 @@ class SinceParam(click.ParamType):  # type: ignore[type-arg]  # generic since cl
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Since:
-        """Parse it."""
+        """Parse a time or a position; fail for other text."""
         if isinstance(value, Since):
             return value
         text = str(value)
@@ -89,7 +89,11 @@ class SinceParam(click.ParamType):  # type: ignore[type-arg]  # generic since cl
 
 
 def parse_time(text: str, now: float) -> float:
-    """Return a time in seconds since 1970. Raises `ValueError`."""
+    """Return a time in seconds since the epoch. Raises `ValueError` or `OverflowError`.
+
+    `text` is a span before `now` (also seconds since the epoch), the time of day that was last
+    reached, or an ISO 8601 date with an optional time.
+    """
     span = _SPAN.fullmatch(text)
     if span and text:
         days, hours, minutes, seconds = (int(number or 0) for number in span.groups())
@@ -101,7 +105,7 @@ def parse_time(text: str, now: float) -> float:
         return (at if at <= today else at - timedelta(days=1)).timestamp()
     if len(text) < len("2026-01-31"):
         raise ValueError(text)
-    # Without an offset it is local time.
+    # A time without an offset is local time.
     return datetime.fromisoformat(text).astimezone().timestamp()
 
 
@@ -111,7 +115,7 @@ class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since 
     name = "terminal"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return it; fails for what cannot be sent to a daemon."""
+        """Return the name or id; fail if it is empty or not UTF-8, which cannot be sent."""
         word = str(value)
         try:
             word.encode()
@@ -124,7 +128,7 @@ class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the names and ids of the daemon's terminals that begin so."""
+        """Return the names and ids of the daemon's terminals that begin with `incomplete`."""
         if incomplete.startswith("@"):
             return [CompletionItem(LAST)] if LAST.startswith(incomplete) else []
         given = ctx.params.get(param.name or "") or ()
@@ -145,24 +149,25 @@ def _known(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         )
     except (ConfigError, OSError):
         return []
-    short = short_ids([one.terminal_id for one in found])
+    short = short_ids([info.terminal_id for info in found])
     items = []
-    for one in found:
-        whole = one.terminal_id
-        words = [whole if incomplete.startswith("term_") else short[whole]]
-        if one.name and _SAFE.fullmatch(one.name):
-            words.insert(0, one.name)
-        # One word for each terminal; the whole id if so much of it was typed already.
-        words += [whole.removeprefix("term_")]
+    for info in found:
+        full_id = info.terminal_id
+        words = [full_id if incomplete.startswith("term_") else short[full_id]]
+        if info.name and _SAFE.fullmatch(info.name):
+            words.insert(0, info.name)
+        # Offer one word per terminal: the full id only if more than the short one was typed.
+        words += [full_id.removeprefix("term_")]
         if word := next((word for word in words if word.startswith(incomplete)), None):
-            items.append(CompletionItem(word, help=description(one)))
+            items.append(CompletionItem(word, help=description(info)))
     return items
 
 
 def terminal_argument(*, many: bool = False, required: bool = True) -> Callable[[F], F]:
-    """Return a decorator that adds the argument TERMINAL to a command, as `terminal`.
+    """Return a decorator that adds the argument TERMINAL to a command.
 
-    `many` are a tuple, as `terminals`. One that is not `required` and left out is None.
+    The function's parameter is `terminal`, which is None if the argument is not `required` and was
+    omitted. With `many` it is `terminals`, a tuple.
     """
     if many:
         return click.argument(

@@ -1,4 +1,4 @@
-"""`acpterm run` without -d: the command is attached to, or its output is printed, until it ends."""
+"""`acpterm run` without -d: attach to the command, or print its output, until it ends."""
 
 import os
 from contextlib import nullcontext, suppress
@@ -9,7 +9,7 @@ from acpterm.acp.user_api import TerminalInfo, UserCreateRequest
 from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._async import call_async
 from acpterm.cli._options import fail, settings
-from acpterm.cli.attach import detaching_keys, tell
+from acpterm.cli.attach import detach_filter, report
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.pipe import ExitResult, follow
 from acpterm.client.user.attach.stdin_pipe import is_passed_on, named_pipe
@@ -30,12 +30,13 @@ def run_attached(
     no_stdin: bool,
     raw: bool,
 ) -> None:
-    """Create a terminal and stay with it until its program ends or it is detached from.
+    """Create a terminal, and attach to it until its program ends or the user detaches.
 
-    Exits with the program's exit status, unless it was left running.
+    Without a window, or with -n, the output is printed instead. Exits with the program's exit
+    status, unless the program was left running.
     """
     in_window = Tty.is_there() and not no_stdin
-    detaching = detaching_keys(config, socket) if in_window else None
+    detach_keys = detach_filter(config, socket) if in_window else None
     request.hold = not in_window
     passes_stdin = not (in_window or no_stdin) and is_passed_on(even_terminal=interactive)
     runtime_dir = os.path.dirname(user_socket(settings(config, socket=socket)))
@@ -45,18 +46,18 @@ def run_attached(
             request.stdin = pipe
             info = await client.call("terminal/create", request, TerminalInfo)
             result: AttachResponse | ExitResult | None
-            if detaching is not None:
-                result = await attach(client, Tty(), info, detaching)
+            if detach_keys is not None:
+                result = await attach(client, Tty(), info, detach_keys)
             else:
                 result = await follow(client, info, pipe=pipe, raw=raw or os.isatty(1))
             if remove and result is not None:
-                with suppress(RpcError):  # it was removed meanwhile
+                with suppress(RpcError):  # the terminal was removed meanwhile
                     await client.terminal_request("release", info.terminal_id, Empty)
             return info, result
 
     info, result = call_async(config, socket, start, start=True)
     if result is None:
-        tell(f"[left running: acpterm attach {title(info)} comes back to it]")
+        report(f"[left running: acpterm attach {title(info)} comes back to it]")
     else:
         _exit(info, result)
 

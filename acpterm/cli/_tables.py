@@ -1,4 +1,4 @@
-"""The table of terminals: no boxes, as wide as the window, or as wide as it needs to be."""
+"""The table of terminals, without borders: fitted to the window, or as wide as its content."""
 
 import os
 import time
@@ -22,14 +22,15 @@ from acpterm.client.user.format import (
 
 # Spaces between two columns.
 _GAP: Final = 2
-# In a narrow window these columns are left out, in this order, and then the command.
+# Columns that are dropped in a narrow window, in this order; the command is dropped after them.
 _DROPPED: Final = ("size", "session", "output", "agent", "owner", "age", "name")
-# They are cut to a width before a column is left out, and get what room there is, in this order.
+# Widths to which columns are cut before a column is dropped. Room that is left over afterwards is
+# given back to these columns, in this order.
 _CUT: Final = {"name": 20, "command": 24, "agent": 16, "session": 12}
-# A command or a state that is cut to less says nothing.
+# A command or a state that is cut to fewer columns is useless, and is dropped.
 _WIDTH_MIN: Final = 4
 
-# Parameters of SGR (ECMA-48): an attribute and a colour.
+# SGR parameters (ECMA-48) of a style: an attribute and a colour.
 _PLAIN: Final = ("", "")
 _BOLD: Final = ("1", "")
 _DIM: Final = ("2", "")
@@ -45,7 +46,7 @@ _REVERSE: Final = "7"
 
 
 class Styles(Enum):
-    """How a table may be styled."""
+    """The styles that a table may use."""
 
     NONE = auto()
     ATTRIBUTES = auto()
@@ -53,16 +54,16 @@ class Styles(Enum):
 
 
 def items(terminals: Iterable[TerminalInfo]) -> list[Item]:
-    """Return terminals as the items of a list, in its order, as of now."""
+    """Return list items for terminals, in list order; ages are relative to the current time."""
     now, found = time.time(), in_list_order(terminals)
-    short = short_ids([one.terminal_id for one in found])
-    return [Item(one.terminal_id, row(one, short[one.terminal_id], now)) for one in found]
+    short = short_ids([info.terminal_id for info in found])
+    return [Item(info.terminal_id, row(info, short[info.terminal_id], now)) for info in found]
 
 
 def text_of(rows: Sequence[Row]) -> str:
-    """Return the table for stdout."""
+    """Return the table for stdout: fitted to the window if stdout is a terminal."""
     if os.isatty(1):
-        # An ID is not cut, however narrow the window.
+        # An ID is never cut, even if the window is narrower.
         columns = max(window()[0], *(cell_len(row.id) for row in (HEADER, *rows)))
         styles = Styles.COLOURS if is_colour_wanted() else Styles.NONE
         return "\n".join(table(rows, columns, styles))
@@ -77,24 +78,25 @@ def table(
     selected: int | None = None,
     among: Sequence[Row] | None = None,
 ) -> list[str]:
-    """Return the lines of a table in so many columns; None for as many as it needs.
+    """Return the lines of a table, the header first, at most `columns` wide.
 
-    `among`: all rows of a list of which these are a part, for which the columns are wide enough.
+    With None the table is as wide as its content. `selected` is the index of the row to highlight.
+    If `rows` are a part of a longer list, `among` are all its rows: the columns are sized for them.
     """
     sizes = _sizes(rows if among is None else among, columns)
     headers = [(getattr(HEADER, name), size, _BOLD) for name, size in sizes.items()]
     lines = [_line(headers, styles)]
-    for place, one in enumerate(rows):
-        values = [(name, getattr(one, name), size) for name, size in sizes.items()]
+    for index, current in enumerate(rows):
+        values = [(name, getattr(current, name), size) for name, size in sizes.items()]
         cells = [(value, size, _style(name, value)) for name, value, size in values]
-        lines.append(_line(cells, styles, is_selected=place == selected))
+        lines.append(_line(cells, styles, is_selected=index == selected))
     return lines
 
 
 def _line(
     cells: Sequence[tuple[str, int, tuple[str, str]]], styles: Styles, *, is_selected: bool = False
 ) -> str:
-    """Return a line of cells, which are text, a width, and a style."""
+    """Return a line of cells; each cell is a text, a width and a style."""
     line = ""
     for text, size, (attribute, colour) in cells:
         cut = cut_to(text, size)
@@ -111,7 +113,7 @@ def _line(
 
 
 def cell_len(text: str) -> int:
-    """Return how many columns a text takes in a window."""
+    """Return the number of columns that a text occupies in a window."""
     if text.isascii():
         return len(text)
     from wcwidth import wcwidth  # noqa: PLC0415  slow to import, and rarely needed
@@ -120,7 +122,7 @@ def cell_len(text: str) -> int:
 
 
 def cut_to(text: str, size: int) -> str:
-    """Return a text, or the beginning of it and an ellipsis, in at most `size` columns."""
+    """Return a text, cut and with an ellipsis if it is wider than `size` columns."""
     if cell_len(text) <= size:
         return text
     while cell_len(text) >= size and text:
@@ -129,7 +131,7 @@ def cut_to(text: str, size: int) -> str:
 
 
 def _sizes(rows: Sequence[Row], columns: int | None) -> dict[str, int]:
-    """Return the columns that there is room for, and their widths. The ID is never cut."""
+    """Return the columns that fit into the width, with their widths. The ID is never cut."""
     needs = {
         name: max(cell_len(getattr(row, name)) for row in (HEADER, *rows)) for name in Row._fields
     }

@@ -1,10 +1,10 @@
-"""`acpterm ls --watch`: the list, shown again whenever something changes, until Ctrl-C or q.
+"""`acpterm ls --watch`: show the list again whenever something changes, until Ctrl-C or q.
 
-In a window it takes the whole screen.
+In a window the list takes the whole screen.
 
-States: the list is *watched*, until a key leaves it or opens the terminal that is selected; that is
-*attached* to in this window, on the same connection, until it is left; then the list is watched
-again. The screen is the list's only while it is watched.
+States: the list is *watched* until a key quits it or opens the selected terminal. The terminal is
+then *attached* to, in this window and on the same connection, until the user detaches; afterwards
+the list is watched again. The list uses the screen only while it is watched.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from acpterm.cli._async import call_async
 from acpterm.cli._keyboard import has_keyboard, quiet_keys, until_quit
 from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text, window
 from acpterm.cli._tables import Styles, cut_to, items, table, text_of
-from acpterm.cli.attach import detaching_keys
+from acpterm.cli.attach import detach_filter
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
@@ -37,9 +37,9 @@ from acpterm.jsonrpc import RpcError
 from acpterm.pty import linux
 from acpterm.runtime.threads import run_blocking
 
-# Seconds after which ages are another second's.
+# Interval at which the list is drawn again, since ages are shown in seconds.
 _REFRESH_S: Final = 1.0
-_CHUNK: Final = 1024
+_READ_BYTES: Final = 1024
 
 
 def watch(
@@ -50,11 +50,11 @@ def watch(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Show the terminals that are `chosen` until Ctrl-C, q, or another signal.
+    """Show the terminals that `chosen` selects until Ctrl-C, q or another signal.
 
     Returns the exit status.
     """
-    keys = detaching_keys(config, socket)
+    keys = detach_filter(config, socket)
 
     async def show(client: UserClient) -> int:
         if not as_json and is_terminal():
@@ -73,7 +73,7 @@ async def _watch_lines(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Print the list again whenever it changes."""
+    """Print the list whenever it changes, until Ctrl-C, q or another signal."""
     printed = ""
 
     async def show(found: list[TerminalInfo]) -> None:
@@ -84,11 +84,11 @@ async def _watch_lines(
             printed = text
             await run_blocking(partial(echo, text), abandon_on_cancel=True)
 
-    look = partial(refresh, client, show, everything=everything)
+    refresh_list = partial(refresh, client, show, everything=everything)
     if not has_keyboard():
-        return await until_ended(look)
+        return await until_ended(refresh_list)
     with quiet_keys():
-        return await until_ended(partial(until_quit, look))
+        return await until_ended(partial(until_quit, refresh_list))
 
 
 async def _watch_screen(
@@ -98,9 +98,9 @@ async def _watch_screen(
     *,
     everything: bool,
 ) -> int:
-    """Show the terminals until Ctrl-C, q, or another signal; return the exit status.
+    """Show the terminals until Ctrl-C, q or another signal; return the exit status.
 
-    `keys` leave a terminal that was attached to from here.
+    `keys` detach from a terminal that was opened from the list.
     """
     view = ListView()
     note = ""
@@ -113,8 +113,8 @@ async def _watch_screen(
 
 
 async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
-    """Attach to a terminal until it is left; return what became of it."""
-    # What is typed there may be a password.
+    """Attach to a terminal until the user detaches or it ends; return a note about its state."""
+    # The user may type a password.
     linux.forbid_inspection()
     try:
         info = await client.terminal_request("get", terminal, TerminalInfo)
@@ -122,12 +122,13 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
             return f"{title(info)} does not run any more: see acpterm logs {title(info)}"
         if not Tty.is_there():
             return "to attach, stdin has to be a terminal"
-        over = await attach(client, Tty(), info, keys)
+        response = await attach(client, Tty(), info, keys)
     except RpcError as error:
         return error.message
-    if over is None:
+    if response is None:
         return f"{title(info)} runs on"
-    return f"{title(info)} {ended(over.exit_status) if over.exit_status else 'was removed'}"
+    status = response.exit_status
+    return f"{title(info)} {ended(status) if status else 'was removed'}"
 
 
 def _write(text: str) -> None:
@@ -135,13 +136,13 @@ def _write(text: str) -> None:
 
 
 class _Screen:
-    """The whole screen, on which a list is drawn repeatedly; a context manager."""
+    """The alternate screen, on which a list is drawn repeatedly; a context manager."""
 
     def __init__(self) -> None:
         self._styles = Styles.COLOURS if is_colour_wanted() else Styles.ATTRIBUTES
 
     def __enter__(self) -> Self:
-        # The alternate screen, without a cursor.
+        # Switch to the alternate screen, and hide the cursor.
         _write("\x1b[?1049h\x1b[?25l")
         return self
 
@@ -150,15 +151,16 @@ class _Screen:
             _write("\x1b[?25h\x1b[?1049l")
 
     def draw(self, view: ListView, note: str = "") -> None:
-        """Draw the part of a list that there is room for, and `note` below it."""
+        """Draw the part of a list that fits on the screen, with `note` below it."""
         columns, height = window()
-        # The header and the last line take a line each.
+        # The header and the last line take one line each.
         part = view.part(height - 2)
         among = [item.row for item in view.items]
         lines = table(part.rows, columns, self._styles, selected=part.selected, among=among)
         lines += [""] * (height - 1 - len(lines))
         lines.append(f"\x1b[2m{cut_to(_last_line(view, part, note), columns)}\x1b[0m")
-        # Each line is cleared before it is written: afterwards the cursor may be on its last cell.
+        # Clear each line before writing it: after a line as wide as the window, the cursor is on
+        # its last cell, which clearing would erase.
         _write("\x1b[H" + "\r\n".join(f"\x1b[K{line}" for line in lines[-height:]))
 
 
@@ -167,15 +169,15 @@ def _last_line(view: ListView, part: Part, note: str) -> str:
         return f"/{one_line(view.filter)}"
     if note:
         return one_line(note)
-    shown = f"{part.first + 1}-{part.first + len(part.rows)} of {part.total}"
-    words = [shown if part.total else "none"]
+    position = f"{part.first + 1}-{part.first + len(part.rows)} of {part.total}"
+    words = [position if part.total else "none"]
     if view.filter:
         words.append(f"filter: {one_line(view.filter)}")
     return "   ".join([*words, "Enter attaches, / filters, q quits"])
 
 
 class _WatchScreen:
-    """The list, watched once."""
+    """The list on the whole screen, until the user quits it or opens a terminal."""
 
     def __init__(
         self,
@@ -187,7 +189,7 @@ class _WatchScreen:
         everything: bool,
     ) -> None:
         self.opened = False
-        """Whether it was left to attach to the terminal that is selected."""
+        """Whether the user opened the selected terminal, rather than quit."""
         self._client = client
         self._items = items
         self._view = view
@@ -196,7 +198,7 @@ class _WatchScreen:
         self._changed = trio.Event()
 
     async def run(self) -> int:
-        """Show the list until it is left; return the exit status."""
+        """Show the list until the user quits it or opens a terminal; return the exit status."""
         with quiet_keys(), _Screen() as self._screen:
             return await until_ended(self._watch)
 
@@ -224,7 +226,7 @@ class _WatchScreen:
     async def _watch_keys(self, scope: trio.CancelScope) -> None:
         while os.isatty(0):
             await trio.lowlevel.wait_readable(0)
-            typed = os.read(0, _CHUNK)
+            typed = os.read(0, _READ_BYTES)
             if not typed:
                 return
             self._note = ""

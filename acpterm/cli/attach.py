@@ -1,4 +1,4 @@
-"""`acpterm attach`: being at a terminal."""
+"""`acpterm attach`: attach to a terminal."""
 
 import contextlib
 import os
@@ -22,58 +22,62 @@ from acpterm.pty.tracking import marks
 
 @click.command("attach")
 @terminal_argument(required=False)
-@click.option("-r", "--read-only", is_flag=True, help="Only look: nothing is typed.")
+@click.option("-r", "--read-only", is_flag=True, help="Show the terminal without typing into it.")
 @at_daemon
 def command(
     terminal: str | None, *, read_only: bool, config: str | None, socket: str | None
 ) -> None:
-    r"""Attach to TERMINAL, as if its program ran in this window; without it, to your latest.
+    r"""Attach to TERMINAL, or to your latest terminal, as if its program ran in this window.
 
-    Your latest is the newest that acpterm run has made or promote has taken over, and that runs.
+    Your latest terminal is the newest running one that acpterm run has created or acpterm promote
+    has taken over.
 
-    It is shown as it stands, and what is typed here is typed there. Several may be attached at
-    once: the smallest window rules the size; one that only looks (-r) does not. The key that the
-    setting detach_key names, C-\ as a rule, leaves it running.
+    The terminal's current screen is shown, and keys typed in this window are sent to the terminal.
+    Several windows can be attached at once. The smallest one determines the size; read-only
+    windows (-r) are not counted. The key set by detach_key (default C-\) detaches, and leaves the
+    program running.
 
-    A full-screen program leaves the window as it was. A window that is larger than the terminal
-    has dots outside of it. A terminal cannot be attached to itself, but to another one: the key is
-    then taken by the outer window, if both have the same.
+    After a full-screen program the window's previous content is restored. If the window is larger
+    than the terminal, the area outside of the terminal is filled with dots. A terminal cannot be
+    attached to itself. It can be attached to within another one: if both windows have the same
+    detach key, the outer one takes it.
 
-    When the daemon's worker is replaced, the window keeps its picture until it gets a new one, at
-    most resume_timeout seconds. What is typed meanwhile rings the bell and is not typed; what was
-    pasted at that moment may be typed in part.
+    While the daemon's worker is being replaced, the window keeps its content until it receives the
+    new one, for at most resume_timeout seconds. Keys typed meanwhile ring the bell and are
+    discarded; text that was pasted at that moment may be sent in part.
 
-    Exit status: 0; 1 if there is no such terminal, it has ended, or this is not run in a terminal.
+    Exit status: 0; 1 if there is no such terminal, its program has ended, or stdin or stdout is not
+    a terminal.
     """
-    # What is typed here may be a password.
+    # The user may type a password.
     linux.forbid_inspection()
     if not Tty.is_there():
         fail("attach needs a terminal on stdin and stdout; see acpterm logs -f for elsewhere")
-    detaching = detaching_keys(config, socket)
+    detach_keys = detach_filter(config, socket)
 
-    async def be_there(client: UserClient) -> str:
+    async def attach_and_wait(client: UserClient) -> str:
         info = await (latest(client) if terminal is None else client.own(terminal))
         if info.state != "running":
             name = title(info)
             raise DaemonError(f"the program of terminal {name} has ended: see acpterm logs {name}")
-        over = await attach(client, Tty(), info, detaching, read_only=read_only)
-        if over and over.exit_status and over.exit_status.ended_by == "lost":
+        response = await attach(client, Tty(), info, detach_keys, read_only=read_only)
+        if response and response.exit_status and response.exit_status.ended_by == "lost":
             raise DaemonError(f"{client.endpoint.name} is gone: how the program ended is unknown")
-        # What the program printed last may have no end of line.
-        return f"\n[{title(info)} {_became(over)}]" if over else f"[{title(info)} runs on]"
+        # The program's last line may have no line end.
+        return f"\n[{title(info)} {_outcome(response)}]" if response else f"[{title(info)} runs on]"
 
-    tell(call_async(config, socket, be_there))
+    report(call_async(config, socket, attach_and_wait))
 
 
 async def latest(client: UserClient) -> TerminalInfo:
-    """Return the user's newest terminal that runs. Raises `DaemonError` if there is none.
+    """Return the user's newest running terminal. Raises `DaemonError` if there is none.
 
-    The one that this command runs in is passed over.
+    The terminal in which this command runs is skipped.
     """
     found = await client.call("terminal/list", ListRequest(), ListResponse)
-    around = os.environ.get(marks.TERMINAL)
+    own_terminal = os.environ.get(marks.TERMINAL)
     for info in reversed(found.terminals):
-        if info.owner == "user" and info.state == "running" and info.terminal_id != around:
+        if info.owner == "user" and info.state == "running" and info.terminal_id != own_terminal:
             return info
     raise DaemonError(
         "no terminal of yours runs: acpterm run starts one; "
@@ -81,16 +85,16 @@ async def latest(client: UserClient) -> TerminalInfo:
     )
 
 
-def detaching_keys(config: str | None, socket: str | None) -> DetachFilter:
-    """Give the keys that leave a terminal, or fail with what is wrong with the settings."""
+def detach_filter(config: str | None, socket: str | None) -> DetachFilter:
+    """Return the filter for the key that detaches; fail if the settings are invalid."""
     return DetachFilter(settings(config, socket=socket).detach_key)
 
 
-def tell(said: str) -> None:
-    """Say what became of it, to whoever is still there."""
+def report(message: str) -> None:
+    """Print a message on stderr, if stderr is still open."""
     with contextlib.suppress(OSError):
-        click.echo(said, err=True)
+        click.echo(message, err=True)
 
 
-def _became(over: AttachResponse) -> str:
-    return ended(over.exit_status) if over.exit_status else "was removed"
+def _outcome(response: AttachResponse) -> str:
+    return ended(response.exit_status) if response.exit_status else "was removed"

@@ -1,4 +1,4 @@
-"""`acpterm completion`: prints what makes a shell complete acpterm's commands."""
+"""`acpterm completion`: print a shell completion script."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -10,16 +10,16 @@ from acpterm.cli._output import echo_once
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print what makes SHELL complete commands, flags, and the terminals of the daemon.
+    """Print a script that makes SHELL complete commands, options and the daemon's terminals.
 
     \b
     bash, in ~/.bashrc:                  eval "$(acpterm completion bash)"
     zsh, in ~/.zshrc after compinit:     eval "$(acpterm completion zsh)"
     fish, in ~/.config/fish/config.fish: acpterm completion fish | source
 
-    A daemon that is not running is not started for it.
-    """  # noqa: D301  click wants that very character before lines that stay as they are
-    found = get_completion_class(shell)
-    assert found is not None  # noqa: S101  click has these three
-    script = found(ctx.find_root().command, {}, "acpterm", "_ACPTERM_COMPLETE").source()
+    Completion does not start a daemon that is not running.
+    """  # noqa: D301  click leaves a paragraph after this character unwrapped
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None  # noqa: S101  click supports all three shells
+    script = shell_class(ctx.find_root().command, {}, "acpterm", "_ACPTERM_COMPLETE").source()
     echo_once(script.rstrip("\n"))

@@ -1,4 +1,4 @@
-"""`acpterm doctor`: says what this machine offers, and what is missing."""
+"""`acpterm doctor`: check this machine for what acpterm needs."""
 
 import textwrap
 
@@ -11,56 +11,56 @@ from acpterm.client.user.doctor import CheckResult, examine
 from acpterm.runtime import logs
 
 _COLOURS = {"ok": "green", "missing": "yellow", "problem": "red"}
-# Columns before what was found, and before what to do.
+# Columns before the result of a check, and before its advice.
 _INDENT = 26
 _ADVICE = "→ "
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of what was found.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of the results.")
 @at_daemon
 def command(as_json: bool, config: str | None, socket: str | None) -> None:
-    """Say what this machine offers to terminals, what is missing, and how to get that.
+    """Check this machine for what acpterm needs, and show how to get what is missing.
 
-    What acpterm uses is tried: a terminal, the emulator, the shell, directories, systemd, and the
-    daemon. It also says where the daemon's logs are.
+    The checks try what acpterm uses: a terminal, the emulator, the shell, directories, systemd and
+    the daemon. They also show where the daemon's logs are.
 
-    Each line begins with ok, missing (terminals do without it) or problem (somebody should see to
-    it). Nothing is changed, no daemon is started, and it takes three seconds at most. A terminal
-    and folders are made on trial, and removed.
+    Each line begins with ok, missing (optional: terminals work without it) or problem (should be
+    fixed). The checks take at most 3 seconds, change nothing and start no daemon. They create a
+    terminal and directories for testing, and remove them.
 
-    Exit status: 0 there can be terminals, 1 something makes them impossible.
+    Exit status: 0 if terminals can be created, 1 if a problem prevents that.
     """
     logs.configure("error", "text")
-    found = run(examine, config, socket, expected=())
-    echo_once(json_text(found) if as_json else _text(found))
-    if any(finding.fatal for finding in found):
+    results = run(examine, config, socket, expected=())
+    echo_once(json_text(results) if as_json else _text(results))
+    if any(result.fatal for result in results):
         raise SystemExit(1)
 
 
-def _text(found: list[CheckResult]) -> str:
+def _text(results: list[CheckResult]) -> str:
     columns = window()[0] if is_terminal() else None
-    return "\n".join(_lines(finding, columns) for finding in found)
+    return "\n".join(_lines(result, columns) for result in results)
 
 
-def _lines(finding: CheckResult, columns: int | None) -> str:
-    state = f"{finding.state:<9}"
+def _lines(result: CheckResult, columns: int | None) -> str:
+    state = f"{result.state:<9}"
     if is_colour_wanted():
-        state = click.style(state, fg=_COLOURS[finding.state])
-    lines = [f"{state}{finding.check:<{_INDENT - 9}}{_folded(finding.found, columns)}"]
-    if finding.advice is not None:
-        lines.append(f"{'':{_INDENT}}{_folded(_ADVICE + finding.advice, columns, len(_ADVICE))}")
+        state = click.style(state, fg=_COLOURS[result.state])
+    lines = [f"{state}{result.check:<{_INDENT - 9}}{_wrapped(result.found, columns)}"]
+    if result.advice is not None:
+        lines.append(f"{'':{_INDENT}}{_wrapped(_ADVICE + result.advice, columns, len(_ADVICE))}")
     return "\n".join(lines)
 
 
-def _folded(text: str, columns: int | None, hanging: int = 0) -> str:
+def _wrapped(text: str, columns: int | None, hanging: int = 0) -> str:
     if columns is None or columns < 2 * _INDENT:
         return text
-    folded = textwrap.fill(
+    wrapped = textwrap.fill(
         text,
         columns - _INDENT - 1,
         subsequent_indent=" " * hanging,
         break_on_hyphens=False,
         break_long_words=False,
     )
-    return folded.replace("\n", "\n" + " " * _INDENT)
+    return wrapped.replace("\n", "\n" + " " * _INDENT)

@@ -1,4 +1,4 @@
-"""`acpterm events`: prints everything that happens, a line each."""
+"""`acpterm events`: print events as they happen, one per line."""
 
 from functools import partial
 
@@ -18,43 +18,43 @@ _COLOURS = {"created": "green", "exited": "cyan", "killed": "red", "waiting": "y
 
 
 @click.command("events")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per line.")
 @at_daemon
 def command(as_json: bool, config: str | None, socket: str | None) -> None:
-    """Print everything that happens from now on, a line each.
+    """Print events as they happen, one per line.
 
-    A line has the time, what happened, the terminal's id and name, its owner, the agent and its
-    session, and the command, how it ended, or the agent's tool call. With --json a line is what
-    the daemon tells, _acpterm/event.
+    Each line has the time, the event, the terminal's id and name, its owner, the agent and its
+    session, and the command, its exit status or the agent's tool call. With --json each line has
+    the params of the daemon's notification _acpterm/event.
 
-    When the daemon's worker was replaced, events may be missing: the event "reconnected" says
-    so, in JSON with token, event and at alone.
+    After the daemon's worker was replaced, events may be missing. The event "reconnected" marks
+    this; in JSON it has only token, event and at.
 
-    The daemon is started if it is not running. Ctrl-C ends it.
+    The daemon is started if it is not running. Ctrl-C stops this command.
 
-    Exit status: 0 it was ended so, or nobody reads what it prints; 1 the daemon has ended.
+    Exit status: 0 after Ctrl-C, or if the output has no reader any more; 1 if the daemon has ended.
     """
     colours = is_colour_wanted()
 
-    async def take(event: EventNotification, params: Raw) -> None:
+    async def print_event(event: EventNotification, params: Raw) -> None:
         if as_json:
             text = json_text(params)
         else:
             text = _line(event_row(event), colours=colours)
             if event.lost:
-                text = f"{event.lost} events before this one were too many to be told\n{text}"
-        # In a thread, so that Ctrl-C ends it when a reader holds it up.
+                text = f"{event.lost} events before this one were too many and were dropped\n{text}"
+        # Print in a thread, so that Ctrl-C works while a slow reader blocks the write.
         await run_blocking(partial(echo, text), abandon_on_cancel=True)
 
     async def work(client: UserClient) -> int:
-        return await until_ended(lambda: follow(client, take))
+        return await until_ended(lambda: follow(client, print_event))
 
     raise SystemExit(call_async(config, socket, work, start=True))
 
 
-def _line(what: EventRow, *, colours: bool) -> str:
-    # On a terminal a line is to stay one; who wants all of it has it from a pipe.
-    text = what.text(window()[0] if is_terminal() else None)
-    if not colours or what.event not in _COLOURS:
+def _line(row: EventRow, *, colours: bool) -> str:
+    # On a terminal, cut the row to one line. A pipe gets all of it.
+    text = row.text(window()[0] if is_terminal() else None)
+    if not colours or row.event not in _COLOURS:
         return text
-    return text.replace(what.event, click.style(what.event, fg=_COLOURS[what.event]), 1)
+    return text.replace(row.event, click.style(row.event, fg=_COLOURS[row.event]), 1)

@@ -1,4 +1,4 @@
-"""`acpterm export`: a terminal as a file."""
+"""`acpterm export`: write a terminal to a file."""
 
 import os
 import tempfile
@@ -33,55 +33,57 @@ _ENDINGS: Final = {
     "--format",
     "form",
     type=click.Choice(["asciicast", "text", "html", "svg"]),
-    help="As what; by default what FILE's name ends with, or else an asciicast.",
+    help="Output format.  [default: by FILE's extension, or else asciicast]",
 )
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to, if not stdout.")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Write to FILE, not stdout.")
 @at_daemon
 def command(
     terminal: str, *, form: str | None, output: str, config: str | None, socket: str | None
 ) -> None:
-    """Write TERMINAL to a file: a recording, text, or a page or a picture of its screen.
+    """Export TERMINAL to a file: as a recording, text, or an HTML page or a picture of its screen.
 
-    An asciicast has all that is kept, with its times: asciinema and acpterm replay play it. If the
-    terminal was recorded (the setting record), it is the recording that is written, if that has
-    more, as it is: lines of it that cannot be read are told of. Text is that of acpterm logs; html
-    and svg show what the screen shows now.
+    An asciicast contains all retained output with its times; asciinema and acpterm replay play it.
+    If the terminal was recorded (the setting record) and the recording contains more, the recording
+    is written unchanged; its unreadable lines are reported. Text is that of acpterm logs; html and
+    svg show the current screen.
 
-    Without --format, .cast is an asciicast, .txt and .log are text, .html and .htm are html, and
-    .svg is svg; FILE with another ending needs --format.
+    Without --format, .cast means asciicast, .txt and .log mean text, .html and .htm mean html, and
+    .svg means svg. A FILE with another extension requires --format.
 
-    FILE is for you alone, and takes the place of one of that name only when it is whole; a pipe or
-    a device is written to. Text that is printed in a window has escapes in the place of characters
-    that reorder or hide text.
+    Only you can access FILE, and an existing file is replaced only when the new one is complete. A
+    pipe or a device is written to. If stdout is a window, characters in text that reorder or hide
+    other text are printed as escapes.
 
-    Exit status: 0; 1 if there is no such terminal or FILE cannot be written; 2 for a FILE whose
-    ending says no format.
+    Exit status: 0; 1 if there is no such terminal or FILE cannot be written; 2 if FILE's extension
+    does not determine a format.
     """
     if form is None:
         form = _format_of(output)
     try:
-        # What is made is whole before the first byte of it is written.
-        with tempfile.TemporaryFile() as made:
-            is_shown = output == "-" and os.isatty(1)
+        # Create the whole export before the first byte of it is written to `output`.
+        with tempfile.TemporaryFile() as export:
+            is_displayed = output == "-" and os.isatty(1)
             if form == "asciicast":
-                lacks = _write_cast(config, socket, terminal, made)
+                warning = _write_cast(config, socket, terminal, export)
             else:
-                lacks = call(
+                warning = call(
                     config,
                     socket,
-                    lambda client: _make(client, terminal, form, made, is_shown=is_shown),
+                    lambda client: _write_export(
+                        client, terminal, form, export, is_displayed=is_displayed
+                    ),
                 )
-            if lacks:
-                click.echo(f"acpterm: {lacks}", err=True)
-            write_to(output, made)
+            if warning:
+                click.echo(f"acpterm: {warning}", err=True)
+            write_to(output, export)
     except OSError as error:
         fail(f"{'stdout' if output == '-' else output}: {error.strerror}")
 
 
 def _format_of(output: str) -> str:
-    """Return the format that a file's name ends with; fail if it ends with another."""
+    """Return the format for a file's extension; fail for an unknown extension."""
     ending = os.path.splitext(output)[1].lower()
-    # What is no regular file has no format in its name.
+    # The name of a pipe or a device says nothing about the format.
     if output == "-" or not ending or (os.path.exists(output) and not os.path.isfile(output)):
         return "asciicast"
     if ending not in _ENDINGS:
@@ -93,8 +95,8 @@ def _format_of(output: str) -> str:
 def _write_cast(
     config: str | None, socket: str | None, terminal: str, file: BinaryIO
 ) -> str | None:
-    """Write an asciicast to `file`; return what it lacks, if anything."""
-    # They import trio, which the other formats do without.
+    """Write an asciicast to `file`; return a warning if it is incomplete."""
+    # These import trio, which the other formats do not need.
     from acpterm.cli._async import call_async  # noqa: PLC0415
     from acpterm.client.user.export.export import write_cast  # noqa: PLC0415
 
@@ -102,31 +104,34 @@ def _write_cast(
     return report.summary("of the recording cannot be read") if report.unread else None
 
 
-def _make(
-    client: BlockingClient, terminal: str, form: str, file: BinaryIO, *, is_shown: bool
+def _write_export(
+    client: BlockingClient, terminal: str, form: str, file: BinaryIO, *, is_displayed: bool
 ) -> str | None:
-    """Write it to `file`; return what it lacks, if anything. `is_shown`: in the user's window."""
+    """Write text, HTML or SVG to `file`; return a warning if it is incomplete.
+
+    `is_displayed`: the export is printed in the user's window.
+    """
     if form == "text":
-        lost = _text(client, terminal, file, escape_invisible_text if is_shown else str)
-        return _beginning(lost) if lost else None
+        lost = _write_text(client, terminal, file, escape_invisible_text if is_displayed else str)
+        return _missing_warning(lost) if lost else None
     screen = client.terminal_request("screen", terminal, ScreenResponse)
     info = client.terminal_request("get", terminal, TerminalInfo)
     file.write(picture.render(screen, info.command, as_page=form == "html").encode())
     return None
 
 
-def _beginning(lost: int) -> str:
+def _missing_warning(lost: int) -> str:
     return f"the beginning is missing{'' if lost == UNKNOWN else f': {lost} bytes'}"
 
 
-def _text(
-    client: BlockingClient, terminal: str, file: BinaryIO, printed: Callable[[str], str]
+def _write_text(
+    client: BlockingClient, terminal: str, file: BinaryIO, escape: Callable[[str], str]
 ) -> int:
-    """Write its text, `printed`; return the bytes missing at the beginning, or `UNKNOWN`."""
-    missing_first, last = 0, ""
-    for over, line, lost in follow_text(client, terminal, stay=False):
-        missing_first = missing_first or lost
-        file.write(printed(over).encode())
-        last = printed(line)
+    """Write the terminal's text; return the bytes missing at the beginning, or `UNKNOWN`."""
+    missing, last = 0, ""
+    for complete, line, lost in follow_text(client, terminal, stay=False):
+        missing = missing or lost
+        file.write(escape(complete).encode())
+        last = escape(line)
     file.write(f"{last}\n".encode() if last else b"")
-    return missing_first
+    return missing

@@ -1,4 +1,4 @@
-"""`acpterm inspect`: all that is known of a terminal."""
+"""`acpterm inspect`: show the details of a terminal."""
 
 import shlex
 import time
@@ -21,11 +21,12 @@ _WIDTH = 16
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @at_daemon
 def command(terminal: str, as_json: bool, config: str | None, socket: str | None) -> None:
-    """Show all that is known of TERMINAL.
+    """Show the details of TERMINAL.
 
-    That is what acpterm ls shows of it, and its directory, process, times, windows and recording,
-    how it ended, and how much of its output can still be read. With --json also the arguments and
-    the environment that a terminal of yours was created with; what is in there may be secret.
+    The details are what acpterm ls shows, and the terminal's directory, process, times, windows and
+    recording, its exit status, and how much of its output can still be read. With --json they
+    include the arguments and the environment with which a terminal of yours was created, which may
+    contain secrets.
 
     Exit status: 0; 1 if there is no such terminal.
     """
@@ -59,14 +60,14 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
         yield "environment", f"{len(found.launch.env)} variables, see --json"
     yield "pid", str(info.pid)
     yield "size", f"{info.cols}x{info.rows}"
-    windows = (f"{one.cols}x{one.rows}{' read-only' * one.read_only}" for one in found.windows)
-    yield "windows", ", ".join(windows) or "none"
+    sizes = (f"{size.cols}x{size.rows}{' read-only' * size.read_only}" for size in found.windows)
+    yield "windows", ", ".join(sizes) or "none"
     yield "created", _moment(info.created_at)
     yield "last output", _moment(info.last_output_at)
     if info.exited_at is not None:
         yield "exited", _moment(info.exited_at)
-    kept = f"readable from {found.oldest} on, {memory(found.retained_bytes)} in memory"
-    yield "output", f"{info.position} bytes, {kept}"
+    retained = f"readable from {found.oldest} on, {memory(found.retained_bytes)} in memory"
+    yield "output", f"{info.position} bytes, {retained}"
     yield "recording", summary_line(info.recording) if info.recording else "none"
 
 
@@ -74,12 +75,12 @@ def _state(info: TerminalInfo) -> str:
     status, now = info.exit_status, time.time()
     if status is None:
         return state(info, now)
-    how, lasted = state(info, now), duration(status.wall_ms / 1000)
-    return f"{how} after {lasted} (by {summary_line(status.ended_by)})"
+    outcome, run_time = state(info, now), duration(status.wall_ms / 1000)
+    return f"{outcome} after {run_time} (by {summary_line(status.ended_by)})"
 
 
 def _command(launch: LaunchInfo) -> str:
-    # Without arguments it is a line for the shell.
+    # A command without arguments is a line for the shell.
     return launch.command if launch.args is None else shlex.join((launch.command, *launch.args))
 
 

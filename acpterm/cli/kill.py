@@ -1,4 +1,4 @@
-"""`acpterm kill`: ends the programs of terminals."""
+"""`acpterm kill`: kill the programs of terminals."""
 
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from acpterm.jsonrpc import RpcError
 from acpterm.pty.signals import name_of, number_of
 
 _NUMBERS: Final = frozenset(str(int(number)) for number in signal.valid_signals())
-# Seconds until it is reported that a program has not ended yet.
+# Seconds after which a program that has not ended yet is reported.
 _SLOW_S: Final = 4.0
 
 
@@ -30,7 +30,7 @@ class _Signal(click.ParamType):  # type: ignore[type-arg]  # generic since click
     name = "signal"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the full name of a signal that is given by its name or number."""
+        """Return the full name of a signal, given by name or number."""
         text = str(value)
         try:
             return name_of(int(text) if text in _NUMBERS else number_of(text))
@@ -47,7 +47,7 @@ class _Signal(click.ParamType):  # type: ignore[type-arg]  # generic since click
     "signal_name",
     type=_Signal(),
     metavar="SIGNAL",
-    help="Send only this signal, such as INT or 2, to what is in the foreground.",
+    help="Send only this signal, such as INT or 2, to the foreground processes.",
 )
 @at_daemon
 def command(
@@ -58,16 +58,16 @@ def command(
     config: str | None,
     socket: str | None,
 ) -> None:
-    """End the program of each TERMINAL, and all that it has started.
+    """Kill the program of each TERMINAL, and all processes that it has started.
 
-    They get SIGTERM, and SIGKILL if they are still there after a moment (kill_grace). Waits until
-    the program has ended, and prints how; until then acpterm ls shows it as ending. What it has
-    printed can still be read; acpterm rm removes that, too. A program that has ended already is no
-    failure.
+    The processes get SIGTERM, and SIGKILL if they still run after kill_grace seconds. The command
+    waits until the program has ended and prints how it ended; until then acpterm ls shows the
+    terminal as ending. The output can still be read; acpterm rm removes the output too. It is not
+    an error if a program has already ended.
 
-    With --signal nothing else is sent, and nothing is waited for: a program may go on.
+    With --signal only that signal is sent, and the command does not wait: the program may continue.
 
-    Exit status: 0 done, 1 for one of them it could not be done, 2 the command line is wrong.
+    Exit status: 0 on success, 1 if it failed for a terminal, 2 if the command line is wrong.
     """
     names = list(dict.fromkeys(terminals))
     end(
@@ -85,40 +85,45 @@ def command(
 
 def _signal(client: BlockingClient, names: Sequence[str], signal_name: str) -> list[str]:
     requests = [UserSignalRequest(name, signal_name) for name in names]
-    answers = dict(client.call_each("terminal/signal", requests, Empty))
-    return [answer.message for _, answer in sorted(answers.items()) if isinstance(answer, RpcError)]
+    responses = dict(client.call_each("terminal/signal", requests, Empty))
+    return [one.message for _, one in sorted(responses.items()) if isinstance(one, RpcError)]
 
 
 def _kill(client: BlockingClient, names: Sequence[str], *, wait: bool) -> list[str]:
-    """Kill each terminal and print how it ended; return the messages of those that fail."""
+    """Kill each terminal and print how it ended; return the error messages."""
     failed: dict[str, str] = {}
 
-    def ask(method: str, terminals: Mapping[str, str], into: type[W]) -> Iterator[tuple[str, W]]:
-        """Yield the name and the answer of each terminal, of those by name; note failures."""
+    def request(
+        method: str, terminals: Mapping[str, str], into: type[W]
+    ) -> Iterator[tuple[str, W]]:
+        """Yield each terminal's name and response; `terminals` has their ids by name.
+
+        An error is added to `failed` instead.
+        """
         order = list(terminals)
         requests = [UserTerminalRequest(terminals[name]) for name in order]
-        slow = Slow(_SLOW_S, lambda at: _report_slow(order[at])) if method == "wait" else None
-        for at, answer in client.call_each(f"terminal/{method}", requests, into, slow):
-            if isinstance(answer, RpcError):
-                failed[order[at]] = answer.message
+        slow = Slow(_SLOW_S, lambda index: _report_slow(order[index])) if method == "wait" else None
+        for index, response in client.call_each(f"terminal/{method}", requests, into, slow):
+            if isinstance(response, RpcError):
+                failed[order[index]] = response.message
             else:
-                yield order[at], answer
+                yield order[index], response
 
-    before = dict(ask("get", {name: name for name in names}, TerminalInfo))
+    before = dict(request("get", {name: name for name in names}, TerminalInfo))
     ids = {name: info.terminal_id for name, info in before.items()}
-    killed = dict(ask("kill", ids, Empty))
+    killed = dict(request("kill", ids, Empty))
     if wait:
         for name in killed:
             if (status := before[name].exit_status) is not None:
                 _print_end(name, f"had {ended(status)} already")
         running = {name: ids[name] for name in killed if before[name].exit_status is None}
-        for name, info in ask("wait", running, TerminalInfo):
+        for name, info in request("wait", running, TerminalInfo):
             _print_end(name, "ended" if info.exit_status is None else ended(info.exit_status))
     return [failed[name] for name in names if name in failed]
 
 
 def _print_end(name: str, how: str) -> None:
-    with suppress(BrokenPipeError):  # the others are to be killed all the same
+    with suppress(BrokenPipeError):  # go through all the other terminals nevertheless
         echo(f"{one_line(name)}: {how}")
 
 

@@ -1,4 +1,4 @@
-"""`acpterm ls`: lists the terminals, once or while they are watched."""
+"""`acpterm ls`: list the terminals, once or continuously."""
 
 import click
 
@@ -12,8 +12,8 @@ from acpterm.client.user.format import in_list_order
 
 @click.command("ls")
 @click.option("-a", "--all", "everything", is_flag=True, help="Include released terminals.")
-@click.option("-r", "--running", is_flag=True, help="Only terminals whose program runs.")
-@click.option("-q", "--quiet", is_flag=True, help="Print ids only, a line each.")
+@click.option("-r", "--running", is_flag=True, help="List only terminals whose program runs.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only ids, one per line.")
 @click.option("-w", "--watch", "watched", is_flag=True, help="Redraw when something changes.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 @at_daemon
@@ -27,41 +27,41 @@ def command(
     config: str | None,
     socket: str | None,
 ) -> None:
-    """List the terminals: those that run first, then by their age.
+    """List the terminals: running ones first, then by age.
 
-    ID is the shortest beginning of the id that means this terminal alone; any command takes it.
-    OWNER is whose it is, the agent's or yours (user). OUTPUT is how long ago it last printed
-    something. What waits for somebody to type says so instead of running. With --all those are
-    listed, too, that their agent has released and that can still be read.
+    ID is the shortest unique beginning of the terminal's id; every command accepts it. OWNER is the
+    agent or you (user). OUTPUT is the time since the last output. The state of a program that waits
+    for input says so instead of running. With --all the list includes terminals that their agent
+    has released and that can still be read.
 
-    On a terminal the list is cut to its width, but for the ID. With --json it is an array of what
-    the daemon says of each, and with --watch a line with such an array for each change.
+    If stdout is a terminal, the list is cut to its width, except for the ID. With --json the list
+    is an array of the daemon's terminal objects; with --watch too, one line with such an array is
+    printed for each change.
 
     In the list of --watch the arrow keys and j, k, g, G, Page Up and Page Down select a terminal
-    and scroll; Enter attaches to it, / filters, Escape shows all again, and q or Ctrl-C ends it.
+    and scroll. Enter attaches to it, / filters, Escape clears the filter, and q or Ctrl-C quits.
 
-    Without a daemon there are no terminals: the list is empty, and that is no failure. --watch
-    starts it.
+    If no daemon runs, the list is empty, which is not an error. --watch starts the daemon.
 
-    Exit status: 0 listed, 1 the daemon cannot be asked or, with --watch, has ended.
+    Exit status: 0 on success, 1 if the daemon cannot be reached or, with --watch, has ended.
     """
     if quiet and (watched or as_json):
         other = "--watch" if watched else "--json"
         raise click.UsageError(f"--quiet prints ids only: leave {other} out")
 
     def chosen(found: list[TerminalInfo]) -> list[TerminalInfo]:
-        return [one for one in found if one.state == "running" or not running]
+        return [info for info in found if info.state == "running" or not running]
 
     if watched:
         from acpterm.cli._watch import watch  # noqa: PLC0415  it imports trio
 
         raise SystemExit(watch(config, socket, chosen, everything=everything, as_json=as_json))
     request = ListRequest(all=everything)
-    answer = call_running(
+    response = call_running(
         config, socket, lambda client: client.call("terminal/list", request, ListResponse)
     )
-    found = chosen(answer.terminals if answer else [])
+    found = chosen(response.terminals if response else [])
     if not quiet:
         echo_once(json_text(found) if as_json else text_of([item.row for item in items(found)]))
     elif found:
-        echo_once("\n".join(one.terminal_id for one in in_list_order(found)))
+        echo_once("\n".join(info.terminal_id for info in in_list_order(found)))

@@ -1,6 +1,6 @@
-"""`acpterm`: the group of all commands, and the settings that each of them takes.
+"""`acpterm`: the group of all commands.
 
-A command's module is imported when the command is used: each pays only for what it needs.
+A command's module is imported only when the command is used, so that each command starts fast.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ from click.shell_completion import CompletionItem, ZshComplete, add_completion_c
 
 from acpterm import __version__
 
-# structlog imports rich if it is there, to draw tracebacks, which are plain here (`host.logs`): a
-# third of the time that a command takes to start.
-sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None is how an import is refused
+# structlog imports rich if it is installed, to format tracebacks. acpterm formats them as plain
+# text (`runtime.logs`), and the import would take a third of a command's start time.
+sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None makes the import fail
 
-# Name of the command: module and its first line of help, which --help shows without an import.
+# For each command its module and its first line of help, which --help shows without an import.
 _COMMANDS = {
     "run": ("acpterm.cli.run", "Run a command in a terminal of your own."),
     "ls": ("acpterm.cli.ls", "List the terminals."),
@@ -35,32 +35,35 @@ _COMMANDS = {
     "resize": ("acpterm.cli.resize", "Resize a terminal."),
     "inspect": ("acpterm.cli.inspect", "Show the details of a terminal."),
     "events": ("acpterm.cli.events", "Print events as they happen."),
-    "export": ("acpterm.cli.export", "Print a terminal as a recording, text, HTML or a picture."),
+    "export": ("acpterm.cli.export", "Export a terminal as a recording, text, HTML or a picture."),
     "replay": ("acpterm.cli.replay", "Replay a terminal or a recording."),
     "status": ("acpterm.cli.status", "Show daemon status."),
     "restart": (
         "acpterm.cli.restart",
-        "Start a terminal's command again, or replace the daemon's worker.",
+        "Restart a terminal's program, or replace the daemon's worker.",
     ),
-    "shutdown": ("acpterm.cli.shutdown", "End the daemon and its terminals."),
+    "shutdown": ("acpterm.cli.shutdown", "Shut down the daemon and its terminals."),
     "doctor": ("acpterm.cli.doctor", "Check this machine for what acpterm needs."),
     "completion": ("acpterm.cli.completion", "Print a shell completion script."),
-    "serve": ("acpterm.cli.serve", "Listen for agents on a Unix socket, as a daemon."),
-    "proxy": ("acpterm.cli.proxy", "Give an editor and its agent terminals: stand between them."),
-    "prompt": ("acpterm.cli.prompt", "Have an agent do something: a client without a screen."),
-    "stdio": ("acpterm.cli.stdio", "Serve the agent that spawned this, on stdin and stdout."),
+    "serve": ("acpterm.cli.serve", "Run the daemon, which listens for agents on a Unix socket."),
+    "proxy": ("acpterm.cli.proxy", "Relay between an editor and its agent, and provide terminals."),
+    "prompt": ("acpterm.cli.prompt", "Send a prompt to an agent, and print what it does."),
+    "stdio": (
+        "acpterm.cli.stdio",
+        "Serve the agent that spawned acpterm, on stdin and stdout.",
+    ),
 }
 
-# Those that say themselves what a closed stdout means to them.
-_MIND_STDOUT = (["serve"], ["stdio"], ["proxy"], ["prompt"])
+# Commands that handle a closed stdout themselves.
+_HANDLE_CLOSED_STDOUT = (["serve"], ["stdio"], ["proxy"], ["prompt"])
 
 SHORT = {name: line for name, (_, line) in _COMMANDS.items()}
-"""What each command does, in a line."""
+"""The first line of each command's help, by the command's name."""
 
 
 @add_completion_class
 class _Zsh(ZshComplete):
-    """Zsh, which takes a backslash out of a description, and has two for one."""
+    """Completion for zsh, which unescapes descriptions: backslashes are doubled."""
 
     def format_completion(self, item: CompletionItem) -> str:
         described = CompletionItem(
@@ -79,8 +82,8 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(_COMMANDS[cmd_name][0])
-        # What was imported stays to the end. Looking through it once more then would take a fifth
-        # of the time that a short command takes.
+        # All imported objects live until the end. Without this, a garbage collection at exit takes
+        # a fifth of the run time of a short command.
         gc.freeze()
         command: click.Command = module.command
         return command
@@ -88,7 +91,7 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, by another name as well, and `help` and `version`."""
+        """Return the command for a name or an alias; handle `help` and `version`."""
         name, *rest = args
         if name == "version":
             click.echo(f"acpterm, version {__version__}")
@@ -110,7 +113,7 @@ class _LazyGroup(click.Group):
         return name, command, rest
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        # click would import every command for its line of help.
+        # click would import every command for its first line of help.
         found = [
             CompletionItem(name, help=line)
             for name, (_, line) in _COMMANDS.items()
@@ -127,27 +130,28 @@ class _LazyGroup(click.Group):
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="acpterm")
 def group() -> None:
-    """Real terminals for agents that speak the Agent Client Protocol."""
+    """Host real terminals for agents that speak the Agent Client Protocol."""
 
 
 def main() -> None:
-    """Run the command that the command line names. Exits with 2 for one that is not right."""
-    # Until a command minds signals itself there is nothing to end but this.
-    with contextlib.suppress(ValueError):  # that is another thread's to say
+    """Run the command that the command line names. Exits with status 2 for an invalid line."""
+    # Until a command handles signals itself, there is nothing to clean up: exit at once.
+    with contextlib.suppress(ValueError):  # not the main thread, which alone can set handlers
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, lambda *_: os._exit(130))
-    if sys.stdout is None and sys.argv[1:2] not in _MIND_STDOUT:
-        sys.exit(_say("stdout is closed: there is nowhere to print to"))
-    # What cannot be printed, as to a full disk, is an error like any other.
+    if sys.stdout is None and sys.argv[1:2] not in _HANDLE_CLOSED_STDOUT:
+        sys.exit(_report("stdout is closed: there is nowhere to print to"))
+    # Report output that cannot be written, as to a full disk, like any other error.
     try:
         sys.exit(group(prog_name="acpterm"))
     except* OSError as errors:
         from acpterm.client.errors import root_error  # noqa: PLC0415  only for a failure
 
-        os._exit(_say(root_error(errors)))
+        os._exit(_report(root_error(errors)))
 
 
-def _say(what: str) -> int:
+def _report(message: str) -> int:
+    """Print an error message on stderr; return the exit status 1."""
     with contextlib.suppress(OSError):
-        os.write(2, f"acpterm: {what}\n".encode(errors="backslashreplace"))
+        os.write(2, f"acpterm: {message}\n".encode(errors="backslashreplace"))
     return 1

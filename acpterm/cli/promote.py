@@ -1,4 +1,4 @@
-"""`acpterm promote`: takes terminals over from their agents."""
+"""`acpterm promote`: take terminals over from their agents."""
 
 import click
 
@@ -11,11 +11,12 @@ from acpterm.cli._params import terminal_argument
 @terminal_argument(many=True)
 @at_daemon
 def command(terminals: tuple[str, ...], config: str | None, socket: str | None) -> None:
-    """Make each TERMINAL yours. There is no way back.
+    """Take each TERMINAL over from its agent. This cannot be undone.
 
-    Its agent can still read what it prints, but no longer type or kill. It stays when the agent
-    releases it, and when the agent goes. One that is yours already stays so.
+    The terminal is then yours. Its agent can still read the output, but can no longer type into the
+    terminal or kill its program. The terminal remains when the agent releases it or disconnects. A
+    terminal that is already yours is not changed.
 
-    Exit status: 0 done, 1 for one of them it could not be done, 2 the command line is wrong.
+    Exit status: 0 on success, 1 if it failed for a terminal, 2 if the command line is wrong.
     """
     call_each(config, socket, "promote", terminals)

@@ -1,4 +1,4 @@
-"""`acpterm prompt`: runs an agent for one turn, for a person in a shell, a script or a CI job."""
+"""`acpterm prompt`: run an agent for one turn, from a shell, a script or a CI job."""
 
 import math
 import os
@@ -19,7 +19,7 @@ from acpterm.keeper.client import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
 
-_FOLDER = click.Path(exists=True, file_okay=False)
+_DIRECTORY = click.Path(exists=True, file_okay=False)
 _SECONDS = Finite(min=0, min_open=True)
 
 
@@ -30,27 +30,27 @@ _SECONDS = Finite(min=0, min_open=True)
     type=click.Choice(["ask", "all", "reads", "none"]),
     default="ask",
     show_default=True,
-    help="What the agent may do that it asks for: reads is what it calls reading and searching.",
+    help="Requests of the agent to allow; reads: what the agent calls reading and searching.",
 )
-@click.option("--read-only", is_flag=True, help="Write no file for the agent.")
-@click.option("--cwd", type=_FOLDER, default=".", help="The session's directory, if not this one.")
+@click.option("--read-only", is_flag=True, help="Do not write files for the agent.")
 @click.option(
-    "--add-dir", type=_FOLDER, multiple=True, help="One more directory; can be said repeatedly."
+    "--cwd", type=_DIRECTORY, default=".", help="Directory of the session.  [default: this one]"
 )
-@click.option("--resume", metavar="ID", help="Go on with a session that was.")
-@click.option("--auth", metavar="ID", help="Have the agent log in, in one of the ways it offers.")
-@click.option("--timeout", type=_SECONDS, help="Seconds for all of it.")
+@click.option(
+    "--add-dir", type=_DIRECTORY, multiple=True, help="Additional directory. Can be repeated."
+)
+@click.option("--resume", metavar="ID", help="Resume an earlier session.")
+@click.option("--auth", metavar="ID", help="Log in with one of the agent's authentication methods.")
+@click.option("--timeout", type=_SECONDS, help="Maximum seconds for the whole run.")
 @click.option(
     "--start-timeout",
     type=_SECONDS,
     default=60,
     show_default=True,
-    help="Seconds until the agent has a session.",
+    help="Maximum seconds until the agent has a session.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
-@click.option(
-    "-v", "--verbose", is_flag=True, help="Show the agent's stderr, and the session's id."
-)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per line.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the agent's stderr and the session's id.")
 @hosted
 @common
 def command(
@@ -73,30 +73,30 @@ def command(
     config: str | None,
     **flags: object,
 ) -> None:
-    """Have an agent do TEXT, and print what it says and does until it is done.
+    """Send the prompt TEXT to an agent, and print what it says and does until its turn ends.
 
-    TEXT is read from stdin if it is - or left out. AGENT is started, and ended at the end with all
-    that it has started. It gets the terminals of the daemon, which is started if it is not running,
-    and the files in the session's directories.
+    TEXT is read from stdin if it is - or omitted. AGENT is started, and ended after the turn
+    together with all processes that it has started. It gets terminals of the daemon, which is
+    started if it is not running, and access to the files in the session's directories.
 
-    Ctrl-C cancels the turn, and once more ends the agent. Exit status: 0 the agent is done, 1 it
-    refused or something failed, 2 the command line is wrong, 3 what it asked for was refused
-    (--allow) and nothing was done, 124 timed out, 130 cancelled.
+    Ctrl-C cancels the turn; a second Ctrl-C ends the agent. Exit status: 0 the agent has finished,
+    1 it refused or something failed, 2 the command line is wrong, 3 the agent's requests were
+    refused (--allow) and nothing was done, 124 timed out, 130 cancelled.
     """
     stdio.open_missing()
-    said = _text(text)
+    prompt = _read_prompt(text)
     chosen = settings(config, socket=socket, **{"log_level": "warning", **_given(flags)})
     logs.configure(chosen.log_level, chosen.log_format)
     options = PromptOptions(
         command=agent,
-        text=said,
-        place=Workspace(_folder(cwd), [_folder(more) for more in add_dir]),
+        text=prompt,
+        place=Workspace(_directory(cwd), [_directory(path) for path in add_dir]),
         config=config,
         embedded=embedded,
         allow=allow,
         read_only=read_only,
-        resume=None if resume is None else _told(resume),
-        login=None if auth is None else _told(auth),
+        resume=None if resume is None else _checked(resume),
+        login=None if auth is None else _checked(auth),
         timeout=math.inf if timeout is None else timeout,
         start_timeout=start_timeout,
         as_json=as_json,
@@ -112,24 +112,28 @@ def _given(flags: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
-def _folder(path: str) -> str:
-    """Give a directory's path as an agent is told it."""
-    return _told(os.path.abspath(path))
+def _directory(path: str) -> str:
+    """Return a directory's absolute path. Raises `click.UsageError` if it is not UTF-8."""
+    return _checked(os.path.abspath(path))
 
 
-def _told(value: str) -> str:
-    """Give what an agent is told, unless it cannot be told in JSON."""
+def _checked(value: str) -> str:
+    """Return a value for the agent. Raises `click.UsageError` if it cannot be encoded in JSON."""
     if not is_utf8_encodable(value):
-        raise click.UsageError(f"no agent can be told of {value!r}: it is not UTF-8")
+        raise click.UsageError(f"{value!r} cannot be sent to an agent: it is not UTF-8")
     return value
 
 
-def _text(text: str | None) -> str:
-    """Give what is to be done; from stdin, if the command line does not say."""
+def _read_prompt(text: str | None) -> str:
+    """Return the prompt: `text`, or stdin if `text` is None or "-".
+
+    Raises `click.UsageError` if the prompt is empty, or if `text` is None and stdin is a terminal
+    or another character device.
+    """
     if text is None and stat.S_ISCHR(os.fstat(0).st_mode):
         raise click.UsageError("say what is to be done: TEXT, or - to read it from stdin")
-    said = sys.stdin.buffer.read() if text in (None, "-") else os.fsencode(text)
-    text = said.decode(errors="replace")
+    data = sys.stdin.buffer.read() if text in (None, "-") else os.fsencode(text)
+    text = data.decode(errors="replace")
     if not text.strip():
         raise click.UsageError("the prompt is empty: say what is to be done")
     return text

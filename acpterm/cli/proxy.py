@@ -1,4 +1,4 @@
-"""`acpterm proxy`: stands between an editor and its agent, and gives both terminals."""
+"""`acpterm proxy`: relay between an editor and its agent, and provide terminals to both."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ from acpterm.runtime import logs, stdio
 @click.option(
     "--terminals",
     type=click.Choice(["ours", "editor"]),
-    help="Whose terminals the agent gets; by default the editor's, if it has any.",
+    help="Whose terminals the agent uses.  [default: the editor's if it has any, or else ours]",
 )
 @hosted
 @common
@@ -31,13 +31,14 @@ def command(
     socket: str | None,
     **flags: object,
 ) -> None:
-    """Stand between an editor and its agent, on stdin and stdout.
+    """Relay between an editor, on stdin and stdout, and its agent, and provide terminals.
 
-    To be put before the agent's command in the editor's settings. AGENT is started, and what the
-    two say to each other is passed on, but for terminals: the agent gets those of the daemon,
-    which is started if it is not running, and the editor is shown them as best it can.
+    Put this command before the agent's command in the editor's settings. AGENT is started, and
+    messages between the two are passed on, except those about terminals: the agent gets terminals
+    of the daemon, which is started if it is not running, and the editor shows them as well as it
+    can.
 
-    The agent ends with the editor, and all that it has started with it.
+    When the editor ends, the agent and all processes that it has started are ended too.
     """
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)

@@ -1,4 +1,4 @@
-"""`acpterm rename`: gives a terminal another name."""
+"""`acpterm rename`: rename a terminal."""
 
 import click
 
@@ -17,9 +17,9 @@ def command(terminal: str, name: str, config: str | None, socket: str | None) ->
     """Rename TERMINAL to NAME.
 
     A name has at most 64 printable characters, does not begin with @, - or term_, and is not a
-    number of 8 or more hexadecimal digits. Two terminals that run never have the same name.
+    number of 8 or more hexadecimal digits. Two running terminals never have the same name.
 
-    Exit status: 0; 1 if there is no such terminal or it cannot have that name.
+    Exit status: 0; 1 if there is no such terminal or NAME is invalid or in use.
     """
     if not is_utf8_encodable(name):
         fail(f"{name!r} is not UTF-8: no terminal can have that name")

@@ -1,4 +1,4 @@
-"""`acpterm replay`: a terminal or a recording, played again."""
+"""`acpterm replay`: replay a terminal or a recording."""
 
 import math
 import os
@@ -20,52 +20,53 @@ from acpterm.client.user.output.stdout import put
 
 
 @click.command("replay")
-@click.argument("what", metavar="TERMINAL|FILE", type=TerminalName())
+@click.argument("source", metavar="TERMINAL|FILE", type=TerminalName())
 @click.option(
     "--speed",
     type=Finite(min=0, min_open=True),
     default=1,
     show_default=True,
-    help="How many times as fast.",
+    help="Playback speed, as a factor.",
 )
 @click.option(
     "--idle-limit",
     type=Finite(min=0, min_open=True),
     metavar="SECONDS",
-    help="Wait no longer than that, of the recording's time, where nothing happens.",
+    help="Maximum pause without output, in the recording's time.",
 )
 @at_daemon
 def command(
-    *, what: str, speed: float, idle_limit: float | None, config: str | None, socket: str | None
+    *, source: str, speed: float, idle_limit: float | None, config: str | None, socket: str | None
 ) -> None:
-    """Play a terminal again as it was, or a recording: an asciicast.
+    """Replay a terminal's output with its original timing, or a recording (an asciicast).
 
-    Space pauses and goes on, . shows the next output and pauses, Right and Left go five seconds
-    forth and back, Up and Down play it twice or half as fast, q ends it.
+    Space pauses and resumes, . shows the next output and pauses, Right and Left skip 5 seconds
+    forward and back, Up and Down double and halve the speed, q quits.
 
-    A FILE that exists is played, also when a terminal has that name; a terminal's id is hardly ever
-    a file. With a / in it, it is a file. What is played steers this window as the program did then;
-    afterwards the window is as before, but for what was printed. Where stdout is no terminal, all
-    of it is printed at once. Lines that cannot be read are left out, which is said at the end.
+    If FILE exists, it is played, even if a terminal has the same name; a terminal's id is hardly
+    ever the name of a file. An argument that contains / is always a file. The replayed output
+    controls this window as it controlled the original one. Afterwards the window's state is
+    restored; only the printed text remains. If stdout is not a terminal, all output is printed at
+    once. Lines that cannot be read are skipped, and reported at the end.
 
-    Exit status: 0, also after q; 1 if there is no such terminal or the recording, or all in it,
-    cannot be read; 130 after Ctrl-C.
+    Exit status: 0, also after q; 1 if there is no such terminal, or if the recording or everything
+    in it cannot be read; 130 after Ctrl-C.
     """
-    with tempfile.TemporaryFile() as made:
-        file: BinaryIO = made
-        if "/" in what or os.path.exists(what):
-            file = _open(what)
+    with tempfile.TemporaryFile() as export:
+        file: BinaryIO = export
+        if "/" in source or os.path.exists(source):
+            file = _open(source)
         else:
-            call_async(config, socket, lambda client: write_cast(client, what, made))
-            made.seek(0)
+            call_async(config, socket, lambda client: write_cast(client, source, export))
+            export.seek(0)
         with file:
             try:
                 cast = replay.read(replay.read_lines(file))
             except (replay.CastError, OSError) as error:
-                fail(f"{what}: {error}")
+                fail(f"{source}: {error}")
             if not os.isatty(1):
                 run(print_all, cast, expected=(OSError,))
-                ended = None
+                signal_number = None
             else:
                 playback = Playback(
                     cast,
@@ -74,11 +75,13 @@ def command(
                     idle_limit=math.inf if idle_limit is None else idle_limit,
                     reopen=partial(_reread, file) if file.seekable() else None,
                 )
-                ended = run(play_here, playback, has_keyboard, expected=(OSError, replay.CastError))
+                signal_number = run(
+                    play_here, playback, has_keyboard, expected=(OSError, replay.CastError)
+                )
                 cast = playback.cast
-    if ended is not None:
-        raise SystemExit(128 + ended)
-    _tell(what, cast.report)
+    if signal_number is not None:
+        raise SystemExit(128 + signal_number)
+    _report(source, cast.report)
 
 
 def _reread(file: BinaryIO) -> replay.Cast:
@@ -86,18 +89,18 @@ def _reread(file: BinaryIO) -> replay.Cast:
     return replay.read(replay.read_lines(file))
 
 
-def _tell(what: str, report: replay.Report) -> None:
-    """Say which lines were left out; fail if nothing else was there."""
+def _report(source: str, report: replay.Report) -> None:
+    """Print which lines were left out, if any; fail if there was nothing else."""
     if not report.unread:
         return
-    said = f"{what}: {report.summary('left out')}"
+    message = f"{source}: {report.summary('left out')}"
     if not report.events:
-        fail(said)
-    click.echo(f"acpterm: {said}", err=True)
+        fail(message)
+    click.echo(f"acpterm: {message}", err=True)
 
 
 def _open(path: str) -> BinaryIO:
-    """Open a recording."""
+    """Open a recording; fail if it cannot be opened."""
     try:
         return open(path, "rb")
     except OSError as error:

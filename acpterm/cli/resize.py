@@ -1,4 +1,4 @@
-"""`acpterm resize`: gives a terminal another size."""
+"""`acpterm resize`: resize a terminal."""
 
 import click
 
@@ -16,10 +16,10 @@ from acpterm.cli._params import Size, terminal_argument
 def command(terminal: str, size: tuple[int, int], config: str | None, socket: str | None) -> None:
     """Resize TERMINAL to COLSxROWS, such as 120x40.
 
-    While windows are attached the smallest of them rules the size; this is the size that the
-    terminal has when the last one leaves.
+    While windows are attached, the smallest of them determines the size. The given size is used
+    when the last window detaches.
 
-    Exit status: 0; 1 if there is no such terminal or it has ended; 2 for a size that is none.
+    Exit status: 0; 1 if there is no such terminal or its program has ended; 2 for an invalid size.
     """
     request = UserResizeRequest(terminal, *size)
     call(config, socket, lambda client: client.call("terminal/resize", request, Empty))

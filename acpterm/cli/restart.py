@@ -1,4 +1,4 @@
-"""`acpterm restart`: starts a terminal's command again, or replaces the daemon's worker."""
+"""`acpterm restart`: restart a terminal's program, or replace the daemon's worker."""
 
 import click
 
@@ -18,26 +18,27 @@ from acpterm.jsonrpc import RpcError
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @at_daemon
 def command(terminal: str | None, as_json: bool, config: str | None, socket: str | None) -> None:
-    """End TERMINAL's program and start it again; without TERMINAL, replace the daemon's worker.
+    """Restart TERMINAL's program; without TERMINAL, replace the daemon's worker.
 
-    With TERMINAL, one that acpterm run has made: its program is ended as acpterm kill does, and
-    its command is started in a new terminal with the same directory, environment, size and name.
-    What it had printed is forgotten then; if the new one cannot be started, the old one stays as
-    it ended. It may have ended before. The id of the new terminal is printed.
+    TERMINAL must have been created by acpterm run; its program may have ended already. The program
+    is ended as by acpterm kill, and the command is started in a new terminal with the same
+    directory, environment, size and name. The old terminal's output is then discarded. If the new
+    terminal cannot be started, the old one remains, with its program ended. The id of the new
+    terminal is printed.
 
-    Without TERMINAL, the worker is replaced by one of the version that is installed; its terminals
-    stay.
+    Without TERMINAL, a worker of the installed version replaces the current one. The terminals are
+    kept.
 
     The new worker takes over the terminals of the old one: no program notices, and agents and
-    attached windows see a short pause. It reads the settings again. If it is not ready within ten
-    seconds, the old one goes on. If no worker answers within 3 seconds, the keeper is told to start
-    one.
+    attached windows see a short pause. The new worker reads the settings again. If it is not ready
+    within 10 seconds, the old worker continues. If no worker answers within 3 seconds, the keeper
+    starts one on request of this command.
 
-    With --json the object is that of acpterm ls, or, without TERMINAL, has old and new (version and
-    pid; old is null if it did not answer), keeperPid, takeovers, and running, the number of
-    terminals whose programs run on.
+    With --json and TERMINAL the object is that of acpterm ls. Without TERMINAL it has old and new
+    (version and pid; old is null if it did not answer), keeperPid, takeovers, and running, the
+    number of terminals whose programs are still running.
 
-    Exit status: 0 it was done; 1 it was not, which is said with the reason, or no daemon runs.
+    Exit status: 0 on success; 1 if it failed, with the reason on stderr, or if no daemon runs.
     """
     if terminal is not None:
         info = call(
@@ -48,27 +49,27 @@ def command(terminal: str | None, as_json: bool, config: str | None, socket: str
         echo_once(json_text(info) if as_json else info.terminal_id)
         return
     try:
-        done = restart(settings(config, socket=socket))
+        result = restart(settings(config, socket=socket))
     except (DaemonError, RpcError) as error:
         fail(str(error))
-    echo_once(json_text(_object(done)) if as_json else _text(done))
+    echo_once(json_text(_object(result)) if as_json else _text(result))
 
 
-def _object(done: Restarted) -> dict[str, object]:
+def _object(result: Restarted) -> dict[str, object]:
     return {
-        "old": None if done.old is None else done.old._asdict(),
-        "new": done.new._asdict(),
-        "keeperPid": done.keeper_pid,
-        "takeovers": done.takeovers,
-        "running": done.running,
+        "old": None if result.old is None else result.old._asdict(),
+        "new": result.new._asdict(),
+        "keeperPid": result.keeper_pid,
+        "takeovers": result.takeovers,
+        "running": result.running,
     }
 
 
-def _text(done: Restarted) -> str:
-    programs = "1 terminal runs" if done.running == 1 else f"{done.running} terminals run"
-    if done.old is None:
-        return f"started a worker, {_named(done.new)}; {programs} on"
-    return f"replaced the worker, {_named(done.old)}, by {_named(done.new)}; {programs} on"
+def _text(result: Restarted) -> str:
+    programs = "1 terminal runs" if result.running == 1 else f"{result.running} terminals run"
+    if result.old is None:
+        return f"started a worker, {_named(result.new)}; {programs} on"
+    return f"replaced the worker, {_named(result.old)}, by {_named(result.new)}; {programs} on"
 
 
 def _named(worker: Worker) -> str:

@@ -1,4 +1,4 @@
-"""`acpterm rm`: ends terminals, and forgets what they have printed."""
+"""`acpterm rm`: remove terminals."""
 
 import click
 
@@ -16,13 +16,13 @@ from acpterm.client.user.blocking_client import BlockingClient
 def command(
     terminals: tuple[str, ...], exited: bool, config: str | None, socket: str | None
 ) -> None:
-    """End each TERMINAL as acpterm kill does, and forget what it has printed.
+    """Remove each TERMINAL: end its program as acpterm kill does, and discard its output.
 
-    With --exited it is those that are over: those that were released and are kept, and yours whose
-    programs have ended. One whose program has ended but that its agent still holds stays, since
-    the agent may be about to read it.
+    With --exited all terminals that have ended are removed: retained terminals that were released,
+    and yours whose programs have ended. A terminal whose program has ended but that its agent has
+    not released is kept, since the agent may still read it.
 
-    Exit status: 0 done, 1 for one of them it could not be done, 2 the command line is wrong.
+    Exit status: 0 on success, 1 if it failed for a terminal, 2 if the command line is wrong.
     """
     if exited == bool(terminals):
         raise click.UsageError("say which: TERMINAL…, or --exited, and not both")
@@ -35,13 +35,13 @@ def command(
 def _remove_all(client: BlockingClient) -> list[str]:
     found = client.call("terminal/list", ListRequest(all=True), ListResponse)
     ended = [terminal.terminal_id for terminal in found.terminals if _is_over(terminal)]
-    wrong = failures(client, "release", ended)
-    if not wrong:
+    messages = failures(client, "release", ended)
+    if not messages:
         return []
-    # One that is gone meanwhile, as the daemon forgets the oldest by itself, is no failure.
+    # Ignore errors if all of them are gone: the daemon itself removes the oldest meanwhile.
     found = client.call("terminal/list", ListRequest(all=True), ListResponse)
     left = {terminal.terminal_id for terminal in found.terminals}
-    return wrong if left.intersection(ended) else []
+    return messages if left.intersection(ended) else []
 
 
 def _is_over(terminal: TerminalInfo) -> bool:

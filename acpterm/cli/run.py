@@ -1,4 +1,4 @@
-"""`acpterm run`: runs a command in a terminal of the user's own."""
+"""`acpterm run`: run a command in a terminal of the user's own."""
 
 import os
 from typing import Any
@@ -21,7 +21,7 @@ class _Variable(click.ParamType):  # type: ignore[type-arg]  # generic since cli
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> EnvVariable:
-        """Parse NAME=VALUE."""
+        """Parse NAME=VALUE; fail for other text and for text that is not UTF-8."""
         if isinstance(value, EnvVariable):
             return value
         name, equals, text = str(value).partition("=")
@@ -60,8 +60,8 @@ class _Variable(click.ParamType):  # type: ignore[type-arg]  # generic since cli
     help="Remove the terminal when COMMAND has ended, unless it was left running.",
 )
 @click.option("-i", "--interactive", is_flag=True, help="Pass stdin on even if it is a terminal.")
-@click.option("-n", "no_stdin", is_flag=True, help="Leave stdin alone: do not attach.")
-@click.option("--raw", is_flag=True, help="Print CR LF and escape sequences in a pipe, too.")
+@click.option("-n", "no_stdin", is_flag=True, help="Do not read stdin, and do not attach.")
+@click.option("--raw", is_flag=True, help="Keep CR LF and escape sequences if stdout is a pipe.")
 @click.argument("command_line", metavar="[--] [COMMAND [ARG]…]", nargs=-1, type=click.UNPROCESSED)
 @at_daemon
 def command(
@@ -81,22 +81,22 @@ def command(
 ) -> None:
     """Run COMMAND in a terminal of your own, and attach to it until it ends.
 
-    Without COMMAND it is your shell. COMMAND with arguments is run as it is; a single word that is
-    no program is a line for the shell, as 'make | tail'. The terminal outlives this window:
-    acpterm attach comes back to it, and acpterm rm removes it.
+    Without COMMAND your shell is run. COMMAND with arguments is run as given. A single word that is
+    not a program is a line for the shell, such as 'make | tail'. The terminal outlives this window:
+    acpterm attach returns to it, and acpterm rm removes it.
 
-    Standard input that is not a terminal is passed on to COMMAND, and so is its end: COMMAND gets
-    a pipe, as from ssh. With -n it gets the terminal. What is printed where stdout is no terminal
-    is what a pipe would have got, without escape sequences, unless --raw.
+    If stdin is not a terminal, its data and its end are passed on to COMMAND, which gets a pipe, as
+    with ssh. With -n, COMMAND gets the terminal instead. If stdout is not a terminal, the output is
+    what a pipe would have received, without escape sequences, unless --raw is given.
 
-    Where stdin or stdout is no terminal, the program is ended when its output is no longer read, or
-    when a signal asks this command to end. If this command is killed (SIGKILL), the program runs
-    on.
+    If stdin or stdout is not a terminal, the program is ended when its output is no longer read, or
+    when a signal ends this command. If this command is killed (SIGKILL), the program continues.
 
-    It goes on when the daemon's worker is replaced; output that was lost meanwhile is reported.
+    This command continues when the daemon's worker is replaced; output that was lost meanwhile is
+    reported.
 
-    Exit status: that of COMMAND, 128 + n when the signal n ended it, or this command: 130 after
-    Ctrl-C; 0 when it was left running.
+    Exit status: that of COMMAND; 128 + n if signal n ended COMMAND or this command, so 130 after
+    Ctrl-C; 0 if the program was left running.
     """
     words = _checked(list(command_line) or [os.environ.get("SHELL") or "/bin/sh"], name, cwd)
     if interactive and (no_stdin or detached):
@@ -137,6 +137,7 @@ def command(
 
 
 def _checked(words: list[str], *others: str | None) -> list[str]:
+    """Return the words of a command; fail if one of them, or of `others`, is not UTF-8."""
     for word in (*words, *others):
         if word is not None and not is_utf8_encodable(word):
             fail(f"{word!r} is not UTF-8: it cannot be sent to the daemon")
@@ -144,8 +145,9 @@ def _checked(words: list[str], *others: str | None) -> list[str]:
 
 
 def _protect(directory: str) -> None:
-    """Keep what is typed here, which may be a password, from other processes."""
-    # A directory whose name cannot be sent is looked up by the daemon, which must be allowed to.
+    """Forbid other processes to inspect this one: the user may type a password."""
+    # If the directory's name cannot be sent, the daemon reads it from this process, and must be
+    # permitted to inspect it.
     if is_utf8_encodable(directory):
         linux.forbid_inspection()
 

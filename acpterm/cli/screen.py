@@ -1,4 +1,4 @@
-"""`acpterm screen`: what a terminal's screen shows now."""
+"""`acpterm screen`: print or draw the current screen of a terminal."""
 
 import io
 import os
@@ -19,17 +19,18 @@ from acpterm.client.user.export.files import write_to
 
 @click.command("screen")
 @terminal_argument()
-@click.option("--svg", metavar="FILE", help="Draw it: write a picture to FILE, - is stdout.")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON, with its cursor and size.")
+@click.option("--svg", metavar="FILE", help="Write a picture of the screen to FILE; - is stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the cursor and size.")
 @at_daemon
 def command(
     terminal: str, *, svg: str | None, as_json: bool, config: str | None, socket: str | None
 ) -> None:
-    """Print what TERMINAL's screen shows now.
+    """Print the current screen of TERMINAL.
 
-    In a window it is printed with its colours; elsewhere, or if NO_COLOR is set, as text. After its
-    program has ended that is what it showed last. In a window, characters that reorder or hide text
-    are printed as escapes. In JSON `rows` have colours, as escape sequences, and `text` has none.
+    In a window the screen is printed in colour; elsewhere, or if NO_COLOR is set, as plain text.
+    After the program has ended, its last screen is printed. In a window, characters that reorder or
+    hide text are printed as escapes. In JSON, `rows` contain colours as escape sequences, and
+    `text` contains none.
 
     Exit status: 0; 1 if there is no such terminal or FILE cannot be written.
     """

@@ -1,4 +1,4 @@
-"""`acpterm send`: typing into a terminal."""
+"""`acpterm send`: type into a terminal."""
 
 import os
 import shlex
@@ -18,10 +18,10 @@ _KEY = ("-k", "--key")
 
 
 class _InOrder(click.Command):
-    """A command that is given, as `steps`, its TEXTs and --keys in the order of the line."""
+    """A command that gets its TEXTs and --keys as `steps`, in the order of the command line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Note the order; all else is as ever."""
+        """Parse the arguments, and record the order of texts and keys."""
         given = list(args)
         rest = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:
@@ -31,7 +31,7 @@ class _InOrder(click.Command):
 
     @staticmethod
     def _check_keys(ctx: click.Context, given: list[str]) -> None:
-        """Raise `click.UsageError` for a key at the end that would be typed as text."""
+        """Raise `click.UsageError` if the last text is the name of a key."""
         *text, last = ctx.params["text"] or ("",)
         if "--" in given or not looks_like_key(last):
             return
@@ -45,7 +45,10 @@ class _InOrder(click.Command):
         )
 
     def _in_order(self, args: list[str]) -> Iterator[tuple[bool, str]]:
-        """Give what is a key's name, and what is no option: the first is the terminal."""
+        """Yield keys' names and other arguments in order, the terminal first.
+
+        The first item of each pair is whether the second is a key's name.
+        """
         valued = {
             name
             for option in self.params
@@ -65,7 +68,7 @@ class _InOrder(click.Command):
                     if name in _KEY:
                         yield True, value
             else:
-                # Short ones may stand together; the last of them may have its value behind it.
+                # Short options may be combined; the value of the last one may follow it directly.
                 for at, letter in enumerate(word[1:], 2):
                     if f"-{letter}" in valued:
                         value = word[at:] or next(words)
@@ -76,16 +79,16 @@ class _InOrder(click.Command):
 
 def _steps(found: list[tuple[bool, str]]) -> list[Step]:
     steps: list[Step] = []
-    for is_key, said in found:
+    for is_key, word in found:
         if is_key:
-            steps.append(Key(said))
-        elif said == "-":
+            steps.append(Key(word))
+        elif word == "-":
             steps.append(Text(None))
         elif steps and isinstance(steps[-1], Text) and steps[-1].data is not None:
-            # As the shell's echo does it.
-            steps[-1] = Text(steps[-1].data + b" " + os.fsencode(said))
+            # Join texts with a space, as echo does.
+            steps[-1] = Text(steps[-1].data + b" " + os.fsencode(word))
         else:
-            steps.append(Text(os.fsencode(said)))
+            steps.append(Text(os.fsencode(word)))
     return steps
 
 
@@ -106,10 +109,15 @@ def _checked(ctx: click.Context, param: click.Parameter, names: tuple[str, ...])
     multiple=True,
     metavar="NAME",
     callback=_checked,
-    help="Press a key, such as C-c, Up or F5; can be repeated.",
+    help="Press a key, such as C-c, Up or F5. Can be repeated.",
 )
 @click.option("-e", "--enter", is_flag=True, help="Press Enter at the end.")
-@click.option("-p", "--paste", is_flag=True, help="Paste the text: tell the program, if it asks.")
+@click.option(
+    "-p",
+    "--paste",
+    is_flag=True,
+    help="Send the text as a bracketed paste if the program has enabled that.",
+)
 @at_daemon
 def command(
     *,
@@ -124,14 +132,14 @@ def command(
 ) -> None:
     """Type TEXT into TERMINAL, and press keys, in the order of the command line.
 
-    TEXT is typed as it is: no newline is added, but by --enter. Several words have a space between
-    them; - is all of stdin; behind -- everything is text. Keys have the names that tmux gives them:
-    Enter, Tab, BTab, Escape, Space, BSpace, Up, Down, Left, Right, Home, End, PageUp, PageDown,
-    Insert, Delete, F1 to F12, or a character; C-, M- and S- before it are Ctrl, Alt and Shift.
+    TEXT is typed unchanged; a newline is added only by --enter. Several words are joined by spaces;
+    - is all of stdin; after -- every argument is text. Keys have the names that tmux uses: Enter,
+    Tab, BTab, Escape, Space, BSpace, Up, Down, Left, Right, Home, End, PageUp, PageDown, Insert,
+    Delete, F1 to F12, or a character. The prefixes C-, M- and S- mean Ctrl, Alt and Shift.
 
-    Waits until the program's terminal has taken it all.
+    The command waits until the terminal has accepted all input.
 
-    Exit status: 0; 1 if there is no such terminal or it has ended; 2 for a key that is not known.
+    Exit status: 0; 1 if there is no such terminal or its program has ended; 2 for an unknown key.
     """
     del text, key
     if enter:
@@ -139,15 +147,15 @@ def command(
     if not steps:
         fail("say what to type: TEXT, - for stdin, --key or --enter", 2)
 
-    # Another file has its number then.
+    # Checked before connecting: a file that is opened afterwards may get the number of stdin.
     if sys.stdin is None and Text(None) in steps:
         fail("stdin is closed: there is nothing to type from it")
 
-    def type_it(client: BlockingClient) -> None:
+    def send_steps(client: BlockingClient) -> None:
         name = terminal
         if terminal == LAST:
-            # Once for all steps: a terminal that is made meanwhile must not get the rest.
+            # Resolve it once: a terminal created between two steps must not get the rest.
             name = (client.own(terminal)).terminal_id
         type_steps(client, name, steps, paste=paste)
 
-    call(config, socket, type_it)
+    call(config, socket, send_steps)

@@ -1,4 +1,4 @@
-"""`acpterm serve`: the daemon, on its Unix socket or on those that systemd hands over."""
+"""`acpterm serve`: run the daemon, on its own Unix sockets or on those passed by systemd."""
 
 import math
 import os
@@ -23,18 +23,19 @@ from acpterm.runtime.unix_socket import ListenError
 
 
 @click.command("serve")
-@click.option("--socket", metavar="PATH", help="Listen at PATH, a Unix socket.")
+@click.option("--socket", metavar="PATH", help="Listen on the Unix socket PATH.")
 @click.option(
-    "--when-needed", is_flag=True, help="End when nobody was connected for a while (idle_exit)."
+    "--when-needed", is_flag=True, help="Exit when no client was connected for idle_exit seconds."
 )
 @common
 def command(config: str | None, socket: str | None, when_needed: bool, **flags: object) -> None:
-    """Listen for agents on a Unix socket, and for the person on another, as a daemon.
+    """Run the daemon, which listens for agents on a Unix socket, and for the user on another.
 
-    The sockets are for this user alone, and by default in acpterm's folder under the user's runtime
-    directory. Started by a systemd socket unit, the daemon takes the socket that it is handed. On
-    SIGTERM, SIGINT or SIGHUP it ends its terminals, answers what is pending, removes its socket
-    and exits. The commands that need it start it themselves, with --when-needed.
+    Only this user can access the sockets. By default they are in acpterm's directory under the
+    user's runtime directory. If a systemd socket unit starts the daemon, it uses the socket that
+    systemd passes to it. On SIGTERM, SIGINT or SIGHUP the daemon ends its terminals, answers
+    pending requests, removes its socket and exits. Commands that need the daemon start it
+    themselves, with --when-needed.
     """
     stdio.open_missing()
     chosen = settings(config, socket=socket, **flags)
@@ -43,14 +44,14 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
     keeper = inherited_keeper()
     if keeper is None:
         try:
-            handed = check_handed(os.environ)
+            passed = check_handed(os.environ)
         except ActivationError as error:
             fail(str(error))
         given = {"--socket": chosen.socket and agent_socket(chosen), "--config": config, **flags}
         command = _worker_command(given, when_needed=when_needed)
-        keeper = start_keeper(command, range(FIRST, FIRST + handed))
+        keeper = start_keeper(command, range(FIRST, FIRST + passed))
     for number in ending_signals():
-        # The keeper gets them too, and asks for the end in order.
+        # The keeper gets these signals too, and requests an orderly shutdown.
         signal.signal(number, signal.SIG_IGN)
     run(
         partial(serve, chosen, keeper, idle_exit_s=idle_exit_s),
@@ -64,7 +65,7 @@ def command(config: str | None, socket: str | None, when_needed: bool, **flags: 
 
 
 def _worker_command(options: Mapping[str, object], *, when_needed: bool) -> list[str]:
-    """Return the command that starts a worker with these settings, from any directory."""
+    """Return the command that starts a worker with these options, from any directory."""
     command = [sys.executable, "-P", "-m", "acpterm", "serve"]
     for name, value in options.items():
         if value is not None:

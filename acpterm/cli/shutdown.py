@@ -1,4 +1,4 @@
-"""`acpterm shutdown`: ends the daemon and its terminals."""
+"""`acpterm shutdown`: shut down the daemon and its terminals."""
 
 import click
 
@@ -11,19 +11,20 @@ from acpterm.client.user.shutdown import ShutdownResult, end_daemon
 @click.command("shutdown")
 @at_daemon
 def command(config: str | None, socket: str | None) -> None:
-    """End the daemon and its terminals, those of agents too, and wait until it is gone.
+    """Shut down the daemon and all its terminals, including those of agents.
 
-    Programs get SIGTERM, and SIGKILL if they are still there after a moment (kill_grace). What
-    terminals have printed is gone with the daemon, but for what was recorded.
+    Programs get SIGTERM, and SIGKILL if they still run after kill_grace seconds. The terminals'
+    output is lost with the daemon, except what was recorded. The command waits until the daemon has
+    exited.
 
-    Exit status: 0 it is gone, or was not running, which is said; 1 it is still there after 8
-    seconds.
+    Exit status: 0 if the daemon has exited, or was not running, which is printed; 1 if it still
+    runs after 8 seconds.
     """
     ended: ShutdownResult | None = call_running(config, socket, end_daemon)
     if ended is None:
         echo_once("not running")
     elif not ended.gone:
-        fail(f"the daemon (pid {ended.pid}) was told to end, and is still there")
+        fail(f"the daemon (pid {ended.pid}) was asked to end, and is still there")
     else:
         programs = "1 terminal" if ended.running == 1 else f"{ended.running} terminals"
         echo_once(f"ended the daemon (pid {ended.pid}) and {programs} that ran")

@@ -1,4 +1,4 @@
-"""`acpterm status`: shows the status of the daemon."""
+"""`acpterm status`: show daemon status."""
 
 import click
 
@@ -17,14 +17,14 @@ from acpterm.jsonrpc import RpcError
 def command(as_json: bool, config: str | None, socket: str | None) -> None:
     """Show daemon status: its version, processes, sockets, terminals, connections and memory.
 
-    Of the terminals, those are kept that were released and can still be read. The keeper has the
-    programs and outlives the worker, which answers; when the worker dies, another one takes over.
+    Kept terminals are those that were released and can still be read. The keeper holds the programs
+    and outlives the worker, which answers requests; when the worker dies, another one takes over.
     If no worker answers within 3 seconds, the keeper's message says why and what to do.
 
-    With --json it is an object, or null when no daemon runs; sizes are in bytes then, and times in
-    milliseconds. It is {"keeperPid", "workerPid": null, "message"} when there is no worker.
+    With --json the status is an object, or null if no daemon runs. Its sizes are in bytes, its
+    times in milliseconds. If there is no worker, it is {"keeperPid", "workerPid": null, "message"}.
 
-    Exit status: 0 it runs, 1 it does not, or cannot be asked.
+    Exit status: 0 if the daemon runs, 1 if it does not or cannot be reached.
     """
     try:
         found = status(settings(config, socket=socket))
@@ -54,7 +54,7 @@ def _text(status: StatusResponse) -> str:
     if status.idle_exit_ms is not None:
         ends = f"ends when it was not needed for {duration(status.idle_exit_ms / 1000)}"
     used = "?" if status.rss_bytes is None else memory(status.rss_bytes)
-    # This command is one of them.
+    # This command's connection is one of them.
     users = max(status.users - 1, 0)
     rows = {
         "daemon": f"acpterm {summary_line(status.version)}, pid {status.pid}, "

@@ -1,4 +1,4 @@
-"""`acpterm stdio`: terminals for the one agent that spawned it, of the daemon's or of its own."""
+"""`acpterm stdio`: serve the agent that spawned it, with the daemon's terminals or its own."""
 
 import click
 
@@ -14,14 +14,16 @@ from acpterm.runtime import logs, stdio
 
 @click.command("stdio")
 @click.option("--socket", metavar="PATH", help="Use the daemon that listens at PATH.")
-@click.option("--embedded", is_flag=True, help="Keep the terminals in this process: no daemon.")
+@click.option(
+    "--embedded", is_flag=True, help="Host the terminals in this process, without a daemon."
+)
 @common
 def command(config: str | None, socket: str | None, embedded: bool, **flags: object) -> None:
-    """Serve the agent that spawned this, on stdin and stdout.
+    """Serve the agent that spawned acpterm, on stdin and stdout.
 
-    One JSON-RPC message a line. The terminals are those of the daemon, which is started if it is
-    not running. It ends when stdin does: the agent's terminals are then killed, and what is due is
-    answered. Logs go to stderr.
+    Each line is a JSON-RPC message. The terminals are those of the daemon, which is started if it
+    is not running. When stdin ends, the agent's terminals are killed, pending requests are
+    answered, and the command exits. Logs go to stderr.
     """
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)

@@ -1,4 +1,4 @@
-"""`acpterm wait`: waits until programs end, or print something."""
+"""`acpterm wait`: wait for terminals to exit, or for output."""
 
 import os
 import re
@@ -23,8 +23,8 @@ from acpterm.client.user.words import exit_code
 from acpterm.jsonrpc import RpcError
 
 _TIMED_OUT: Final = 124
-# Seconds after the time is over in which it may end in order.
-_LATE: Final = 0.5
+# Seconds after the timeout in which the command may still end in order.
+_EXIT_GRACE_S: Final = 0.5
 
 
 class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
@@ -33,7 +33,7 @@ class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> re.Pattern[str]:
-        """Compile it."""
+        """Compile a regular expression; fail if it is invalid."""
         try:
             return re.compile(value, re.MULTILINE)
         except re.error as error:
@@ -60,16 +60,16 @@ def command(
     config: str | None,
     socket: str | None,
 ) -> None:
-    """Wait until the program of each TERMINAL has ended, or --for what it prints.
+    """Wait until the program of each TERMINAL has ended, or with --for until its output matches.
 
-    REGEX is one of Python's, in which ^ and $ are also the ends of lines. It is looked for in the
-    text that acpterm logs prints, from its beginning on; the line that is not over counts, too. The
-    line that matches is printed; in a window, characters that reorder or hide text are printed as
+    REGEX is a Python regular expression, in which ^ and $ also match at the ends of lines. The
+    whole text that acpterm logs prints is searched, including the incomplete last line. The line
+    that matches is printed; in a window, characters that reorder or hide text are printed as
     escapes.
 
-    Exit status: that of the program, 128 + n if it was ended by the signal n. With --for 0, or 1 if
-    the program has ended without. Of several, that of the first that is not 0. 124 timed out; 1
-    there is no such terminal; 130 Ctrl-C.
+    Exit status: that of the program, or 128 + n if signal n ended it. With --for, 0 if the output
+    matches, or 1 if the program has ended without a match. With several terminals, the first status
+    that is not 0. 124 timed out; 1 if there is no such terminal; 130 after Ctrl-C.
     """
     names = list(dict.fromkeys(terminals))
 
@@ -78,14 +78,14 @@ def command(
         if timeout is not None:
             client.deadline = time.monotonic() + timeout
         try:
-            # A name may be another terminal's when it is asked for again.
+            # Resolve the names once: a name may mean another terminal later.
             ids = {
                 name: client.terminal_request("get", name, TerminalInfo).terminal_id
                 for name in names
             }
             if pattern is None:
-                return _ended(client, ids, left)
-            return _printed(client, ids, left, pattern)
+                return _wait_ended(client, ids, left)
+            return _wait_printed(client, ids, left, pattern)
         except DeadlineError:
             event = "not ended" if pattern is None else f"not printed {pattern.pattern!r}"
             which = (
@@ -94,46 +94,54 @@ def command(
             return _TIMED_OUT, f"{which} {event} within {timeout:g} s"
 
     if timeout is not None:
-        # An expression may take for ever in one look, while nothing else runs here.
+        # A single search of an expression may take forever, and blocks everything else here.
         signal.signal(signal.SIGALRM, _give_up)
-        signal.setitimer(signal.ITIMER_REAL, timeout + _LATE)
-    status, wrong = call(config, socket, wait)
-    if wrong:
-        fail(wrong, status)
+        signal.setitimer(signal.ITIMER_REAL, timeout + _EXIT_GRACE_S)
+    status, message = call(config, socket, wait)
+    if message:
+        fail(message, status)
     raise SystemExit(status)
 
 
 def _give_up(*_: object) -> NoReturn:
+    """Exit at once when the timer expires."""
     os.write(2, b"acpterm: timed out, while the expression was looked for\n")
     os._exit(_TIMED_OUT)
 
 
-def _ended(client: BlockingClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
-    """Wait for all programs to end; `left` are the names of those that have not."""
+def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
+    """Wait for all programs to end; return the exit status and no message.
+
+    The names of those that have ended are removed from `left`.
+    """
     codes: dict[str, int] = {}
     order = list(ids)
     requests = [UserTerminalRequest(ids[name]) for name in order]
-    for at, answer in client.call_each("terminal/wait", requests, TerminalInfo):
-        if isinstance(answer, RpcError):
-            raise answer
-        name = order[at]
-        codes[name] = 1 if answer.exit_status is None else exit_code(answer.exit_status)
+    for index, response in client.call_each("terminal/wait", requests, TerminalInfo):
+        if isinstance(response, RpcError):
+            raise response
+        name = order[index]
+        codes[name] = 1 if response.exit_status is None else exit_code(response.exit_status)
         left.remove(name)
     return next((codes[name] for name in ids if codes[name]), 0), ""
 
 
-def _printed(
+def _wait_printed(
     client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> tuple[int, str]:
-    """Wait for each program to print a match, one after the other: each is read from its start."""
+    """Wait for each program to print a match, one after the other; return a status and a message.
+
+    The output of each terminal is read from its beginning. The names of those with a match are
+    removed from `left`.
+    """
     for name, identifier in ids.items():
         search = LineSearch(pattern)
         found: str | None = None
         with closing(follow_text(client, identifier)) as text:
-            for over, line, lost in text:
+            for complete, line, lost in text:
                 if lost:
                     search.forget()
-                if (found := search.find(over, line)) is not None:
+                if (found := search.find(complete, line)) is not None:
                     break
         if found is None:
             return 1, f"terminal {name} has ended and has not printed {pattern.pattern!r}"
