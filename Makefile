@@ -28,7 +28,7 @@ $(VENV)/.python:
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
 	touch $@
 
 $(VENV)/.check: $(VENV)/.python pyproject.toml

@@ -10,27 +10,49 @@ ROOT = Path(__file__).parents[1]
 # Words that are not used, and what to write instead. A phrase matches across line ends; letters in
 # parentheses are optional.
 WORDS = {
+    "anew": "again",
+    "anybody": "any client, any program",
+    "as it comes": "live, continuously",
+    "asker(s)": "execution context; client",
     "be it": "even if, whether",
+    "but for": "except",
     "everybody": "all clients",
     "farewell": "disconnect grace",
     "fate": "result, exit status",
+    "fewest": "minimum",
+    "folder(s)": "directory",
+    "for ever": "forever, without end",
     "for want of": "for lack of",
     "front end(s)": "client",
+    "go on": "continue",
+    "goes on": "continues",
     "had best": "should",
     "happening(s)": "event",
     "heard": "received",
     "henceforth": "from then on",
+    "is said": "is reported, is sent",
+    "is told": "is sent, is notified",
+    "lets go": "releases",
+    "looked at": "inspected, read",
     "looks at": "inspects, reads",
     "looks on": "is attached, subscribes",
     "mended": "repaired, fixed",
     "mending": "repair",
     "mine": "owned",
+    "news": "changes, updates",
+    "nobody": "no client, no process",
+    "patience": "timeout",
     "people": "users",
+    "person(s)": "user",
     "roster": "registry",
     "rubbish": "invalid data",
+    "said": "sent, reported",
+    "somebody": "a client, a process",
     "someone": "a client, a process",
+    "theirs": "the agent's",
     "tidings": "events",
     "to be had": "available",
+    "told": "sent, notified, reported",
     "untold": "pending",
     "was said": "was reported, was sent",
     "what is told": "updates",
@@ -39,11 +61,13 @@ WORDS = {
     "who asks": "the client",
     "who is": "which client, the process that",
     "who looks": "the viewer, the subscriber",
+    "whoever": "the client that, the process that",
+    "whom": "the client that",
     "whosoever": "the client that, the process that",
 }
 
 # Files in which a word may occur, since a name on the wire contains it.
-EXEMPT = {"asker(s)": {"acpterm/acp/agent_api.py", "acpterm/host/agent/session_methods.py"}}
+EXEMPT = {"asker(s)": {"acpterm/acp/agent_api.py", "acpterm/host/launch/environment.py"}}
 
 SOURCES = sorted((ROOT / "acpterm").rglob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

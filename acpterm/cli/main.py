@@ -15,10 +15,6 @@ from click.shell_completion import CompletionItem, ZshComplete, add_completion_c
 
 from acpterm import __version__
 
-# structlog imports rich if it is installed, to format tracebacks. acpterm formats them as plain
-# text (`runtime.logs`), and the import would take a third of a command's start time.
-sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None makes the import fail
-
 # For each command its module and its first line of help, which --help shows without an import.
 _COMMANDS = {
     "run": ("acpterm.cli.run", "Run a command in a terminal of your own."),

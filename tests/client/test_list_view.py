@@ -1,7 +1,7 @@
 """The list of `acpterm ls --watch` by keys, without a terminal; and how a list fits its window."""
 
 import pytest
-from rich.cells import cell_len
+from wcwidth import wcswidth
 
 from acpterm.cli import _tables
 from acpterm.client.user.format import NOTHING, Row
@@ -102,7 +102,7 @@ def test_list_fits_and_its_ids_are_whole(columns, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     lines = _tables.text_of(WIDE).splitlines()
     assert len(lines) == 3
-    assert all(cell_len(line) <= columns for line in lines)
+    assert all(wcswidth(line) <= columns for line in lines)
     assert [line[:8] for line in lines[1:]] == ["00000001", "00000002"]
 
 
