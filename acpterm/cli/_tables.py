@@ -98,9 +98,10 @@ def _line(
 ) -> str:
     """Return a line of cells; each cell is a text, a width and a style."""
     line = ""
-    for text, size, (attribute, colour) in cells:
+    for number, (text, size, (attribute, colour)) in enumerate(cells, 1):
         cut = cut_to(text, size)
-        blank = " " * (size - cell_len(cut) + _GAP)
+        # A selected line is highlighted to its end, which must not be beyond the window's.
+        blank = " " * (size - cell_len(cut) + (_GAP if number < len(cells) else 0))
         codes = [attribute, colour if styles is Styles.COLOURS else "", _REVERSE * is_selected]
         code = ";".join(filter(None, codes))
         if styles is Styles.NONE or not code:

@@ -12,7 +12,7 @@ from acpterm.runtime import logs
 
 _COLOURS = {"ok": "green", "missing": "yellow", "problem": "red"}
 # Columns before the result of a check, and before its advice.
-_INDENT = 26
+_INDENT = 28
 _ADVICE = "→ "
 
 

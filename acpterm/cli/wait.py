@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Final, NoReturn
 
 import click
@@ -25,6 +25,8 @@ from acpterm.jsonrpc import RpcError
 _TIMED_OUT: Final = 124
 # Seconds after the timeout in which the command may still end in order.
 _EXIT_GRACE_S: Final = 0.5
+# Time for a last look at what other terminals have printed; it is within that grace.
+_LAST_READ_TIMEOUT_S: Final = 0.3
 
 
 class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
@@ -74,7 +76,7 @@ def command(
     names = list(dict.fromkeys(terminals))
 
     def wait(client: BlockingClient) -> tuple[int, str]:
-        left = list(names)
+        left, ids = list(names), dict[str, str]()
         if timeout is not None:
             client.deadline = time.monotonic() + timeout
         try:
@@ -87,6 +89,10 @@ def command(
                 return _wait_ended(client, ids, left)
             return _wait_printed(client, ids, left, pattern)
         except DeadlineError:
+            if pattern is not None:
+                _take_printed(client, ids, left, pattern)
+            if not left:
+                return 0, ""
             event = "not ended" if pattern is None else f"not printed {pattern.pattern!r}"
             which = (
                 f"terminal {left[0]} has" if len(left) == 1 else f"terminals {', '.join(left)} have"
@@ -124,6 +130,19 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
         codes[name] = 1 if response.exit_status is None else exit_code(response.exit_status)
         left.remove(name)
     return next((codes[name] for name in ids if codes[name]), 0), ""
+
+
+def _take_printed(
+    client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
+) -> None:
+    """Print the matches that those after the first in `left` have printed, and remove these."""
+    client.deadline = time.monotonic() + _LAST_READ_TIMEOUT_S
+    for name in left[1:]:
+        with closing(follow_text(client, ids[name])) as text, suppress(DeadlineError):
+            complete, line, _ = next(text)
+            if (found := LineSearch(pattern).find(complete, line)) is not None:
+                echo(escape_invisible_text(found) if os.isatty(1) else found)
+                left.remove(name)
 
 
 def _wait_printed(

@@ -12,7 +12,7 @@ from typing import Final
 
 from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
 from acpterm.pty.processes import identity
-from acpterm.pty.tracking.marks import DETACHED
+from acpterm.pty.tracking import marks
 from acpterm.runtime.unix_socket import ALREADY_LISTENS, ListenError, make_private_dir
 
 __all__ = ["ALREADY_LISTENS", "DaemonProcess", "StartError", "start"]
@@ -53,13 +53,24 @@ class DaemonProcess:
         return "\n".join(lines) or "its log is empty"
 
 
+def is_in_a_terminal() -> bool:
+    """Return whether this process descends from a program of a terminal, by its marks."""
+    return marks.TERMINAL in os.environ or marks.read(os.getpid()).tag is not None
+
+
 def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
     """Start a daemon that writes to the file `log`. Raises `StartError`."""
+    if is_in_a_terminal():
+        raise StartError(
+            f"no daemon listens at {user_socket(settings)}, and none is started from within a "
+            "terminal of acpterm, with which it would end: start it outside (acpterm ls), or use "
+            "--embedded where there is such a flag"
+        )
     path = agent_socket(settings)
     command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]
     env = {name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON}
     # This process may adopt orphans. The mark keeps its trees from killing the daemon.
-    env[DETACHED[-1]] = "1"
+    env[marks.DETACHED[-1]] = "1"
     if settings.user_socket is not None:
         env[f"{ENV_PREFIX}USER_SOCKET"] = user_socket(settings)
     # The daemon runs in another directory.

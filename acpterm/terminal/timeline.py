@@ -83,7 +83,7 @@ class Timeline:
         self.known_from: Final = known_from
         #: The position that the next byte will have.
         self.end = end
-        #: The time of the last output; None before the first.
+        #: The time of the last output; None before the first of a known time.
         self.last: float | None = None
         #: Columns and rows before the first resize that `resize_at` knows.
         self.size = size
@@ -105,7 +105,9 @@ class Timeline:
             if len(self._times) > MARKS_MAX:
                 self._thin_out()
         self.end += size
-        self.last = now
+        # A predecessor's output is consumed again, at a time that says nothing.
+        if self.end > self.known_from:
+            self.last = now
 
     def record_size(self, cols: int, rows: int, now: float) -> None:
         """Record a new size of the window at the time `now`."""

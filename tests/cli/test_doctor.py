@@ -269,3 +269,14 @@ def test_runtime_directory_must_be_private(monkeypatch, tmp_path, mode):
     tmp_path.chmod(mode)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert paths.runtime().state == ("ok" if mode == 0o700 else "problem")
+
+
+def test_runtime_directory_that_others_use_is_not_to_be_closed(monkeypatch, tmp_path):
+    tmp_path.chmod(0o1777)
+    (tmp_path / "file").touch()
+    for place, found in ((tmp_path, "not yours alone"), (tmp_path / "file", "not a directory")):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
+        result = paths.runtime()
+        assert (result.state, found in result.found) == ("problem", True)
+        assert "chmod" not in result.advice
+        assert "unset it" in result.advice

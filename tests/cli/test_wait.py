@@ -97,6 +97,16 @@ async def test_an_end_without_it_is_an_error(path):
         assert done == (1, "", said)
 
 
+async def test_wait_reports_only_terminals_without_a_match_when_time_is_up(path):
+    async with agent_at(path) as agent:
+        never = await agent.create("echo one; sleep 1000")
+        printed = await agent.create("echo ready; sleep 1000")
+        await agent.until_output(printed, "ready")
+        done = await run(path, "wait", never, printed, "--for", "ready", "--timeout", "1")
+        assert (done.status, done.out) == (124, "ready\n")
+        assert f"terminal {never} has not printed 'ready' within 1 s" in done.err
+
+
 async def test_time_is_up(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one; sleep 1000")

@@ -98,6 +98,30 @@ async def test_one_that_cannot_be_started_is_an_error_that_says_why(path):
     assert "/proc/none" in done.err
 
 
+@pytest.mark.parametrize("words", [("run", "-d", "--", "true"), ("stdio",)], ids=" ".join)
+async def test_daemon_is_not_started_from_within_a_terminal(path, words):
+    terminal = "term_" + 32 * "0"
+    done = await run(path, *words, ACPTERM_TERMINAL_ID=terminal)
+    assert done.status == 1
+    assert "none is started from within a terminal" in done.err
+    assert not listens(path)
+
+
+def test_daemon_is_not_started_with_the_limit_of_a_terminal(path):
+    limit = ["prlimit", f"--locks={(1 << 60) + 7}:"]
+    done = subprocess.run(
+        [*limit, *ACPTERM, "run", "-d", "--", "true"],
+        env=surroundings(path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert "none is started from within a terminal" in done.stderr
+
+
 LOOKS = [["ls"], ["status"], ["shutdown"], ["screen", "web"], ["run", "-d", "--", "true"]]
 
 

@@ -27,7 +27,7 @@ async def test_pending_and_later_requests_fail_after_an_invalid_message(line, wh
                 await endpoint.request("status", Empty())
             assert why in str(caught.value)
             # Later requests fail as well, and the stream is closed.
-            with pytest.raises(RpcError, match="no message"):
+            with pytest.raises(RpcError, match="invalid message"):
                 await endpoint.request("status", Empty())
             while await theirs.receive_some():
                 pass

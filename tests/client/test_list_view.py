@@ -1,5 +1,7 @@
 """The list of `acpterm ls --watch` by keys, without a terminal; and how a list fits its window."""
 
+import re
+
 import pytest
 from wcwidth import wcswidth
 
@@ -104,6 +106,14 @@ def test_list_fits_and_its_ids_are_whole(columns, monkeypatch):
     assert len(lines) == 3
     assert all(wcswidth(line) <= columns for line in lines)
     assert [line[:8] for line in lines[1:]] == ["00000001", "00000002"]
+
+
+@pytest.mark.parametrize("columns", range(30, 200, 7))
+def test_selected_line_is_no_wider_than_the_window(columns):
+    lines = _tables.table(WIDE, columns, _tables.Styles.ATTRIBUTES, selected=1)
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+    assert all(wcswidth(line) <= columns for line in plain)
+    assert "\x1b[7m" in lines[2]
 
 
 def test_list_uses_the_width_that_there_is():

@@ -252,6 +252,8 @@ async def test_shell_is_posix_when_the_user_has_another(tmp_path, monkeypatch):
         ("/no/such/program", {"args": ["x"]}),
         ("/no/such/program with words", {}),
         ("./no-such-program", {"args": []}),
+        ("-x", {}),
+        ("-x y", {}),
     ],
 )
 async def test_missing_program_exits_with_127(agent, command, more):

@@ -37,7 +37,8 @@ def words(
     if shell is False or (shell is None and args is not None):
         return [command, *(args or ())], None
     line = f"{command} {shlex.join(args)}" if args else command
-    text = [shell_path, "-c", line]
+    # Without --, text such as "-x" would be an option of the shell.
+    text = [shell_path, "-c", *(("--",) if line.startswith("-") else ()), line]
     if shell is None and (_WORD.fullmatch(command) or _PATH.fullmatch(command)):
         return [command], text
     return text, None

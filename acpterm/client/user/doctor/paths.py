@@ -9,7 +9,14 @@ import trio
 
 from acpterm import __version__
 from acpterm.acp.user_api import StatusResponse
-from acpterm.client.daemon import PATH_BYTES_MAX, DaemonError, NotRunningError, PlaceError, log_file
+from acpterm.client.daemon import (
+    PATH_BYTES_MAX,
+    DaemonError,
+    NotRunningError,
+    PlaceError,
+    log_file,
+    read_lock,
+)
 from acpterm.client.errors import root_error
 from acpterm.client.user.client import open_user_client
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
@@ -24,6 +31,7 @@ from acpterm.config import (
     user_socket,
 )
 from acpterm.jsonrpc import RpcError
+from acpterm.pty.tracking import marks
 
 # Bytes of the log that are read.
 _LOG_BYTES_MAX: Final = 1024 * 1024
@@ -179,13 +187,18 @@ def _check_permissions(directory: str) -> CheckResult | None:
 async def daemon(chosen: Settings, config: str | None) -> CheckResult:
     """Check whether a daemon runs, and whether it has this version. Starts no daemon."""
     name = "daemon"
+    if message := read_lock(chosen).message:
+        return problem(name, summary_line(message), "acpterm restart", fatal=True)
     try:
         async with open_user_client(chosen, config, start=False) as client:
             status = await client.request_no_params("status", StatusResponse)
     except (NotRunningError, PlaceError):
         return ok(name, "not running; it is started when it is needed")
     except (DaemonError, RpcError, ExceptionGroup) as error:
-        advice = "acpterm shutdown, or end it by its pid (acpterm.sock's .lock file has it)"
+        lock = f"{agent_socket(chosen)}.lock"
+        advice = f"acpterm shutdown, or end it by its pid, which {summary_line(lock)} has"
+        if marks.TERMINAL in os.environ:
+            advice = "nothing from within a terminal of an agent: ask the user"
         return problem(name, summary_line(root_error(error)), advice)
     found = f"acpterm {summary_line(status.version)}, pid {status.pid}, "
     found += f"runs for {duration(status.uptime_ms / 1000)}, processes known by {status.tracking}"
@@ -207,8 +220,15 @@ def runtime() -> CheckResult:
     except OSError as error:
         advice = f"unset it, or make that directory with mode 700: {summary_line(directory)}"
         return problem("runtime directory", f"{summary_line(directory)}: {error.strerror}", advice)
+    other = "unset it, or set it to a directory of your own with mode 700"
+    if not stat.S_ISDIR(status.st_mode):
+        found = f"{summary_line(directory)} is not a directory"
+        return problem("runtime directory", found, other)
     if status.st_uid != os.geteuid() or status.st_mode & _OTHERS_MODE:
-        advice = f"chmod 700 {summary_line(directory)}; after su or sudo, log in properly"
+        # Never advise to close a directory that is meant for others as well, such as /tmp.
+        is_own = status.st_uid == os.geteuid() and not status.st_mode & stat.S_ISVTX
+        advice = f"chmod 700 {summary_line(directory)}" if is_own else other
+        advice += "; after su or sudo, log in properly"
         mode = f"mode {stat.S_IMODE(status.st_mode):o}, uid {status.st_uid}"
         return problem(
             "runtime directory", f"{summary_line(directory)} is not yours alone ({mode})", advice
