@@ -69,6 +69,9 @@ class Worker:
     def leave(self):
         """Stop using the connection, like a process that is dead."""
         self.left = True
+        # A wake-up that was already received would still consume.
+        for terminal in self.keeper._watched.values():
+            terminal.consumes = False
         self.scope.cancel()
         if not self.running:
             self.keeper.close()
