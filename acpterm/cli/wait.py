@@ -14,6 +14,7 @@ from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo
 from acpterm.cli._params import Finite, terminal_argument
+from acpterm.client.daemon import DaemonError
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.blocking_connection import DeadlineError
@@ -137,12 +138,17 @@ def _take_printed(
 ) -> None:
     """Print the matches that those after the first in `left` have printed, and remove these."""
     client.deadline = time.monotonic() + _LAST_READ_TIMEOUT_S
-    for name in left[1:]:
-        with closing(follow_text(client, ids[name])) as text, suppress(DeadlineError):
-            complete, line, _ = next(text)
+    # Whatever fails now, the time was up before.
+    printed: list[str] = []
+    with suppress(DeadlineError, DaemonError, RpcError, OSError):
+        for name in [name for name in left[1:] if name in ids]:
+            with closing(follow_text(client, ids[name])) as text:
+                complete, line, _ = next(text)
             if (found := LineSearch(pattern).find(complete, line)) is not None:
-                echo(escape_invisible_text(found) if os.isatty(1) else found)
+                printed.append(found)
                 left.remove(name)
+    for match in printed:
+        echo(escape_invisible_text(match) if os.isatty(1) else match)
 
 
 def _wait_printed(

@@ -151,7 +151,11 @@ def open_socket(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.setblocking(False)
-        sock.connect(path)
+        try:
+            sock.connect(path)
+        except BlockingIOError as error:
+            full = "the daemon's queue of connections is full"
+            raise BlockingIOError(error.errno, full, path) from error
         sock.setblocking(True)
         _check_owner(sock, path)
     except BaseException:

@@ -63,8 +63,8 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
     if is_in_a_terminal():
         raise StartError(
             f"no daemon listens at {user_socket(settings)}, and none is started from within a "
-            "terminal of acpterm, with which it would end: start it outside (acpterm ls), or use "
-            "--embedded where there is such a flag"
+            "terminal of acpterm, with which it would end: start it outside (acpterm run -d true), "
+            "or use --embedded where there is such a flag"
         )
     path = agent_socket(settings)
     command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]

@@ -39,6 +39,7 @@ from acpterm.jsonrpc import (
 )
 from acpterm.runtime import exec_context
 
+_WAIT_MAX_S: Final = 21 * 86_400.0
 _CHUNK: Final = 64 * 1024
 _STDOUT: Final = 1
 
@@ -213,8 +214,13 @@ def _shake_hands(sock: socket.socket, params: dict[str, Any], deadline: float) -
 
 
 def _remaining(deadline: float) -> float | None:
-    """Return the seconds until `deadline`, at least one millisecond; None for no deadline."""
-    return None if deadline == math.inf else max(0.001, deadline - time.monotonic())
+    """Return the seconds until `deadline`, at least one millisecond; None for no deadline.
+
+    A deadline in more than three weeks is one in three weeks: poll(2) has an int of milliseconds.
+    """
+    if deadline == math.inf:
+        return None
+    return min(max(0.001, deadline - time.monotonic()), _WAIT_MAX_S)
 
 
 def _is_pipe(fd: int) -> bool:

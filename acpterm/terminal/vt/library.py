@@ -70,11 +70,3 @@ def load() -> Library:
     if isinstance(found, str):
         raise EmulatorMissingError(found)
     return found
-
-
-def is_installed() -> bool:
-    """Return whether the package is installed, without loading it."""
-    try:
-        return find_spec(PACKAGE) is not None
-    except (ImportError, ValueError):
-        return False

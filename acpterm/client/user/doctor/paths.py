@@ -17,6 +17,7 @@ from acpterm.client.daemon import (
     log_file,
     read_lock,
 )
+from acpterm.client.daemon_process import is_in_a_terminal
 from acpterm.client.errors import root_error
 from acpterm.client.user.client import open_user_client
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
@@ -31,7 +32,7 @@ from acpterm.config import (
     user_socket,
 )
 from acpterm.jsonrpc import RpcError
-from acpterm.pty.tracking import marks
+from acpterm.pty import processes
 
 # Bytes of the log that are read.
 _LOG_BYTES_MAX: Final = 1024 * 1024
@@ -187,18 +188,20 @@ def _check_permissions(directory: str) -> CheckResult | None:
 async def daemon(chosen: Settings, config: str | None) -> CheckResult:
     """Check whether a daemon runs, and whether it has this version. Starts no daemon."""
     name = "daemon"
-    if message := read_lock(chosen).message:
-        return problem(name, summary_line(message), "acpterm restart", fatal=True)
+    lock = read_lock(chosen)
+    if lock.message and lock.pid and processes.identity(lock.pid) is not None:
+        return problem(name, summary_line(lock.message), "acpterm restart", fatal=True)
     try:
         async with open_user_client(chosen, config, start=False) as client:
             status = await client.request_no_params("status", StatusResponse)
     except (NotRunningError, PlaceError):
-        return ok(name, "not running; it is started when it is needed")
+        when = "outside of acpterm's terminals" if is_in_a_terminal() else "when it is needed"
+        return ok(name, f"not running; it is started {when}")
     except (DaemonError, RpcError, ExceptionGroup) as error:
-        lock = f"{agent_socket(chosen)}.lock"
-        advice = f"acpterm shutdown, or end it by its pid, which {summary_line(lock)} has"
-        if marks.TERMINAL in os.environ:
-            advice = "nothing from within a terminal of an agent: ask the user"
+        file = summary_line(f"{agent_socket(chosen)}.lock")
+        advice = f"acpterm shutdown, or end it by its pid, which {file} has"
+        if is_in_a_terminal():
+            advice = "run it outside of acpterm's terminals; an agent asks the user"
         return problem(name, summary_line(root_error(error)), advice)
     found = f"acpterm {summary_line(status.version)}, pid {status.pid}, "
     found += f"runs for {duration(status.uptime_ms / 1000)}, processes known by {status.tracking}"
