@@ -209,7 +209,7 @@ class ScreenResponse(Wire):
 
     `rows` are text with colours as escape sequences (SGR), which are reset at the end of each row.
     `cursor` is a column and a row, from 0. `application_cursor` says that the program has set the
-    application mode of the arrow keys, `bracketed_paste` that pasted text is to be marked as such.
+    application mode of the arrow keys, `bracketed_paste` that pasted text must be marked as such.
     """
 
     rows: list[str]

@@ -96,9 +96,8 @@ def _write_cast(
     config: str | None, socket: str | None, terminal: str, file: BinaryIO
 ) -> str | None:
     """Write an asciicast to `file`; return a warning if it is incomplete."""
-    # These import trio, which the other formats do not need.
-    from acpterm.cli._async import call_async  # noqa: PLC0415
-    from acpterm.client.user.export.export import write_cast  # noqa: PLC0415
+    from acpterm.cli._async import call_async  # noqa: PLC0415  only this format needs trio
+    from acpterm.client.user.export.export import write_cast  # noqa: PLC0415  as above
 
     report = call_async(config, socket, lambda client: write_cast(client, terminal, file))
     return report.summary("of the recording cannot be read") if report.unread else None

@@ -8,7 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -338,36 +338,37 @@ async def test_rebound_socket_without_a_listener_is_replaced(tmp_path):
     assert os.listdir(tmp_path / "run") == []
 
 
-async def test_lock_of_another_daemon_is_not_removed(tmp_path):
-    path = str(tmp_path / "run" / "agent.sock")
-    first = UnixListener(path, 1)
+@contextmanager
+def two_listeners(path):
+    """Listen twice: the files of the first listener were removed before the second listened."""
+    first, second = UnixListener(path, 1), UnixListener(path, 2)
     with first.listen():
         os.unlink(path)
         os.unlink(f"{path}.lock")
-        second = UnixListener(path, 2)
         with second.listen():
-            first.close()
-            assert there(path)
-            # The file is still the second daemon's.
-            with pytest.raises(ListenError, match=r"pid 2"):
-                UnixListener(path, 3).listen()
-            second.close()
+            yield first, second
+
+
+async def test_lock_of_another_daemon_is_not_removed(tmp_path):
+    path = str(tmp_path / "run" / "agent.sock")
+    with two_listeners(path) as (first, second):
+        first.close()
+        assert there(path)
+        # The file is still the second daemon's.
+        with pytest.raises(ListenError, match=r"pid 2"):
+            UnixListener(path, 3).listen()
+        second.close()
     assert os.listdir(tmp_path / "run") == []
 
 
 async def test_path_that_another_daemon_has_taken_is_not_taken_back(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
-    first = UnixListener(path, 1)
-    with first.listen():
+    with two_listeners(path) as (first, second):
         os.unlink(path)
-        os.unlink(f"{path}.lock")
-        second = UnixListener(path, 2)
-        with second.listen():
-            os.unlink(path)
-            assert first.is_removed()
-            with pytest.raises(ListenError, match=r"already listens on .* \(pid 2\)"):
-                first.listen_again()
-            second.close()
+        assert first.is_removed()
+        with pytest.raises(ListenError, match=r"already listens on .* \(pid 2\)"):
+            first.listen_again()
+        second.close()
         first.close()
 
 

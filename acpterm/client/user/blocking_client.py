@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import GetRequest, NoParams, TerminalInfo, UserTerminalRequest
-from acpterm.client.daemon import DaemonError, NotRunningError, connect, connect_running
+from acpterm.client.daemon import DaemonError, connect, connect_running
 from acpterm.client.errors import LostError
 from acpterm.client.user.blocking_connection import Answer, BlockingConnection, DeadlineError
 from acpterm.client.user.requests import (
@@ -27,11 +27,11 @@ from acpterm.client.user.requests import (
     TypedNames,
     W,
     decode_answer,
+    not_running,
     unknown_outcome,
 )
-from acpterm.config import Settings, user_socket
+from acpterm.config import Settings
 from acpterm.jsonrpc import (
-    REQUEST_CANCELLED,
     ErrorReceived,
     NotificationReceived,
     ResponseReceived,
@@ -119,10 +119,10 @@ class BlockingClient(BlockingConnection):
         return result
 
     def _failure(self, error: RpcError, params: Wire) -> RpcError:
-        if error.code == REQUEST_CANCELLED:
-            # This client cancels no request that it waits for; the daemon does when it ends.
-            raise DaemonError(f"{self.name} is gone") from error
-        return self._names.rename(error, params)
+        failure = self._names.failure(self.name, error, params)
+        if isinstance(failure, DaemonError):
+            raise failure from error
+        return failure
 
     def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
         """Call a method that takes only a terminal; raises as `call` does."""
@@ -186,9 +186,7 @@ def open_blocking_client(
     """
     sock = connect(settings, config, user=True) if start else connect_running(settings)
     if sock is None:
-        raise NotRunningError(
-            f"no daemon listens at {user_socket(settings)}: there are no terminals"
-        )
+        raise not_running(settings)
     client = BlockingClient(settings, sock)
     try:
         client.initialize(answer_timeout_s)

@@ -27,6 +27,7 @@ from acpterm.client.handshake import (
     initialize_timeout,
     no_answer,
 )
+from acpterm.client.user.output.print import STDOUT
 from acpterm.config import Settings, user_socket
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
@@ -41,7 +42,6 @@ from acpterm.runtime import exec_context
 
 _WAIT_MAX_S: Final = 21 * 86_400.0
 _CHUNK: Final = 64 * 1024
-_STDOUT: Final = 1
 
 Answer: TypeAlias = Raw | RpcError
 
@@ -181,11 +181,11 @@ class BlockingConnection:
     def _wait_readable(self, until: float) -> bool:
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
-        if self.watches_stdout and _is_pipe(_STDOUT):
-            poll.register(_STDOUT, 0)
+        if self.watches_stdout and _is_pipe(STDOUT):
+            poll.register(STDOUT, 0)
         remaining = _remaining(until)
         found = poll.poll(None if remaining is None else math.ceil(1000 * remaining))
-        if any(fd == _STDOUT for fd, _ in found):
+        if any(fd == STDOUT for fd, _ in found):
             raise BrokenPipeError
         return bool(found)
 

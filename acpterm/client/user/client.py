@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import GetRequest, NoParams, TerminalInfo, UserTerminalRequest
-from acpterm.client.daemon import DaemonError, NotRunningError
+from acpterm.client.daemon import DaemonError
 from acpterm.client.daemon_stream import connect, connect_running, reconnect
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.errors import LostError
@@ -25,10 +25,11 @@ from acpterm.client.user.requests import (
     TypedNames,
     W,
     decode_answer,
+    not_running,
     unknown_outcome,
 )
 from acpterm.config import Settings, user_socket
-from acpterm.jsonrpc import REQUEST_CANCELLED, NotificationReceived, RpcError
+from acpterm.jsonrpc import NotificationReceived, RpcError
 from acpterm.runtime import exec_context
 
 
@@ -71,10 +72,7 @@ class UserClient:
                 if repeats <= 0:
                     raise unknown_outcome(endpoint.name, method) from error
             except RpcError as error:
-                if error.code != REQUEST_CANCELLED:
-                    raise self._names.rename(error, params) from error
-                # This client cancels no request that it waits for; the daemon does when it ends.
-                raise DaemonError(f"{endpoint.name} is gone") from error
+                raise self._names.failure(endpoint.name, error, params) from error
             repeats -= 1
             await self.reconnect(endpoint)
 
@@ -149,7 +147,7 @@ async def open_user_client(
     path = user_socket(settings)
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))
     if stream is None:
-        raise NotRunningError(f"no daemon listens at {path}: there are no terminals")
+        raise not_running(settings)
     async with trio.open_nursery() as nursery:
         endpoint = Endpoint(stream, f"the daemon at {path}")
         client = UserClient(endpoint, settings, nursery)

@@ -15,10 +15,11 @@ from msgspec import Raw
 
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.client.daemon import DaemonError
+from acpterm.client.daemon import DaemonError, NotRunningError
 from acpterm.client.errors import LostError
 from acpterm.client.sanitize import one_line
-from acpterm.jsonrpc import RpcError
+from acpterm.config import Settings, user_socket
+from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
 
 W = TypeVar("W", bound=Wire)
 
@@ -64,6 +65,11 @@ def unknown_outcome(name: str, method: str) -> LostError:
     )
 
 
+def not_running(settings: Settings) -> NotRunningError:
+    """Return the error for a command that starts no daemon, when none is running."""
+    return NotRunningError(f"no daemon listens at {user_socket(settings)}: there are no terminals")
+
+
 class TypedNames:
     """The name that the user typed for each terminal, for use in error messages."""
 
@@ -75,8 +81,14 @@ class TypedNames:
         if isinstance(answer, TerminalInfo) and answer.terminal_id != typed:
             self._typed[answer.terminal_id] = typed
 
-    def rename(self, error: RpcError, params: Wire) -> RpcError:
-        """Return `error` with the name that the user typed in place of the terminal's id."""
+    def failure(self, name: str, error: RpcError, params: Wire) -> RpcError | DaemonError:
+        """Return the error of a request with `params` to the daemon `name`.
+
+        It has the name that the user typed in place of the terminal's id.
+        """
+        if error.code == REQUEST_CANCELLED:
+            # A client cancels no request that it waits for; the daemon does when it ends.
+            return DaemonError(f"{name} is gone")
         terminal = getattr(params, "terminal_id", None)
         if not isinstance(terminal, str):
             return error

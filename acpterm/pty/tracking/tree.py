@@ -35,7 +35,7 @@ class ProcessTree(Protocol):
 
     @property
     def cgroup(self) -> int | None:
-        """A descriptor of the control group in which the first child is to be created, if any."""
+        """A descriptor of the control group in which to create the first child, if any."""
 
     @property
     def join(self) -> str | None:

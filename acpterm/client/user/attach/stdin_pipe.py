@@ -23,7 +23,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 def is_passed_on(*, even_terminal: bool) -> bool:
-    """Return whether stdin is to be forwarded. A closed stdin is forwarded as an empty one."""
+    """Return whether to forward stdin. A closed stdin is forwarded as an empty one."""
     return even_terminal or sys.stdin is None or not os.isatty(_STDIN)
 
 

@@ -5,15 +5,11 @@ import select
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
 
 import trio
 
-from acpterm.client.user.output.print import named
+from acpterm.client.user.output.print import STDERR, STDOUT, named
 from acpterm.runtime import stdio
-
-STDOUT: Final = 1
-STDERR: Final = 2
 
 
 async def put(data: bytes) -> None:
