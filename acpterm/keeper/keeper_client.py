@@ -34,6 +34,7 @@ from acpterm.keeper.reports import (
 )
 from acpterm.keeper.wakeups import WakeUps
 from acpterm.pty.program import Program
+from acpterm.runtime.time_slices import request_short_slices
 
 
 class KeeperClient:
@@ -75,9 +76,14 @@ class KeeperClient:
         }
 
     async def connect(self) -> None:
-        """Receive the state: `terminals` and `entries`. Raises `KeeperLostError`."""
+        """Receive the state: `terminals` and `entries`. Raises `KeeperLostError`.
+
+        Also requests short time slices for both processes.
+        """
         self._connection.send("hello", __version__)
         await self._connection.receive_until(lambda: self._state_complete, self._dispatch)
+        for pid in (0, self.pid):
+            request_short_slices(pid)
 
     async def ready(self) -> None:
         """Report that the state is restored, and wait until this worker is to serve.
