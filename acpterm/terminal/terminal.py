@@ -59,6 +59,42 @@ class Terminal:
     `on_exit` is called once, with the terminal, right after `exit` was set.
     """
 
+    # With this many attributes, a dictionary would take 1 KiB more per terminal.
+    __slots__ = (
+        "_changed",
+        "_closed",
+        "_closed_at",
+        "_consumer",
+        "_ended_by",
+        "_ending",
+        "_exited",
+        "_keeper",
+        "_lifetime",
+        "_master",
+        "_nursery",
+        "_on_exit",
+        "_output_ended",
+        "_pid",
+        "_report",
+        "_tree",
+        "_unlimited",
+        "cols",
+        "emulator",
+        "exit",
+        "id",
+        "keyboard",
+        "limit",
+        "released",
+        "retained",
+        "ring",
+        "rows",
+        "started",
+        "started_at",
+        "text",
+        "timeline",
+        "view",
+    )
+
     def __init__(
         self,
         name: str,
