@@ -19,9 +19,9 @@ async def listening(events, path):
             made = await person.request("terminal/create", {"command": "sleep 1000"})
             await person.about("release", made["terminalId"])
         # What was told before is over.
-        end = await person.request("terminal/create", {"command": "sleep 1000", "name": "end"})
+        end = await person.request("terminal/create", {"command": "sleep 1000 # marker"})
         await person.about("release", end["terminalId"])
-    await poll(lambda: any("released" in line and "end" in line for line in events.lines))
+    await poll(lambda: any("released" in line and "marker" in line for line in events.lines))
     return len(events.lines)
 
 

@@ -182,7 +182,7 @@ async def test_directory_whose_name_is_not_utf_8_is_reported_with_replacements(t
             assert [info["cwd"] for info in await person.list()] == [made["cwd"]]
 
 
-async def test_input_monitor_publishes_each_change_once():
+async def test_input_monitor_publishes_each_change_once(monkeypatch):
     async with host_here() as host, person_of(host) as person:
         made = await person.request("terminal/create", {"command": "sleep 60"})
         entry = host.state.registry.find(made["terminalId"])
@@ -190,7 +190,7 @@ async def test_input_monitor_publishes_each_change_once():
         bus = EventBus()
         bus.publish_terminal = lambda event, *_: published.append(event)
         monitor = InputMonitor(host.state.registry, bus)
-        entry.terminal.waits_for_input = lambda: next(answers)
+        monkeypatch.setattr(Terminal, "waits_for_input", lambda _: next(answers))
         entry.terminal.timeline.last = None
         for _ in range(4):
             monitor.check(entry)

@@ -71,7 +71,8 @@ class Worker:
         self.left = True
         # A wake-up that was already received would still consume.
         for terminal in self.keeper._watched.values():
-            terminal.consumes = False
+            if isinstance(terminal, Watched):
+                terminal.consumes = False
         self.scope.cancel()
         if not self.running:
             self.keeper.close()
