@@ -130,12 +130,13 @@ def _stream(fd: int, like: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
 def _become(asked: dict[str, Any], fds: list[int]) -> None:
     """Be as a new process is that was started with this."""
     # First off the numbers that they are to have, so that none is overwritten before it is taken.
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, _UNUSED) for fd in fds]
     numbers = [0, 1, 2, *asked["keep"]]
-    os.closerange(3, _UNUSED)
+    unused = max(_UNUSED, *numbers) + 1
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, unused) for fd in fds]
+    os.closerange(3, unused)
     for number, fd in zip(numbers, high, strict=True):
         os.dup2(fd, number)
-    os.closerange(_UNUSED, _DESCRIPTORS)
+    os.closerange(unused, _DESCRIPTORS)
     for limit, values in asked["limits"]:
         if resource.getrlimit(limit) != values:
             resource.setrlimit(limit, values)
