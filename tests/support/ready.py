@@ -1,20 +1,21 @@
 """A process that has imported all of acpterm, and forks children that become `acpterm`.
 
-Run by `starting`, as a script. An import costs most of what a command costs: here it is paid once.
-Each child is made with `clone3(CLONE_PARENT)`: it is the child of the process that asks, which
-waits for it. It does all that `python -m acpterm` does, with two exceptions that take most of the
-time: it frees no memory at its exit, which would copy every page that it shares with this process,
-and a daemon's keeper, or an embedded one, goes on in the process that was forked for it, without
-an exec.
+Run by `starting`, as a script. The imports take most of the time of a command; here they are done
+once. Each child is forked by a process that then exits. So it becomes a child of the process that
+requests it, which is a subreaper at that moment, and which waits for the child.
 
-Wire, over a stream socket: four bytes, the length of a request, with the descriptors that are to be
-stdin, stdout and stderr, and then those of `keep`; the request, by marshal. The answer: a pid and
-an errno, one of them 0.
+A child does what `python -m acpterm` does, with two exceptions that take most of the time: it frees
+no memory at its exit, which would copy every page that it shares with this process; and a daemon's
+keeper, or an embedded one, continues in the forked process, without an exec.
+
+Wire, over a stream socket: four bytes with the length of a request, together with the descriptors
+that become stdin, stdout and stderr, and then those of `keep`; the request, by marshal. The
+response: a pid and an errno, one of which is 0.
 """
 
 import atexit
 import contextlib
-import ctypes
+import errno
 import fcntl
 import gc
 import importlib
@@ -35,20 +36,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 ANSWER = struct.Struct("<ii")
-_CLONE_CHILD_CLEARTID = 0x20_0000
-_CLONE_CHILD_SETTID = 0x100_0000
-_CLONE_PARENT = 0x8000
-_SYS_CLONE3 = 435
-_CLONE_ARGS = struct.Struct("=8Q")
-# The C library keeps a thread's id within so many bytes of where its description begins.
-_WITHIN = 0x800
 # More than are ever open here, and a number that no descriptor is asked to have.
 _DESCRIPTORS = 0x1000
 _UNUSED = 0x200
 # Descriptors that a request may come with.
 _FDS_MAX = 16
-
-_libc = ctypes.PyDLL(None, use_errno=True)
 
 
 def _import_all() -> None:
@@ -62,29 +54,30 @@ def _import_all() -> None:
     emulator.preload()
 
 
-def _thread_id() -> int:
-    """Find where the C library has noted this thread's id, which is another one's in a child."""
-    _libc.pthread_self.restype = ctypes.c_void_p
-    begin = _libc.pthread_self()
-    noted = (ctypes.c_int * (_WITHIN // 4)).from_address(begin)
-    (place,) = [n for n, value in enumerate(noted) if value == threading.get_native_id()]
-    return int(begin) + place * 4
-
-
-def _clone(noted: int) -> int:
-    """Fork, as a sibling: the pid, or 0 in the child."""
-    flags = _CLONE_PARENT | _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID
-    arguments = _CLONE_ARGS.pack(flags, 0, noted, 0, 0, 0, 0, 0)
-    ctypes.pythonapi.PyOS_BeforeFork()
-    pid = int(_libc.syscall(_SYS_CLONE3, arguments, len(arguments)))
-    if pid == 0:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
-    else:
-        number = ctypes.get_errno()
-        ctypes.pythonapi.PyOS_AfterFork_Parent()
-        if pid < 0:
-            raise OSError(number, os.strerror(number))
-    return pid
+def _fork() -> int:
+    """Fork a child that is an orphan at once; return its pid, or 0 in the child."""
+    reads, writes = os.pipe()
+    parent = os.fork()
+    if parent:
+        os.close(writes)
+        with open(reads, "rb") as pipe:
+            pid = int(pipe.read() or 0)
+        os.waitpid(parent, 0)
+        if not pid:
+            raise OSError(errno.EAGAIN, "the second fork failed")
+        return pid
+    try:
+        parent = os.getpid()
+        if pid := os.fork():
+            os.write(writes, str(pid).encode())
+            os._exit(0)
+    except OSError:
+        os._exit(1)
+    os.close(reads)
+    os.close(writes)
+    while os.getppid() == parent:
+        os.sched_yield()
+    return 0
 
 
 def _exactly(channel: socket.socket, size: int) -> bytes:
@@ -94,7 +87,7 @@ def _exactly(channel: socket.socket, size: int) -> bytes:
     return data
 
 
-def _serve(channel: socket.socket, noted: int) -> tuple[dict[str, Any], list[int]]:
+def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Make children; come back in each of them, with what was asked and its descriptors."""
     while True:
         head, fds, _, _ = socket.recv_fds(channel, 4, _FDS_MAX)
@@ -103,7 +96,7 @@ def _serve(channel: socket.socket, noted: int) -> tuple[dict[str, Any], list[int
         asked = marshal.loads(_exactly(channel, int.from_bytes(head, "little")))
         pid, error = 0, 0
         try:
-            pid = _clone(noted)
+            pid = _fork()
         except OSError as failed:
             error = failed.errno or -1
         if not pid and not error:
@@ -219,7 +212,7 @@ if __name__ == "__main__":
     gc.collect()
     gc.disable()
     gc.freeze()
-    _asked, _fds = _serve(socket.socket(fileno=int(sys.argv[1])), _thread_id())
+    _asked, _fds = _serve(socket.socket(fileno=int(sys.argv[1])))
     _become(_asked, _fds)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _exit(_status_of(lambda: _run(_asked)))

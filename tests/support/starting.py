@@ -5,6 +5,8 @@ wishes for more than `Started` knows of, and what runs in a locale of its own.
 """
 
 import atexit
+import contextlib
+import ctypes
 import inspect
 import marshal
 import os
@@ -13,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,9 @@ ACPTERM = [sys.executable, "-m", "acpterm"]
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 _KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "start_new_session", "pass_fds"}
 AFRESH = THOROUGH or sys.platform != "linux"
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+_libc = ctypes.CDLL(None)
 
 
 def start(words: list[str], **how: Any) -> "subprocess.Popen[bytes]":
@@ -73,7 +79,7 @@ class _Ready:
     def child(self, asked: dict[str, Any], fds: list[int]) -> int:
         """Have it make a child: its pid."""
         request = marshal.dumps(asked)
-        with self._lock:
+        with self._lock, _subreaper():
             head = len(request).to_bytes(4, "little")
             socket.send_fds(self._channel, [head], fds)
             self._channel.sendall(request)
@@ -82,6 +88,18 @@ class _Ready:
         if error:
             raise OSError(error, os.strerror(error))
         return int(pid)
+
+
+@contextlib.contextmanager
+def _subreaper() -> Iterator[None]:
+    """Make orphans of this process's descendants its children for the block (prctl(2))."""
+    was_set = ctypes.c_int()
+    _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was_set), 0, 0, 0)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, was_set.value, 0, 0, 0)
 
 
 _ready: dict[tuple[tuple[str, str], ...], _Ready] = {}
