@@ -5,7 +5,8 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
-from acpterm.acp import ExitMeta, TerminalExitStatus
+from acpterm.acp.agent_api import ExitMeta
+from acpterm.acp.terminal import TerminalExitStatus
 from acpterm.config import Settings
 from acpterm.pty.signals import number_of
 from acpterm.terminal.status import ExitStatus

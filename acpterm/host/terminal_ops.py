@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from acpterm.acp import Empty, ReadResponse, WriteResponse
-from acpterm.acp.agent_api import Format
+from acpterm.acp.agent_api import Format, ReadResponse, WriteResponse
+from acpterm.acp.terminal import Empty
 from acpterm.host.exit_status import exit_status
 from acpterm.host.launch.validation import seconds
 from acpterm.host.screens import check_screen, current_screen
@@ -28,7 +28,7 @@ KILL_REPLY_TIMEOUT_S: Final = 0.3
 
 
 class ReadParams(Protocol):
-    """The parameters that both kinds of read request have: see `acp.ReadRequest`."""
+    """The parameters that both kinds of read request have: see `agent_api.ReadRequest`."""
 
     since: int | None
     max_bytes: int | None

@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from acpterm.acp import PermissionOption
+from acpterm.acp.agent import PermissionOption
 from acpterm.client.prompt import permissions as module
 from acpterm.client.prompt.permissions import Permissions
 from acpterm.client.prompt.tty_question import NoTerminalError

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import trio
 
-from acpterm.acp import PermissionOption
+from acpterm.acp.agent import PermissionOption
 from acpterm.client.prompt.tty_question import NoTerminalError, choose
 from acpterm.client.sanitize import one_line
 

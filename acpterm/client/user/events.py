@@ -15,7 +15,7 @@ import trio
 from msgspec import Raw, ValidationError
 from msgspec.json import decode, encode
 
-from acpterm.acp import Empty
+from acpterm.acp.terminal import Empty
 from acpterm.acp.user_streams import EventNotification, EventsRequest
 from acpterm.client.errors import LostError
 from acpterm.client.user.client import UserClient

@@ -8,8 +8,7 @@ from typing import Any
 
 import trio
 
-from acpterm.acp import (
-    Empty,
+from acpterm.acp.agent_api import (
     ReadRequest,
     ReadResponse,
     ResizeRequest,
@@ -18,6 +17,7 @@ from acpterm.acp import (
     WriteRequest,
     WriteResponse,
 )
+from acpterm.acp.terminal import Empty
 from acpterm.host import terminal_ops
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.launch.validation import check_absolute

@@ -1,18 +1,15 @@
 """The dispatch table of agents: each method, its parameters, and its handler."""
 
-from acpterm.acp import (
-    CancelNotification,
-    CreateTerminalRequest,
-    Empty,
-    InitializeRequest,
+from acpterm.acp.agent_api import (
     ReadRequest,
     ResizeRequest,
-    SessionNotification,
     SetSessionRequest,
     SignalRequest,
-    TerminalRequest,
     WriteRequest,
 )
+from acpterm.acp.initialize import InitializeRequest
+from acpterm.acp.session import CancelNotification, SessionNotification
+from acpterm.acp.terminal import CreateTerminalRequest, Empty, TerminalRequest
 from acpterm.host.agent import extension_methods, session_methods, terminal_methods
 from acpterm.host.server.dispatch import Method, MethodTable
 

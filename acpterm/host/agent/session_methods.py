@@ -9,22 +9,16 @@ import trio
 from msgspec import UNSET, Raw, UnsetType
 
 from acpterm import __version__
-from acpterm.acp import (
+from acpterm.acp.agent_api import EXTENSIONS, OWN, InitializeMeta, ResumeMeta, own_meta
+from acpterm.acp.initialize import Implementation, InitializeAnswer, InitializeRequest, host_answer
+from acpterm.acp.raw_json import members
+from acpterm.acp.session import (
     CancelNotification,
-    Implementation,
-    InitializeAnswer,
-    InitializeMeta,
-    InitializeRequest,
     OtherUpdate,
-    ResumeMeta,
     SessionNotification,
     Terminal,
-    host_answer,
-    own_meta,
     read_update,
 )
-from acpterm.acp.agent_api import EXTENSIONS, OWN
-from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import V2_KINDS, from_v2
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session

@@ -10,18 +10,15 @@ from typing import Any
 
 from msgspec import UNSET
 
-from acpterm.acp import (
-    CreateMeta,
+from acpterm.acp.agent_api import OWN, CreateMeta, OutputMeta, own_meta
+from acpterm.acp.terminal import (
     CreateTerminalRequest,
     CreateTerminalResponse,
     Empty,
-    OutputMeta,
     TerminalOutputResponse,
     TerminalRequest,
     WaitForTerminalExitResponse,
-    own_meta,
 )
-from acpterm.acp.agent_api import OWN
 from acpterm.host import terminal_ops
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id

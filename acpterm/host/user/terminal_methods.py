@@ -7,7 +7,8 @@ from typing import Any
 
 import trio
 
-from acpterm.acp import Empty, ReadResponse, WriteResponse
+from acpterm.acp.agent_api import ReadResponse, WriteResponse
+from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import (
     GetRequest,
     ListRequest,

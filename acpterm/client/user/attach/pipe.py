@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import trio
 
-from acpterm.acp import Empty
+from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, TerminalInfo, UserSignalRequest
 from acpterm.client.user.attach.stdin_pipe import pass_stdin
 from acpterm.client.user.client import UserClient

@@ -17,18 +17,15 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 
-from acpterm.acp import (
-    DEFAULT_ON_ERROR,
-    SKIP_INVALID_ITEMS,
+from acpterm.acp.base import DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS, MetaIn, Wire
+from acpterm.acp.lenient import decode
+from acpterm.acp.session import (
     Content,
     Diff,
-    MetaIn,
     Terminal,
     ToolCallContent,
     ToolCallLocation,
     ToolCallUpdate,
-    Wire,
-    decode,
 )
 from acpterm.host.user.subscribe.git_patch import git_patch
 from acpterm.jsonrpc import RpcError
