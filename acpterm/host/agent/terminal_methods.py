@@ -23,12 +23,12 @@ from acpterm.host import terminal_ops
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.exit_status import exit_code, exit_meta, exit_status
 from acpterm.host.input_monitor import is_waiting
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import seconds
-from acpterm.host.screens import check_screen, current_screen
+from acpterm.host.terminal_info import exit_code, exit_meta, exit_status
+from acpterm.host.terminal_ops import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.terminal import views
 from acpterm.terminal.status import EndedBy, ExitStatus
