@@ -1,4 +1,7 @@
-"""The five terminal methods of ACP v1 ("Terminals").
+"""The agents' methods about terminals: the five of ACP v1 ("Terminals"), then acpterm's own.
+
+acpterm's own are documented in `docs/protocol.md`, and advertised in
+`clientCapabilities._meta.acpterm`.
 
 A handler returns its response, or a coroutine if it has to wait, which the connection runs in a
 task of its own. Cancelling a request leaves its terminal unchanged.
@@ -8,9 +11,21 @@ import math
 from collections.abc import Coroutine
 from typing import Any
 
+import trio
 from msgspec import UNSET
 
-from acpterm.acp.agent_api import OWN, CreateMeta, OutputMeta, own_meta
+from acpterm.acp.agent_api import (
+    OWN,
+    CreateMeta,
+    OutputMeta,
+    ReadRequest,
+    ReadResponse,
+    ResizeRequest,
+    SignalRequest,
+    WriteRequest,
+    WriteResponse,
+    own_meta,
+)
 from acpterm.acp.terminal import (
     CreateTerminalRequest,
     CreateTerminalResponse,
@@ -178,3 +193,36 @@ def release(
 def _exit_response(connection: AgentConnection, status: ExitStatus) -> WaitForTerminalExitResponse:
     code = exit_code(status, signal_code=connection.signal_code)
     return WaitForTerminalExitResponse(code, status.signal, exit_meta(status))
+
+
+def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any, ReadResponse]:
+    """`_acpterm/terminal/read`: read the output after a position, wait up to `waitMs` for it.
+
+    The terminal is looked up at once: a later release only ends the wait.
+    """
+    return terminal_ops.read(
+        connection, connection.session(params.session_id).readable(params.terminal_id), params
+    )
+
+
+def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
+    """`_acpterm/terminal/write`: type; the response comes once the terminal has taken all input."""
+    entry = connection.session(params.session_id).owned(params.terminal_id, "typed into")
+    return terminal_ops.write(entry.terminal, params.data.encode())
+
+
+def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
+    """`_acpterm/terminal/resize`: set the window's size, now or once no window is attached."""
+    entry = connection.session(params.session_id).owned(params.terminal_id, "resized")
+    try:
+        connection.host.windows.resize(entry, params.cols, params.rows)
+    except (trio.ClosedResourceError, OSError) as error:
+        raise terminal_ops.has_ended(entry.terminal) from error
+    return Empty()
+
+
+def signal(connection: AgentConnection, params: SignalRequest) -> Empty:
+    """`_acpterm/terminal/signal`: signal the foreground process group, as a key does."""
+    entry = connection.session(params.session_id).owned(params.terminal_id, "signalled")
+    terminal_ops.signal(entry.terminal, params.signal)
+    return Empty()
