@@ -52,7 +52,6 @@ _COMMANDS = {
     ),
 }
 
-
 ALIASES: Final = {
     "a": "attach",
     "list": "ls",

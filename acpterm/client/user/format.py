@@ -1,4 +1,4 @@
-"""Formatting of terminals for lists.
+"""Formatting of terminals for lists and messages.
 
 All results are safe to print, although commands, names and titles come from programs and agents.
 """

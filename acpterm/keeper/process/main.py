@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from acpterm.keeper.protocol import Message
 
+_PARENT_CHECK_S = 1.0
+
 
 def main(args: Sequence[str]) -> NoReturn:
     """Run a keeper and exit with its status."""
@@ -73,9 +75,6 @@ def _open_standard_fds() -> None:
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue
     os.close(fd)
-
-
-_PARENT_CHECK_S = 1.0
 
 
 class Embedded:
