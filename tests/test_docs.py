@@ -15,8 +15,7 @@ import pytest
 
 from acpterm.acp import agent_api
 from acpterm.acp.base import Wire
-from acpterm.cli._aliases import ALIASES
-from acpterm.cli.main import group
+from acpterm.cli.main import ALIASES, group
 from acpterm.config import Settings
 from acpterm.host.agent.methods import NOTIFICATIONS, REQUESTS
 from tests.support.hosts import agent_here, environment, poll

@@ -6,10 +6,8 @@ import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
-from acpterm.acp import (
+from acpterm.acp.agent_api import (
     CreateMeta,
-    CreateTerminalRequest,
-    Empty,
     ExitMeta,
     InitializeMeta,
     ReadRequest,
@@ -17,14 +15,18 @@ from acpterm.acp import (
     ResizeRequest,
     SetSessionRequest,
     SignalRequest,
+    WriteRequest,
+    WriteResponse,
+    own_meta,
+)
+from acpterm.acp.initialize import host_answer
+from acpterm.acp.lenient import decode
+from acpterm.acp.terminal import (
+    CreateTerminalRequest,
+    Empty,
     TerminalExitStatus,
     TerminalOutputResponse,
     WaitForTerminalExitResponse,
-    WriteRequest,
-    WriteResponse,
-    decode,
-    host_answer,
-    own_meta,
 )
 from acpterm.jsonrpc import RpcError
 

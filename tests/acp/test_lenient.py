@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from acpterm.acp import (
-    CancelNotification,
+from acpterm.acp.initialize import InitializeRequest
+from acpterm.acp.lenient import decode
+from acpterm.acp.session import CancelNotification
+from acpterm.acp.terminal import (
     CreateTerminalRequest,
     EnvVariable,
-    InitializeRequest,
     TerminalOutputResponse,
     TerminalRequest,
-    decode,
 )
 from acpterm.jsonrpc import RpcError
 

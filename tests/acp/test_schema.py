@@ -2,45 +2,45 @@
 
 import pytest
 
-from acpterm import acp
+from acpterm.acp import agent, initialize, session, terminal
 from acpterm.acp.schema import fields_of
 from tests.acp.validate import DEFS
 
 MODELS = [
-    (acp.EnvVariable, "EnvVariable"),
-    (acp.CreateTerminalRequest, "CreateTerminalRequest"),
-    (acp.CreateTerminalResponse, "CreateTerminalResponse"),
-    (acp.TerminalRequest, "TerminalOutputRequest"),
-    (acp.TerminalRequest, "WaitForTerminalExitRequest"),
-    (acp.TerminalRequest, "KillTerminalRequest"),
-    (acp.TerminalRequest, "ReleaseTerminalRequest"),
-    (acp.TerminalExitStatus, "TerminalExitStatus"),
-    (acp.TerminalOutputResponse, "TerminalOutputResponse"),
-    (acp.WaitForTerminalExitResponse, "WaitForTerminalExitResponse"),
-    (acp.Empty, "KillTerminalResponse"),
-    (acp.Empty, "ReleaseTerminalResponse"),
-    (acp.InitializeRequest, "InitializeRequest"),
-    (acp.FileSystemCapabilities, "FileSystemCapabilities"),
-    (acp.ClientCapabilities, "ClientCapabilities"),
-    (acp.Implementation, "Implementation"),
-    (acp.Content, "Content"),
-    (acp.Diff, "Diff"),
-    (acp.Terminal, "Terminal"),
-    (acp.ToolCallLocation, "ToolCallLocation"),
-    (acp.ToolCall, "ToolCall"),
-    (acp.ToolCallUpdate, "ToolCallUpdate"),
-    (acp.SessionNotification, "SessionNotification"),
-    (acp.CancelNotification, "CancelNotification"),
-    (acp.AuthMethod, "AuthMethodAgent"),
-    (acp.SessionCapabilities, "SessionCapabilities"),
-    (acp.AgentCapabilities, "AgentCapabilities"),
-    (acp.InitializeResponse, "InitializeResponse"),
-    (acp.NewSessionResponse, "NewSessionResponse"),
-    (acp.PromptResponse, "PromptResponse"),
-    (acp.PermissionOption, "PermissionOption"),
-    (acp.RequestPermissionRequest, "RequestPermissionRequest"),
-    (acp.ReadTextFileRequest, "ReadTextFileRequest"),
-    (acp.WriteTextFileRequest, "WriteTextFileRequest"),
+    (terminal.EnvVariable, "EnvVariable"),
+    (terminal.CreateTerminalRequest, "CreateTerminalRequest"),
+    (terminal.CreateTerminalResponse, "CreateTerminalResponse"),
+    (terminal.TerminalRequest, "TerminalOutputRequest"),
+    (terminal.TerminalRequest, "WaitForTerminalExitRequest"),
+    (terminal.TerminalRequest, "KillTerminalRequest"),
+    (terminal.TerminalRequest, "ReleaseTerminalRequest"),
+    (terminal.TerminalExitStatus, "TerminalExitStatus"),
+    (terminal.TerminalOutputResponse, "TerminalOutputResponse"),
+    (terminal.WaitForTerminalExitResponse, "WaitForTerminalExitResponse"),
+    (terminal.Empty, "KillTerminalResponse"),
+    (terminal.Empty, "ReleaseTerminalResponse"),
+    (initialize.InitializeRequest, "InitializeRequest"),
+    (initialize.FileSystemCapabilities, "FileSystemCapabilities"),
+    (initialize.ClientCapabilities, "ClientCapabilities"),
+    (initialize.Implementation, "Implementation"),
+    (session.Content, "Content"),
+    (session.Diff, "Diff"),
+    (session.Terminal, "Terminal"),
+    (session.ToolCallLocation, "ToolCallLocation"),
+    (session.ToolCall, "ToolCall"),
+    (session.ToolCallUpdate, "ToolCallUpdate"),
+    (session.SessionNotification, "SessionNotification"),
+    (session.CancelNotification, "CancelNotification"),
+    (agent.AuthMethod, "AuthMethodAgent"),
+    (agent.SessionCapabilities, "SessionCapabilities"),
+    (agent.AgentCapabilities, "AgentCapabilities"),
+    (agent.InitializeResponse, "InitializeResponse"),
+    (agent.NewSessionResponse, "NewSessionResponse"),
+    (agent.PromptResponse, "PromptResponse"),
+    (agent.PermissionOption, "PermissionOption"),
+    (agent.RequestPermissionRequest, "RequestPermissionRequest"),
+    (agent.ReadTextFileRequest, "ReadTextFileRequest"),
+    (agent.WriteTextFileRequest, "WriteTextFileRequest"),
 ]
 
 # The members that these omit do not concern a terminal host.
@@ -75,14 +75,14 @@ def names(definition: dict) -> set[str]:
 
 
 def test_enumerations_agree_with_the_schema():
-    assert set(acp.ToolKind.__args__) == names(DEFS["ToolKind"])
-    assert set(acp.ToolCallStatus.__args__) == names(DEFS["ToolCallStatus"])
+    assert set(session.ToolKind.__args__) == names(DEFS["ToolKind"])
+    assert set(session.ToolCallStatus.__args__) == names(DEFS["ToolCallStatus"])
 
 
 def test_tags_agree_with_the_schema():
     for union, structs in (
-        ("ToolCallContent", (acp.Content, acp.Diff, acp.Terminal)),
-        ("SessionUpdate", (acp.ToolCall, acp.ToolCallUpdate)),
+        ("ToolCallContent", (session.Content, session.Diff, session.Terminal)),
+        ("SessionUpdate", (session.ToolCall, session.ToolCallUpdate)),
     ):
         tag_field = DEFS[union]["discriminator"]["propertyName"]
         tags = {
@@ -97,9 +97,10 @@ def test_tags_agree_with_the_schema():
 
 def test_every_type_of_the_schema_is_compared_or_excluded():
     checked = {model for model, _ in MODELS}
-    for name in acp.__all__:
-        if name in DEFS and isinstance(getattr(acp, name), type):
-            assert getattr(acp, name) in checked, name
+    for module in (agent, initialize, session, terminal):
+        for name, value in vars(module).items():
+            if name in DEFS and isinstance(value, type):
+                assert value in checked, name
 
 
 def test_error_codes_agree_with_the_schema():

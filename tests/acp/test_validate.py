@@ -7,14 +7,14 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from acpterm.acp import (
+from acpterm.acp.agent_api import ExitMeta
+from acpterm.acp.initialize import host_answer
+from acpterm.acp.terminal import (
     CreateTerminalResponse,
     Empty,
-    ExitMeta,
     TerminalExitStatus,
     TerminalOutputResponse,
     WaitForTerminalExitResponse,
-    host_answer,
 )
 from acpterm.jsonrpc import Peer, RpcError, encode_error, encode_response
 from tests.acp.validate import _closed_definitions, _validator, validate_sent

@@ -5,8 +5,7 @@ import subprocess
 import pytest
 
 from acpterm import __version__
-from acpterm.cli import _aliases
-from acpterm.cli.main import SHORT
+from acpterm.cli.main import _ELSEWHERE, ALIASES, SHORT
 from tests.support.hosts import ACPTERM, environment
 from tests.support.starting import start
 
@@ -106,10 +105,10 @@ def test_help_and_version_are_commands_too():
 
 
 def test_every_other_name_leads_to_a_command():
-    for name, instead in _aliases._ELSEWHERE.items():
+    for name, instead in _ELSEWHERE.items():
         assert instead.split()[0].rstrip(",") in SHORT
         assert name not in SHORT
-    assert set(_aliases.ALIASES.values()) <= set(SHORT)
+    assert set(ALIASES.values()) <= set(SHORT)
 
 
 def test_no_command_is_answered_with_help():

@@ -12,7 +12,7 @@ import trio
 
 from acpterm.cli._params import parse_time
 from acpterm.client.user.output.lines import Lines, last_lines
-from acpterm.client.user.output.text_stream import TextStream, continue_text
+from acpterm.client.user.output.text_follow import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
 from tests.support.commands import run, running, surroundings
 from tests.support.hosts import ACPTERM, agent_at, poll

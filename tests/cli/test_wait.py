@@ -5,7 +5,7 @@ import re
 import pytest
 import trio
 
-from acpterm.client.user.output.search import RETAINED_CHARS, LineSearch
+from acpterm.cli.wait import RETAINED_CHARS, LineSearch
 from tests.support.commands import run, running
 from tests.support.hosts import agent_at
 from tests.support.person import person_at

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from acpterm.acp import ReadTextFileRequest, WriteTextFileRequest
+from acpterm.acp.agent import ReadTextFileRequest, WriteTextFileRequest
 from acpterm.client.prompt import files
 from acpterm.client.prompt.files import Files
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acpterm.terminal.vt import declarations
+from acpterm.terminal.vt import library
 from acpterm.terminal.vt.library import load
 
 STRUCTS = [
@@ -31,14 +31,14 @@ def test_structure_is_laid_out_as_the_package_declares_it(package, name):
     ]
 
 
-@pytest.mark.parametrize("name", declarations.CONSTANTS)
+@pytest.mark.parametrize("name", library.CONSTANTS)
 def test_constant_has_the_package_s_value(package, name):
     assert getattr(load().lib, name) == getattr(package.lib, name)
 
 
 def test_functions_take_arguments_of_the_sizes_that_the_package_declares(package):
     names = [name for name in dir(load().lib) if name.startswith("ghostty_")]
-    assert len(names) == declarations.FUNCTIONS.count(";")
+    assert len(names) == library.FUNCTIONS.count(";")
     for name in names:
         ours = load().ffi.typeof(getattr(load().lib, name))
         theirs = package.ffi.typeof(getattr(package.lib, name))
