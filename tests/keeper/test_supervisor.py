@@ -306,8 +306,8 @@ async def test_restart_replaces_the_worker_without_loss(tmp_path):
         assert (await run(first.keeper, "echo", "x")).output == "x\n"
         with trio.fail_after(10):
             await second.keeper.connect()
-        # The old worker does nothing from here on, like a stopped process. Otherwise it could take a
-        # wake-up that is meant for the new one.
+        # The old worker does nothing from here on, like a stopped process. Otherwise it could take
+        # a wake-up that is meant for the new one.
         first.leave()
         await poll(lambda: not first.running)
         output = bytes(terminal.output)
