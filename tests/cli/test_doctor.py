@@ -1,4 +1,4 @@
-"""`acpterm doctor`: its checks, and that a failing check never hides the others."""
+"""`acpterm doctor`: its checks; a failing check never hides the others."""
 
 import errno
 import json
@@ -181,7 +181,7 @@ async def test_default_record_directory_is_checked(tmp_path):
     assert found["state"]["advice"] == f"chmod 700 {directory}, or choose another record_dir"
 
 
-async def test_only_programs_that_are_used_are_mentioned(tmp_path):
+async def test_doctor_mentions_only_programs_that_are_used(tmp_path):
     _, found = await run_doctor(str(tmp_path / "agent.sock"))
     unused = {"bubblewrap", "podman", "ssh", "slurm", "kubectl", "asciinema", "tmux"}
     assert not unused & found.keys()
@@ -204,7 +204,7 @@ async def test_broken_or_slow_systemctl_is_missing(tmp_path):
         assert f"your user manager does not run: {expected}" in found["systemd"]["found"]
 
 
-async def test_emulator_is_tried(monkeypatch):
+async def test_emulator_check_reports_a_missing_library(monkeypatch):
     assert await probes.emulator() == ok("emulator", "libghostty-vt shows what a program prints")
     monkeypatch.setattr(library, "_load", lambda: "ImportError: none")
     found = await probes.emulator()
@@ -212,14 +212,14 @@ async def test_emulator_is_tried(monkeypatch):
     assert "(ImportError: none): install it with `pip install pyghostty`" in found.found
 
 
-async def test_location_of_logs_is_reported(tmp_path):
+async def test_doctor_reports_the_location_of_logs(tmp_path):
     path = tmp_path / "agent.sock"
     _, found = await run_doctor(str(path))
     logs = found["logs"]
     assert logs["state"] == "ok"
     assert f"a daemon that a command starts logs to {path}.log; " in logs["found"]
     assert "journalctl --user -u acpterm" in logs["found"]
-    # The log of a daemon that a command has started.
+    # A daemon that a command has started logs to a file.
     assert (await run(str(path), "run", "-d", "sleep", "1000")).status == 0
     try:
         _, found = await run_doctor(str(path))
@@ -271,7 +271,7 @@ def test_runtime_directory_must_be_private(monkeypatch, tmp_path, mode):
     assert paths.runtime().state == ("ok" if mode == 0o700 else "problem")
 
 
-def test_runtime_directory_that_others_use_is_not_to_be_closed(monkeypatch, tmp_path):
+def test_advice_for_a_shared_runtime_directory_is_to_unset_the_variable(monkeypatch, tmp_path):
     tmp_path.chmod(0o1777)
     (tmp_path / "file").touch()
     for place, found in ((tmp_path, "not yours alone"), (tmp_path / "file", "not a directory")):
