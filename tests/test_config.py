@@ -46,7 +46,7 @@ def test_later_source_wins_for_each_setting(file):
     assert settings.socket is None
 
 
-def test_file_of_the_flag_wins_over_that_of_the_environment(file, tmp_path):
+def test_flag_for_the_file_takes_precedence_over_the_environment_variable(file, tmp_path):
     file("cols = 1\n")
     by_variable, by_flag = tmp_path / "variable.toml", tmp_path / "flag.toml"
     by_variable.write_text("cols = 2\n")

@@ -156,7 +156,7 @@ def test_trial_directories_are_removed(tmp_path):
         ("#!/bin/sh\necho 'what is -c?'\n", "{} does not do exit 7: what is -c?"),
     ],
 )
-async def test_unusable_shell_is_a_problem_of_its_own(tmp_path, code, expected):
+async def test_unusable_shell_is_reported_only_by_its_own_check(tmp_path, code, expected):
     shell = tmp_path / "shell"
     if code is not None:
         shell.write_text(code)
@@ -196,9 +196,9 @@ async def test_broken_or_slow_systemctl_is_missing(tmp_path):
     for code, expected in ("echo no; exit 1", "no"), ("sleep 60", "no answer within 2 s"):
         (directory / "systemctl").write_text(f"#!/bin/sh\n{code}\n")
         (directory / "systemctl").chmod(0o755)
-        began = trio.current_time()
+        started_at = trio.current_time()
         status, found = await run_doctor(str(tmp_path / "agent.sock"), PATH=path)
-        assert trio.current_time() - began < 10
+        assert trio.current_time() - started_at < 10
         assert status == 0
         assert found["systemd"]["state"] == "missing"
         assert f"your user manager does not run: {expected}" in found["systemd"]["found"]

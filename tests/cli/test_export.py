@@ -93,7 +93,7 @@ async def test_screen_is_exported_as_a_page_or_a_picture(path):
         assert "".join(ET.fromstring(picture)[-1].itertext()).split() == ["one", "two"]
 
 
-async def test_recording_is_exported_if_it_has_more(tmp_path):
+async def test_recording_is_exported_when_it_has_more_output(tmp_path):
     directory = tmp_path / "recordings"
     env = {**surroundings(str(tmp_path / "run" / "agent.sock"))}
     env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(directory)}
@@ -124,7 +124,7 @@ async def test_recording_is_exported_if_it_has_more(tmp_path):
 
 
 @pytest.mark.parametrize("record_input", ["true", "false"])
-async def test_recording_is_exported_if_it_has_as_much_output_and_other_content(
+async def test_recording_is_exported_when_it_has_as_much_output_and_other_content(
     tmp_path, record_input
 ):
     directory = tmp_path / "recordings"

@@ -264,9 +264,9 @@ def test_continued_text_equals_the_whole_text_at_every_split(split):
 
 def test_continued_text_keeps_a_line_whose_first_bytes_are_missing():
     view = TextView(10_000)
-    begun = b"first\n" + b"x" * 100 + b"\x1b[3"
-    view.feed(begun)
-    finished, stream = continue_text(view.text(), begun[-20:])
+    beginning = b"first\n" + b"x" * 100 + b"\x1b[3"
+    view.feed(beginning)
+    finished, stream = continue_text(view.text(), beginning[-20:])
     finished += stream.feed(b"1my\nz")
     assert (finished, stream.line) == ("first\n" + "x" * 100 + "y\n", "z")
 

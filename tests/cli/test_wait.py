@@ -107,7 +107,7 @@ async def test_wait_reports_only_terminals_without_a_match_when_time_is_up(path)
         assert f"terminal {never} has not printed 'ready' within 1 s" in done.err
 
 
-async def test_wait_ends_at_once_with_a_timeout_of_0_and_accepts_a_long_one(path):
+async def test_wait_accepts_a_timeout_of_0_and_a_very_long_timeout(path):
     async with agent_at(path) as agent:
         one, two = await agent.create("sleep 1000"), await agent.create("echo x")
         done = await run(path, "wait", one, two, "--for", "x", "--timeout", "0")

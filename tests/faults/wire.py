@@ -43,7 +43,7 @@ class _Pending:
         self.line = line
         self.done = trio.Event()
         self.message: dict[str, Any] | None = None
-        self.began = trio.current_time()
+        self.sent_at = trio.current_time()
 
 
 class Agent:
@@ -89,7 +89,7 @@ class Agent:
             await pending.done.wait()
         if pending.message is None:
             raise self._lost or TimeoutError(f"{method} was not answered in {timeout_s:g} s")
-        self.latencies.append((pending.began, trio.current_time() - pending.began, method))
+        self.latencies.append((pending.sent_at, trio.current_time() - pending.sent_at, method))
         if "error" in pending.message:
             raise RequestError(pending.message["error"])
         return pending.message["result"]
@@ -130,8 +130,8 @@ class Agent:
         return max(
             (
                 taken
-                for began, taken, method in self.latencies
-                if began >= since and method != "terminal/wait_for_exit"
+                for sent_at, taken, method in self.latencies
+                if sent_at >= since and method != "terminal/wait_for_exit"
             ),
             default=0.0,
         )

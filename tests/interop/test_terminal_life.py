@@ -96,10 +96,10 @@ def test_host_announces_terminals(report: Report) -> None:
 
 
 def test_output_can_be_read_while_a_wait_is_pending(report: Report) -> None:
-    seen = report["life"]["running"]
-    assert seen["output"] == f"{GREETING}, two  words\n{report.directory}\nwaiting\n"
-    assert seen["truncated"] is False
-    assert seen.get("exitStatus") is None
+    output = report["life"]["running"]
+    assert output["output"] == f"{GREETING}, two  words\n{report.directory}\nwaiting\n"
+    assert output["truncated"] is False
+    assert output.get("exitStatus") is None
 
 
 def test_wait_returns_the_exit_code(report: Report) -> None:

@@ -1,4 +1,4 @@
-"""A line decodes to a message, or to an error that describes what is wrong."""
+"""A line decodes to a message, or raises an error that describes its defect."""
 
 import json
 

@@ -49,7 +49,7 @@ async def test_program_finds_the_window_size_when_it_starts(keeper, way):
     assert ended.output == "37 101\n"
 
 
-async def test_terminal_takes_input_as_utf8(keeper, way):
+async def test_terminal_has_the_iutf8_mode(keeper, way):
     assert " iutf8" in (await way(keeper, "stty", "-a")).output
 
 
@@ -171,7 +171,7 @@ async def test_script_without_interpreter_is_run_by_the_shell(keeper, tmp_path):
     assert ended.output == f"from {script}\n"
 
 
-async def test_program_is_found_along_the_path_of_its_own_environment(keeper, tmp_path):
+async def test_program_is_found_in_the_path_of_its_environment(keeper, tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     (tmp_path / "one" / "tool").write_text("#!/bin/sh\necho not this\n")

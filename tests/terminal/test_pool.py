@@ -176,7 +176,7 @@ async def test_cancelled_creation_leaves_no_terminal_process_or_descriptor():
         await poll(lambda: descriptors() == before)
 
 
-async def test_cancelled_pool_kills_all_programs_at_once_and_leaves_nothing():
+async def test_cancelled_pool_kills_all_programs_at_once_and_leaves_no_resources():
     before = descriptors()
     groups = Cgroups.find()
     if groups is not None:

@@ -64,7 +64,7 @@ def test_sizes_are_kept_in_order_and_divide_the_output():
     assert list(slices(line, 0, 20)) == [Slice(1.0, 0, 10), Slice(1.002, 10, 20)]
 
 
-def test_last_sizes_are_kept_and_the_one_before_them_is_the_initial_size():
+def test_last_sizes_are_retained_and_an_older_one_becomes_the_initial_size():
     line = timeline()
     assert line.size == (80, 24)
     for number in range(SIZES_MAX + 3):

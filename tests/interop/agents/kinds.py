@@ -48,16 +48,16 @@ class Kind(Protocol):
         """Return a prompt that makes it run several command lines concurrently."""
 
     def exit_report(self, code: int) -> str:
-        """Return what it reports to its model about an exit status."""
+        """Return the text that it reports to its model about an exit status."""
 
     def signal_report(self, name: str) -> str:
-        """Return what it reports to its model about an exit by signal."""
+        """Return the text that it reports to its model about an exit by signal."""
 
     def timeout_report(self, seconds: int) -> str:
-        """Return what it reports to its model about a timeout."""
+        """Return the text that it reports to its model about a timeout."""
 
     truncated: str
-    """What it reports to its model about truncated output."""
+    """The text that it reports to its model about truncated output."""
 
 
 class Kimi:

@@ -126,7 +126,7 @@ async def test_missing_program_is_reported_by_name(run, agent):
     assert "no-such-program-here" in ran.shown
 
 
-async def test_late_output_is_shown_to_its_last_line(run, agent):
+async def test_late_output_is_shown_completely(run, agent):
     ran = await run("echo early; sleep 0.1; echo late; sleep 0.05; echo last")
     assert ran.wire.terminal().text == "early\nlate\nlast\n"
     assert "early\nlate\nlast" in ran.shown

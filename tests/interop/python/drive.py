@@ -72,9 +72,9 @@ async def until_output(client, terminal, text):
     """Poll until the output contains `text`."""
     async with asyncio.timeout(10):
         while True:
-            seen = await result(client.terminal_output(SESSION, terminal))
-            if text in seen["output"]:
-                return seen
+            output = await result(client.terminal_output(SESSION, terminal))
+            if text in output["output"]:
+                return output
             await asyncio.sleep(0.01)
 
 

@@ -23,7 +23,7 @@ def package():
 
 
 @pytest.mark.parametrize("name", STRUCTS)
-def test_structure_is_laid_out_as_the_package_declares_it(package, name):
+def test_structure_has_the_layout_of_the_package(package, name):
     own, packaged = load().ffi.typeof(name), package.ffi.typeof(name)
     assert load().ffi.sizeof(own) == package.ffi.sizeof(packaged)
     assert [(field, at.offset) for field, at in own.fields] == [

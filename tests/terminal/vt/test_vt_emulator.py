@@ -131,7 +131,7 @@ def test_feed_for_feeds_in_order_and_returns_in_time():
     assert emulator.screen().text() == "end"
 
 
-def test_native_calls_are_made_within_at_work():
+def test_native_calls_run_within_at_work():
     entered = []
 
     class Mark:

@@ -120,7 +120,7 @@ def test_alternate_screen_does_not_change_the_main_screen(mode):
         assert emulator.screen().text() == "$ vi\n$"
 
 
-def test_size_change_keeps_the_main_screen_under_the_alternate_one():
+def test_size_change_keeps_the_main_screen_while_the_alternate_screen_is_shown():
     emulator = emulator_of(b"1\r\n2\r\n3\r\n$ less\x1b[?1049h\x1b[5;20Hx")
     emulator.resize(10, 2)
     emulator.feed(b"\x1b[?1049l")
