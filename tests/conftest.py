@@ -1,10 +1,10 @@
-"""What all tests share.
+"""Configuration of all tests.
 
-Where nothing may be missing a skipped test has failed: `ACPTERM_NO_SKIPS=1` says so, and CI does.
-A test that skips says what it lacks; there that has to be put right instead.
+With `ACPTERM_NO_SKIPS=1`, as in CI, a skipped test fails: the reason of the skip names what to
+install.
 
-How long an example takes says more about what else the machine does than about what is tested, so
-hypothesis does not judge it. A test that hangs is ended by its timeout.
+Hypothesis checks no deadlines, since the time of an example depends mostly on the load of the
+machine. A timeout ends each test that hangs.
 """
 
 import os
@@ -31,30 +31,30 @@ NO_SKIPS = os.environ.get("ACPTERM_NO_SKIPS", "0") not in ("", "0")
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_keepers() -> Iterator[None]:
-    """Fork the keepers of hosts in this process: a Python for each would take most of the time."""
+    """Fork the keepers of hosts from this process: starting a Python for each takes too long."""
     with pytest.MonkeyPatch.context() as patch:
         if not AFRESH:
             patch.setattr(client, "_start_embedded", start_embedded_keeper)
         yield
 
 
-def _refuse(report: pytest.TestReport | pytest.CollectReport) -> None:
-    # An expected failure is reported as skipped as well; that one is no gap.
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    # An expected failure is reported as skipped, too, but lacks nothing.
     if NO_SKIPS and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
-        report.longrepr = f"{reason}\nand ACPTERM_NO_SKIPS is set: what is missing has to be there"
+        report.longrepr = f"{reason}\nand ACPTERM_NO_SKIPS is set: install what is missing"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     report = yield
-    _refuse(report)
+    _fail_if_skipped(report)
     return report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, Any, Any]:
     report = yield
-    _refuse(report)
+    _fail_if_skipped(report)
     return report

@@ -180,7 +180,7 @@ def test_own_meta_refuses_an_invalid_acpterm_member(into, own, words):
         assert words in caught.value.message
 
 
-def test_initialize_accepts_an_execution_context_under_both_names():
+def test_initialize_accepts_an_execution_context_by_either_name():
     context = {"env": {"A": "b"}, "cwd": "/", "umask": 18, "rlimits": {"NOFILE": [1, -1]}}
     got = own_meta({"acpterm": {"context": context}}, InitializeMeta).context
     assert (got.env, got.cwd, got.umask) == ({"A": "b"}, "/", 0o022)

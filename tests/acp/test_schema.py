@@ -43,7 +43,7 @@ MODELS = [
     (agent.WriteTextFileRequest, "WriteTextFileRequest"),
 ]
 
-# The members that these omit do not concern a terminal host.
+# Members that the models omit, since they do not concern a terminal host.
 NOT_MODELLED = {
     "ClientCapabilities": {"session", "auth", "elicitation"},
     "AgentCapabilities": {"promptCapabilities", "mcpCapabilities", "auth"},
@@ -56,18 +56,18 @@ NOT_MODELLED = {
 def test_fields_agree_with_the_schema(model, name):
     definition = DEFS[name]
     properties = definition["properties"]
-    ours = {field.wire_name: field for field in fields_of(model)}
-    assert ours.keys() == properties.keys() - NOT_MODELLED.get(name, set())
-    required = {wire_name for wire_name, field in ours.items() if field.required}
+    own = {field.wire_name: field for field in fields_of(model)}
+    assert own.keys() == properties.keys() - NOT_MODELLED.get(name, set())
+    required = {wire_name for wire_name, field in own.items() if field.required}
     assert required == set(definition.get("required", []))
-    for wire_name, field in ours.items():
+    for wire_name, field in own.items():
         flags = {key for key, value in properties[wire_name].items() if key[:2] == "x-" and value}
-        our_flags = set()
+        own_flags = set()
         if field.schema.default_on_error:
-            our_flags.add("x-deserialize-default-on-error")
+            own_flags.add("x-deserialize-default-on-error")
         if field.schema.skip_invalid_items:
-            our_flags.add("x-deserialize-skip-invalid-items")
-        assert our_flags == flags, wire_name
+            own_flags.add("x-deserialize-skip-invalid-items")
+        assert own_flags == flags, wire_name
 
 
 def names(definition: dict) -> set[str]:
@@ -107,9 +107,9 @@ def test_error_codes_agree_with_the_schema():
     from acpterm import jsonrpc
 
     codes = {option["const"] for option in DEFS["ErrorCode"]["anyOf"] if "const" in option}
-    ours = {
+    own = {
         value
         for name, value in vars(jsonrpc).items()
         if name.isupper() and name != "LINE_BYTES_MAX"
     }
-    assert ours == codes
+    assert own == codes
