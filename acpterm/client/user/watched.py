@@ -10,8 +10,7 @@ from msgspec import Raw
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
 from acpterm.acp.user_streams import EventNotification
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.events import follow, gone
-from acpterm.jsonrpc import RpcError
+from acpterm.client.user.events import follow
 
 # Seconds between two requests, so that a burst of events causes one refresh.
 _PAUSE_S: Final = 0.1
@@ -28,7 +27,7 @@ async def refresh(
     """Call `show` with the terminals now, after each event, and every `every` seconds.
 
     `again` returns a new `trio.Event` before each wait; setting that event also refreshes the list.
-    Runs until cancelled. Raises `GoneError` when the daemon ends.
+    Runs until cancelled. Raises `RpcError` or `DaemonError` when the daemon ends.
     """
     happened = again()
     request = ListRequest(all=everything)
@@ -41,10 +40,7 @@ async def refresh(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follow, client, note)
         while True:
-            try:
-                answer = await client.call("terminal/list", request, ListResponse)
-            except RpcError as error:
-                raise gone(client, error) from error
+            answer = await client.call("terminal/list", request, ListResponse)
             await show(answer.terminals)
             await trio.sleep(_PAUSE_S)
             with trio.move_on_after(every - _PAUSE_S):
