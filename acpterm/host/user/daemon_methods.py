@@ -70,7 +70,7 @@ async def restart(user: UserConnection, params: NoParams) -> Empty:
     result. Raises `RpcError` (-32603) if the new worker does not start; this worker then continues.
     """
     del params
-    user.host.state.flush()
+    user.host.state_writer.flush()
     try:
         with user.cancel_on_close():
             await user.host.keeper.restart()
