@@ -22,14 +22,12 @@ async def refresh(
     *,
     everything: bool,
     every: float = math.inf,
-    again: Callable[[], trio.Event] = trio.Event,
 ) -> None:
     """Call `show` with the terminals now, after each event, and every `every` seconds.
 
-    `again` returns a new `trio.Event` before each wait; setting that event also refreshes the list.
     Runs until cancelled. Raises `RpcError` or `DaemonError` when the daemon ends.
     """
-    happened = again()
+    happened = trio.Event()
     request = ListRequest(all=everything)
 
     async def note(event: EventNotification, params: Raw) -> None:
@@ -45,4 +43,4 @@ async def refresh(
             await trio.sleep(_PAUSE_S)
             with trio.move_on_after(every - _PAUSE_S):
                 await happened.wait()
-            happened = again()
+            happened = trio.Event()

@@ -7,7 +7,7 @@ from acpterm import __version__
 from acpterm.acp import Empty, InitializeAnswer, InitializeRequest, host_answer
 from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, StatusResponse
 from acpterm.acp.user_streams import EventNotification, EventsRequest, SubscribeRequest
-from acpterm.host.events import Event, Subscription
+from acpterm.host.events import Event
 from acpterm.host.launch.environment import requested_context
 from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.user.connection import UserConnection
@@ -83,16 +83,11 @@ async def restart(user: UserConnection, params: NoParams) -> Empty:
 
 async def events(user: UserConnection, params: EventsRequest) -> Empty:
     """`_acpterm/events`: send every event from now on, until the request is cancelled."""
-    with user.ongoing_request(params.token):
-        subscription = Subscription()
-        user.host.events.subscriptions.add(subscription)
-        try:
-            while True:
-                event, dropped = await subscription.next()
-                await user.sender.drain()
-                user.sender.notify("_acpterm/event", _notification(params.token, event, dropped))
-        finally:
-            user.host.events.subscriptions.discard(subscription)
+    with user.ongoing_request(params.token), user.host.events.subscribe() as subscription:
+        while True:
+            event, dropped = await subscription.next()
+            await user.sender.drain()
+            user.sender.notify("_acpterm/event", _notification(params.token, event, dropped))
 
 
 def _notification(token: str, event: Event, dropped: int) -> EventNotification:
