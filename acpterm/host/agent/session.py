@@ -13,7 +13,6 @@ does not see it. The session's directory comes from `_acpterm/session/set`, if a
 """
 
 import itertools
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from sys import getsizeof
@@ -32,6 +31,7 @@ from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text,
 from acpterm.host.state.store import session_key, tool_call_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
+from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.terminal.terminal import Terminal
 
 # Ids of released terminals that are remembered; older ones are answered like unknown ids.
@@ -112,7 +112,7 @@ class Session:
         the ids of the agent's own terminals that it describes."""
         self.closed: Final = trio.Event()
         """Set when its connection is closed."""
-        self._released: OrderedDict[str, None] = OrderedDict()
+        self._released: BoundedDict[str, None] = BoundedDict(_RELEASED_MAX)
 
     @property
     def cwd(self) -> str | None:
@@ -221,8 +221,6 @@ class Session:
         entry.record_id_release()
         self._released[identifier] = None
         self._changed()
-        while len(self._released) > _RELEASED_MAX:
-            self._released.popitem(last=False)
         return entry
 
     @contextmanager
