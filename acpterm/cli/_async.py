@@ -9,7 +9,6 @@ from acpterm.cli._options import fail, settings
 from acpterm.client.daemon import DaemonError
 from acpterm.client.errors import root_error
 from acpterm.client.user.client import UserClient, open_user_client
-from acpterm.client.user.events import GoneError
 from acpterm.jsonrpc import RpcError
 
 T = TypeVar("T")
@@ -46,4 +45,4 @@ def call_async(
         async with open_user_client(loaded, config, start=start) as client:
             return await work(client)
 
-    return run(connect_and_work, expected=(DaemonError, GoneError, RpcError))
+    return run(connect_and_work, expected=(DaemonError, RpcError))

@@ -193,7 +193,6 @@ class _WatchScreen:
         self._view = view
         self._note = note
         self._everything = everything
-        self._changed = trio.Event()
 
     async def run(self) -> int:
         """Show the list until the user quits it or opens a terminal; return the exit status."""
@@ -204,17 +203,7 @@ class _WatchScreen:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_size)
             nursery.start_soon(self._watch_keys, nursery.cancel_scope)
-            await refresh(
-                self._client,
-                self._show,
-                everything=self._everything,
-                every=_REFRESH_S,
-                again=self._again,
-            )
-
-    def _again(self) -> trio.Event:
-        self._changed = trio.Event()
-        return self._changed
+            await refresh(self._client, self._show, everything=self._everything, every=_REFRESH_S)
 
     async def _watch_size(self) -> None:
         with trio.open_signal_receiver(signal.SIGWINCH) as signals:

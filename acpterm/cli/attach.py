@@ -62,7 +62,7 @@ def command(
             raise DaemonError(f"the program of terminal {name} has ended: see acpterm logs {name}")
         response = await attach(client, Tty(), info, detach_keys, read_only=read_only)
         if response and response.exit_status and response.exit_status.ended_by == "lost":
-            raise DaemonError(f"{client.endpoint.name} is gone: how the program ended is unknown")
+            raise DaemonError(f"{client.name} is gone: how the program ended is unknown")
         # The program's last line may have no line end.
         return f"\n[{title(info)} {_outcome(response)}]" if response else f"[{title(info)} runs on]"
 

@@ -102,7 +102,7 @@ class Endpoint:
         self._pending: dict[int, OnResponse] = {}
         self._closed: RpcError | None = None
         self._on_request = on_request or self._refuse
-        self.on_notification = on_notification
+        self._on_notification = on_notification
         self._on_cancel = on_cancel
         self._on_invalid = on_invalid
         self._exit_reason = exit_reason
@@ -268,8 +268,8 @@ class Endpoint:
             case RequestReceived():
                 self._on_request(event)
             case NotificationReceived():
-                if self.on_notification is not None:
-                    self.on_notification(event)
+                if self._on_notification is not None:
+                    self._on_notification(event)
             case CancelReceived(id_):
                 if self._on_cancel is not None:
                     self._on_cancel(id_)

@@ -70,7 +70,7 @@ class TerminalEntry:
         self,
         terminal: Terminal,
         record: TerminalRecord,
-        state: StateWriter,
+        writer: StateWriter,
         session: Session | None = None,
         launch: LaunchRecord | None = None,
     ) -> None:
@@ -89,7 +89,7 @@ class TerminalEntry:
         """What the terminal was created with; None for an agent's."""
         self.is_restarting = False
         """Whether the program is being ended to be started again: exit must not remove it then."""
-        self._state: Final = state
+        self._writer: Final = writer
         self._key: Final = terminal_key(terminal.id)
         self._is_forgotten = False
 
@@ -174,7 +174,7 @@ class TerminalEntry:
     def mark_changed(self) -> None:
         """Schedule the record to be stored, before the next response at the latest."""
         if not self._is_forgotten:
-            self._state.changed(self._key, self.record.encode)
+            self._writer.changed(self._key, self.record.encode)
 
     def forget(self) -> None:
         """Stop storing the record: the keeper deletes it together with the terminal.
@@ -183,11 +183,11 @@ class TerminalEntry:
         a successor of this worker relies on it.
         """
         if self.launch is not None:
-            self._state.removed(launch_key(self.id))
+            self._writer.removed(launch_key(self.id))
         if self.terminal.is_closed:
-            self._state.discard(self._key)
+            self._writer.discard(self._key)
         else:
-            self._state.flush()
+            self._writer.flush()
         self._is_forgotten = True
 
     def set_recording(self, path: str | None) -> None:
@@ -203,7 +203,7 @@ class TerminalEntry:
     def store_launch(self) -> None:
         """Schedule the launch record to be stored, if there is one."""
         if self.launch is not None:
-            self._state.changed(launch_key(self.id), self.launch.encode)
+            self._writer.changed(launch_key(self.id), self.launch.encode)
 
     def record_size(self, cols: int, rows: int) -> None:
         """Record the size that the terminal has while no window is attached."""

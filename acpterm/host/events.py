@@ -7,6 +7,8 @@ subscription no event is made.
 
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import trio
@@ -77,16 +79,26 @@ class EventBus:
     """The subscriptions of one host."""
 
     def __init__(self) -> None:
-        self.subscriptions: Final[set[Subscription]] = set()
+        self._subscriptions: Final[set[Subscription]] = set()
 
     @property
     def has_subscribers(self) -> bool:
         """Whether there is any subscription."""
-        return bool(self.subscriptions)
+        return bool(self._subscriptions)
+
+    @contextmanager
+    def subscribe(self) -> Iterator[Subscription]:
+        """Subscribe to all events for the duration of the block."""
+        subscription = Subscription()
+        self._subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.discard(subscription)
 
     def publish(self, event: Event) -> None:
         """Queue an event for every subscription."""
-        for subscription in self.subscriptions:
+        for subscription in self._subscriptions:
             subscription.put(event)
 
     def publish_terminal(self, event: str, entry: TerminalEntry, by: str | None = None) -> None:

@@ -57,9 +57,9 @@ class HostState:
     ) -> None:
         self.settings: Final = settings
         self.keeper: Final = keeper
-        self.state: Final = StateWriter(keeper)
+        self.state_writer: Final = StateWriter(keeper)
         self._record: Final = record
-        self.state.changed(HOST_KEY, record.encode)
+        self.state_writer.changed(HOST_KEY, record.encode)
         self._nursery = nursery
         self._recorder = Recorder(settings)
         self.daemon_info = DaemonInfo()
@@ -89,7 +89,7 @@ class HostState:
     def new_connection_name(self) -> str:
         """Return a name for an agent's new connection; each name is used only once."""
         self._record.connections += 1
-        self.state.changed(HOST_KEY, self._record.encode)
+        self.state_writer.changed(HOST_KEY, self._record.encode)
         return f"c{self._record.connections}"
 
     def reserve_connection(self, name: str) -> None:

@@ -117,7 +117,7 @@ async def open_host(
         keeper.entries.clear()
         if not is_embedded:
             nursery.start_soon(supervision.run, host.run_keeper, supervision.on_terminate)
-        nursery.start_soon(supervision.run, state.state.run)
+        nursery.start_soon(supervision.run, state.state_writer.run)
         nursery.start_soon(supervision.run, host.expire_absent)
         nursery.start_soon(supervision.run, state.input_monitor.run)
         nursery.start_soon(supervision.run, _expire_periodically, state)

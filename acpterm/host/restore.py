@@ -52,7 +52,7 @@ class Restorer:
     def restore(self, snapshot: Snapshot, found: Iterable[Found]) -> None:
         """Restore the records of `snapshot`, and the terminals that the keeper has `found`."""
         for key in snapshot.unusable:
-            self._host.state.removed(key)
+            self._host.state_writer.removed(key)
         for name in {record.connection for record in snapshot.terminals.values()}:
             self._host.reserve_connection(name or "")
         self._restore_connections(snapshot)
@@ -68,9 +68,9 @@ class Restorer:
             except Exception as error:  # noqa: BLE001  the other terminals must still be restored
                 _log.error("terminal not restored", terminal=terminal.name, exc_info=error)
         for name in snapshot.terminals.keys() - known:
-            self._host.state.removed(terminal_key(name))
+            self._host.state_writer.removed(terminal_key(name))
         for name in snapshot.launches.keys() - known:
-            self._host.state.removed(launch_key(name))
+            self._host.state_writer.removed(launch_key(name))
 
     def _restore_connections(self, snapshot: Snapshot) -> None:
         for name, stored in snapshot.connections.items():
@@ -117,7 +117,7 @@ class Restorer:
         )
         connection = self._connection_of(record)
         entry = TerminalEntry(
-            terminal, record, host.state, self._session(connection, record), launch
+            terminal, record, host.state_writer, self._session(connection, record), launch
         )
         if record.released_time is not None:
             by = EndedBy(record.released_by or EndedBy.DISCONNECT)

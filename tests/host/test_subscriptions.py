@@ -605,7 +605,7 @@ async def test_disconnected_client_leaves_nothing():
             _, token = await follow(person)
             await person.until(lambda: person.by_token[token])
         (caller,) = host._resumption.connections
-        await poll(lambda: not caller.sessions["session-1"].observers)
+        await poll(lambda: not caller.sessions["session-1"]._observers)
 
 
 async def test_token_can_be_used_again_after_a_cancel():

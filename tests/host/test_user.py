@@ -92,7 +92,7 @@ async def test_event_queue_is_bounded_when_the_client_does_not_read():
         for _ in range(2 * QUEUE_MAX):
             await agent.notify("session/update", {"sessionId": "s", "update": update})
         await agent.request("initialize", {"protocolVersion": 1})
-        (listener,) = host.state.events.subscriptions
+        (listener,) = host.state.events._subscriptions
         assert len(listener._queue) <= QUEUE_MAX
         assert all(
             one.update is None or len(bytes(one.update)) <= UPDATE_BYTES_MAX

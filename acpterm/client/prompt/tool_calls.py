@@ -1,7 +1,6 @@
 """The state of the tool calls of a turn, merged from their updates."""
 
 import shlex
-from collections import OrderedDict
 from typing import Final
 
 from msgspec import Raw, UnsetType
@@ -9,6 +8,7 @@ from msgspec import Raw, UnsetType
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.session import Content, Diff, Terminal, ToolCall, ToolCallContent, ToolCallUpdate
 from acpterm.client.sanitize import escape_invisible, one_line
+from acpterm.runtime.bounded_dict import BoundedDict
 
 CALLS_MAX: Final = 1000
 # Kinds of tool calls that change nothing.
@@ -73,7 +73,7 @@ class ToolCalls:
     """The tool calls of a session: the latest `CALLS_MAX`."""
 
     def __init__(self) -> None:
-        self._calls: OrderedDict[str, ToolCallState] = OrderedDict()
+        self._calls: BoundedDict[str, ToolCallState] = BoundedDict(CALLS_MAX)
         self.refusals = 0
         """The number of refused permissions."""
         self.acted = False
@@ -84,8 +84,6 @@ class ToolCalls:
         call = self._calls.get(identifier)
         if call is None:
             call = self._calls[identifier] = ToolCallState(identifier)
-            while len(self._calls) > CALLS_MAX:
-                self._calls.popitem(last=False)
         return call
 
     def record_decision(self, call: ToolCallState, *, allowed: bool) -> None:

@@ -13,7 +13,6 @@ becomes a `tool_call` with the same id and everything known of the call: Zed upd
 
 import codecs
 import math
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -32,6 +31,7 @@ from acpterm.acp.terminal_updates import (
     from_v2,
 )
 from acpterm.client.update import SessionKey, Update, embedded_terminal, encode_tool_call_update
+from acpterm.runtime.bounded_dict import BoundedDict
 
 TERMINALS_MAX: Final = 1000
 CALLS_MAX: Final = 1000
@@ -61,15 +61,15 @@ class TerminalPresenter:
 
     def __init__(self, *, follow: Callable[[SessionKey], None]) -> None:
         self._follow = follow
-        self._terminals: OrderedDict[SessionKey, _Terminal] = OrderedDict()
-        self._calls: OrderedDict[SessionKey, dict[str, Any]] = OrderedDict()
+        self._terminals: BoundedDict[SessionKey, _Terminal] = BoundedDict(TERMINALS_MAX)
+        self._calls: BoundedDict[SessionKey, dict[str, Any]] = BoundedDict(CALLS_MAX)
         # The agent's own terminals without output so far, and the calls that introduced them.
-        self._silent: OrderedDict[SessionKey, SessionKey] = OrderedDict()
+        self._silent: BoundedDict[SessionKey, SessionKey] = BoundedDict(TERMINALS_MAX)
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
         """Record a new terminal of the host."""
         del command
-        self._add(terminal, _Terminal(cwd, ours=True))
+        self._terminals[terminal] = _Terminal(cwd, ours=True)
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
         """Return the lines to send to the editor for an update of the agent."""
@@ -138,8 +138,7 @@ class TerminalPresenter:
         key = session, change.terminal
         state = self._terminals.get(key)
         if state is None:
-            state = _Terminal(None, ours=False)
-            self._add(key, state)
+            state = self._terminals[key] = _Terminal(None, ours=False)
         match change:
             case Info(_, cwd, _):
                 state.cwd = cwd or state.cwd
@@ -167,19 +166,12 @@ class TerminalPresenter:
                 self._silent.pop(terminal, None)
             elif isinstance(change, Info):
                 self._silent[terminal] = call
-        while len(self._silent) > TERMINALS_MAX:
-            self._silent.popitem(last=False)
         output = from_raw_output(update.fields.get("rawOutput"))
         silent = [terminal for terminal, shown_by in self._silent.items() if shown_by == call]
         if output is None or len(silent) != 1:
             return []
         del self._silent[silent[0]]
         return [_encode(call, silent[0], "terminal_output", data=output)]
-
-    def _add(self, key: SessionKey, terminal: _Terminal) -> None:
-        self._terminals[key] = terminal
-        while len(self._terminals) > TERMINALS_MAX:
-            self._terminals.popitem(last=False)
 
     def _new_in(self, update: Update) -> list[SessionKey]:
         """Return the terminals that this update embeds and that the editor does not know yet."""
@@ -199,8 +191,6 @@ class TerminalPresenter:
                 # Copied, because a Raw value keeps the whole message in memory.
                 known[name] = value.copy()
         self._calls[key] = known
-        while len(self._calls) > CALLS_MAX:
-            self._calls.popitem(last=False)
         return known
 
     def _info(self, terminal: SessionKey) -> dict[str, Any]:

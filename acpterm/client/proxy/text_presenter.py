@@ -10,7 +10,6 @@ of the agent is ever held back.
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from acpterm.acp.terminal_updates import (
 )
 from acpterm.client.proxy.display import Display
 from acpterm.client.update import SessionKey, Update, embedded_terminal, encode_tool_call_update
+from acpterm.runtime.bounded_dict import BoundedDict
 
 RENDER_INTERVAL_S: Final = 0.25
 DISPLAYS_MAX: Final = 256
@@ -63,9 +63,9 @@ class TextPresenter:
         self._lines = lines
         self._editor_has_terminals = editor_has_terminals
         # The command of each terminal of the host, and whether the terminal is followed.
-        self._ours: OrderedDict[SessionKey, tuple[str, bool]] = OrderedDict()
-        self._displays: OrderedDict[SessionKey, Display] = OrderedDict()
-        self._calls: OrderedDict[SessionKey, _Call] = OrderedDict()
+        self._ours: BoundedDict[SessionKey, tuple[str, bool]] = BoundedDict(CALLS_MAX)
+        self._displays: BoundedDict[SessionKey, Display] = BoundedDict(DISPLAYS_MAX)
+        self._calls: dict[SessionKey, _Call] = {}
         self._calls_by_terminal: dict[SessionKey, set[SessionKey]] = {}
         self._dirty: dict[SessionKey, None] = {}
 
@@ -73,8 +73,6 @@ class TextPresenter:
         """Record a new terminal of the host."""
         del cwd
         self._ours[terminal] = command, False
-        while len(self._ours) > CALLS_MAX:
-            self._ours.popitem(last=False)
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
         """Return the lines to send to the editor for an update of the agent."""
@@ -171,8 +169,6 @@ class TextPresenter:
         command, followed = ours or (None, True)
         display = Display(command, limit=self._limit, lines=self._lines, ours=ours is not None)
         self._displays[key] = display
-        while len(self._displays) > DISPLAYS_MAX:
-            self._displays.popitem(last=False)
         if not followed:
             self._ours[key] = command or "", True
             self._follow(key)

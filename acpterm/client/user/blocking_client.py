@@ -22,12 +22,13 @@ from acpterm.client.daemon import DaemonError, connect, connect_running
 from acpterm.client.errors import LostError
 from acpterm.client.user.blocking_connection import Answer, BlockingConnection, DeadlineError
 from acpterm.client.user.requests import (
-    ONGOING,
     REPEATABLE,
+    StreamRequest,
     TypedNames,
     W,
     decode_answer,
     not_running,
+    token_of,
     unknown_outcome,
 )
 from acpterm.config import Settings
@@ -84,8 +85,6 @@ class BlockingClient(BlockingConnection):
                     waiting.discard(at)
                     yield at, self._result(method, params[at], answer, into)
             except LostError as error:
-                if method in ONGOING:
-                    raise
                 if repeats <= 0:
                     for at in sorted(waiting):
                         yield at, unknown_outcome(self.name, method)
@@ -118,7 +117,7 @@ class BlockingClient(BlockingConnection):
             self._names.note(result, params.terminal_id)
         return result
 
-    def _failure(self, error: RpcError, params: Wire) -> RpcError:
+    def _failure(self, error: RpcError, params: object) -> RpcError:
         failure = self._names.failure(self.name, error, params)
         if isinstance(failure, DaemonError):
             raise failure from error
@@ -141,10 +140,10 @@ class BlockingClient(BlockingConnection):
         self._tokens += 1
         return f"t{self._tokens}"
 
-    def stream(self, method: str, params: Wire, notification: str) -> Generator[Raw, None, Raw]:
-        """Send a request; yield the params of each `notification`, and return the result.
+    def stream(self, method: str, params: StreamRequest) -> Generator[Raw, None, Raw]:
+        """Send a request; yield the params of each of its notifications, and return the result.
 
-        Closing the generator early cancels the request. Raises as `call` does.
+        Closing the generator early cancels the request. Raises as `call` does, and `LostError`.
         """
         id_, is_over = self._send(f"_acpterm/{method}", params), False
         try:
@@ -152,8 +151,8 @@ class BlockingClient(BlockingConnection):
                 match self._next_event(self.deadline):
                     case None:
                         self._check_deadline()
-                    case NotificationReceived(name, Raw() as notified):
-                        if name == f"_acpterm/{notification}":
+                    case NotificationReceived(_, Raw() as notified):
+                        if token_of(notified) == params.token:
                             yield notified
                     case ResponseReceived(found, result) if found == id_:
                         is_over = True

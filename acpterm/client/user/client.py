@@ -4,9 +4,9 @@ The connection is lost when the daemon's worker dies. `requests` describes which
 repeated.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Final, Generic
 
 import trio
 from msgspec import Raw
@@ -15,41 +15,94 @@ from acpterm.acp.base import Wire
 from acpterm.acp.user_api import GetRequest, NoParams, TerminalInfo, UserTerminalRequest
 from acpterm.client.daemon import DaemonError
 from acpterm.client.daemon_stream import connect, connect_running, reconnect
-from acpterm.client.endpoint import Endpoint
+from acpterm.client.endpoint import Endpoint, OnResponse, Response
 from acpterm.client.errors import LostError
 from acpterm.client.handshake import initialize_params
 from acpterm.client.host_connection import initialize
 from acpterm.client.user.requests import (
-    ONGOING,
     REPEATABLE,
+    StreamRequest,
     TypedNames,
     W,
     decode_answer,
     not_running,
+    token_of,
     unknown_outcome,
 )
 from acpterm.config import Settings, user_socket
-from acpterm.jsonrpc import NotificationReceived, RpcError
+from acpterm.jsonrpc import Event, NotificationReceived, RpcError
 from acpterm.runtime import exec_context
+
+# Received notifications that may wait in a stream; above that, no more messages are read.
+_WAITING_MAX: Final = 4
+
+
+class Stream(Generic[W]):
+    """The params of a request's notifications, to be iterated over once; see `UserClient.stream`.
+
+    The iteration ends with the response, which `decode` decodes. It raises as `UserClient.call`
+    does. After a `LostError` the reader calls `UserClient.reconnect` with `endpoint`, and opens
+    another stream.
+    """
+
+    response: W
+    """The response; set when the iteration has ended."""
+
+    def __init__(self, endpoint: Endpoint, decode: Callable[[Response], W]) -> None:
+        self.endpoint: Final = endpoint
+        self._decode = decode
+        self._answer: Response | None = None
+        self._send, self._receive = trio.open_memory_channel[Raw](_WAITING_MAX)
+
+    def __aiter__(self) -> "Stream[W]":
+        return self
+
+    async def __anext__(self) -> Raw:
+        """Wait for the next notification."""
+        async for params in self._receive:
+            return params
+        if self._answer is not None:
+            self.response = self._decode(self._answer)
+        raise StopAsyncIteration
+
+    async def put(self, params: Raw) -> None:
+        """Append a notification; wait while too many are unread."""
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # it has ended
+            # A copy, because a Raw value keeps the whole message in memory.
+            await self._send.send(params.copy())
+
+    def end(self, answer: Response) -> None:
+        """Record the response, which follows all notifications."""
+        self._answer = answer
+        self._send.close()
+
+    def close(self) -> None:
+        """Drop unread notifications and all later ones, so that none is waited for."""
+        self._receive.close()
 
 
 class UserClient:
-    """A connection to the daemon.
+    """A connection to the daemon `name`, which may be replaced by another one to the next worker.
 
-    `on_notification` is called with the method and params of each notification.
+    Its tasks run in `nursery`.
     """
 
-    def __init__(self, endpoint: Endpoint, settings: Settings, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, stream: trio.abc.Stream, name: str, settings: Settings, nursery: trio.Nursery
+    ) -> None:
         self.settings: Final = settings
-        self.on_notification: Callable[[str, Raw], None] = lambda *_: None
-        self.throttle: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
-        """Awaited after each message, before the next one is handled."""
+        self.name: Final = name
         self._nursery = nursery
         self._reconnecting = trio.Lock()
         self._tokens = 0
         self._names = TypedNames()
-        self.endpoint = endpoint
-        self._run(endpoint)
+        self._streams: dict[str | None, Stream[Any]] = {}
+        self._endpoint = self._open(stream)
+
+    async def initialize(self, answer_timeout_s: float | None) -> None:
+        """Send `initialize`; see `host_connection.initialize`."""
+        context = exec_context.current()
+        await initialize(self._endpoint, "acpterm", context, self.settings, answer_timeout_s)
 
     async def call(self, method: str, params: Wire, into: type[W]) -> W:
         """Send a request and wait for its answer.
@@ -58,23 +111,25 @@ class UserClient:
         daemon is of another version.
         """
         answer = await self._request(method, params)
-        return decode_answer(self.endpoint.name, method, answer, into)
+        return decode_answer(self.name, method, answer, into)
 
     async def _request(self, method: str, params: Wire) -> Raw:
         repeats = REPEATABLE.get(method, 0)
         while True:
-            endpoint = self.endpoint
+            endpoint = self._endpoint
             try:
                 return await endpoint.request(f"_acpterm/{method}", params)
             except LostError as error:
-                if method in ONGOING:
-                    raise
                 if repeats <= 0:
-                    raise unknown_outcome(endpoint.name, method) from error
+                    raise unknown_outcome(self.name, method) from error
             except RpcError as error:
-                raise self._names.failure(endpoint.name, error, params) from error
+                raise self._names.failure(self.name, error, params) from error
             repeats -= 1
             await self.reconnect(endpoint)
+
+    def send(self, method: str, params: Wire, on_response: OnResponse) -> None:
+        """Send a request without waiting; `on_response` is called with its result or error."""
+        self._endpoint.call(f"_acpterm/{method}", params, on_response)
 
     async def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
         """Call a method that takes only a terminal; raises as `call` does."""
@@ -92,41 +147,66 @@ class UserClient:
         """Call a method that takes no params; raises as `call` does."""
         return await self.call(method, NoParams(), into)
 
+    def token(self) -> str:
+        """Return a new token, for a request with notifications."""
+        self._tokens += 1
+        return f"t{self._tokens}"
+
+    @contextmanager
+    def stream(self, method: str, params: StreamRequest, into: type[W]) -> Iterator[Stream[W]]:
+        """Send a request for the duration of the block, which iterates over its notifications.
+
+        While too many of them are unread, nothing is read from the connection: the block must not
+        wait for the response to another request. Leaving the block early cancels the request.
+        """
+
+        def decode(answer: Response) -> W:
+            if isinstance(answer, LostError):
+                raise answer
+            if isinstance(answer, RpcError):
+                raise self._names.failure(self.name, answer, params) from answer
+            return decode_answer(self.name, method, answer, into)
+
+        endpoint = self._endpoint
+        stream = self._streams[params.token] = Stream(endpoint, decode)
+        id_ = endpoint.call(f"_acpterm/{method}", params, stream.end)
+        try:
+            yield stream
+        finally:
+            del self._streams[params.token]
+            stream.close()
+            if id_ is not None:
+                endpoint.cancel(id_)
+
     async def reconnect(self, lost: Endpoint) -> None:
         """Replace the connection `lost` by a new one, unless another task has done so already.
 
         Takes at most `resume_timeout` seconds. Raises `DaemonError` if it cannot reconnect.
         """
         async with self._reconnecting:
-            if self.endpoint is not lost:
+            if self._endpoint is not lost:
                 return
             limit = self.settings.resume_timeout
             if not limit:
-                raise DaemonError(f"{lost.name} is gone")
+                raise DaemonError(f"{self.name} is gone")
             try:
                 params = initialize_params("acpterm", exec_context.current())
                 found = await reconnect(self.settings, params, limit, user=True)
             except DaemonError as error:
-                raise DaemonError(f"{lost.name} is gone: {error}") from error
-            self.endpoint = Endpoint(found.stream, lost.name)
-            self._run(self.endpoint)
+                raise DaemonError(f"{self.name} is gone: {error}") from error
+            self._endpoint = self._open(found.stream)
 
-    def token(self) -> str:
-        """Return a new token, for a request with notifications."""
-        self._tokens += 1
-        return f"t{self._tokens}"
-
-    def _run(self, endpoint: Endpoint) -> None:
-        endpoint.on_notification = self._take
-        endpoint.throttle = self._pace
+    def _open(self, stream: trio.abc.Stream) -> Endpoint:
+        endpoint = Endpoint(stream, self.name, before_event=self._deliver)
         self._nursery.start_soon(endpoint.run)
+        return endpoint
 
-    async def _pace(self) -> None:
-        await self.throttle()
-
-    def _take(self, event: NotificationReceived) -> None:
-        if isinstance(event.params, Raw):
-            self.on_notification(event.method, event.params)
+    async def _deliver(self, event: Event) -> None:
+        """Pass a notification to its stream; wait while too many are unread there."""
+        match event:
+            case NotificationReceived(_, Raw() as params):
+                if (stream := self._streams.get(token_of(params))) is not None:
+                    await stream.put(params)
 
 
 @asynccontextmanager
@@ -149,12 +229,9 @@ async def open_user_client(
     if stream is None:
         raise not_running(settings)
     async with trio.open_nursery() as nursery:
-        endpoint = Endpoint(stream, f"the daemon at {path}")
-        client = UserClient(endpoint, settings, nursery)
+        client = UserClient(stream, f"the daemon at {path}", settings, nursery)
         try:
-            await initialize(
-                endpoint, "acpterm", exec_context.current(), settings, answer_timeout_s
-            )
+            await client.initialize(answer_timeout_s)
             yield client
         finally:
             nursery.cancel_scope.cancel()

@@ -1,14 +1,14 @@
 """The user's requests to the daemon: repetition after a loss, decoding and error messages.
 
 When the connection is lost, the daemon's worker has died. Requests that are safe to repeat
-(`REPEATABLE`) are then sent again on another connection. All others raise `LostError`. Callers of
-an `ONGOING` request send it again, from the position that they have reached. For the rest it is
-unknown whether they were executed, and their commands fail with a message that says so.
+(`REPEATABLE`) are then sent again on another connection. For all others it is unknown whether they
+were executed, and their commands fail with a message that says so. A stream raises `LostError`; its
+reader reconnects, and opens another one from the position that it has reached.
 """
 
 import math
 import re
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -37,10 +37,29 @@ REPEATABLE: Final = {
 }
 """How often a request is repeated: mostly once, since a request that kills one worker may kill the
 next one."""
-ONGOING: Final = ("events", "terminal/attach", "terminal/follow")
-"""Requests with notifications, which their callers repeat."""
 # A terminal in an error message, by its full id.
 _TERMINAL: Final = re.compile(r"terminal 'term_[0-9a-f]{32}'")
+
+
+class StreamRequest(Protocol):
+    """The params of a request with notifications, which carry the same token."""
+
+    token: str
+
+
+class _Notification(msgspec.Struct):
+    token: str | None = None
+
+
+_notifications: Final = msgspec.json.Decoder(_Notification)
+
+
+def token_of(params: Raw) -> str | None:
+    """Return the token in the params of a notification, if there is one."""
+    try:
+        return _notifications.decode(params).token
+    except msgspec.ValidationError:  # other params, of a newer daemon
+        return None
 
 
 def decode_answer(name: str, method: str, answer: Raw, into: type[W]) -> W:
@@ -81,7 +100,7 @@ class TypedNames:
         if isinstance(answer, TerminalInfo) and answer.terminal_id != typed:
             self._typed[answer.terminal_id] = typed
 
-    def failure(self, name: str, error: RpcError, params: Wire) -> RpcError | DaemonError:
+    def failure(self, name: str, error: RpcError, params: object) -> RpcError | DaemonError:
         """Return the error of a request with `params` to the daemon `name`.
 
         It has the name that the user typed in place of the terminal's id.

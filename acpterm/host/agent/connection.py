@@ -88,7 +88,7 @@ class AgentConnection:
 
     def flush_state(self) -> None:
         """Store changed records: a response that may depend on them is about to be sent."""
-        self.host.state.flush()
+        self.host.state_writer.flush()
 
     def session(self, identifier: str) -> Session:
         """Return the session with this id, which its first use creates.
@@ -108,7 +108,7 @@ class AgentConnection:
         return self._new_session(identifier, next(self._numbers))
 
     def _new_session(self, identifier: str, number: int) -> Session:
-        state = SessionState(self.host.state, self.agent.connection_id, number)
+        state = SessionState(self.host.state_writer, self.agent.connection_id, number)
         return Session(identifier, self.agent, state, self.creates)
 
     def add_relayed_agent(self) -> None:
@@ -121,7 +121,7 @@ class AgentConnection:
 
     def mark_changed(self) -> None:
         """Schedule the record to be stored, before the next response at the latest."""
-        self.host.state.changed(self._key, self._record)
+        self.host.state_writer.changed(self._key, self._record)
 
     def _record(self) -> bytes:
         return ConnectionRecord(
@@ -197,7 +197,7 @@ class AgentConnection:
             if not self._closed:
                 session.store()
         session = self.sessions[session.id]
-        entry = TerminalEntry(terminal, record, self.host.state, session)
+        entry = TerminalEntry(terminal, record, self.host.state_writer, session)
         session.add(entry)
         self.creates.add(entry)
         self.host.add(entry, request.env)
@@ -227,4 +227,4 @@ class AgentConnection:
                 self.release(session, identifier, EndedBy.DISCONNECT)
             session.closed.set()
             session.forget()
-        self.host.state.removed(self._key)
+        self.host.state_writer.removed(self._key)

@@ -13,8 +13,8 @@ does not see it. The session's directory comes from `_acpterm/session/set`, if a
 """
 
 import itertools
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from sys import getsizeof
 from typing import Final
 
@@ -25,12 +25,13 @@ from acpterm.acp.terminal_updates import TerminalUpdate, from_meta
 from acpterm.host.agent.creates import Creates
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.sessions.agent_terminals import AgentTerminals
-from acpterm.host.sessions.observed import Observer  # noqa: TC001  the type of an attribute
+from acpterm.host.sessions.observed import Observer
 from acpterm.host.sessions.tool_calls import ToolCalls
 from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
 from acpterm.host.state.store import session_key, tool_call_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
+from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.terminal.terminal import Terminal
 
 # Ids of released terminals that are remembered; older ones are answered like unknown ids.
@@ -106,12 +107,12 @@ class Session:
         self.tool_calls: Final = ToolCalls()
         self.agent_terminals: Final = AgentTerminals()
         """The terminals that the agent runs itself."""
-        self.observers: Final[set[Observer]] = set()
+        self._observers: Final[set[Observer]] = set()
         """Called with each update: the id of its tool call or None, the members of the update, and
         the ids of the agent's own terminals that it describes."""
         self.closed: Final = trio.Event()
         """Set when its connection is closed."""
-        self._released: OrderedDict[str, None] = OrderedDict()
+        self._released: BoundedDict[str, None] = BoundedDict(_RELEASED_MAX)
 
     @property
     def cwd(self) -> str | None:
@@ -220,9 +221,16 @@ class Session:
         entry.record_id_release()
         self._released[identifier] = None
         self._changed()
-        while len(self._released) > _RELEASED_MAX:
-            self._released.popitem(last=False)
         return entry
+
+    @contextmanager
+    def observe(self, observer: Observer) -> Iterator[None]:
+        """Call `observer` synchronously after each update for the duration of the block."""
+        self._observers.add(observer)
+        try:
+            yield
+        finally:
+            self._observers.discard(observer)
 
     def record_update(self, call: str, fields: dict[str, Raw], terminals: list[str] | None) -> None:
         """Record a `tool_call` or `tool_call_update`; `fields` are its members as raw JSON.
@@ -232,13 +240,13 @@ class Session:
         for number, record in self.tool_calls.apply(call, fields, terminals):
             self._state.call_changed(number, record)
         changed = self._record_terminal_updates(from_meta(fields.get("_meta")))
-        for observer in list(self.observers):
+        for observer in list(self._observers):
             observer(call, fields, changed)
 
     def record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> None:
         """Record updates of the agent's own terminals that belong to no tool call."""
         if changed := self._record_terminal_updates(updates):
-            for observer in list(self.observers):
+            for observer in list(self._observers):
                 observer(None, {}, changed)
 
     def _record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> list[str]:

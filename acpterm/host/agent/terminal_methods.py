@@ -98,7 +98,7 @@ def create(
             record.is_users, record.request = False, request
             record.connection, record.agent = connection.agent.connection_id, connection.agent.name
             record.session, record.secret = session.id, connection.secret
-            terminal = await launch.start(connection.pool, record, connection.host.state)
+            terminal = await launch.start(connection.pool, record, connection.host.state_writer)
             if session.cancelled != turn:
                 connection.pool.release(terminal, EndedBy.AGENT)
                 connection.pool.forget(terminal)

@@ -106,11 +106,11 @@ class LaunchRequest:
         )
 
     async def start(
-        self, pool: Pool, record: TerminalRecord, state: StateWriter | None = None
+        self, pool: Pool, record: TerminalRecord, writer: StateWriter | None = None
     ) -> Terminal:
         """Start the program on a new terminal.
 
-        `record` is stored with the spawn, after what has changed in `state` before. Raises
+        `record` is stored with the spawn, after the earlier changes in `writer`. Raises
         `RpcError` (-32603) if the system lacks a resource for it, or if the host is ending.
         """
         program = Program(
@@ -122,8 +122,8 @@ class LaunchRequest:
             fallback_argv=self._fallback_argv,
         )
         end = record.lifetime_end
-        if state is not None:
-            state.flush()
+        if writer is not None:
+            writer.flush()
         try:
             terminal = await pool.create(
                 program,

@@ -7,7 +7,6 @@ import os
 import resource
 import struct
 import sys
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -16,6 +15,7 @@ import trio
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
 from acpterm.pty import linux
+from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.runtime.threads import run_blocking
 
 # Limits of execve(2) on Linux: 32 pages for one string with its NUL; for all strings together a
@@ -60,7 +60,7 @@ class DirectoryCache:
     """
 
     def __init__(self) -> None:
-        self._good: OrderedDict[str, float] = OrderedDict()
+        self._good: BoundedDict[str, float] = BoundedDict(REMEMBERED_MAX)
 
     async def check(self, path: str) -> None:
         """Raise like `check_directory`, which runs in a thread unless it has succeeded just now."""
@@ -70,8 +70,6 @@ class DirectoryCache:
         await run_blocking(partial(check_directory, path), abandon_on_cancel=True, limiter=_threads)
         self._good[path] = now
         self._good.move_to_end(path)
-        while len(self._good) > REMEMBERED_MAX:
-            self._good.popitem(last=False)
 
 
 def check_directory(path: str) -> None:

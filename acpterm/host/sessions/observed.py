@@ -1,6 +1,7 @@
 """The part of a session that users see. `agent.session.Session` is the implementation."""
 
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
 
 import trio
@@ -34,9 +35,8 @@ class ObservedSession(Session, Protocol):
     def agent_terminals(self) -> AgentTerminals:
         """The terminals that the agent runs itself."""
 
-    @property
-    def observers(self) -> set[Observer]:
-        """Functions called synchronously after each update; a subscriber adds its own."""
+    def observe(self, observer: Observer) -> AbstractContextManager[None]:
+        """Call `observer` synchronously after each update for the duration of the block."""
 
     @property
     def closed(self) -> trio.Event:

@@ -65,7 +65,7 @@ class UserConnection:
 
     def flush_state(self) -> None:
         """Store pending changes of state: a response that reports them is about to be sent."""
-        self.host.state.flush()
+        self.host.state_writer.flush()
 
     def close(self) -> None:
         """Cancel ongoing requests, and those that begin later. Can be repeated."""

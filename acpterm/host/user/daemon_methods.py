@@ -8,7 +8,7 @@ from acpterm.acp.initialize import InitializeAnswer, InitializeRequest, host_ans
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, StatusResponse
 from acpterm.acp.user_streams import EventNotification, EventsRequest, SubscribeRequest
-from acpterm.host.events import Event, Subscription
+from acpterm.host.events import Event
 from acpterm.host.launch.environment import requested_context
 from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.user.connection import UserConnection
@@ -71,7 +71,7 @@ async def restart(user: UserConnection, params: NoParams) -> Empty:
     result. Raises `RpcError` (-32603) if the new worker does not start; this worker then continues.
     """
     del params
-    user.host.state.flush()
+    user.host.state_writer.flush()
     try:
         with user.cancel_on_close():
             await user.host.keeper.restart()
@@ -84,16 +84,11 @@ async def restart(user: UserConnection, params: NoParams) -> Empty:
 
 async def events(user: UserConnection, params: EventsRequest) -> Empty:
     """`_acpterm/events`: send every event from now on, until the request is cancelled."""
-    with user.ongoing_request(params.token):
-        subscription = Subscription()
-        user.host.events.subscriptions.add(subscription)
-        try:
-            while True:
-                event, dropped = await subscription.next()
-                await user.sender.drain()
-                user.sender.notify("_acpterm/event", _notification(params.token, event, dropped))
-        finally:
-            user.host.events.subscriptions.discard(subscription)
+    with user.ongoing_request(params.token), user.host.events.subscribe() as subscription:
+        while True:
+            event, dropped = await subscription.next()
+            await user.sender.drain()
+            user.sender.notify("_acpterm/event", _notification(params.token, event, dropped))
 
 
 def _notification(token: str, event: Event, dropped: int) -> EventNotification:

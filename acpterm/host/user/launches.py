@@ -84,8 +84,8 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
             record = request.record(summary(command, args))
             record.name = entry.name
             record.is_removed_at_end = entry.record.is_removed_at_end
-            terminal = await request.start(host.pool, record, host.state)
-            created = TerminalEntry(terminal, record, host.state, launch=launch)
+            terminal = await request.start(host.pool, record, host.state_writer)
+            created = TerminalEntry(terminal, record, host.state_writer, launch=launch)
             host.add(created, request.env)
         if host.registry.get(entry.id) is entry:
             host.registry.remove(entry)

@@ -86,11 +86,11 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         await user.directories.check(request.cwd)
         record = request.record(summary(params.command, params.args))
         record.name, record.is_removed_at_end = params.name, params.remove
-        terminal = await request.start(host.pool, record, host.state)
+        terminal = await request.start(host.pool, record, host.state_writer)
         if params.hold:
             user.hold_output(terminal, 0)
         launch = launch_of(params, user.context, request)
-        entry = TerminalEntry(terminal, record, host.state, launch=launch)
+        entry = TerminalEntry(terminal, record, host.state_writer, launch=launch)
         host.add(entry, request.env)
     return host.terminal_info(entry)
 

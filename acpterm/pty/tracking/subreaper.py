@@ -31,7 +31,6 @@ keeper otherwise.
 import contextlib
 import os
 import signal
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -43,6 +42,7 @@ from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.descendant_tree import DescendantTree
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.pty.tracking.tree import collect
+from acpterm.runtime.bounded_dict import BoundedDict
 
 # Seconds between two rounds that reap orphans. An orphan that is a zombie in two rounds has no
 # other parent.
@@ -81,7 +81,7 @@ class Subreaper:
         self.trees: Final[set[DescendantTree]] = set()
         self._sole_parent: Final = sole_parent
         self._excluded: list[Callable[[], Iterable[int]]] = []
-        self._closed_tags: OrderedDict[int, None] = OrderedDict()
+        self._closed_tags: BoundedDict[int, None] = BoundedDict(_CLOSED_TAGS_MAX)
         self._next = _Scan()
         self._scanning = trio.Lock()
 
@@ -101,8 +101,6 @@ class Subreaper:
         """Forget a tree. Orphans of it that appear later are killed when a scan finds them."""
         self.trees.discard(tree)
         self._closed_tags[tree.tag] = None
-        while len(self._closed_tags) > _CLOSED_TAGS_MAX:
-            self._closed_tags.popitem(last=False)
 
     async def scan(self) -> list[ProcStat]:
         """Read all processes, as they are after this call.

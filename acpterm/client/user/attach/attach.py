@@ -27,7 +27,6 @@ from typing import Final
 
 import msgspec
 import trio
-from msgspec import Raw
 
 from acpterm.acp.user_api import ScreenResponse, TerminalInfo, UserWriteRequest
 from acpterm.acp.user_streams import (
@@ -153,8 +152,6 @@ class _Attachment:
 
     async def run(self, signals: AsyncIterator[int]) -> AttachResponse | None:
         """Stay attached until the program exits, the user detaches, or a signal arrives."""
-        self._client.on_notification = self._notified
-        self._client.throttle = self._printer.drain
         response: AttachResponse | None = None
         self._printer.put(_PUSH_TITLE)
         async with trio.open_nursery() as nursery:
@@ -172,22 +169,21 @@ class _Attachment:
         return response
 
     async def _attach(self) -> AttachResponse:
-        """Wait until the program exits; attach again when the daemon's worker is replaced."""
+        """Show output until the program exits; attach again to the next worker of the daemon."""
         while True:
-            endpoint = self._client.endpoint
             cols, rows = self._terminal.size
-            params = AttachRequest(self._id, self._token, cols, rows, self._read_only)
-            try:
-                return await self._client.call("terminal/attach", params, AttachResponse)
-            except LostError:
-                await self._client.reconnect(endpoint)
+            request = AttachRequest(self._id, self._token, cols, rows, self._read_only)
+            with self._client.stream("terminal/attach", request, AttachResponse) as stream:
+                try:
+                    async for params in stream:
+                        self._show(_attached_decoder.decode(params))
+                        await self._printer.drain()
+                except LostError:
+                    await self._client.reconnect(stream.endpoint)
+                else:
+                    return stream.response
 
-    def _notified(self, method: str, params: Raw) -> None:
-        if method != "_acpterm/terminal/attached":
-            return
-        update = _attached_decoder.decode(params)
-        if update.token != self._token:
-            return
+    def _show(self, update: AttachedNotification) -> None:
         if update.kind == "screen":
             self._choose_screen(alternate=update.alternate)
         self._printer.put(base64.b64decode(update.data))
@@ -248,7 +244,7 @@ class _Attachment:
                 self._printer.put(_BELL)
 
         params = UserWriteRequest(self._id, base64.b64encode(data).decode(), "base64")
-        self._client.endpoint.call("_acpterm/terminal/write", params, on_response)
+        self._client.send("terminal/write", params, on_response)
 
     async def _handle_signals(
         self, signals: AsyncIterator[int], attached: trio.CancelScope
@@ -293,4 +289,4 @@ class _Attachment:
         """Ask the daemon for a new picture in the window's present size."""
         params = WindowRequest(self._token, *self._terminal.size)
         # The response is ignored: an error only means that the window is not attached now.
-        self._client.endpoint.call("_acpterm/terminal/window", params, lambda _: None)
+        self._client.send("terminal/window", params, lambda _: None)

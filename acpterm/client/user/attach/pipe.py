@@ -24,7 +24,7 @@ import trio
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, TerminalInfo, UserSignalRequest
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.output.follow import follow_output
+from acpterm.client.user.output.follow import Part, follow_output
 from acpterm.client.user.output.print import named
 from acpterm.client.user.output.show import missing
 from acpterm.client.user.output.stdout import note, put, while_read
@@ -132,13 +132,17 @@ async def _print(
     client: UserClient, info: TerminalInfo, output: PipeOutput | None
 ) -> ExitInfo | None:
     """Print all output; return how the program exited, or None if stdout was closed before."""
-    async with while_read(), follow_output(client, info.terminal_id) as parts:
-        async for data, _, lost in parts:
-            if lost:
-                await note(missing(lost))
-            await put(output.feed(data) if output else data)
+
+    async def put_part(part: Part) -> None:
+        if part.lost:
+            await note(missing(part.lost))
+        await put(output.feed(part.data) if output else part.data)
+
+    end: ExitInfo | None = None
+    async with while_read():
+        end = await follow_output(client, info.terminal_id, put_part)
         await put(output.finish() if output else b"")
-    return parts.end.exit_status if parts.end else None
+    return end
 
 
 def is_passed_on(*, even_terminal: bool) -> bool:

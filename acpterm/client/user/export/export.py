@@ -8,14 +8,15 @@ from functools import partial
 from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
-from msgspec import Raw
 
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import ExportedNotification, ExportRequest
 from acpterm.client import replay
+from acpterm.client.errors import LostError
 from acpterm.client.replay import Report
 from acpterm.client.user.client import UserClient
+from acpterm.client.user.requests import unknown_outcome
 from acpterm.runtime.threads import run_blocking
 
 _decoder: Final = msgspec.json.Decoder(ExportedNotification)
@@ -54,22 +55,13 @@ def _replace_if_better(file: BinaryIO, path: str) -> Report:
 
 async def _export(client: UserClient, terminal: str, write: Callable[[bytes], object]) -> None:
     """Request the retained output, and write it as it arrives."""
-    token = client.token()
-    errors: list[OSError] = []
-
-    def write_lines(method: str, params: Raw) -> None:
-        if method == "_acpterm/terminal/exported" and not errors:
-            part = _decoder.decode(params)
-            if part.token == token:
-                try:
-                    write(part.lines.encode())
-                except OSError as error:
-                    errors.append(error)
-
-    client.on_notification = write_lines
-    await client.call("terminal/export", ExportRequest(terminal, token), Empty)
-    if errors:
-        raise errors[0]
+    request = ExportRequest(terminal, client.token())
+    with client.stream("terminal/export", request, Empty) as stream:
+        try:
+            async for params in stream:
+                write(_decoder.decode(params).lines.encode())
+        except LostError as error:
+            raise unknown_outcome(client.name, "terminal/export") from error
 
 
 class _Content(NamedTuple):

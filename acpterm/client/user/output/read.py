@@ -53,16 +53,15 @@ def read_output(
     parts have times. With `stay`, yield live output too until the program has ended; otherwise
     stop after the present output. Raises `RpcError`, `DaemonError`.
     """
-    token = client.token()
-    params = FollowRequest(terminal, token, since, since_time=since_time, times=times, stay=stay)
+    params = FollowRequest(
+        terminal, client.token(), since, since_time=since_time, times=times, stay=stay
+    )
     while True:
         try:
-            for raw in client.stream("terminal/follow", params, "terminal/followed"):
+            for raw in client.stream("terminal/follow", params):
                 part = _notifications.decode(raw)
-                if part.token == token:
-                    params.since, params.since_time = part.position, None
-                    data = base64.b64decode(part.data)
-                    yield TimedPart(data, part.position, part.lost, part.at)
+                params.since, params.since_time = part.position, None
+                yield TimedPart(base64.b64decode(part.data), part.position, part.lost, part.at)
         except LostError as error:
             client.reconnect(error)
         else:

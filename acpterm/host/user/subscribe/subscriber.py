@@ -73,12 +73,9 @@ class Subscriber:
             for call in self._session.tool_calls.in_order():
                 self._add_terminals(call)
                 self._backlog.add_all(call)
-            self._session.observers.add(self._record_update)
-            try:
+            with self._session.observe(self._record_update):
                 self._nursery.start_soon(self._wake_when_closed)
                 await self._send_updates()
-            finally:
-                self._session.observers.discard(self._record_update)
             self._nursery.cancel_scope.cancel()
 
     async def _wake_when_closed(self) -> None:

@@ -1,0 +1,108 @@
+"""Streams of the user's asynchronous client, at a daemon that does what the test says."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from msgspec.json import decode
+
+from acpterm.acp.user_streams import FollowRequest, FollowResponse
+from acpterm.client.errors import LostError
+from acpterm.client.user.client import open_user_client
+from acpterm.config import Settings
+from tests.support.fake_host import DEADLINE_S, fake_host
+
+
+@asynccontextmanager
+async def connected(tmp_path):
+    """Yield a client, the daemon's end of its connection, and the daemon."""
+    async with fake_host(tmp_path, "user.sock") as host, trio.open_nursery() as nursery:
+        settings = Settings(socket=host.path.replace("user.sock", "agent.sock"))
+        accepted = []
+
+        @nursery.start_soon
+        async def accept():
+            accepted.append(await host.connected())
+
+        async with open_user_client(settings, start=False) as client:
+            yield client, accepted[0], host
+
+
+def following(client):
+    """Return a stream of `terminal/follow`, and its token."""
+    request = FollowRequest("build", client.token())
+    return client.stream("terminal/follow", request, FollowResponse), request.token
+
+
+async def notify(worker, token, number):
+    await worker.notify("_acpterm/terminal/followed", {"token": token, "number": number})
+
+
+async def numbers(stream):
+    with trio.fail_after(DEADLINE_S):
+        return [decode(params)["number"] async for params in stream]
+
+
+async def test_stream_has_its_own_notifications_and_ends_with_the_response(tmp_path):
+    async with connected(tmp_path) as (client, worker, _):
+        follow, token = following(client)
+        with follow as stream:
+            request = await worker.expect("_acpterm/terminal/follow")
+            await notify(worker, token, 1)
+            await notify(worker, f"{token}0", 2)
+            await worker.notify("_acpterm/other", [token])
+            await notify(worker, token, 3)
+            await worker.answer(request, {"position": 7, "exitStatus": None})
+            assert await numbers(stream) == [1, 3]
+        assert stream.response == FollowResponse(7, None)
+
+
+async def test_connection_is_not_read_while_a_stream_is_unread(tmp_path):
+    async with connected(tmp_path) as (client, worker, _):
+        follow, token = following(client)
+        with follow:
+            await worker.expect("_acpterm/terminal/follow")
+            sent = 0
+            with trio.move_on_after(0.5):
+                while True:
+                    params = {"token": token, "number": sent, "data": "x" * 65536}
+                    await worker.notify("_acpterm/terminal/followed", params)
+                    sent += 1
+            assert sent < 1000
+
+
+async def test_leaving_a_stream_cancels_its_request_and_frees_the_connection(tmp_path):
+    async with connected(tmp_path) as (client, worker, _), trio.open_nursery() as nursery:
+        follow, token = following(client)
+        with follow:
+            request = await worker.expect("_acpterm/terminal/follow")
+            for number in range(20):
+                await notify(worker, token, number)
+        cancelled = await worker.expect("$/cancel_request")
+        assert cancelled["params"] == {"requestId": request["id"]}
+        nursery.start_soon(client.request_no_params, "status", FollowResponse)
+        await worker.answer(
+            await worker.expect("_acpterm/status"), {"position": 0, "exitStatus": None}
+        )
+
+
+async def test_lost_stream_yields_what_was_received_and_can_be_opened_again(tmp_path):
+    async with connected(tmp_path) as (client, worker, host), trio.open_nursery() as nursery:
+        follow, token = following(client)
+        with follow as stream:
+            await worker.expect("_acpterm/terminal/follow")
+            await notify(worker, token, 1)
+            await worker.lose()
+            assert decode(await anext(stream))["number"] == 1
+            with pytest.raises(LostError):
+                await anext(stream)
+            nursery.start_soon(client.reconnect, stream.endpoint)
+            second = await host.connected()
+            await trio.testing.wait_all_tasks_blocked()
+        follow, token = following(client)
+        with follow as stream:
+            request = await second.expect("_acpterm/terminal/follow")
+            await notify(second, token, 2)
+            await second.answer(request, {"position": 7, "exitStatus": None})
+            assert await numbers(stream) == [2]
