@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.hosts import daemon
-from tests.support.person import person_at
+from tests.support.user import user_at
 
 
 @pytest.fixture
@@ -14,5 +14,5 @@ async def path(tmp_path):
 
 @pytest.fixture
 async def person(path):
-    async with person_at(path.replace("agent.sock", "user.sock")) as person:
+    async with user_at(path.replace("agent.sock", "user.sock")) as person:
         yield person

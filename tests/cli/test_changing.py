@@ -7,18 +7,19 @@ import pytest
 
 from acpterm.jsonrpc import RpcError
 from tests.support.commands import run
-from tests.support.hosts import agent_at, poll
-from tests.support.person import person_at
+from tests.support.hosts import agent_at
+from tests.support.polling import poll
+from tests.support.user import user_at
 
 
 async def printed(person, terminal, text):
     """Wait until a terminal has printed a text."""
 
     async def has_printed():
-        return text in (await person.about("output", terminal))["text"]
+        return text in (await person.terminal_request("output", terminal))["text"]
 
     while not await has_printed():
-        await person.about("read", terminal, waitMs=1000)
+        await person.terminal_request("read", terminal, waitMs=1000)
 
 
 async def test_rename_gives_another_name(person, path):
@@ -26,7 +27,7 @@ async def test_rename_gives_another_name(person, path):
         await person.request("terminal/create", {"command": "sleep 1000", "name": name})
     _, token = await person.open("events")
     assert await run(path, "rename", "one", "web") == (0, "", "")
-    assert (await person.about("get", "web"))["name"] == "web"
+    assert (await person.terminal_request("get", "web"))["name"] == "web"
     await person.until(lambda: person.by_token[token])
     event = person.by_token[token][0]["params"]
     assert (event["event"], event["terminal"]["name"]) == ("renamed", "web")
@@ -44,13 +45,13 @@ async def test_rename_gives_another_name(person, path):
 async def test_resize_gives_another_size(person, path):
     info = await person.request("terminal/create", {"command": "sleep 1000", "name": "web"})
     assert await run(path, "resize", "web", "100x30") == (0, "", "")
-    now = await person.about("get", "web")
+    now = await person.terminal_request("get", "web")
     assert (now["cols"], now["rows"]) == (100, 30)
     for size in "100", "0x5", "x", "100x30x2", "99999x1":
         done = await run(path, "resize", "web", size)
         assert done.status == 2
         assert f"'{size}' is not a size: give COLSxROWS" in done.err
-    await person.about("kill", info["terminalId"])
+    await person.terminal_request("kill", info["terminalId"])
     done = await run(path, "resize", "web", "80x24")
     assert done.status == 1
     assert "has ended" in done.err
@@ -60,7 +61,7 @@ async def test_inspect_shows_all_that_is_known(person, path, tmp_path):
     env = [{"name": "COLOUR", "value": "blå"}]
     order = {"command": "echo", "args": ["a b"], "env": env, "cwd": str(tmp_path), "name": "web"}
     info = await person.request("terminal/create", order)
-    await person.about("wait", info["terminalId"])
+    await person.terminal_request("wait", info["terminalId"])
     found = json.loads((await run(path, "inspect", "web", "--json")).out)
     assert found["terminal"]["terminalId"] == info["terminalId"]
     assert found["terminal"]["exitStatus"]["exitCode"] == 0
@@ -108,18 +109,18 @@ async def test_restart_starts_the_same_again(person, path, tmp_path):
     await printed(person, "web", str(tmp_path))
     status, out, err = await run(path, "restart", "web")
     assert (status, err) == (0, "")
-    new = await person.about("get", "web")
+    new = await person.terminal_request("get", "web")
     assert new["terminalId"] == out.strip() != old["terminalId"]
     assert new["state"] == "running"
     await printed(person, "web", str(tmp_path))
-    text = (await person.about("output", "web"))["text"]
+    text = (await person.terminal_request("output", "web"))["text"]
     pid, *rest = text.split()
     assert (int(pid), rest) == (new["pid"], ["blue", "an", "argument", "20", "90", str(tmp_path)])
     # The old one is gone, with its program.
     assert [info["terminalId"] for info in await person.list(all=True)] == [new["terminalId"]]
     await poll(lambda: not os.path.exists(f"/proc/{old['pid']}"))
     # One that has ended is started again as well.
-    await person.about("kill", "web")
+    await person.terminal_request("kill", "web")
     found = json.loads((await run(path, "restart", "web", "--json")).out)
     assert (found["name"], found["state"]) == ("web", "running")
 
@@ -141,7 +142,7 @@ async def test_restart_leaves_a_terminal_that_cannot_be_started_again(person, pa
     done = await run(path, "restart", "web")
     assert (done.status, done.out) == (1, "")
     assert str(place) in done.err
-    assert (await person.about("get", "web"))["state"] == "running"
+    assert (await person.terminal_request("get", "web"))["state"] == "running"
     async with agent_at(path) as agent:
         terminal = await agent.create("sleep 1000")
         done = await run(path, "restart", terminal)
@@ -161,10 +162,10 @@ async def test_restart_gives_the_variables_that_the_daemon_would_set_otherwise(p
     await printed(person, "web", "vt100 99")
     # What is stored is used as well.
     assert (await run(path, "restart")).status == 0
-    async with person_at(path.replace("agent.sock", "user.sock")) as after:
+    async with user_at(path.replace("agent.sock", "user.sock")) as after:
         assert (await run(path, "restart", "web")).status == 0
         await printed(after, "web", "\n")
-        assert (await after.about("output", "web"))["text"] == "vt100 99\n"
+        assert (await after.terminal_request("output", "web"))["text"] == "vt100 99\n"
         env = json.loads((await run(path, "inspect", "web", "--json")).out)["launch"]["env"]
         assert env.items() >= values.items()
 
@@ -176,8 +177,8 @@ async def test_two_restarts_of_a_terminal_at_once_create_one(person):
     await printed(person, terminal, "ready")
     asked = [await person.start("terminal/restart", {"terminalId": terminal}) for _ in range(2)]
     with pytest.raises(RpcError, match="is being restarted already"):
-        await person.answer(asked[1])
-    new = (await person.answer(asked[0]))["terminalId"]
+        await person.result(asked[1])
+    new = (await person.result(asked[0]))["terminalId"]
     assert [info["terminalId"] for info in await person.list(all=True)] == [new]
 
 
@@ -185,9 +186,9 @@ async def test_restart_of_a_terminal_that_is_removed_at_its_end_is_removed_at_it
     order = {"command": "sleep 1000", "name": "web", "remove": True}
     old = (await person.request("terminal/create", order))["terminalId"]
     _, token = await person.open("events")
-    new = (await person.about("restart", "web"))["terminalId"]
+    new = (await person.terminal_request("restart", "web"))["terminalId"]
     assert [info["terminalId"] for info in await person.list(all=True)] == [new]
-    await person.about("kill", "web")
+    await person.terminal_request("kill", "web")
 
     def released():
         events = [one["params"] for one in person.by_token[token]]

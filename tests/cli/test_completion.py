@@ -11,15 +11,15 @@ import pytest
 from acpterm.client.user.completion import short_ids
 from tests.support.commands import run, shim, surroundings
 from tests.support.hosts import ACPTERM, agent_at, daemon
-from tests.support.person import person_at
 from tests.support.starting import start
 from tests.support.tmux import needs_tmux, tmux_server
+from tests.support.user import user_at
 
 
 @pytest.fixture
 async def path(tmp_path):
     async with daemon(tmp_path) as (_, path):
-        async with person_at(path.replace("agent.sock", "user.sock")) as person:
+        async with user_at(path.replace("agent.sock", "user.sock")) as person:
             for name in ("build", "bench", "odd name", "it's*"):
                 params = {"command": "sleep 1000 # \\e[m a:b,c", "name": name}
                 await person.request("terminal/create", params)

@@ -8,19 +8,20 @@ import subprocess
 import pytest
 
 from tests.support.commands import run, running, shim, surroundings
-from tests.support.hosts import agent_at, daemon, poll
-from tests.support.person import person_at
+from tests.support.hosts import agent_at, daemon
+from tests.support.polling import poll
+from tests.support.user import user_at
 
 
 async def listening(events, path):
     """Have something happen until it is told: it listens by then."""
-    async with person_at(path.replace("agent.sock", "user.sock")) as person:
+    async with user_at(path.replace("agent.sock", "user.sock")) as person:
         while not events.lines:
             made = await person.request("terminal/create", {"command": "sleep 1000"})
-            await person.about("release", made["terminalId"])
+            await person.terminal_request("release", made["terminalId"])
         # What was told before is over.
         end = await person.request("terminal/create", {"command": "sleep 1000", "name": "end"})
-        await person.about("release", end["terminalId"])
+        await person.terminal_request("release", end["terminalId"])
     await poll(lambda: any("released" in line and "end" in line for line in events.lines))
     return len(events.lines)
 

@@ -10,7 +10,8 @@ import trio
 
 from acpterm.client import replay
 from tests.support.commands import run, surroundings
-from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon, poll
+from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon
+from tests.support.polling import poll
 
 SLOW = r"printf 'one\n'; sleep 0.4; printf '\033[31mtwo\033[m\n'; exit 3"
 

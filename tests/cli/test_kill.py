@@ -5,7 +5,7 @@ import trio
 
 from tests.support.commands import run
 from tests.support.hosts import agent_at, daemon, environment
-from tests.support.person import person_at
+from tests.support.user import user_at
 
 
 async def made(person, command, name=None):
@@ -43,38 +43,38 @@ STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 async def printed(person, terminal, text):
     """Wait until a terminal has printed a text."""
     with trio.fail_after(10):
-        while text not in (await person.about("output", terminal))["text"]:
+        while text not in (await person.terminal_request("output", terminal))["text"]:
             await trio.sleep(0.005)
 
 
 async def test_kill_waits_until_the_program_has_ended(tmp_path):
     async with (
         daemon(tmp_path, env=environment(ACPTERM_KILL_GRACE="0.5")) as (_, path),
-        person_at(path.replace("agent.sock", "user.sock")) as person,
+        user_at(path.replace("agent.sock", "user.sock")) as person,
     ):
         one = await made(person, STUBBORN, "one")
         await printed(person, one, "ready")
         assert await run(path, "kill", "one") == (0, "one: ended by SIGKILL\n", "")
-        info = await person.about("get", one)
+        info = await person.terminal_request("get", one)
         assert (info["state"], info["ending"]) == ("exited", False)
 
 
 async def test_kill_returns_at_once_with_no_wait_and_ls_shows_the_terminal_as_ending(tmp_path):
     async with (
         daemon(tmp_path, env=environment(ACPTERM_KILL_GRACE="20")) as (_, path),
-        person_at(path.replace("agent.sock", "user.sock")) as person,
+        user_at(path.replace("agent.sock", "user.sock")) as person,
     ):
         one = await made(person, STUBBORN, "one")
         await printed(person, one, "ready")
-        assert (await person.about("get", one))["ending"] is False
+        assert (await person.terminal_request("get", one))["ending"] is False
         assert await run(path, "kill", "--no-wait", "one") == (0, "", "")
         assert "  ending  " in (await run(path, "ls")).out
-        assert (await person.about("get", one))["ending"] is True
+        assert (await person.terminal_request("get", one))["ending"] is True
 
 
 async def test_kill_of_a_program_that_has_ended_says_so(person, path):
     one = await made(person, "exit 3", "one")
-    await person.about("wait", one)
+    await person.terminal_request("wait", one)
     assert await run(path, "kill", "one") == (0, "one: had exited with 3 already\n", "")
 
 
@@ -84,13 +84,13 @@ async def test_kill_sends_only_the_signal_that_is_named(person, path, name):
     await printed(person, one, "ready")
     assert await run(path, "kill", "--signal", name, "one") == (0, "", "")
     await printed(person, one, "got it")
-    assert (await person.about("get", one))["state"] == "running"
+    assert (await person.terminal_request("get", one))["state"] == "running"
 
 
 @pytest.mark.parametrize("name", ["kürzer", "\U0001f469\u200d\U0001f4bb é"])
 async def test_message_has_the_name_that_was_typed(person, path, name):
     one = await made(person, "exit 1", name)
-    await person.about("wait", one)
+    await person.terminal_request("wait", one)
     said = f"acpterm: terminal '{name}' has ended: its output can still be read\n"
     assert await run(path, "send", name, "hello") == (1, "", said)
     assert await run(path, "kill", "-s", "INT", name) == (1, "", said)
@@ -137,7 +137,7 @@ async def test_rm_exited_takes_what_is_over_and_nothing_that_somebody_needs(pers
         update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
         await agent.notify("session/update", {"sessionId": agent.session, "update": update})
         await agent.release(kept)
-        await person.about("wait", mine)
+        await person.terminal_request("wait", mine)
         assert len(await person.list(all=True)) == 4
         assert await run(path, "rm", "--exited") == (0, "", "")
         assert [one["terminalId"] for one in await person.list(all=True)] == [running, held]

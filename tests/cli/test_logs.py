@@ -15,9 +15,9 @@ from acpterm.client.user.output.lines import Lines, last_lines
 from acpterm.client.user.output.text_stream import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
 from tests.support.commands import run, running, surroundings
-from tests.support.hosts import ACPTERM, agent_at, poll
-from tests.support.person import person_at
-from tests.support.window import window_at
+from tests.support.hosts import ACPTERM, agent_at
+from tests.support.polling import poll
+from tests.support.user import user_at, user_terminals_at
 
 
 async def test_it_prints_the_text_that_agents_read(path):
@@ -196,7 +196,7 @@ async def test_what_was_released_is_printed_if_a_tool_call_shows_it(path):
 
 
 async def test_in_a_window_a_line_is_seen_as_it_grows(path):
-    async with agent_at(path) as agent, window_at(path) as window:
+    async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(
             r"stty -echo; printf 'wait'; read x; printf ' on\r1%%'; read x; printf '\r99%%\n'"
         )
@@ -230,7 +230,7 @@ SHOWN_TEXT = r"safe \u202egnp.exe\u200b \U000e0068end"
     ],
 )
 async def test_hidden_text_is_shown_in_a_window_and_unchanged_elsewhere(path, words):
-    async with agent_at(path) as agent, window_at(path) as window:
+    async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(HIDDEN)
         await agent.wait(terminal)
         assert (await run(path, *words, terminal)).out == f"{HIDDEN_TEXT}\n"
@@ -419,12 +419,12 @@ async def test_times_can_be_asked_for_before_a_new_worker_has_read_the_output_ag
     terminal = await started(path, f"{paint}; echo; echo over; read x")
     assert (await run(path, "wait", terminal, "--for", "over")).status == 0
     users = path.replace("agent.sock", "user.sock")
-    async with person_at(users) as before:
-        end = (await before.about("get", terminal))["position"]
+    async with user_at(users) as before:
+        end = (await before.terminal_request("get", terminal))["position"]
     assert (await run(path, "restart")).status == 0
-    async with person_at(users) as after:
+    async with user_at(users) as after:
         params = {"token": "t", "since": end - 10, "times": True, "stay": False}
-        assert (await after.about("follow", terminal, **params))["position"] == end
+        assert (await after.terminal_request("follow", terminal, **params))["position"] == end
         (told,) = [one["params"] for one in after.by_token["t"]]
         assert base64.b64decode(told["data"]).endswith(b"over\r\n")
         assert "at" not in told

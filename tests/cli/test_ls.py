@@ -7,9 +7,10 @@ import shlex
 import pytest
 
 from tests.support.commands import run, running, surroundings, then_said
-from tests.support.hosts import ACPTERM, agent_at, daemon, poll
-from tests.support.person import person_at
+from tests.support.hosts import ACPTERM, agent_at, daemon
+from tests.support.polling import poll
 from tests.support.tmux import needs_tmux, tmux_server
+from tests.support.user import user_at
 
 HEADER = "ID  NAME  STATE  OWNER  AGENT  SESSION  SIZE  AGE  OUTPUT  COMMAND\n"
 
@@ -29,7 +30,7 @@ def states(out: str) -> list[str]:
 
 async def made(path: str, command: str, *, name: str | None = None, **more) -> str:
     """Make a terminal of the person's."""
-    async with person_at(user(path)) as person:
+    async with user_at(user(path)) as person:
         info = await person.request("terminal/create", {"command": command, "name": name, **more})
     return info["terminalId"]
 
@@ -172,8 +173,8 @@ async def test_watched_json_is_a_line_for_each_change(tmp_path, path):
         assert json.loads(watch.lines[0]) == []
         identifier = await made(path, "read x; exit 4")
         await poll(lambda: any('"waitingForInput":true' in line for line in watch.lines))
-        async with person_at(user(path)) as person:
-            await person.about("write", identifier, data="\n")
+        async with user_at(user(path)) as person:
+            await person.terminal_request("write", identifier, data="\n")
         await poll(lambda: any('"exited"' in line for line in watch.lines))
         watch.interrupt()
         assert await watch.wait() == 0
@@ -238,8 +239,8 @@ async def test_a_watched_screen_follows_what_happens(tmux, path, key):
     identifier = await made(path, "read x", name="mine")
     pane.until("waits for input")
     assert "mine" in pane.text
-    async with person_at(user(path)) as person:
-        await person.about("kill", identifier)
+    async with user_at(user(path)) as person:
+        await person.terminal_request("kill", identifier)
     pane.until("ended by")
     pane.resize(50, 6)
     pane.until(lambda: "OWNER" not in pane.text and "COMMAND" in pane.text)

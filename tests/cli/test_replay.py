@@ -8,7 +8,7 @@ import trio
 from acpterm.terminal.vt.paint import LEAVE
 from tests.support.commands import run, surroundings
 from tests.support.hosts import ACPTERM, agent_at, agent_here
-from tests.support.window import window_at
+from tests.support.user import user_terminals_at
 
 
 def cast(file, *events, cols=80, rows=24):
@@ -26,7 +26,7 @@ async def window_with(window, path, *words, **more):
 
 
 async def test_terminal_is_played_and_the_window_restored(path):
-    async with agent_at(path) as agent, window_at(path) as window:
+    async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(r"printf '\033[?25lone\n'; sleep 0.2; printf two")
         await agent.wait(terminal)
         seen = await window_with(window, path, terminal)

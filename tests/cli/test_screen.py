@@ -11,7 +11,7 @@ from acpterm.acp.user_api import ScreenResponse
 from acpterm.client.user.export import picture
 from tests.support.commands import run, surroundings
 from tests.support.hosts import ACPTERM, agent_at
-from tests.support.window import window_at
+from tests.support.user import user_terminals_at
 
 SHOWN = r"printf 'one\n\033[31mred\033[m 漢|\n\033]2;a title\007\033[3;5Hthere'; read x"
 
@@ -40,7 +40,7 @@ async def test_what_is_not_seen_is_an_escape_in_json(path):
 
 @pytest.mark.parametrize(("no_color", "shown"), [("", "\x1b[0;31mred\x1b[m"), ("1", "red 漢|")])
 async def test_it_has_colours_in_a_window_unless_they_are_not_wanted(path, no_color, shown):
-    async with agent_at(path) as agent, window_at(path) as window:
+    async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(SHOWN)
         await agent.until_output(terminal, "there")
         env = {**surroundings(path), "NO_COLOR": no_color}

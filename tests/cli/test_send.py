@@ -7,8 +7,9 @@ import trio
 
 from acpterm.keys import KNOWN, depends_on_cursor_mode, key_bytes
 from tests.support.commands import ended, run, running, surroundings
-from tests.support.hosts import ACPTERM, agent_at, poll
-from tests.support.person import person_at
+from tests.support.hosts import ACPTERM, agent_at
+from tests.support.polling import poll
+from tests.support.user import user_at
 
 RAW = "stty raw -echo; echo ready; head -c {} | od -An -tx1 -v | tr -d ' \\n'"
 
@@ -31,7 +32,7 @@ async def test_words_have_a_space_between_them_and_no_newline_is_added(path):
 
 
 async def test_last_is_no_terminal_of_an_agents(path):
-    async with agent_at(path) as agent, person_at(path.replace("agent.", "user.")) as user:
+    async with agent_at(path) as agent, user_at(path.replace("agent.", "user.")) as user:
         await agent.create("sleep 60")
         done = await run(path, "send", "@last", "secret")
         assert done.status == 1
@@ -39,8 +40,8 @@ async def test_last_is_no_terminal_of_an_agents(path):
         made = await user.request("terminal/create", {"command": "read x; echo got $x"})
         await agent.create("sleep 60")
         assert await run(path, "send", "@last", "-e", "secret") == (0, "", "")
-        await user.about("wait", made["terminalId"])
-        assert "got secret" in (await user.about("read", made["terminalId"]))["data"]
+        await user.terminal_request("wait", made["terminalId"])
+        assert "got secret" in (await user.terminal_request("read", made["terminalId"]))["data"]
 
 
 async def test_enter_comes_last(path):

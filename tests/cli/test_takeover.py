@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.commands import running, surroundings
 from tests.support.fake_host import fake_host
-from tests.support.hosts import poll
+from tests.support.polling import poll
 
 INFO = {
     "terminalId": "term_0123456789abcdef",
@@ -78,17 +78,17 @@ async def identified(worker, name="build"):
     """Answer who the terminal is."""
     request = await worker.expect("_acpterm/terminal/get")
     assert request["params"]["terminalId"] == name
-    await worker.answer(request, INFO)
+    await worker.respond(request, INFO)
 
 
 async def asked_to_follow(worker, output=None):
     """Receive `follow`: the request; and before or after it a request for the text, if so said."""
     follow = None
     for _ in range(1 if output is None else 2):
-        request = await worker.next()
+        request = await worker.receive()
         assert request["params"]["terminalId"] == INFO["terminalId"]
         if request["method"] == "_acpterm/terminal/output":
-            await worker.answer(request, output)
+            await worker.respond(request, output)
         else:
             assert request["method"] == "_acpterm/terminal/follow"
             follow = request
@@ -112,7 +112,7 @@ async def test_logs_go_on_from_where_they_were(tmp_path):
         assert asked["params"]["since"] == 6
         await follow(second, asked, b"o\nthree\n", 14)
         await follow(second, asked, b"ur\nfive\n", 33, lost=11)
-        await second.answer(asked, {"position": 33, "exitStatus": EXIT})
+        await second.respond(asked, {"position": 33, "exitStatus": EXIT})
         assert await logs.wait() == 0
     assert logs.out == "one\ntwo\nthree\nfive\n"
     assert logs.err == "[14 bytes are missing here]\n"
@@ -128,7 +128,7 @@ async def test_logs_ask_again_for_the_text_they_had_not_got(tmp_path):
         known = {"text": "one\n", "truncated": False, "position": 4, "exitStatus": EXIT}
         asked = await asked_to_follow(second, known)
         await follow(second, asked, b"one\n", 4)
-        await second.answer(asked, {"position": 4, "exitStatus": EXIT})
+        await second.respond(asked, {"position": 4, "exitStatus": EXIT})
         assert await logs.wait() == 0
     assert (logs.out, logs.err) == ("one\n", "")
 
@@ -143,7 +143,7 @@ async def test_wait_asks_again_and_for_the_same_terminal(tmp_path):
             await worker.lose()
             worker = await host.connected()
         request = await worker.expect("_acpterm/terminal/wait")
-        await worker.answer(request, {**INFO, "state": "exited", "exitStatus": EXIT})
+        await worker.respond(request, {**INFO, "state": "exited", "exitStatus": EXIT})
         assert await waiting.wait() == 3
 
 
@@ -199,7 +199,7 @@ async def test_run_in_a_pipe_goes_on_with_what_its_program_prints(tmp_path):
     async with command(tmp_path, "run", "make") as (run, host):
         first = await host.connected()
         create = await first.expect("_acpterm/terminal/create")
-        await first.answer(create, INFO)
+        await first.respond(create, INFO)
         asked = await asked_to_follow(first)
         assert (asked["params"]["since"], asked["params"]["hold"]) == (0, True)
         await follow(first, asked, b"one\r\n", 5)
@@ -209,7 +209,7 @@ async def test_run_in_a_pipe_goes_on_with_what_its_program_prints(tmp_path):
         asked = await asked_to_follow(second)
         assert (asked["params"]["since"], asked["params"]["hold"]) == (5, True)
         await follow(second, asked, b"two\r\n", 10)
-        await second.answer(asked, {"position": 10, "exitStatus": EXIT})
+        await second.respond(asked, {"position": 10, "exitStatus": EXIT})
         assert await run.wait() == 3
     assert (run.out.replace("\r", ""), run.err) == ("one\ntwo\n", "")
 
@@ -268,7 +268,7 @@ async def test_with_a_timeout_of_0_no_command_connects_again(tmp_path):
 async def test_status_shows_keeper_worker_and_takeovers(tmp_path):
     async with command(tmp_path, "status") as (status, host):
         worker = await host.connected()
-        await worker.answer(await worker.expect("_acpterm/status"), {**STATUS, "takeovers": 2})
+        await worker.respond(await worker.expect("_acpterm/status"), {**STATUS, "takeovers": 2})
         assert await status.wait() == 0
     assert "keeper          pid 100\n" in status.out
     assert "worker          pid 101, 2 takeovers\n" in status.out
@@ -307,12 +307,12 @@ async def test_any_command_says_why_there_is_no_worker(tmp_path):
 async def test_restart_replaces_the_worker_and_says_by_which(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
         first = await host.connected()
-        await first.answer(await first.expect("_acpterm/status"), STATUS)
+        await first.respond(await first.expect("_acpterm/status"), STATUS)
         await first.expect("_acpterm/restart")
         await first.lose()
         second = await host.connected()
         new = {**STATUS, "version": "2.0", "workerPid": 102, "takeovers": 1}
-        await second.answer(await second.expect("_acpterm/status"), new)
+        await second.respond(await second.expect("_acpterm/status"), new)
         assert await restart.wait() == 0
     assert restart.out == (
         "replaced the worker, acpterm 1.0 (pid 101), by acpterm 2.0 (pid 102); 2 terminals run on\n"
@@ -322,14 +322,14 @@ async def test_restart_replaces_the_worker_and_says_by_which(tmp_path):
 async def test_restart_as_json(tmp_path):
     async with command(tmp_path, "restart", "--json") as (restart, host):
         first = await host.connected()
-        await first.answer(await first.expect("_acpterm/status"), STATUS)
+        await first.respond(await first.expect("_acpterm/status"), STATUS)
         # An old worker that answers before it is replaced.
-        await first.answer(await first.expect("_acpterm/restart"))
-        await first.answer(await first.expect("_acpterm/status"), STATUS)
+        await first.respond(await first.expect("_acpterm/restart"))
+        await first.respond(await first.expect("_acpterm/status"), STATUS)
         await first.lose()
         second = await host.connected()
         new = {**STATUS, "workerPid": 102, "takeovers": 1}
-        await second.answer(await second.expect("_acpterm/status"), new)
+        await second.respond(await second.expect("_acpterm/status"), new)
         assert await restart.wait() == 0
     assert json.loads(restart.out) == {
         "old": {"version": "1.0", "pid": 101},
@@ -343,9 +343,9 @@ async def test_restart_as_json(tmp_path):
 async def test_a_restart_that_fails_says_why(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
         worker = await host.connected()
-        await worker.answer(await worker.expect("_acpterm/status"), STATUS)
+        await worker.respond(await worker.expect("_acpterm/status"), STATUS)
         why = "the new worker was not ready within 10 s: the old one goes on"
-        await worker.fail(await worker.expect("_acpterm/restart"), why)
+        await worker.respond_error(await worker.expect("_acpterm/restart"), why)
         assert await restart.wait() == 1
     assert restart.err == f"acpterm: {why}\n"
 
@@ -353,8 +353,10 @@ async def test_a_restart_that_fails_says_why(tmp_path):
 async def test_a_restart_of_an_older_version_says_what_to_do(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
         worker = await host.connected()
-        await worker.answer(await worker.expect("_acpterm/status"), STATUS)
-        await worker.fail(await worker.expect("_acpterm/restart"), "no such method", -32601)
+        await worker.respond(await worker.expect("_acpterm/status"), STATUS)
+        await worker.respond_error(
+            await worker.expect("_acpterm/restart"), "no such method", -32601
+        )
         assert await restart.wait() == 1
     assert "cannot be replaced while it runs: acpterm shutdown ends it" in restart.err
 
@@ -370,7 +372,7 @@ async def test_restart_has_the_keeper_start_a_worker_where_none_answers(tmp_path
             assert await poll(keeper.poll) == 7
             worker = await host.connected()
             new = {**STATUS, "workerPid": 102, "takeovers": 5}
-            await worker.answer(await worker.expect("_acpterm/status"), new)
+            await worker.respond(await worker.expect("_acpterm/status"), new)
             assert await restart.wait() == 0
     assert restart.out == "started a worker, acpterm 1.0 (pid 102); 2 terminals run on\n"
 

@@ -8,7 +8,7 @@ import trio
 from acpterm.client.user.output.search import RETAINED_CHARS, LineSearch
 from tests.support.commands import run, running
 from tests.support.hosts import agent_at
-from tests.support.person import person_at
+from tests.support.user import user_at
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ async def test_a_release_while_it_waits_takes_nothing_away(path, tmp_path):
 
 async def poll_asked(path, waiting):
     """Wait until the command is connected, and has asked."""
-    async with person_at(path.replace("agent.sock", "user.sock")) as person:
+    async with user_at(path.replace("agent.sock", "user.sock")) as person:
         with trio.fail_after(20):
             while (await person.request("status", {}))["users"] < 2:
                 await trio.sleep(0.01)

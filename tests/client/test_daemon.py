@@ -10,8 +10,9 @@ import pytest
 import trio
 
 from tests.support.commands import run, surroundings
-from tests.support.hosts import ACPTERM, daemon, listens, poll
-from tests.support.person import person_at
+from tests.support.hosts import ACPTERM, daemon, listens
+from tests.support.polling import poll
+from tests.support.user import user_at
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def path(tmp_path):
 
 async def ended(path):
     """End the daemon that a command has started."""
-    async with person_at(path.replace("agent.sock", "user.sock")) as person:
+    async with user_at(path.replace("agent.sock", "user.sock")) as person:
         pid = (await person.request("status"))["pid"]
     os.kill(pid, signal.SIGTERM)
     await poll(lambda: not os.path.exists(path))

@@ -13,7 +13,8 @@ import pytest
 from tests.support.commands import ended
 from tests.support.commands import run as run_command
 from tests.support.editor import create, embed, of, say, shown, tool_call, tool_update
-from tests.support.hosts import daemon, poll
+from tests.support.hosts import daemon
+from tests.support.polling import poll
 from tests.support.prompts import (
     GIVEN_UP,
     SELECTED,
@@ -471,7 +472,7 @@ async def test_questions_are_asked_one_at_a_time(tmp_path):
         assert screen.count("May the agent") == 1
         await user.types("1\n")
         await poll(lambda: user.log.answers("session/request_permission") or None)
-        await user.sees("1 to 3: ", times=2)
+        await user.sees("1 to 3: ", count=2)
         await user.types("3\n")
         await user.end()
         answers = user.log.answers("session/request_permission")

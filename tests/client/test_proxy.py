@@ -13,13 +13,13 @@ from acpterm.client import daemon, handshake
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.terminals import EXTENSIONS_META
 from acpterm.config import Settings
+from acpterm.jsonrpc import RpcError
 from acpterm.runtime.unix_socket import Peer
 from tests.acp.validate import validate_sent
 from tests.support.editor import (
     AGENT,
     SHOWS,
     UPDATE,
-    AgentError,
     create,
     embed,
     of,
@@ -30,7 +30,8 @@ from tests.support.editor import (
     tool_call,
     tool_update,
 )
-from tests.support.hosts import alive, poll
+from tests.support.hosts import alive
+from tests.support.polling import poll
 
 PERMISSION = "session/request_permission"
 
@@ -59,8 +60,8 @@ async def test_unknown_messages_pass_unchanged_in_both_directions():
             "params": {"deep": [1, {"x": None, "1.0": 1.50}], "_meta": {"a": "é\u0000"}},
             "_meta": {"top": True},
         }
-        await editor.send_line(json.dumps(message).encode())
-        answer = await editor.until(lambda: editor._answers.get("an id"))
+        await editor.send_message(**message)
+        answer = await editor.until(lambda: editor.responses.get("an id"))
         assert answer["result"]["echo"] == message
 
 
@@ -68,15 +69,15 @@ async def test_unknown_messages_pass_unchanged_in_both_directions():
 async def test_response_has_the_id_of_the_request(id_):
     async with proxied() as editor:
         begin = {"id": id_, "method": "initialize", "params": {"protocolVersion": 1}}
-        await editor.send(begin)
+        await editor.send_message(**begin)
         await editor.until(lambda: editor.messages)
         assert editor.messages[0]["id"] == id_
-        await editor.send({"id": id_, "method": "session/new", "params": {"cwd": "/tmp"}})
+        await editor.send_message(id=id_, method="session/new", params={"cwd": "/tmp"})
         await editor.until(lambda: editor.messages[1:])
         create = {"jsonrpc": "2.0", "id": id_, "method": "terminal/create", "params": {}}
         prompt = [text(json.dumps([{"do": "line", "text": json.dumps(create)}]))["content"]]
         params = {"sessionId": "s1", "prompt": prompt}
-        await editor.send({"id": id_, "method": "session/prompt", "params": params})
+        await editor.send_message(id=id_, method="session/prompt", params=params)
         await editor.until(lambda: editor.messages[2:])
         # Terminal requests go to the proxy, whatever their id, and never reach the editor.
         assert [message.get("id", "none") for message in editor.messages] == [id_] * 3
@@ -100,8 +101,8 @@ async def test_notifications_pass_in_order_before_the_response_that_follows():
     async with proxied() as editor:
         await editor.open("/tmp")
         id_ = await editor.begin({"do": "many", "times": 300})
-        await editor.wait(id_)
-        assert editor.said == [f"{number} " for number in range(300)]
+        await editor.result(id_)
+        assert editor.texts_sent == [f"{number} " for number in range(300)]
         assert editor.messages[-1]["id"] == id_
 
 
@@ -123,10 +124,10 @@ async def test_oversized_message_is_dropped_and_a_large_one_passes():
 async def test_editor_answers_the_agents_other_requests():
     async with proxied() as editor:
         await editor.open("/tmp")
-        editor.answer = lambda message: {"content": message["params"]["path"]}
+        editor.on_request = lambda message: {"content": message["params"]["path"]}
         ask = {"do": "ask", "method": "fs/read_text_file", "params": {"path": "/x"}, "report": True}
         await editor.prompt(ask)
-        assert json.loads(editor.said[0]) == {"content": "/x"}
+        assert json.loads(editor.texts_sent[0]) == {"content": "/x"}
 
 
 # Capabilities
@@ -160,7 +161,7 @@ async def test_commands_run_in_the_sessions_directory(tmp_path, method):
         answer = await editor.request(method, params)
         editor.session = answer.get("sessionId", "old")
         await editor.prompt(*shown("pwd"))
-        assert json.loads(editor.said[1])["output"] == f"{tmp_path}\n"
+        assert json.loads(editor.texts_sent[1])["output"] == f"{tmp_path}\n"
 
 
 # The agent's terminals
@@ -173,8 +174,8 @@ async def test_agent_that_takes_null_for_success_is_sent_a_code_for_a_signal(age
     async with proxied(*AGENT, f"--name={agent_name}") as editor:
         await editor.open("/tmp")
         await editor.prompt(*shown("kill -KILL $$"))
-        assert json.loads(editor.said[0])["exitCode"] == code
-        assert json.loads(editor.said[0])["signal"] == "SIGKILL"
+        assert json.loads(editor.texts_sent[0])["exitCode"] == code
+        assert json.loads(editor.texts_sent[0])["signal"] == "SIGKILL"
 
 
 async def test_agent_gets_terminals_with_the_editors_environment(monkeypatch):
@@ -182,7 +183,7 @@ async def test_agent_gets_terminals_with_the_editors_environment(monkeypatch):
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(*shown("tty | cut -c1-8; echo $ACPTERM_TEST_MARK; exit 3"))
-        status, output = (json.loads(message) for message in editor.said)
+        status, output = (json.loads(message) for message in editor.texts_sent)
         assert (status["exitCode"], status["signal"]) == (3, None)
         assert output["output"] == "/dev/pts\nhere\n"
         valid(editor)
@@ -198,7 +199,7 @@ async def test_agent_can_use_extension_methods():
             of("wait_for_exit"),
             of("output", report=True),
         )
-        assert "got yes\n" in json.loads(editor.said[0])["output"]
+        assert "got yes\n" in json.loads(editor.texts_sent[0])["output"]
 
 
 async def test_extensions_are_not_announced_when_terminals_are_the_editors():
@@ -213,8 +214,8 @@ async def test_host_errors_reach_the_agent_with_its_own_id():
         await editor.prompt(
             {**create("ls", cwd="sub"), "report": True}, {**of("kill"), "report": True}
         )
-        assert "cwd 'sub' is not absolute" in json.loads(editor.said[0])["message"]
-        assert json.loads(editor.said[1])["code"] in (-32602, -32002)
+        assert "cwd 'sub' is not absolute" in json.loads(editor.texts_sent[0])["message"]
+        assert json.loads(editor.texts_sent[1])["code"] in (-32602, -32002)
 
 
 async def test_wait_cancelled_by_the_agent_is_answered_as_cancelled():
@@ -232,7 +233,7 @@ async def test_wait_cancelled_by_the_agent_is_answered_as_cancelled():
             {"do": "line", "text": cancel_request(2)},
             {"do": "await", "as": "w", "report": True},
         )
-        assert json.loads(editor.said[0])["code"] == -32800
+        assert json.loads(editor.texts_sent[0])["code"] == -32800
 
 
 def cancel_request(id_):
@@ -335,7 +336,7 @@ async def test_terminal_in_a_permission_request_becomes_text():
     async with proxied() as editor:
         await editor.open("/tmp")
         asked = []
-        editor.answer = lambda m: asked.append(m) or {"outcome": {"outcome": "cancelled"}}
+        editor.on_request = lambda m: asked.append(m) or {"outcome": {"outcome": "cancelled"}}
         tool = {"toolCallId": "c", "content": [embed(), text("sure?")]}
         params = {"toolCall": tool, "options": []}
         await editor.prompt(
@@ -513,7 +514,7 @@ async def test_editor_with_terminals_gets_the_terminal_requests():
             asked.append(message["method"])
             return {"terminalId": "theirs"} if message["method"] == "terminal/create" else {}
 
-        editor.answer = answer
+        editor.on_request = answer
         await editor.prompt(
             tool_call(), create("ls"), tool_update(content=[embed()]), of("release")
         )
@@ -534,7 +535,7 @@ async def test_terminals_are_not_announced_when_the_editor_has_none():
         assert answer["_meta"]["told"].get("terminal") is None
         # The agent may send the request all the same.
         asked = []
-        editor.answer = lambda m: asked.append(m["method"]) or {"terminalId": "x"}
+        editor.on_request = lambda m: asked.append(m["method"]) or {"terminalId": "x"}
         await editor.prompt(create("ls"))
         assert asked == ["terminal/create"]
 
@@ -616,7 +617,7 @@ async def test_agents_process_tree_ends_with_the_editor(options):
             "import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(60)",
         ]
         await editor.prompt({"do": "spawn", "argv": spawn}, create("exec sleep 60"))
-        child = int(editor.said[0])
+        child = int(editor.texts_sent[0])
         assert alive(child)
         await editor.stream.aclose()
         with trio.fail_after(10):
@@ -638,15 +639,13 @@ async def test_pending_requests_fail_with_the_reason_when_the_agent_exits(capfd)
     async with proxied() as editor:
         await editor.open("/tmp")
         other = await editor.start("session/new", [])
-        await editor.wait(other)
+        await editor.result(other)
         steps = {"do": "stderr", "text": "the key is wrong"}, {"do": "exit", "code": 5}
         first = await editor.begin({"do": "sleep", "seconds": 60})
         second = await editor.begin(*steps)
         for id_ in (first, second):
-            with pytest.raises(
-                AgentError, match="exited with status 5; its last words: the key is"
-            ):
-                await editor.wait(id_)
+            with pytest.raises(RpcError, match="exited with status 5; its last words: the key is"):
+                await editor.result(id_)
         with trio.fail_after(5):
             await editor.done.wait()
         assert editor.status == 5
@@ -659,16 +658,16 @@ async def test_agents_exit_is_noticed_while_a_child_holds_its_stdout():
         id_ = await editor.begin(
             {"do": "spawn", "argv": ["sleep", "60"]}, {"do": "exit", "code": 5}
         )
-        with trio.fail_after(5), pytest.raises(AgentError, match="exited with status 5"):
-            await editor.wait(id_)
+        with trio.fail_after(5), pytest.raises(RpcError, match="exited with status 5"):
+            await editor.result(id_)
         with trio.fail_after(8):
             await editor.done.wait()
-        assert not alive(int(editor.said[0]))
+        assert not alive(int(editor.texts_sent[0]))
 
 
 async def test_error_says_why_when_the_agent_dies_in_initialize():
     async with proxied("--die") as editor:
-        with pytest.raises(AgentError, match="status 7; its last words: no key in the environment"):
+        with pytest.raises(RpcError, match="status 7; its last words: no key in the environment"):
             await editor.request("initialize", {"protocolVersion": 1})
 
 
@@ -682,9 +681,9 @@ async def test_error_says_why_when_the_agent_dies_in_initialize():
 )
 async def test_initialize_fails_when_the_agent_cannot_be_started(command, why, capfd):
     async with proxied(command) as editor:
-        with pytest.raises(AgentError, match=why):
+        with pytest.raises(RpcError, match=why):
             await editor.request("initialize", {"protocolVersion": 1})
-        with pytest.raises(AgentError, match=why):
+        with pytest.raises(RpcError, match=why):
             await editor.request("session/new", {})
         await editor.stream.aclose()
         await editor.done.wait()
@@ -697,7 +696,7 @@ async def test_initialize_fails_when_the_agents_interpreter_is_missing(tmp_path)
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
     async with proxied(str(script)) as editor:
-        with pytest.raises(AgentError, match="agent"):
+        with pytest.raises(RpcError, match="agent"):
             await editor.request("initialize", {"protocolVersion": 1})
 
 
@@ -720,7 +719,7 @@ async def test_cancel_kills_terminals_that_the_agent_leaks(tmp_path):
         id_ = await editor.begin(create("echo $$ > pid; exec sleep 60"), of("wait_for_exit"))
         pid = await poll(lambda: told_pid(file))
         await editor.notify("session/cancel", {"sessionId": editor.session})
-        assert (await editor.wait(id_))["stopReason"] == "cancelled"
+        assert (await editor.result(id_))["stopReason"] == "cancelled"
         await poll(lambda: not alive(pid))
 
 
@@ -730,16 +729,16 @@ async def test_end_of_turn_kills_terminals_and_keeps_their_ids_for_a_turn(tmp_pa
         await editor.open(str(tmp_path))
         command = "echo $$ > pid; exec sleep 60"
         await editor.prompt({**create(command), "report": True}, {"do": "sleep", "seconds": 0.2})
-        terminal = json.loads(editor.said[0])["terminalId"]
+        terminal = json.loads(editor.texts_sent[0])["terminalId"]
         pid = await poll(lambda: told_pid(file))
         await poll(lambda: not alive(pid))
         # Its id stays valid during the next turn, and is released at the end of that.
         params = {"terminalId": terminal}
         ask = {"do": "ask", "method": "terminal/output", "params": params, "report": True}
         await editor.prompt(ask)
-        assert json.loads(editor.said[1])["exitStatus"]["signal"] == "SIGTERM"
+        assert json.loads(editor.texts_sent[1])["exitStatus"]["signal"] == "SIGTERM"
         await editor.prompt(ask)
-        assert "has been released" in json.loads(editor.said[2])["message"]
+        assert "has been released" in json.loads(editor.texts_sent[2])["message"]
 
 
 async def test_end_of_turn_kills_terminals_of_its_own_session_only(tmp_path):
@@ -756,7 +755,7 @@ async def test_end_of_turn_kills_terminals_of_its_own_session_only(tmp_path):
             await poll(lambda: not alive(pid))
         assert alive(other)
         await editor.notify("session/cancel", {"sessionId": opened["sessionId"]})
-        await editor.wait(id_)
+        await editor.result(id_)
 
 
 async def test_closing_a_session_releases_its_terminals(tmp_path):
@@ -766,7 +765,7 @@ async def test_closing_a_session_releases_its_terminals(tmp_path):
         pid = await poll(lambda: told_pid(tmp_path / "pid"))
         await editor.request("session/close", {"sessionId": editor.session})
         await poll(lambda: not alive(pid))
-        await editor.wait(id_)
+        await editor.result(id_)
 
 
 # The daemon
@@ -800,15 +799,15 @@ async def test_session_goes_on_without_terminals_when_the_daemon_dies(tmp_path, 
         await poll(lambda: not alive(daemon))
         await editor.prompt({**create("true"), "report": True}, say("still here"))
         # The worker outlives its keeper by a moment.
-        why = json.loads(editor.said[0])["message"]
+        why = json.loads(editor.texts_sent[0])["message"]
         assert "agent.sock is gone" in why or "acpterm is shutting down" in why
-        assert editor.said[1] == "still here"
+        assert editor.texts_sent[1] == "still here"
 
 
 async def test_error_says_why_when_the_daemon_cannot_start(tmp_path):
     (tmp_path / "agent.sock").write_text("no socket")
     async with proxied(embedded=False, settings={"socket": str(tmp_path / "agent.sock")}) as editor:
-        with pytest.raises(AgentError, match=r"is there and is no socket.*--embedded"):
+        with pytest.raises(RpcError, match=r"is there and is no socket.*--embedded"):
             await editor.request("initialize", {"protocolVersion": 1})
 
 
@@ -827,7 +826,7 @@ async def test_nothing_is_sent_to_a_daemon_of_another_user(tmp_path, monkeypatch
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
             nursery.start_soon(trio.serve_listeners, listen, [listener])
             async with proxied(embedded=False, settings={"socket": str(path)}) as editor:
-                with pytest.raises(AgentError, match=r"another user's \(uid 65534\).*--embedded"):
+                with pytest.raises(RpcError, match=r"another user's \(uid 65534\).*--embedded"):
                     await editor.request("initialize", {"protocolVersion": 1})
             await poll(lambda: received)
         nursery.cancel_scope.cancel()
@@ -841,7 +840,7 @@ async def test_error_is_reported_when_the_daemon_does_not_respond(tmp_path, monk
         sock.bind(str(path))
         sock.listen()
         async with proxied(embedded=False, settings={"socket": str(path)}) as editor:
-            with pytest.raises(AgentError, match="cannot be used: it does not answer within"):
+            with pytest.raises(RpcError, match="cannot be used: it does not answer within"):
                 await editor.request("initialize", {"protocolVersion": 1})
 
 
@@ -940,7 +939,7 @@ async def test_end_of_turn_is_passed_on_when_the_agent_exits_at_once():
             {"do": "exit", "code": 0},
         )
         assert id_ == 3
-        assert await editor.wait(id_) == {"stopReason": "end_turn"}
+        assert await editor.result(id_) == {"stopReason": "end_turn"}
 
 
 async def test_last_line_may_lack_its_newline():
@@ -971,7 +970,7 @@ async def test_lone_surrogate_in_a_command_or_call_is_replaced():
 async def test_permission_request_may_be_the_first_to_embed_a_terminal():
     async with proxied() as editor:
         await editor.open("/tmp", **SHOWS)
-        editor.answer = lambda _: {"outcome": {"outcome": "cancelled"}}
+        editor.on_request = lambda _: {"outcome": {"outcome": "cancelled"}}
         tool = {"toolCallId": "c", "title": "run", "content": [embed()]}
         params = {"toolCall": tool, "options": []}
         await editor.prompt(

@@ -17,7 +17,8 @@ from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.exec_context import current
-from tests.support.hosts import agent_on_stdio, alive, environment, poll, process
+from tests.support.hosts import agent_on_stdio, alive, environment, process
+from tests.support.polling import poll
 
 MIB = 1 << 20
 HELLO = b'{"jsonrpc":"2.0","id":0,"result":{}}\n'
@@ -225,14 +226,14 @@ async def test_ten_megabyte_messages_pass_in_both_directions(place):
         asked = [await agent.start("terminal/output", agent.of(terminal)) for _ in range(2)]
         await agent.stream.send_stream.aclose()
         for id_ in asked:
-            assert (await agent.answer(id_))["output"] == "x" * 10_000_000
+            assert (await agent.result(id_))["output"] == "x" * 10_000_000
         assert await running.wait() == 0
 
 
 async def test_agents_initialize_may_be_late_repeated_or_absent(place):
     async with agent_by(place) as (_, agent):
         assert (await agent.run("echo never"))[0] == "never\n"
-        assert [message["id"] for message in agent.received] == [1, 2, 3, 4]
+        assert [message["id"] for message in agent.messages] == [1, 2, 3, 4]
         for _ in range(2):
             request = {"protocolVersion": 1, "_meta": {"acpterm": {"context": {"env": {"A": "1"}}}}}
             await agent.request("initialize", request)
@@ -245,7 +246,7 @@ async def test_agent_that_stops_reading_blocks_the_daemon_in_bounded_memory(plac
         terminal = await agent.create(command)
         await agent.until_output(terminal, "x" * MIB)
         before = memory(running.pid)
-        lines = [agent.message("terminal/output", agent.of(terminal)) for _ in range(60)]
+        lines = [agent.prepare("terminal/output", agent.of(terminal)) for _ in range(60)]
         # Written in one call, so that this process, the reader, does not run meanwhile.
         os.write(agent.stream.send_stream.fileno(), b"".join(line for _, line in lines))
         highest = 0
@@ -255,7 +256,7 @@ async def test_agent_that_stops_reading_blocks_the_daemon_in_bounded_memory(plac
         assert highest - before < 4 * MIB
         assert memory(place.daemon) < 128 * MIB
         for id_, _ in lines:
-            assert len((await agent.answer(id_))["output"]) == MIB
+            assert len((await agent.result(id_))["output"]) == MIB
 
 
 async def test_daemon_that_stops_reading_blocks_the_agent_in_bounded_memory(place):
@@ -282,7 +283,7 @@ async def test_pending_requests_are_answered_after_stdin_ends(place):
         child = int(await agent.until_output(terminal, "\n"))
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.stream.send_stream.aclose()
-        status = await agent.answer(wait)
+        status = await agent.result(wait)
         assert status["signal"] == "SIGTERM"
         assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
         await agent.closed.wait()
@@ -306,7 +307,7 @@ async def test_signal_ends_the_terminals_and_answers_pending_requests(place, num
         running.process.send_signal(number)
         await poll(lambda: "ending" in running.logged())
         running.process.send_signal(number)
-        assert (await agent.answer(wait))["signal"] == "SIGKILL"
+        assert (await agent.result(wait))["signal"] == "SIGKILL"
         assert await running.wait() == 0
         assert time.monotonic() - began < 5
         assert not alive(child)
@@ -346,7 +347,7 @@ async def test_killed_daemon_is_reported_as_an_error(place):
         wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))
         os.kill(place.daemon, signal.SIGKILL)
         # The worker outlives its keeper by a moment.
-        status = await agent.answer(wait)
+        status = await agent.result(wait)
         assert status["_meta"]["acpterm"]["endedBy"] == "lost"
         await agent.closed.wait()
         assert await running.wait() == 1
@@ -360,7 +361,7 @@ async def test_daemon_that_shuts_down_answers_first(place):
         wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))
         await agent.request("initialize", {"protocolVersion": 1})
         os.kill(place.daemon, signal.SIGTERM)
-        assert (await agent.answer(wait))["signal"] == "SIGTERM"
+        assert (await agent.result(wait))["signal"] == "SIGTERM"
         await agent.closed.wait()
         assert await running.wait() == 1
         assert f"the daemon at {place.socket} is gone" in running.logged()

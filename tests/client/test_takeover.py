@@ -11,16 +11,17 @@ from acpterm.jsonrpc import RpcError
 from tests.support.commands import run, running
 from tests.support.desk import Desk, daemon_in
 from tests.support.editor import AGENT, proxied, say, shown
-from tests.support.hosts import agent_on_stdio, alive, daemon, environment, poll
-from tests.support.person import person_at
+from tests.support.hosts import agent_on_stdio, alive, daemon, environment
+from tests.support.polling import poll
 from tests.support.tmux import needs_tmux, tmux_server
+from tests.support.user import user_at
 
 COUNT = "for n in $(seq 40); do echo line $n; sleep 0.02; done; exit 3"
 COUNTED = "".join(f"line {n}\n" for n in range(1, 41))
 
 
 async def status(path):
-    async with person_at(path.replace("agent.sock", "user.sock")) as user:
+    async with user_at(path.replace("agent.sock", "user.sock")) as user:
         return await user.request("status", {})
 
 
@@ -60,7 +61,7 @@ async def test_agent_on_stdio_gets_its_waits_and_all_output_after_a_takeover(tmp
             before = await agent.until_output(pid, "\n")
             wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
             await end(path)
-            assert (await agent.answer(wait))["exitCode"] == 3
+            assert (await agent.result(wait))["exitCode"] == 3
             assert (await agent.output(terminal))["output"] == COUNTED
             assert (await agent.output(pid))["output"] == before
             await agent.type(pid, "x\n")
@@ -80,7 +81,7 @@ async def test_editor_behind_the_proxy_gets_all_output_after_a_takeover(tmp_path
             turn = await editor.begin(*shown(COUNT), say("done"))
             await editor.until(lambda: any("line 3\n" in text for text in editor.texts()))
             os.kill(before["workerPid"], signal.SIGKILL)
-            assert (await editor.wait(turn))["stopReason"] == "end_turn"
+            assert (await editor.result(turn))["stopReason"] == "end_turn"
             last = editor.texts()[-1]
             assert last.endswith("line 40\n[exit status 3]\n```")
             assert "line 1\nline 2\n" in last

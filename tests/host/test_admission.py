@@ -20,9 +20,10 @@ from acpterm.pty import linux
 from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.cgroup import Cgroups
 from tests.pty.scarcity import no_descriptors
-from tests.support.hosts import ACPTERM, agent_at, alive, daemon, environment, poll
-from tests.support.person import person_at
+from tests.support.hosts import ACPTERM, agent_at, alive, daemon, environment
+from tests.support.polling import poll
 from tests.support.tmux import needs_tmux
+from tests.support.user import user_at
 from tests.support.workers import Daemon
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="the evidence is Linux's")
@@ -158,7 +159,7 @@ async def test_orphan_of_an_agents_terminal_is_refused_when_it_has_no_marks(tmp_
     async with (
         asker_at_daemon(tmp_path, ACPTERM_TRACKING=tracking) as asker,
         agent_at(asker.path) as agent,
-        person_at(asker.user_path) as person,
+        user_at(asker.user_path) as person,
     ):
         await person.request("terminal/create", {"command": "sleep 60"})
         command, arguments = asker.command("orphan", "forget")
@@ -182,7 +183,7 @@ async def test_process_that_moved_to_another_control_group_is_refused(tmp_path, 
         async with (
             asker_at_daemon(tmp_path, ACPTERM_TRACKING="cgroup") as asker,
             agent_at(asker.path) as agent,
-            person_at(asker.user_path) as person,
+            user_at(asker.user_path) as person,
         ):
             made = await person.request("terminal/create", {"command": "sleep 60"})
             own = group_of_terminal(made["terminalId"], above)
@@ -232,11 +233,11 @@ async def test_program_of_a_promoted_terminal_is_refused(tmp_path, tracking):
     async with (
         asker_at_daemon(tmp_path, ACPTERM_TRACKING=tracking) as asker,
         agent_at(asker.path) as agent,
-        person_at(asker.user_path) as person,
+        user_at(asker.user_path) as person,
     ):
         command, arguments = asker.command(f"wait={tmp_path}/promoted")
         terminal = await agent.create(command, args=arguments)
-        assert (await person.about("promote", terminal))["owner"] == "user"
+        assert (await person.terminal_request("promote", terminal))["owner"] == "user"
         (tmp_path / "promoted").touch()
         assert f"you run in an agent's terminal ({terminal})" in await asker.answer()
 
@@ -246,7 +247,7 @@ async def test_background_processes_of_the_users_terminal_are_admitted(tmp_path,
     async with (
         asker_at_daemon(tmp_path, ACPTERM_TRACKING=tracking) as asker,
         agent_at(asker.path) as agent,
-        person_at(asker.user_path) as person,
+        user_at(asker.user_path) as person,
     ):
         await agent.create("sleep 60")
         for steps in ([], ["orphan"]):

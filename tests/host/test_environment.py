@@ -19,8 +19,8 @@ from tests.support.hosts import (
     environment,
     host_here,
 )
-from tests.support.person import person_of
 from tests.support.signals import blocked_or_ignored
+from tests.support.user import user_of
 
 
 def variables(**values):
@@ -98,7 +98,7 @@ async def test_users_terminal_keeps_the_users_pagers(monkeypatch):
     monkeypatch.setenv("GH_PAGER", "less -S")
     for name in ("BAT_PAGER", "LESS"):
         monkeypatch.delenv(name, raising=False)
-    async with host_here(agent_env={"MORE": "x"}) as host, person_of(host) as user:
+    async with host_here(agent_env={"MORE": "x"}) as host, user_of(host) as user:
         info = await user.request(
             "_acpterm/terminal/create", {"command": "env", "args": [], "env": []}
         )
@@ -260,7 +260,7 @@ async def test_concurrent_programs_do_not_inherit_each_others_descriptors(tmp_pa
             for _ in range(20)
         ]
         for id_ in asked:
-            terminal = (await agent.answer(id_))["terminalId"]
+            terminal = (await agent.result(id_))["terminalId"]
             await agent.wait(terminal)
             output = (await agent.output(terminal))["output"]
             numbers = [path.rpartition("/")[2] for path in output.split()]

@@ -15,7 +15,8 @@ import pytest
 import trio
 
 from acpterm.pty.tracking.cgroup import Cgroups
-from tests.support.hosts import ACPTERM, agent_at, alive, environment, poll
+from tests.support.hosts import ACPTERM, agent_at, alive, environment
+from tests.support.polling import poll
 
 GRACE = 0.6
 WAYS = ["cgroup", "subreaper"]
@@ -156,7 +157,7 @@ async def test_kill_and_release_end_the_whole_tree(agent, pids_in_files, tmp_pat
     waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
     with trio.fail_after(10):
         assert await getattr(agent, method)(terminal) == {}
-        status = await agent.answer(waiting)
+        status = await agent.result(waiting)
     assert status["_meta"]["acpterm"]["endedBy"] == "agent"
     if name == "stopped":
         # It was continued and received SIGTERM.
@@ -198,7 +199,7 @@ async def test_program_gets_grace_after_sigterm(agent, pids_in_files, tmp_path, 
     pids = await pids_in_files(1)
     waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
     await getattr(agent, method)(terminal)
-    assert (await agent.answer(waiting))["exitCode"] == 7
+    assert (await agent.result(waiting))["exitCode"] == 7
     assert (tmp_path / "tidy").exists()
     await all_gone(pids)
 
@@ -256,7 +257,7 @@ async def test_ten_concurrent_kills_respond_within_a_second(agent, tmp_path):
     started = trio.current_time()
     asked = [await agent.start("terminal/release", agent.of(terminal)) for terminal in terminals]
     for id_ in asked:
-        assert await agent.answer(id_) == {}
+        assert await agent.result(id_) == {}
     assert trio.current_time() - started < 1
 
 

@@ -17,11 +17,12 @@ from acpterm.runtime.descriptors import DescriptorReserve, reserve
 from acpterm.runtime.threads import run_blocking
 from tests.pty.scarcity import no_descriptors
 from tests.support import other_user
-from tests.support.agent import connected
+from tests.support.agent import agent_on
 from tests.support.bounded import bounds
 from tests.support.connector import connect_as_agent
-from tests.support.hosts import agent_at, agent_of, alive, daemon, environment, host_here, poll
-from tests.support.person import person_at, person_of, talking
+from tests.support.hosts import agent_at, agent_of, alive, daemon, environment, host_here
+from tests.support.polling import poll
+from tests.support.user import user_at, user_of, user_on
 
 PROCESSES = 60
 
@@ -39,7 +40,7 @@ async def test_host_works_without_threads(tmp_path, monkeypatch, tracking):
     settings = {"record": True, "record_dir": str(tmp_path), "kill_grace": 0.2}
     async with host_here(tracking=tracking, **settings) as host:
         monkeypatch.setattr(trio.to_thread, "run_sync", refuse_thread)
-        async with agent_of(host) as agent, person_of(host) as user:
+        async with agent_of(host) as agent, user_of(host) as user:
             line = "trap '' TERM HUP; echo $$; (setsid sh -c 'echo $$; exec sleep 60' &); sleep 60"
             terminals = [await agent.create(line, cwd=str(tmp_path)) for _ in range(2)]
             pids = []
@@ -86,10 +87,10 @@ async def test_user_can_list_attach_and_kill_when_no_process_is_left():
         more = {"ACPTERM_KILL_GRACE": "0.3"}
         async with other_user.daemon_of_user(path, before, **more) as (process, agents, log):
             user_stream = await other_user.connect(str(path / "user.sock"))
-            async with talking(user_stream) as user:
+            async with user_on(user_stream) as user:
                 # The user connects before this process holds an agent's connection.
                 assert await user.list() == []
-                async with connected(await other_user.connect(agents)) as agent:
+                async with agent_on(await other_user.connect(agents)) as agent:
                     quiet = await agent.create("echo quiet; read x")
                     short = await agent.create("sleep 1; exit 5")
                     storm = await agent.create(
@@ -105,7 +106,7 @@ async def test_user_can_list_attach_and_kill_when_no_process_is_left():
                         assert waited["exitCode"] == 5
                         with pytest.raises(RpcError, match="limit of this user's processes"):
                             await agent.create("echo no")
-                        await user.about("kill", storm)
+                        await user.terminal_request("kill", storm)
                         await agent.request("terminal/wait_for_exit", agent.of(storm))
                         await agent.release(quiet)
                     with trio.fail_after(20):
@@ -141,14 +142,14 @@ async def test_user_is_served_when_no_descriptor_is_left(tmp_path):
             with pytest.raises(RpcError, match="limit of acpterm's open files"):
                 await first.create("echo no")
             user_path = path.replace("agent.sock", "user.sock")
-            async with person_at(user_path) as user, person_at(user_path) as other:
+            async with user_at(user_path) as user, user_at(user_path) as other:
                 assert [one["terminalId"] for one in await user.list()] == [kept]
                 await other.open("terminal/attach", terminalId=kept, cols=80, rows=24)
                 with trio.fail_after(10):
-                    await user.about("kill", kept)
+                    await user.terminal_request("kill", kept)
                     await first.request("terminal/wait_for_exit", first.of(kept))
                 await poll(lambda: not alive(pid))
-                await user.about("release", kept)
+                await user.terminal_request("release", kept)
             for stream in streams:
                 await stream.aclose()
 
@@ -201,7 +202,7 @@ async def test_burst_of_connections_waits_in_the_queue(tmp_path):
     count = min(1000, socket.SOMAXCONN)
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path), AsyncExitStack() as stack:
-        async with person_at(path.replace("agent.sock", "user.sock")) as user:
+        async with user_at(path.replace("agent.sock", "user.sock")) as user:
             worker = (await user.request("status"))["workerPid"]
         os.kill(worker, signal.SIGSTOP)
         streams = []
@@ -217,7 +218,7 @@ async def test_burst_of_connections_waits_in_the_queue(tmp_path):
 
 
 async def _agent(path, *, task_status):
-    async with connected(await connect_as_agent(path)) as agent:
+    async with agent_on(await connect_as_agent(path)) as agent:
         task_status.started(agent)
         await trio.sleep_forever()
 

@@ -11,15 +11,8 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime import logs
-from tests.support.hosts import (
-    ACPTERM,
-    agent_at,
-    agent_on_stdio,
-    daemon,
-    environment,
-    listens,
-    poll,
-)
+from tests.support.hosts import ACPTERM, agent_at, agent_on_stdio, daemon, environment, listens
+from tests.support.polling import poll
 
 SECRETS = ["s3cr3t-argument", "s3cr3t-value", "s3cr3t-output", "s3cr3t-input", "s3cr3t-wrong"]
 ARGUMENT, VALUE, OUTPUT, INPUT, WRONG = SECRETS

@@ -13,7 +13,8 @@ from acpterm.host.server import connection as connections
 from acpterm.jsonrpc import Peer, RpcError
 from acpterm.pty import linux
 from acpterm.runtime.send_queue import SendQueue
-from tests.support.hosts import agent_here, agent_of, daemon, environment, host_here, poll
+from tests.support.hosts import agent_here, agent_of, daemon, environment, host_here
+from tests.support.polling import poll
 
 MIB = 1024 * 1024
 LARGE = "x" * 10_000_000

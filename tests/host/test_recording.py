@@ -20,7 +20,7 @@ from acpterm.pty.master import Master
 from acpterm.pty.program import Program
 from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.status import EndedBy
-from tests.support.hosts import poll
+from tests.support.polling import poll
 from tests.support.pools import running_pool
 from tests.support.ptys import open_pair
 

@@ -12,8 +12,9 @@ from acpterm.host.agent import session_methods
 from acpterm.host.agent.session import _RELEASED_MAX
 from acpterm.host.sessions.tool_calls import CALLS_MAX, TERMINALS_MAX
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here, poll
+from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here
 from tests.support.keepers import SlowKeeper
+from tests.support.polling import poll
 
 NAMING_A_TERMINAL = {
     "terminal/output": {},
@@ -365,7 +366,7 @@ async def test_cancelled_turn_kills_its_terminals_and_then_releases_them():
         await agent.wait(done)
         wait = await agent.start("terminal/wait_for_exit", agent.of(running))
         await agent.notify("session/cancel", {"sessionId": "session-1"})
-        status = await agent.answer(wait)
+        status = await agent.result(wait)
         assert status["signal"] == "SIGTERM"
         assert status["_meta"]["acpterm"]["endedBy"] == "agent"
         assert not alive(pid)
@@ -392,15 +393,15 @@ async def test_requested_terminal_is_not_created_after_a_cancelled_turn(known):
             "method": "session/cancel",
             "params": {"sessionId": "session-1"},
         }
-        made, one = agent.message("terminal/create", params)
-        after, another = agent.message("terminal/create", params)
+        made, one = agent.prepare("terminal/create", params)
+        after, another = agent.prepare("terminal/create", params)
         # In one write, so that the cancel arrives before the terminal exists.
         await agent.send(one + json.dumps(cancel).encode() + b"\n" + another)
         with pytest.raises(RpcError, match="cancelled with the turn") as caught:
-            await agent.answer(made)
+            await agent.result(made)
         assert caught.value.code == -32800
         # Only the next turn's terminal is left.
-        terminal = (await agent.answer(after))["terminalId"]
+        terminal = (await agent.result(after))["terminalId"]
         assert "exitStatus" not in await agent.output(terminal)
         await poll(lambda: [running.id for running in host.pool._running] == [terminal])
 
@@ -417,7 +418,7 @@ async def test_terminal_being_created_is_released_with_the_cancelled_turn():
         assert session_methods.cancel(connection._context, session) is None
         slow.may_answer.set()
         with pytest.raises(RpcError, match="cancelled with the turn"):
-            await agent.answer(made)
+            await agent.result(made)
         await poll(lambda: not host.pool._running)
         assert not host.pool.terminals
 

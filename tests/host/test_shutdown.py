@@ -24,8 +24,8 @@ from tests.support.hosts import (
     environment,
     host_here,
     listens,
-    poll,
 )
+from tests.support.polling import poll
 
 # Ignores all signals it can, as do its child and a process that has left the session.
 STUBBORN = """
@@ -80,11 +80,11 @@ async def test_daemon_ends_in_order_within_five_seconds(tmp_path, number, tracki
         assert await process.wait() == 0
         assert time.monotonic() - began < 5
         for agent, wait in waits:
-            status = await agent.answer(wait)
+            status = await agent.result(wait)
             assert status["signal"] == "SIGKILL"
             assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
-        assert (await two.answer(reads))["exitStatus"]["signal"] == "SIGKILL"
-        assert one._answers[read]["error"]["code"] == -32002, "it was two's terminal"
+        assert (await two.result(reads))["exitStatus"]["signal"] == "SIGKILL"
+        assert one.responses[read]["error"]["code"] == -32002, "it was two's terminal"
         await one.closed.wait()
         await two.closed.wait()
         assert not [pid for pid in pids if alive(pid)]
@@ -101,7 +101,7 @@ async def test_stdio_host_ends_in_order_within_five_seconds(tmp_path, number):
         process.process.send_signal(number)
         assert await process.wait() == 0
         assert time.monotonic() - began < 5
-        assert (await agent.answer(wait))["signal"] == "SIGKILL"
+        assert (await agent.result(wait))["signal"] == "SIGKILL"
         await agent.closed.wait()
         assert not [pid for pid in pids if alive(pid)]
 
@@ -115,7 +115,7 @@ async def test_second_signal_does_not_cut_the_end_short(tmp_path):
         await poll(lambda: "ending" in process.logged())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
             process.process.send_signal(number)
-        assert (await agent.answer(wait))["signal"] == "SIGKILL"
+        assert (await agent.result(wait))["signal"] == "SIGKILL"
         assert await process.wait() == 0
         assert not [pid for pid in pids if alive(pid)]
 
@@ -130,7 +130,7 @@ async def test_program_gets_grace_when_the_daemon_ends(tmp_path):
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.request("initialize", {"protocolVersion": 1})
         process.terminate()
-        assert (await agent.answer(wait))["exitCode"] == 3
+        assert (await agent.result(wait))["exitCode"] == 3
         assert await process.wait() == 0
         assert tidy.read_text() == "done\n"
 

@@ -20,8 +20,9 @@ from acpterm.config import Settings
 from acpterm.host.server.listener import UnixListener
 from acpterm.runtime.unix_socket import ListenError
 from tests.support.commands import run
-from tests.support.hosts import agent_at, daemon, environment, listens, poll, process
-from tests.support.person import person_at
+from tests.support.hosts import agent_at, daemon, environment, listens, process
+from tests.support.polling import poll
+from tests.support.user import user_at
 
 
 def mode(path) -> int:
@@ -285,7 +286,7 @@ async def test_foreign_socket_at_the_path_is_not_removed(tmp_path):
 async def test_removed_sockets_are_bound_again(tmp_path):
     async with daemon(tmp_path) as (running, path):
         user_path = path.replace("agent.sock", "user.sock")
-        async with agent_at(path) as agent, person_at(user_path) as user:
+        async with agent_at(path) as agent, user_at(user_path) as user:
             terminal = await agent.create("sleep 60")
             worker = (await user.request("status"))["workerPid"]
             # With and without a lock file.
@@ -297,7 +298,7 @@ async def test_removed_sockets_are_bound_again(tmp_path):
             assert (await agent.output(terminal))["output"] == ""
         # The next worker gets them, too.
         os.kill(worker, signal.SIGKILL)
-        async with person_at(user_path) as user:
+        async with user_at(user_path) as user:
             assert (await user.request("status"))["workerPid"] != worker
         running.terminate()
         assert await running.wait() == 0
@@ -307,7 +308,7 @@ async def test_removed_sockets_are_bound_again(tmp_path):
 async def test_daemon_serves_on_when_a_replaced_socket_is_found_without_descriptors(tmp_path):
     async with (
         daemon(tmp_path) as (running, path),
-        person_at(path.replace("agent.sock", "user.sock")) as user,
+        user_at(path.replace("agent.sock", "user.sock")) as user,
     ):
         worker = (await user.request("status"))["workerPid"]
         os.unlink(path)
@@ -375,7 +376,7 @@ async def test_path_that_another_daemon_has_taken_is_not_taken_back(tmp_path):
 async def test_lock_holder_is_named_while_the_socket_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr("acpterm.client.daemon.START_TIMEOUT_S", 3)
     async with daemon(tmp_path) as (running, path):
-        async with person_at(path.replace("agent.sock", "user.sock")) as user:
+        async with user_at(path.replace("agent.sock", "user.sock")) as user:
             worker = (await user.request("status"))["workerPid"]
         os.kill(worker, signal.SIGSTOP)
         try:

@@ -14,8 +14,9 @@ import pytest
 import trio
 
 from acpterm.runtime.stdio import StdioStream
-from tests.support.agent import connected
-from tests.support.hosts import ACPTERM, agent_on_stdio, alive, environment, listens, poll
+from tests.support.agent import agent_on
+from tests.support.hosts import ACPTERM, agent_on_stdio, alive, environment, listens
+from tests.support.polling import poll
 from tests.support.signals import blocked_or_ignored
 from tests.support.starting import start
 
@@ -89,7 +90,7 @@ async def test_host_serves_until_the_end_of_its_input(tmp_path):
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.stream.send_stream.aclose()
         # The pending request is answered: the terminal is ended, as its agent has disconnected.
-        status = await agent.answer(wait)
+        status = await agent.result(wait)
         assert status["signal"] == "SIGTERM"
         assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
         assert await process.wait() == 0
@@ -154,7 +155,7 @@ async def test_shared_description_is_never_left_non_blocking(tmp_path, whose, pa
     with pair() as (ours, theirs):
         with hosted(tmp_path, "", *whose, stdin=theirs, stdout=theirs) as running:
             stream = trio.lowlevel.FdStream(os.dup(ours))
-            async with connected(stream) as agent:
+            async with agent_on(stream) as agent:
                 terminal = await agent.create("echo $$; exec sleep 60")
                 child = int(await agent.until_output(terminal, "\n"))
                 wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
@@ -168,12 +169,12 @@ async def test_shared_description_is_never_left_non_blocking(tmp_path, whose, pa
                 if how == "end" and pair is socket_pair:
                     with socket.socket(fileno=os.dup(ours)) as end:
                         end.shutdown(socket.SHUT_WR)
-                    assert (await agent.answer(wait))["signal"] == "SIGTERM"
+                    assert (await agent.result(wait))["signal"] == "SIGTERM"
                 elif how == "end":
                     running.terminate()
                 elif how == "SIGTERM":
                     running.terminate()
-                    assert (await agent.answer(wait))["signal"] == "SIGTERM"
+                    assert (await agent.result(wait))["signal"] == "SIGTERM"
                 else:
                     running.kill()
                 assert await poll(running.poll) == (-9 if how == "SIGKILL" else 0)
@@ -185,7 +186,7 @@ async def test_non_blocking_description_works(tmp_path, whose):
     with socket_pair() as (ours, theirs):
         os.set_blocking(theirs, False)
         with hosted(tmp_path, "", *whose, stdin=theirs, stdout=theirs):
-            async with connected(trio.lowlevel.FdStream(os.dup(ours))) as agent:
+            async with agent_on(trio.lowlevel.FdStream(os.dup(ours))) as agent:
                 output, _ = await agent.run("head -c 3000000 /dev/zero | tr '\\0' x")
                 assert len(output) == 1 << 20
         assert is_non_blocking(theirs), "it is not ours to change"

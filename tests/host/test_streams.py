@@ -12,7 +12,7 @@ import trio
 from structlog.testing import capture_logs
 
 from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue
-from tests.support.agent import connected
+from tests.support.agent import agent_on
 from tests.support.hosts import (
     agent_at,
     agent_of,
@@ -21,8 +21,8 @@ from tests.support.hosts import (
     daemon,
     environment,
     host_here,
-    poll,
 )
+from tests.support.polling import poll
 
 MIB = 1 << 20
 
@@ -153,8 +153,8 @@ async def test_peer_on_pipes_that_reads_nothing_slows_no_terminal(tmp_path):
         command = "head -c 2000000 /dev/zero | tr '\\0' x; read line; yes | head -c 9000000; "
         terminal = await agent.create(f"{command} touch {done}; sleep 60")
         await agent.until_output(terminal, "x" * MIB)
-        write, line = agent.message("_acpterm/terminal/write", agent.of(terminal, data="go\n"))
-        lines = [agent.message("terminal/output", agent.of(terminal))[1] for _ in range(3)]
+        write, line = agent.prepare("_acpterm/terminal/write", agent.of(terminal, data="go\n"))
+        lines = [agent.prepare("terminal/output", agent.of(terminal))[1] for _ in range(3)]
         # In one write, before this process, which is the reader, runs again.
         fd = agent.stream.send_stream.fileno()
         os.write(fd, line + b"".join(lines))
@@ -164,7 +164,7 @@ async def test_peer_on_pipes_that_reads_nothing_slows_no_terminal(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.01)  # noqa: ASYNC251  nothing is read meanwhile, on purpose
         assert memory(process.pid) - before < 32 * MIB
-        assert (await agent.answer(write))["written"] == 3
+        assert (await agent.result(write))["written"] == 3
         assert (await agent.output(terminal))["output"].endswith("y\ny\n")
 
 
@@ -246,15 +246,15 @@ async def test_peer_that_ended_its_stream_is_still_answered():
         ours, theirs = trio.socket.socketpair()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(host.serve, trio.SocketStream(theirs), host.context)
-            async with connected(trio.SocketStream(ours)) as agent:
+            async with agent_on(trio.SocketStream(ours)) as agent:
                 terminal = await agent.create("sleep 60")
                 wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
                 missing = await agent.start("terminal/output", agent.of("none"))
                 ours.shutdown(socket.SHUT_WR)
-                status = await agent.answer(wait)
+                status = await agent.result(wait)
                 assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
                 await agent.closed.wait()
-                assert agent.answered(missing)
+                assert agent.has_response(missing)
 
 
 async def test_terminals_of_a_killed_agent_are_ended(tmp_path):
@@ -307,7 +307,7 @@ async def test_connection_that_fails_unexpectedly_ends_no_other():
         ours, theirs = trio.socket.socketpair()
         with capture_logs() as logs:
             nursery.start_soon(host.serve_agent_socket, Faulty(theirs))
-            async with connected(trio.SocketStream(ours)) as agent:
+            async with agent_on(trio.SocketStream(ours)) as agent:
                 await agent.send(b"{}\n")
                 await agent.closed.wait()
             assert (await other.run("echo served"))[0] == "served\n"

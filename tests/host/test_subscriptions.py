@@ -23,9 +23,10 @@ from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCur
 from acpterm.jsonrpc import RpcError, encode_notification
 from tests.support.depth import examples
 from tests.support.front_ends import FRONT_ENDS
-from tests.support.hosts import agent_at, agent_of, daemon, environment, host_here, poll
-from tests.support.person import person_at, person_of
+from tests.support.hosts import agent_at, agent_of, daemon, environment, host_here
+from tests.support.polling import poll
 from tests.support.stores import MemoryStore
+from tests.support.user import user_at, user_of
 
 FORMS = ["meta", "v2"]
 
@@ -73,7 +74,7 @@ def printed(host, terminal) -> bytes:
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_call_and_its_terminal_are_sent_as_they_come(form):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
         terminal = await agent.create("printf 'é one\\n'; read line; echo $line; exit 3")
         await tell(agent, said(says="tool_call", title="Run", status="pending"))
         _, token = await follow(person, form)
@@ -102,7 +103,7 @@ def _output(person, token, form, terminal, foreign=()):
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_each_update_of_a_call_is_sent_to_a_reading_client(form):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
         await tell(agent, said(says="tool_call", title="Run"))
         _, token = await follow(person, form)
         await person.until(lambda: person.by_token[token])
@@ -114,7 +115,7 @@ async def test_each_update_of_a_call_is_sent_to_a_reading_client(form):
 
 
 async def test_terminal_in_several_calls_is_sent_once_and_shown_by_each_call():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
         terminal = await agent.create("printf once")
         _, token = await started(agent, person)
         await tell(agent, said("a", terminals=[terminal]), said("b", terminals=[terminal]))
@@ -146,7 +147,7 @@ async def test_terminal_of_another_session_is_not_sent(form):
         host_here() as host,
         agent_of(host) as agent,
         agent_of(host, "session-2") as other,
-        person_of(host) as person,
+        user_of(host) as person,
     ):
         theirs = await other.create("echo secret")
         also = await agent.create("echo secret", sessionId="session-3")
@@ -158,13 +159,13 @@ async def test_terminal_of_another_session_is_not_sent(form):
             lambda: shown(person, token, form, foreign).calls.get("call-1", {}).get("status")
         )
         assert not shown(person, token, form, foreign).terminals
-        assert b"secret" not in b"".join(person.lines)
+        assert "secret" not in json.dumps(person.messages)
 
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_divided_character_is_sent_whole(form):
     code = r"printf 'a\303'; read line; printf '\251b\360\237'; read line; printf '\230\200\377'"
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
         terminal = await agent.create(f"stty -echo; {code}")
         _, token = await started(agent, person, form)
         await tell(agent, said(terminals=[terminal]))
@@ -226,7 +227,7 @@ async def act(agent, names, step):
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_late_subscriber_gets_the_same_state(form):
-    async with host_here() as host, person_of(host) as person:
+    async with host_here() as host, user_of(host) as person:
         followed = []
         async with agent_of(host) as agent:
             names = {}
@@ -237,7 +238,7 @@ async def test_late_subscriber_gets_the_same_state(form):
                     await trio.sleep(0.03)
             last = await follow(person, form)
         for id_, _ in [*followed, last]:
-            assert await person.answer(id_) == {}
+            assert await person.result(id_) == {}
         fronts = [shown(person, token, form) for _, token in [*followed, last]]
         for front in fronts:
             assert front.state == fronts[0].state
@@ -253,7 +254,7 @@ async def test_late_subscriber_gets_the_same_state(form):
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_completion_is_sent_to_a_late_subscriber_after_the_output(form):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
         terminal = await agent.create("seq 100000")
         await tell(agent, said(says="tool_call", title="Run", terminals=[terminal]))
         await agent.wait(terminal)
@@ -266,7 +267,7 @@ async def test_completion_is_sent_to_a_late_subscriber_after_the_output(form):
         assert front.terminals[terminal].output == printed(host, terminal)
         await person.cancel(id_)
         with pytest.raises(RpcError) as caught:
-            await person.answer(id_)
+            await person.result(id_)
         assert caught.value.code == -32800
 
 
@@ -448,7 +449,7 @@ async def test_client_that_does_not_read_costs_nothing_and_gets_what_is_left(for
     monkeypatch.setattr(
         TerminalCursor, "step", lambda self, form: looks.append(1) or step(self, form)
     )
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
         terminal = await agent.create("yes | head -c 6000000; read line; echo done")
         _, token = await started(agent, person, form)
         person.pause()
@@ -499,7 +500,7 @@ async def test_few_terminals_are_held_for_a_client_that_does_not_read():
     async with (
         host_here(keep_released=1) as host,
         agent_of(host) as agent,
-        person_of(host) as person,
+        user_of(host) as person,
     ):
         _, token = await started(agent, person)
         person.pause()
@@ -539,14 +540,14 @@ async def test_few_terminals_are_held_for_a_client_that_does_not_read():
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_subscription_ends_when_the_agent_has_gone_and_all_is_sent(form):
-    async with host_here() as host, person_of(host) as person:
+    async with host_here() as host, user_of(host) as person:
         async with agent_of(host) as agent:
             terminal = await agent.create("trap 'sleep 0.2; echo bye; exit 5' TERM; echo up; cat")
             id_, token = await started(agent, person, form)
             await tell(agent, said(terminals=[terminal]))
             await person.until(lambda: b"up" in _output(person, token, form, terminal))
-        assert not person.answered(id_)
-        assert await person.answer(id_) == {}
+        assert not person.has_response(id_)
+        assert await person.result(id_) == {}
         found = shown(person, token, form).terminals[terminal]
         assert found.output.endswith(b"bye\r\n")
         assert found.exit == (5, None)
@@ -554,30 +555,30 @@ async def test_subscription_ends_when_the_agent_has_gone_and_all_is_sent(form):
 
 @pytest.mark.parametrize("command", ["yes", "echo calm; sleep 60"])
 async def test_promoted_terminal_is_still_sent_and_outlives_the_session(command):
-    async with host_here() as host, person_of(host) as person:
+    async with host_here() as host, user_of(host) as person:
         async with agent_of(host) as agent:
             terminal = await agent.create(command)
             id_, token = await started(agent, person)
             await tell(agent, said(terminals=[terminal]))
             await person.until(lambda: _output(person, token, "meta", terminal))
-            await person.about("promote", terminal)
+            await person.terminal_request("promote", terminal)
             await agent.release(terminal)
             before = len(person.by_token[token])
             await tell(agent, said("another", terminals=[terminal]))
             await person.until(lambda: len(person.by_token[token]) > before)
-        assert await person.answer(id_) == {}
+        assert await person.result(id_) == {}
         assert shown(person, token).terminals[terminal].exit is None
-        await person.about("kill", terminal)
+        await person.terminal_request("kill", terminal)
 
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_removed_terminal_is_sent_to_its_end(form):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
         terminal = await agent.create("echo up; sleep 60")
         _, token = await started(agent, person, form)
         await tell(agent, said(terminals=[terminal]))
         await person.until(lambda: b"up" in _output(person, token, form, terminal))
-        await person.about("release", terminal)
+        await person.terminal_request("release", terminal)
         assert host.state.registry.get(terminal) is None
         await person.until(lambda: _exit(person, token, terminal, form))
         await tell(agent, said("late", terminals=[terminal], title="still told"))
@@ -585,7 +586,7 @@ async def test_removed_terminal_is_sent_to_its_end(form):
 
 
 async def test_output_of_background_processes_is_sent_after_the_exit():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
         command = "(trap '' HUP; sleep 0.5; echo after) & sleep 0.1; echo before"
         terminal = await agent.create(command)
         _, token = await started(agent, person)
@@ -601,7 +602,7 @@ async def test_disconnected_client_leaves_nothing():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("yes")
         await tell(agent, said(terminals=[terminal]))
-        async with person_of(host) as person:
+        async with user_of(host) as person:
             _, token = await follow(person)
             await person.until(lambda: person.by_token[token])
         (caller,) = host._resumption.connections
@@ -609,7 +610,7 @@ async def test_disconnected_client_leaves_nothing():
 
 
 async def test_token_can_be_used_again_after_a_cancel():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
         await tell(agent, said(says="tool_call", title="Run"))
         for _ in range(2):
             id_, _ = await follow(person, token="same")
@@ -617,31 +618,31 @@ async def test_token_can_be_used_again_after_a_cancel():
             await person.until(lambda: len(person.by_token["same"]) > before - 1)  # noqa: B023
             twice, _ = await follow(person, token="same")
             with pytest.raises(RpcError, match="'same' is in use"):
-                await person.answer(twice)
+                await person.result(twice)
             await person.cancel(id_)
             with pytest.raises(RpcError, match="cancelled"):
-                await person.answer(id_)
+                await person.result(id_)
 
 
 # Which session
 
 
 async def test_session_is_found_or_the_error_says_what_there_is():
-    async with host_here() as host, person_of(host) as person:
+    async with host_here() as host, user_of(host) as person:
         with pytest.raises(RpcError, match="there is none yet") as caught:
-            await person.answer((await follow(person))[0])
+            await person.result((await follow(person))[0])
         assert caught.value.code == -32002
         async with agent_of(host) as one, agent_of(host) as two:
             for agent in (one, two):
                 await tell(agent, said(says="tool_call", title="Run"))
             with pytest.raises(RpcError, match=r"one of c\d, c\d") as caught:
-                await person.answer((await follow(person))[0])
+                await person.result((await follow(person))[0])
             assert caught.value.code == -32602
             with pytest.raises(RpcError, match=r"no session 'other'.*'session-1' of c") as caught:
-                await person.answer((await follow(person, session="other"))[0])
+                await person.result((await follow(person, session="other"))[0])
             assert caught.value.code == -32002
             with pytest.raises(RpcError, match="of connection 'c9'"):
-                await person.answer((await follow(person, connection="c9"))[0])
+                await person.result((await follow(person, connection="c9"))[0])
             (name, _) = {caller.agent.connection_id for caller in host._resumption.connections}
             _, token = await follow(person, connection=name)
             await person.until(lambda: person.by_token[token])
@@ -652,7 +653,7 @@ async def test_subscription_works_over_a_daemons_socket(tmp_path):
     async with (
         daemon(tmp_path, env=environment(ACPTERM_USER_SOCKET=users)) as (_, path),
         agent_at(path) as agent,
-        person_at(users) as person,
+        user_at(users) as person,
     ):
         terminal = await agent.create("echo hello")
         await tell(agent, said(terminals=[terminal]))

@@ -16,8 +16,9 @@ import trio
 
 from acpterm.config import Settings, default_socket, user_socket
 from tests.support import starting
-from tests.support.hosts import ACPTERM, agent_at, alive, environment, listens, poll
-from tests.support.person import person_at
+from tests.support.hosts import ACPTERM, agent_at, alive, environment, listens
+from tests.support.polling import poll
+from tests.support.user import user_at
 
 UNITS = Path(__file__).parents[2] / "systemd"
 
@@ -99,7 +100,7 @@ async def test_users_socket_is_recognised_by_its_path_beside_the_agents(tmp_path
     with ExitStack() as stack:
         fds = [stack.enter_context(bound(path)).fileno() for path in paths]
         stack.enter_context(handed(tmp_path, fds))
-        async with agent_at(paths[0]) as agent, person_at(paths[1]) as user:
+        async with agent_at(paths[0]) as agent, user_at(paths[1]) as user:
             terminal = await agent.create("sleep 60")
             assert [one["terminalId"] for one in await user.list()] == [terminal]
 
@@ -108,7 +109,7 @@ async def test_users_socket_is_bound_beside_a_handed_agents_socket(tmp_path):
     path = str(tmp_path / "handed.sock")
     with bound(path) as sock, handed(tmp_path, [sock.fileno()]):
         await poll(lambda: listens(f"{path}.user"))
-        async with agent_at(path) as agent, person_at(f"{path}.user") as user:
+        async with agent_at(path) as agent, user_at(f"{path}.user") as user:
             terminal = await agent.create("sleep 60")
             assert [one["terminalId"] for one in await user.list()] == [terminal]
 

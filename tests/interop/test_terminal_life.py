@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from tests.interop.sdks import SDKS
-from tests.support.hosts import ACPTERM, alive, daemon, environment, poll
+from tests.support.hosts import ACPTERM, alive, daemon, environment
+from tests.support.polling import poll
 
 # Installing an SDK can take longer than a test may.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import trio
 
-from tests.support.hosts import environment, poll
+from tests.support.hosts import environment
+from tests.support.polling import poll
 from tests.support.starting import start
 
 

@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from acpterm.host.host import Host
 from acpterm.host.open_host import open_host
 from acpterm.runtime.exec_context import current
 from tests.support import starting
-from tests.support.agent import Agent, connected
+from tests.support.agent import Agent, agent_on
 from tests.support.connector import connect_as_agent
 from tests.support.depth import DEADLINE_S
+from tests.support.polling import poll
 from tests.support.starting import start
 
 ACPTERM = starting.ACPTERM
@@ -38,7 +39,7 @@ async def agent_of(host: Host, session: str = "session-1") -> AsyncIterator[Agen
     ours, theirs = trio.socket.socketpair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.serve, trio.SocketStream(theirs), host.context)
-        async with connected(trio.SocketStream(ours), session) as agent:
+        async with agent_on(trio.SocketStream(ours), session) as agent:
             yield agent
 
 
@@ -118,7 +119,7 @@ def listens(path: str) -> bool:
 @asynccontextmanager
 async def agent_at(path: str, session: str = "session-1") -> AsyncIterator[Agent]:
     """Connect an agent to a daemon's socket."""
-    async with connected(await connect_as_agent(path), session) as agent:
+    async with agent_on(await connect_as_agent(path), session) as agent:
         yield agent
 
 
@@ -148,7 +149,7 @@ async def agent_on_stdio(
         )
         running.process.stdin.close()
         running.process.stdout.close()
-        async with connected(stream) as agent:
+        async with agent_on(stream) as agent:
             yield running, agent
 
 
@@ -170,14 +171,6 @@ async def _below_shell(
         popen.kill()
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(popen.wait)
-
-
-async def poll(look: Callable[[], Any], seconds: float = DEADLINE_S) -> Any:
-    """Look until what is seen is true: that."""
-    with trio.fail_after(seconds):
-        while (found := look()) is None or found is False:
-            await trio.sleep(0.005)
-    return found
 
 
 async def left_by_killed(code: str) -> int:

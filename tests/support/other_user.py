@@ -13,7 +13,8 @@ import pytest
 import trio
 
 from tests.support.bounded import FIRST_UID, as_user
-from tests.support.hosts import ACPTERM, environment, poll
+from tests.support.hosts import ACPTERM, environment
+from tests.support.polling import poll
 
 UID = FIRST_UID + os.getpid()
 

@@ -19,7 +19,8 @@ from tests.acp.validate import validate_sent
 from tests.support.agent import Agent
 from tests.support.depth import DEADLINE_S
 from tests.support.editor import AGENT, SCRIPTED
-from tests.support.hosts import ACPTERM, agent_here, environment, poll
+from tests.support.hosts import ACPTERM, agent_here, environment
+from tests.support.polling import poll
 from tests.support.starting import start as start_acpterm
 
 TO_AGENT = "client->agent"
@@ -185,28 +186,23 @@ async def prompted(tmp_path: Path, *steps: dict[str, Any], **how: Any) -> tuple[
     return status, run
 
 
-class Person:
-    """Somebody at a terminal that a command runs in."""
+class TerminalUser:
+    """A user at the terminal that a command runs in."""
 
     def __init__(self, host: Agent, terminal: str, log: Log) -> None:
         self._host = host
         self._terminal = terminal
         self.log = log
 
-    async def sees(self, text: str, times: int = 1) -> str:
-        """Wait until the terminal shows `text` so many times: all that it shows."""
-        with trio.fail_after(DEADLINE_S):
-            while True:
-                shown = str((await self._host.output(self._terminal))["output"])
-                if shown.count(text) >= times:
-                    return shown
-                await trio.sleep(0.01)
+    async def sees(self, text: str, count: int = 1) -> str:
+        """Wait until the terminal shows `text` so many times; return all that it shows."""
+        return await self._host.until_output(self._terminal, text, count=count)
 
     async def types(self, keys: str) -> None:
         await self._host.type(self._terminal, keys)
 
     async def end(self) -> tuple[str, int]:
-        """Wait for the end: what the terminal shows, and the exit status."""
+        """Wait until the command exits; return what the terminal shows and the exit status."""
         status = await self._host.wait(self._terminal)
         return (await self._host.output(self._terminal))["output"], status["exitCode"]
 
@@ -219,8 +215,8 @@ async def at_a_terminal(
     agent: Sequence[str] = (),
     raw: bool = False,
     env: dict[str, str] | None = None,
-) -> AsyncIterator[Person]:
-    """Have the agent do steps, with a person before the terminal. `raw`: as bytes come."""
+) -> AsyncIterator[TerminalUser]:
+    """Run `acpterm prompt` with steps in a terminal; `raw`: the terminal's format is raw."""
     log = Log(tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}")
     words = command(json.dumps(steps), ["--log", str(log.path), *options], agent)
     variables = {"XDG_CONFIG_HOME": str(tmp_path / "none"), "NO_COLOR": "", **(env or {})}
@@ -232,7 +228,7 @@ async def at_a_terminal(
             env=[{"name": name, "value": value} for name, value in variables.items()],
             own={"format": "raw"} if raw else {},
         )
-        yield Person(host, terminal, log)
+        yield TerminalUser(host, terminal, log)
         await host.release(terminal)
     log.sent()
 

@@ -1,6 +1,5 @@
 """A daemon whose workers are killed, and agents that come back to it."""
 
-import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -8,11 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import trio
-
 from tests.support.agent import Agent
-from tests.support.hosts import Process, agent_at, daemon, environment, poll
-from tests.support.person import Person, person_at
+from tests.support.hosts import Process, agent_at, daemon, environment
+from tests.support.polling import poll
+from tests.support.user import User, user_at
 
 
 class Daemon:
@@ -25,8 +23,8 @@ class Daemon:
 
     async def status(self) -> Any:
         """Return `_acpterm/status`, of whichever worker answers first."""
-        async with person_at(self.user_path) as person:
-            return await person.request("status")
+        async with user_at(self.user_path) as user:
+            return await user.request("status")
 
     async def kill_worker(self) -> None:
         """Kill the worker, and wait until it is gone."""
@@ -38,33 +36,13 @@ class Daemon:
     async def agent(self, secret: str | None = None) -> AsyncIterator[tuple[Agent, dict[str, Any]]]:
         """Connect an agent, which resumes the connection of `secret`: its `_meta.acpterm`."""
         async with agent_at(self.path) as agent:
-            yield agent, await initialize(agent, secret)
+            yield agent, await agent.initialize(secret)
 
     @asynccontextmanager
-    async def user(self) -> AsyncIterator[Person]:
-        """Connect a front end of the user's."""
-        async with person_at(self.user_path) as person:
-            yield person
-
-
-async def initialize(agent: Agent, secret: str | None = None) -> Any:
-    """Send `initialize`; return `_meta.acpterm` of the result."""
-    params: dict[str, Any] = {
-        "protocolVersion": 1,
-        "clientInfo": {"name": "tester", "version": "1"},
-    }
-    if secret is not None:
-        params["_meta"] = {"acpterm": {"resume": secret}}
-    return (await agent.request("initialize", params))["_meta"]["acpterm"]
-
-
-async def repeat(agent: Agent, id_: int, method: str, params: dict[str, Any]) -> Any:
-    """Send a request with the id that it had before: its result."""
-    agent._methods[id_], agent._waiting[id_] = method, trio.Event()
-    agent._next = max(agent._next, id_)
-    body = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
-    await agent.send(json.dumps(body).encode() + b"\n")
-    return await agent.answer(id_)
+    async def user(self) -> AsyncIterator[User]:
+        """Connect a user."""
+        async with user_at(self.user_path) as user:
+            yield user
 
 
 @asynccontextmanager

@@ -21,8 +21,9 @@ from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
-from tests.support.hosts import alive, poll
+from tests.support.hosts import alive
 from tests.support.keepers import SlowKeeper
+from tests.support.polling import poll
 from tests.support.pools import running_pool
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

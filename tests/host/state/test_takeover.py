@@ -10,8 +10,9 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import agent_on_stdio, alive, listens, poll
-from tests.support.workers import daemon_of, initialize, repeat
+from tests.support.hosts import agent_on_stdio, alive, listens
+from tests.support.polling import poll
+from tests.support.workers import daemon_of
 
 COUNT = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo line $i; done; read x; echo end; exit 3"
 
@@ -60,10 +61,10 @@ async def test_repeated_create_is_executed_once(tmp_path):
             await poll(lambda: ran.exists() and ran.read_text())
             await daemon.kill_worker()
         async with daemon.agent(own["resume"]) as (agent, _):
-            first = await repeat(agent, id_, "terminal/create", params)
+            first = await agent.repeat(id_, "terminal/create", params)
             assert ran.read_text() == "ran\n"
             # From now on the id belongs to another request.
-            second = await repeat(agent, id_, "terminal/create", params)
+            second = await agent.repeat(id_, "terminal/create", params)
             assert first != second
             await poll(lambda: ran.read_text() == "ran\nran\n")
 
@@ -73,11 +74,11 @@ async def test_id_of_a_confirmed_create_can_be_used_again(tmp_path):
     async with daemon_of(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             id_ = await agent.start("terminal/create", params)
-            first = (await agent.answer(id_))["terminalId"]
+            first = (await agent.result(id_))["terminalId"]
             await agent.until_output(first, "\n")
             await daemon.kill_worker()
         async with daemon.agent(own["resume"]) as (agent, _):
-            second = (await repeat(agent, id_, "terminal/create", params))["terminalId"]
+            second = (await agent.repeat(id_, "terminal/create", params))["terminalId"]
             assert first != second
             for terminal in (first, second):
                 assert alive(int(await agent.until_output(terminal, "\n")))
@@ -97,7 +98,7 @@ async def test_pending_requests_can_be_repeated(tmp_path):
             with pytest.raises(RpcError, match="has been released"):
                 await agent.output(gone)
             await agent.type(kept, "\n")
-            assert (await agent.answer(waiting))["exitCode"] == 4
+            assert (await agent.result(waiting))["exitCode"] == 4
 
 
 async def test_program_that_exits_without_a_worker_has_its_status_and_output(tmp_path):
@@ -105,7 +106,7 @@ async def test_program_that_exits_without_a_worker_has_its_status_and_output(tmp
         async with daemon.agent() as (agent, own):
             terminal = await agent.create("read line; echo the last; exit 7")
             async with daemon.user() as user:
-                pid = (await user.about("get", terminal))["pid"]
+                pid = (await user.terminal_request("get", terminal))["pid"]
             # It is reported at the same time.
             worker = (await daemon.status())["workerPid"]
             os.kill(worker, signal.SIGSTOP)
@@ -168,7 +169,7 @@ async def test_users_promoted_and_retained_terminals_are_restored(tmp_path):
         async with daemon.agent() as (agent, own), daemon.user() as user:
             await user.request("terminal/create", {"command": "sleep 60", "name": "mine"})
             promoted = await agent.create("sleep 60")
-            await user.about("promote", promoted)
+            await user.terminal_request("promote", promoted)
             shown = await agent.create("echo precious")
             await agent.wait(shown)
             content = [{"type": "terminal", "terminalId": shown}]
@@ -186,11 +187,11 @@ async def test_users_promoted_and_retained_terminals_are_restored(tmp_path):
                 del entry["waitingForInput"], entry["lastOutputAt"]
             assert after == before
             assert await user.request("session/list") == sessions
-            assert (await user.about("output", shown))["text"] == "precious\n"
+            assert (await user.terminal_request("output", shown))["text"] == "precious\n"
             with pytest.raises(RpcError, match="taken it over"):
                 await agent.kill(promoted)
             for entry in after:
-                await user.about("release", entry["terminalId"])
+                await user.terminal_request("release", entry["terminalId"])
 
 
 async def test_session_keeps_its_directory_and_environment(tmp_path):
@@ -268,12 +269,15 @@ async def test_connection_names_are_not_reused(tmp_path):
     async with daemon_of(tmp_path) as daemon:
         async with daemon.agent() as (agent, own), daemon.user() as user:
             terminal = await agent.create("sleep 60")
-            name = (await user.about("get", terminal))["connection"]
+            name = (await user.terminal_request("get", terminal))["connection"]
             await daemon.kill_worker()
         async with daemon.agent(), daemon.agent(own["resume"]), daemon.user() as user:
             async with daemon.agent() as (other, _):
                 fresh = await other.create("sleep 60")
-                names = [(await user.about("get", id_))["connection"] for id_ in (terminal, fresh)]
+                names = [
+                    (await user.terminal_request("get", id_))["connection"]
+                    for id_ in (terminal, fresh)
+                ]
             assert names[0] == name
             assert names[1] not in (name, "c1")
 
@@ -286,7 +290,7 @@ async def test_killed_keeper_ends_its_daemon(tmp_path):
             waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
             worker = (await daemon.status())["workerPid"]
             daemon.process.process.kill()
-            status = await agent.answer(waiting)
+            status = await agent.result(waiting)
             assert status["_meta"]["acpterm"]["endedBy"] == "lost"
             assert (status["exitCode"], status["signal"]) == (255, None)
             await agent.closed.wait()
@@ -306,7 +310,7 @@ async def test_killed_embedded_keeper_ends_its_host(tmp_path):
         waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         (keeper,) = psutil.Process(process.pid).children()
         keeper.kill()
-        status = await agent.answer(waiting)
+        status = await agent.result(waiting)
         assert status["_meta"]["acpterm"]["endedBy"] == "lost"
         assert (status["exitCode"], status["signal"]) == (255, None)
         assert await process.wait() == 1
@@ -383,5 +387,5 @@ async def test_log_does_not_contain_the_secret(tmp_path):
         async with daemon.agent() as (_, own):
             await daemon.kill_worker()
         async with daemon.agent(own["resume"]) as (agent, _):
-            assert await initialize(agent) == {"resume": own["resume"]}
+            assert await agent.initialize() == {"resume": own["resume"]}
         assert own["resume"] not in daemon.process.logged()
