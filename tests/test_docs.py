@@ -19,8 +19,9 @@ from acpterm.cli._aliases import ALIASES
 from acpterm.cli.main import group
 from acpterm.config import Settings
 from acpterm.host.agent.methods import NOTIFICATIONS, REQUESTS
-from tests.support.hosts import agent_here, environment
+from tests.support.hosts import agent_here
 from tests.support.polling import poll
+from tests.support.processes import environment
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

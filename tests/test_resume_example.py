@@ -8,9 +8,10 @@ from pathlib import Path
 
 import trio
 
+from tests.support.daemon import daemon
 from tests.support.fake_host import SECRET, fake_host
-from tests.support.hosts import daemon, environment
 from tests.support.polling import poll
+from tests.support.processes import environment
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "resume_agent.py"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.hosts import daemon
+from tests.support.daemon import daemon
 from tests.support.user import user_at
 
 

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from acpterm.jsonrpc import RpcError
+from tests.support.agent import agent_at
 from tests.support.commands import run
-from tests.support.hosts import agent_at
 from tests.support.polling import poll
 from tests.support.user import user_at
 

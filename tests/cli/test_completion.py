@@ -9,9 +9,10 @@ import time
 import pytest
 
 from acpterm.client.user.completion import short_ids
-from tests.support.commands import run, shim, surroundings
-from tests.support.hosts import ACPTERM, agent_at, daemon
-from tests.support.starting import start
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run, shim
+from tests.support.daemon import daemon
+from tests.support.starting import ACPTERM, start
 from tests.support.tmux import needs_tmux, tmux_server
 from tests.support.user import user_at
 
@@ -29,7 +30,7 @@ async def path(tmp_path):
 def completed(path: str, *words: str, **env: str) -> list[str]:
     """Have the last of these words completed, as the shell's function does it."""
     more = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
-    env = surroundings(path, **more, _ACPTERM_COMPLETE="bash_complete", **env)
+    env = command_environment(path, **more, _ACPTERM_COMPLETE="bash_complete", **env)
     with start([], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, b"")
@@ -78,7 +79,7 @@ async def test_a_daemon_that_says_nothing_or_rubbish_is_given_up(tmp_path, says)
         listener.listen()
         process = subprocess.Popen(
             ACPTERM,
-            env=surroundings(
+            env=command_environment(
                 str(tmp_path / "agent.sock"),
                 COMP_WORDS="acpterm\nkill\n",
                 COMP_CWORD="2",
@@ -137,7 +138,7 @@ async def test_in_a_shell(tmp_path, path, shell):
     command, lines = SHELLS[shell]
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
-    env = surroundings(path, HOME=str(tmp_path))
+    env = command_environment(path, HOME=str(tmp_path))
     # tmux has a PATH and a TERM of its own for what it starts.
     command = ["env", f"PATH={shim(tmp_path / 'bin')}", *command]
     with tmux_server(tmp_path / "tmux") as tmux:

@@ -7,8 +7,9 @@ import subprocess
 
 import pytest
 
-from tests.support.commands import run, running, shim, surroundings
-from tests.support.hosts import agent_at, daemon
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run, running, shim
+from tests.support.daemon import daemon
 from tests.support.polling import poll
 from tests.support.user import user_at
 
@@ -112,7 +113,7 @@ async def test_it_ends_when_nobody_reads_it_even_if_nothing_happens(tmp_path, pa
 
 async def test_head_has_the_first_line(tmp_path, path):
     line = "acpterm events | head -1; echo ${PIPESTATUS[0]}"
-    env = surroundings(path, PATH=shim(tmp_path / "bin"))
+    env = command_environment(path, PATH=shim(tmp_path / "bin"))
     with subprocess.Popen(
         ["bash", "-c", line], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as shell:

@@ -3,8 +3,10 @@
 import pytest
 import trio
 
+from tests.support.agent import agent_at
 from tests.support.commands import run
-from tests.support.hosts import agent_at, daemon, environment
+from tests.support.daemon import daemon
+from tests.support.processes import environment
 from tests.support.user import user_at
 
 

@@ -14,9 +14,10 @@ from acpterm.cli._params import parse_time
 from acpterm.client.user.output.lines import Lines, last_lines
 from acpterm.client.user.output.text_stream import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
-from tests.support.commands import run, running, surroundings
-from tests.support.hosts import ACPTERM, agent_at
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run, running
 from tests.support.polling import poll
+from tests.support.starting import ACPTERM
 from tests.support.user import user_at, user_terminals_at
 
 
@@ -86,7 +87,7 @@ async def test_a_flood_is_not_fallen_behind_of_in_silence(path):
         terminal = await agent.create("read x; seq 3000000; echo the end")
         process = subprocess.Popen(
             [*ACPTERM, "logs", "-f", terminal],
-            env=surroundings(path),
+            env=command_environment(path),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -154,7 +155,7 @@ async def test_nobody_who_reads_is_no_error_even_while_nothing_comes(path):
         with trio.fail_after(10):
             done = await trio.run_process(
                 ["bash", "-c", f"set -o pipefail; {line}"],
-                env=surroundings(path),
+                env=command_environment(path),
                 stdin=subprocess.DEVNULL,
                 capture_stdout=True,
                 capture_stderr=True,
@@ -201,7 +202,7 @@ async def test_in_a_window_a_line_is_seen_as_it_grows(path):
             r"stty -echo; printf 'wait'; read x; printf ' on\r1%%'; read x; printf '\r99%%\n'"
         )
         await agent.until_output(terminal, "wait")
-        env = [{"name": n, "value": v} for n, v in surroundings(path).items()]
+        env = [{"name": n, "value": v} for n, v in command_environment(path).items()]
         words = [*ACPTERM[1:], "logs", "-f", terminal]
         seen = await window.create(ACPTERM[0], args=words, env=env)
         await window.until_output(seen, "wait")
@@ -234,7 +235,7 @@ async def test_hidden_text_is_shown_in_a_window_and_unchanged_elsewhere(path, wo
         terminal = await agent.create(HIDDEN)
         await agent.wait(terminal)
         assert (await run(path, *words, terminal)).out == f"{HIDDEN_TEXT}\n"
-        env = [{"name": n, "value": v} for n, v in surroundings(path).items()]
+        env = [{"name": n, "value": v} for n, v in command_environment(path).items()]
         seen = await window.create(ACPTERM[0], args=[*ACPTERM[1:], *words, terminal], env=env)
         assert (await window.wait(seen))["exitCode"] == 0
         assert (await window.output(seen))["output"] == f"{SHOWN_TEXT}\n"

@@ -6,9 +6,11 @@ import shlex
 
 import pytest
 
-from tests.support.commands import run, running, surroundings, then_said
-from tests.support.hosts import ACPTERM, agent_at, daemon
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, report_status, run, running
+from tests.support.daemon import daemon
 from tests.support.polling import poll
+from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux, tmux_server
 from tests.support.user import user_at
 
@@ -204,9 +206,9 @@ def tmux(tmp_path):
 async def test_on_a_terminal_it_fits_and_has_colours(tmux, path):
     await made(path, "exit 3; " + "x" * 300, name="bad")
     await poll_state(path, "exited 3")
-    env = surroundings(path)
+    env = command_environment(path)
     for columns, words in ((80, ["exited 3", "user", "x…"]), (40, ["exited 3", "…"])):
-        pane = tmux.pane(then_said([*ACPTERM, "ls"]), size=(columns, 10), env=env)
+        pane = tmux.pane(report_status([*ACPTERM, "ls"]), size=(columns, 10), env=env)
         pane.until("ended 0")
         header, row, _ = pane.text.splitlines()
         assert header.startswith("ID ")
@@ -219,10 +221,10 @@ async def test_on_a_terminal_it_fits_and_has_colours(tmux, path):
 async def test_there_are_no_colours_where_nobody_wants_them(tmux, path, more):
     await made(path, "exit 3")
     await poll_state(path, "exited 3")
-    env = surroundings(path)
+    env = command_environment(path)
     # tmux sets a TERM of its own.
     words = ["env", *(f"{name}={value}" for name, value in more.items()), *ACPTERM, "ls"]
-    pane = tmux.pane(then_said(words), env=env)
+    pane = tmux.pane(report_status(words), env=env)
     pane.until("ended 0")
     assert "exited 3" in pane.text
     # rich's bold is no colour, and NO_COLOR is of colours.
@@ -233,7 +235,9 @@ async def test_there_are_no_colours_where_nobody_wants_them(tmux, path, more):
 @needs_tmux
 @pytest.mark.parametrize("key", ["C-c", "q"])
 async def test_a_watched_screen_follows_what_happens(tmux, path, key):
-    pane = tmux.pane(then_said([*ACPTERM, "ls", "--watch"]), env=surroundings(path), size=(100, 6))
+    pane = tmux.pane(
+        report_status([*ACPTERM, "ls", "--watch"]), env=command_environment(path), size=(100, 6)
+    )
     pane.until("COMMAND")
     assert pane.of("alternate_on", "cursor_flag") == ["1", "0"]
     identifier = await made(path, "read x", name="mine")
@@ -263,7 +267,9 @@ async def test_a_watched_screen_follows_what_happens(tmux, path, key):
 async def test_watched_screen_filters_and_enter_attaches(tmux, path):
     await made(path, "sleep 1000", name="other")
     await made(path, "echo here I am; exec cat", name="mine")
-    pane = tmux.pane(then_said([*ACPTERM, "ls", "--watch"]), env=surroundings(path), size=(100, 9))
+    pane = tmux.pane(
+        report_status([*ACPTERM, "ls", "--watch"]), env=command_environment(path), size=(100, 9)
+    )
     pane.until("1-2 of 2")
     pane.type("/I AM")
     pane.until("/I AM")
@@ -294,8 +300,8 @@ async def test_watched_screen_filters_and_enter_attaches(tmux, path):
 async def test_what_is_printed_again_and_again_ends_like_that_too(tmux, path, words, key):
     term, *more = words
     pane = tmux.pane(
-        then_said(["env", term, *ACPTERM, "ls", "--watch", *more]),
-        env=surroundings(path),
+        report_status(["env", term, *ACPTERM, "ls", "--watch", *more]),
+        env=command_environment(path),
         size=(100, 20),
     )
     pane.until("[]" if more else "COMMAND")
@@ -309,7 +315,7 @@ async def test_what_is_printed_again_and_again_ends_like_that_too(tmux, path, wo
 
 @needs_tmux
 async def test_a_job_behind_leaves_the_keys_to_whoever_is_before_it(tmux, path):
-    pane = tmux.pane(["bash", "--norc", "--noprofile", "-m"], env=surroundings(path))
+    pane = tmux.pane(["bash", "--norc", "--noprofile", "-m"], env=command_environment(path))
     pane.line(f"{shlex.join(ACPTERM)} ls --watch --json &")
     pane.until("[]")
     # One that had set the keys up would have been stopped for that.

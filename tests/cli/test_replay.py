@@ -6,8 +6,10 @@ import pytest
 import trio
 
 from acpterm.terminal.vt.paint import LEAVE
-from tests.support.commands import run, surroundings
-from tests.support.hosts import ACPTERM, agent_at, agent_here
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run
+from tests.support.hosts import agent_here
+from tests.support.starting import ACPTERM
 from tests.support.user import user_terminals_at
 
 
@@ -19,7 +21,7 @@ def cast(file, *events, cols=80, rows=24):
 
 async def window_with(window, path, *words, **more):
     """Run `acpterm replay` in a window, and record its output."""
-    env = [{"name": name, "value": value} for name, value in surroundings(path).items()]
+    env = [{"name": name, "value": value} for name, value in command_environment(path).items()]
     args = [*ACPTERM[1:], "replay", *words]
     own = {"format": "raw", **more}
     return await window.create(ACPTERM[0], args=args, env=env, own=own)

@@ -9,8 +9,9 @@ import pytest
 
 from acpterm.acp.user_api import ScreenResponse
 from acpterm.client.user.export import picture
-from tests.support.commands import run, surroundings
-from tests.support.hosts import ACPTERM, agent_at
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run
+from tests.support.starting import ACPTERM
 from tests.support.user import user_terminals_at
 
 SHOWN = r"printf 'one\n\033[31mred\033[m 漢|\n\033]2;a title\007\033[3;5Hthere'; read x"
@@ -43,7 +44,7 @@ async def test_it_has_colours_in_a_window_unless_they_are_not_wanted(path, no_co
     async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(SHOWN)
         await agent.until_output(terminal, "there")
-        env = {**surroundings(path), "NO_COLOR": no_color}
+        env = {**command_environment(path), "NO_COLOR": no_color}
         seen = await window.create(
             ACPTERM[0],
             args=[*ACPTERM[1:], "screen", terminal],

@@ -6,9 +6,10 @@ import pytest
 import trio
 
 from acpterm.keys import KNOWN, depends_on_cursor_mode, key_bytes
-from tests.support.commands import ended, run, running, surroundings
-from tests.support.hosts import ACPTERM, agent_at
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run, run_with, running
 from tests.support.polling import poll
+from tests.support.starting import ACPTERM
 from tests.support.user import user_at
 
 RAW = "stty raw -echo; echo ready; head -c {} | od -An -tx1 -v | tr -d ' \\n'"
@@ -109,7 +110,9 @@ async def test_bytes_that_are_no_text_are_typed_as_they_are(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(RAW.format(3))
         await agent.until_output(terminal, "ready")
-        done = await ended(["send", terminal, "-"], b"\xff\x00\x80", env=surroundings(path))
+        done = await run_with(
+            ["send", terminal, "-"], b"\xff\x00\x80", env=command_environment(path)
+        )
         assert done.status == 0
         await agent.until_output(terminal, "ff0080")
 
@@ -126,7 +129,7 @@ async def test_a_program_that_does_not_read_is_told_of_and_waited_for(path, tmp_
                 assert sending.process.poll() is None
                 await agent.kill(terminal)
                 assert await sending.wait() == 1
-                assert "has ended" in sending.err
+                assert "has run_with" in sending.err
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,7 @@ async def test_a_stdin_that_is_closed_or_cannot_be_read_is_said_to_be_so(path):
         for opened, said in (("<&-", "stdin is closed"), ("0>/dev/null", "stdin: Bad file")):
             line = f'"{ACPTERM[0]}" -m acpterm send {terminal} - {opened}'
             done = await trio.run_process(
-                ["sh", "-c", line], env=surroundings(path), capture_stderr=True, check=False
+                ["sh", "-c", line], env=command_environment(path), capture_stderr=True, check=False
             )
             assert done.returncode == 1
             assert done.stderr.decode().startswith(f"acpterm: {said}")
@@ -163,7 +166,7 @@ async def test_one_that_has_ended_takes_nothing(path):
         await agent.wait(terminal)
         done = await run(path, "send", terminal, "a")
         assert done.status == 1
-        assert "has ended" in done.err
+        assert "has run_with" in done.err
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.support.commands import running, surroundings
+from tests.support.commands import command_environment, running
 from tests.support.fake_host import fake_host
 from tests.support.polling import poll
 
@@ -62,7 +62,7 @@ async def command(tmp_path, *words, env=None, **more):
     """A command, and the daemon at whose user's socket it asks."""
     async with fake_host(tmp_path, "user.sock") as host:
         path = host.path.replace("user.sock", "agent.sock")
-        more["env"] = surroundings(path, **(env or {}))
+        more["env"] = command_environment(path, **(env or {}))
         async with running(tmp_path, path, *words, **more) as process:
             yield process, host
 

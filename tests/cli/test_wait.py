@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from acpterm.client.user.output.search import RETAINED_CHARS, LineSearch
+from tests.support.agent import agent_at
 from tests.support.commands import run, running
-from tests.support.hosts import agent_at
 from tests.support.user import user_at
 
 

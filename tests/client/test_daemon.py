@@ -9,9 +9,10 @@ import subprocess
 import pytest
 import trio
 
-from tests.support.commands import run, surroundings
-from tests.support.hosts import ACPTERM, daemon, listens
+from tests.support.commands import command_environment, run
+from tests.support.daemon import daemon, listens
 from tests.support.polling import poll
+from tests.support.starting import ACPTERM
 from tests.support.user import user_at
 
 
@@ -51,7 +52,7 @@ async def test_a_daemon_with_a_terminal_does_not_end_because_nobody_is_connected
 async def test_one_that_a_service_manager_listens_for_is_woken(tmp_path, path):
     if shutil.which("systemd-socket-activate") is None:
         pytest.skip("systemd-socket-activate is not installed (Debian: systemd)")
-    env = surroundings(path)
+    env = command_environment(path)
     passed = [f"--setenv={name}={env[name]}" for name in ("PATH", "XDG_CONFIG_HOME")]
     command = ["systemd-socket-activate", *passed, "-l", path, *ACPTERM, "serve"]
     manager = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
@@ -112,7 +113,7 @@ def test_daemon_is_not_started_with_the_limit_of_a_terminal(path):
     limit = ["prlimit", f"--locks={(1 << 60) + 7}:"]
     done = subprocess.run(
         [*limit, *ACPTERM, "run", "-d", "--", "true"],
-        env=surroundings(path),
+        env=command_environment(path),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import ended
 from tests.support.commands import run as run_command
+from tests.support.commands import run_with
+from tests.support.daemon import daemon
 from tests.support.editor import create, embed, of, say, shown, tool_call, tool_update
-from tests.support.hosts import daemon
 from tests.support.polling import poll
 from tests.support.prompts import (
     GIVEN_UP,
@@ -197,7 +197,7 @@ async def test_v2_terminals_are_printed(tmp_path):
         chunk(b"\xa9\n"),
         update("terminal_update", terminalId="own", exitStatus={"signal": "SIGINT"}),
     )
-    assert run.out.splitlines() == ["▸ a call", "  │ one", "  │ té", "  │ [ended by SIGINT]"]
+    assert run.out.splitlines() == ["▸ a call", "  │ one", "  │ té", "  │ [run_with by SIGINT]"]
 
 
 async def test_only_new_output_of_a_v2_snapshot_is_printed(tmp_path):
@@ -791,6 +791,6 @@ async def test_all_messages_sent_in_a_busy_turn_are_valid(tmp_path):
     ],
 )
 async def test_error_says_what_is_wrong_with_the_command_line(tmp_path, words, expected):
-    done = await ended(["prompt", *words], cwd=tmp_path, env=clean(tmp_path))
+    done = await run_with(["prompt", *words], cwd=tmp_path, env=clean(tmp_path))
     assert (done.status, done.out) == (2, "")
     assert expected in done.err

@@ -12,8 +12,8 @@ import trio
 from acpterm.client.prompt.outcome import Outcome
 from acpterm.runtime.send_queue import SendQueue
 from tests.support.editor import create, embed, of, say, tool_call
-from tests.support.hosts import alive
 from tests.support.polling import poll
+from tests.support.processes import alive
 from tests.support.prompts import (
     GIVEN_UP,
     agent_with,

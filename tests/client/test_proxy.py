@@ -30,8 +30,8 @@ from tests.support.editor import (
     tool_call,
     tool_update,
 )
-from tests.support.hosts import alive
 from tests.support.polling import poll
+from tests.support.processes import alive
 
 PERMISSION = "session/request_permission"
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import DETACH
-from tests.support.hosts import ACPTERM
-from tests.support.starting import start
+from tests.support.starting import ACPTERM, start
 from tests.support.tmux import needs_tmux
+from tests.support.windows import DETACH
 
 OURS = " ".join(ACPTERM)
 
@@ -34,9 +33,9 @@ def run(daemon, *words, given=None, **more):
 
 
 @needs_tmux
-def test_a_command_is_run_in_the_window(desk):
+def test_a_command_is_run_in_the_window(windows):
     """What it prints stays, with nothing of ours in it."""
-    shell = desk.shell(size=(60, 12))
+    shell = windows.shell(size=(60, 12))
     shell.line(f"clear; {OURS} run 'seq 3; exit 3'; echo status $?")
     shell.until("1\n2\n3\nstatus 3\nhere$")
     assert "leaves it" not in shell.history()
@@ -47,20 +46,20 @@ def test_a_command_is_run_in_the_window(desk):
 
 
 @needs_tmux
-def test_what_is_left_runs_on(desk):
-    shell = desk.shell()
+def test_what_is_left_runs_on(windows):
+    shell = windows.shell()
     shell.line(f"{OURS} run --name mine-{os.getpid()}; echo status $?")
     shell.until("leaves it")
     shell.line("echo $SHELL-$PAGER")
     shell.keys(DETACH)
     shell.until(f"[left running: acpterm attach mine-{os.getpid()} comes back to it]\nstatus 0")
-    assert desk.daemon.about(f"mine-{os.getpid()}")["state"] == "running"
+    assert windows.daemon.info(f"mine-{os.getpid()}")["state"] == "running"
 
 
 @needs_tmux
-def test_a_bad_key_is_said_before_anything_runs(desk, tmp_path):
+def test_a_bad_key_is_said_before_anything_runs(windows, tmp_path):
     env = {"ACPTERM_DETACH_KEY": "C-Enter"}
-    pane = desk.acpterm("run", "touch", str(tmp_path / "ran"), env=env)
+    pane = windows.acpterm("run", "touch", str(tmp_path / "ran"), env=env)
     assert pane.ended() == 1
     assert "detach_key = 'C-Enter'" in pane.text
     assert not (tmp_path / "ran").exists()
@@ -100,7 +99,7 @@ def test_it_is_left_alone(daemon, tmp_path):
     status, out, err = run(daemon, "-d", "--name", "alone", "sleep", "1000")
     assert (status, out, err) == (0, b"alone\n", "")
     status, out, err = run(daemon, "-d", "sleep", "1000")
-    assert daemon.about(out.decode().strip())["state"] == "running"
+    assert daemon.info(out.decode().strip())["state"] == "running"
     status, out, err = run(daemon, "-d", "--name", "alone", "sleep", "1000")
     assert status == 1
     assert "alone" in err
@@ -199,15 +198,15 @@ def test_pipe_gets_no_escape_sequences_unless_raw(daemon):
 
 
 @needs_tmux
-def test_window_gets_what_a_terminal_gets_when_stdin_is_a_pipe(desk):
-    shell = desk.shell(size=(60, 12))
+def test_window_gets_what_a_terminal_gets_when_stdin_is_a_pipe(windows):
+    shell = windows.shell(size=(60, 12))
     shell.line(f"clear; printf 'a\\nb\\n' | {OURS} run 'cat; stty size </dev/tty'; echo status $?")
     shell.until("a\nb\n12 60\nstatus 0\nhere$")
 
 
 @needs_tmux
-def test_stdin_that_is_a_terminal_is_passed_on_with_i(desk):
-    shell = desk.shell(size=(60, 12))
+def test_stdin_that_is_a_terminal_is_passed_on_with_i(windows):
+    shell = windows.shell(size=(60, 12))
     # The line that is typed does not have the word that is waited for.
     shell.line(f"clear; {OURS} run -i 'printf rea%s dy; echo; head -n 1; echo end' | cat")
     shell.until("ready")
@@ -252,11 +251,11 @@ def test_terminal_is_removed_with_rm(daemon):
     assert run(daemon, "--rm", "--name", name, "exit 4")[0] == 4
     assert run(daemon, "-d", "--rm", "--name", name, "true")[0] == 0
     end = time.monotonic() + 10
-    while name in [one["name"] for one in daemon.ask("terminal/list", all=True)["terminals"]]:
+    while name in [one["name"] for one in daemon.request("terminal/list", all=True)["terminals"]]:
         assert time.monotonic() < end
         time.sleep(0.01)
 
 
 def test_named_pipe_is_removed(daemon):
     run(daemon, "cat", given=b"x")
-    assert not list(daemon.folder.glob("stdin-*"))
+    assert not list(daemon.directory.glob("stdin-*"))

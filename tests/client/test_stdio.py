@@ -17,8 +17,9 @@ from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.exec_context import current
-from tests.support.hosts import agent_on_stdio, alive, environment, process
+from tests.support.hosts import agent_on_stdio
 from tests.support.polling import poll
+from tests.support.processes import alive, environment, process
 
 MIB = 1 << 20
 HELLO = b'{"jsonrpc":"2.0","id":0,"result":{}}\n'

@@ -20,11 +20,13 @@ from acpterm.pty import linux
 from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.cgroup import Cgroups
 from tests.pty.scarcity import no_descriptors
-from tests.support.hosts import ACPTERM, agent_at, alive, daemon, environment
+from tests.support.agent import agent_at
+from tests.support.daemon import Daemon, daemon
 from tests.support.polling import poll
+from tests.support.processes import alive, environment
+from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux
 from tests.support.user import user_at
-from tests.support.workers import Daemon
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="the evidence is Linux's")
 

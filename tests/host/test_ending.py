@@ -6,8 +6,10 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError
-from tests.support.hosts import agent_here, agent_of, alive, host_here
+from tests.support.agent import agent_of
+from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
+from tests.support.processes import alive
 
 WAYS = [
     pytest.param({"tracking": "auto"}, id="auto"),

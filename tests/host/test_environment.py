@@ -11,14 +11,10 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from tests.support.hosts import (
-    agent_at,
-    agent_here,
-    agent_on_stdio,
-    daemon,
-    environment,
-    host_here,
-)
+from tests.support.agent import agent_at
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_here, agent_on_stdio, host_here
+from tests.support.processes import environment
 from tests.support.signals import blocked_or_ignored
 from tests.support.user import user_of
 

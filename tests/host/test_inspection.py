@@ -15,8 +15,10 @@ from acpterm.pty import linux
 from tests.support import other_user
 from tests.support.agent import agent_on
 from tests.support.bounded import as_user
-from tests.support.hosts import ACPTERM, alive, daemon, environment
+from tests.support.daemon import daemon
 from tests.support.polling import poll
+from tests.support.processes import alive, environment
+from tests.support.starting import ACPTERM
 from tests.support.user import user_at, user_on
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="the attack is Linux's")
@@ -63,8 +65,8 @@ def test_pidfd_getfd_works_on_an_ordinary_process():
 
 async def test_descriptors_of_a_daemon_cannot_be_copied_but_its_programs_can():
     with other_user.directory() as path:
-        async with other_user.daemon_of_user(path) as (process, socket, _):
-            stream = await other_user.connect(str(path / "user.sock"))
+        async with other_user.daemon_of_user(path) as (process, socket):
+            stream = await other_user.connect(str(path / "run" / "user.sock"))
             async with user_on(stream) as user:
                 status = await user.request("status")
                 assert status["keeperPid"] == process.pid
@@ -124,8 +126,8 @@ def window(path, socket, name):
 @pytest.mark.parametrize("name", WINDOWS)
 async def test_descriptors_of_an_attached_window_cannot_be_copied(name):
     with other_user.directory() as path:
-        async with other_user.daemon_of_user(path) as (_, socket, _):
-            stream = await other_user.connect(str(path / "user.sock"))
+        async with other_user.daemon_of_user(path) as (_, socket):
+            stream = await other_user.connect(str(path / "run" / "user.sock"))
             async with user_on(stream) as user:
                 await user.request("terminal/create", {"command": "sleep 60", "cwd": str(path)})
                 with window(path, socket, name) as pid:

@@ -15,8 +15,10 @@ import pytest
 import trio
 
 from acpterm.pty.tracking.cgroup import Cgroups
-from tests.support.hosts import ACPTERM, agent_at, alive, environment
+from tests.support.agent import agent_at
 from tests.support.polling import poll
+from tests.support.processes import alive, environment
+from tests.support.starting import ACPTERM
 
 GRACE = 0.6
 WAYS = ["cgroup", "subreaper"]

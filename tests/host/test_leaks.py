@@ -11,17 +11,11 @@ import trio
 
 from acpterm.pty.processes import read_all
 from acpterm.pty.tracking.cgroup import Cgroups
-from tests.support.hosts import (
-    agent_at,
-    agent_here,
-    agent_of,
-    agent_on_stdio,
-    alive,
-    daemon,
-    environment,
-    host_here,
-)
+from tests.support.agent import agent_at, agent_of
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_here, agent_on_stdio, host_here
 from tests.support.polling import poll
+from tests.support.processes import alive, environment
 
 WAYS = ["cgroup", "subreaper"]
 

@@ -17,11 +17,13 @@ from acpterm.runtime.descriptors import DescriptorReserve, reserve
 from acpterm.runtime.threads import run_blocking
 from tests.pty.scarcity import no_descriptors
 from tests.support import other_user
-from tests.support.agent import agent_on
+from tests.support.agent import agent_at, agent_of, agent_on
 from tests.support.bounded import bounds
 from tests.support.connector import connect_as_agent
-from tests.support.hosts import agent_at, agent_of, alive, daemon, environment, host_here
+from tests.support.daemon import daemon
+from tests.support.hosts import host_here
 from tests.support.polling import poll
+from tests.support.processes import alive, environment
 from tests.support.user import user_at, user_of, user_on
 
 PROCESSES = 60
@@ -85,8 +87,8 @@ async def test_run_blocking_raises_the_error_of_its_work_once():
 async def test_user_can_list_attach_and_kill_when_no_process_is_left():
     with other_user.directory() as path, bounds(PROCESSES) as before:
         more = {"ACPTERM_KILL_GRACE": "0.3"}
-        async with other_user.daemon_of_user(path, before, **more) as (process, agents, log):
-            user_stream = await other_user.connect(str(path / "user.sock"))
+        async with other_user.daemon_of_user(path, before, **more) as (process, agents):
+            user_stream = await other_user.connect(str(path / "run" / "user.sock"))
             async with user_on(user_stream) as user:
                 # The user connects before this process holds an agent's connection.
                 assert await user.list() == []
@@ -117,8 +119,8 @@ async def test_user_can_list_attach_and_kill_when_no_process_is_left():
                             except RpcError:
                                 await trio.sleep(0.1)
                     assert output == "here\n"
-            assert process.poll() is None
-            assert "Traceback" not in log.read_text()
+            assert process.process.poll() is None
+            assert "Traceback" not in process.logged()
 
 
 async def test_user_is_served_when_no_descriptor_is_left(tmp_path):

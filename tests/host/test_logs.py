@@ -11,8 +11,12 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime import logs
-from tests.support.hosts import ACPTERM, agent_at, agent_on_stdio, daemon, environment, listens
+from tests.support.agent import agent_at
+from tests.support.daemon import daemon, listens
+from tests.support.hosts import agent_on_stdio
 from tests.support.polling import poll
+from tests.support.processes import environment
+from tests.support.starting import ACPTERM
 
 SECRETS = ["s3cr3t-argument", "s3cr3t-value", "s3cr3t-output", "s3cr3t-input", "s3cr3t-wrong"]
 ARGUMENT, VALUE, OUTPUT, INPUT, WRONG = SECRETS

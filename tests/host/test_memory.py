@@ -13,8 +13,11 @@ from acpterm.host.server import connection as connections
 from acpterm.jsonrpc import Peer, RpcError
 from acpterm.pty import linux
 from acpterm.runtime.send_queue import SendQueue
-from tests.support.hosts import agent_here, agent_of, daemon, environment, host_here
+from tests.support.agent import agent_of
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
+from tests.support.processes import environment
 
 MIB = 1024 * 1024
 LARGE = "x" * 10_000_000

@@ -8,8 +8,11 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import agent_at, agent_of, alive, daemon, host_here
+from tests.support.agent import agent_at, agent_of
+from tests.support.daemon import daemon
+from tests.support.hosts import host_here
 from tests.support.polling import poll
+from tests.support.processes import alive
 from tests.support.user import user_at, user_of
 
 WAITS = "echo $$; exec sleep 60"

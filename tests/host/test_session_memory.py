@@ -8,7 +8,10 @@ import pytest
 
 from acpterm.host import memory
 from acpterm.pty import linux
-from tests.support.hosts import agent_at, agent_of, daemon, environment, host_here
+from tests.support.agent import agent_at, agent_of
+from tests.support.daemon import daemon
+from tests.support.hosts import host_here
+from tests.support.processes import environment
 from tests.support.user import user_at
 
 MIB = 1024 * 1024

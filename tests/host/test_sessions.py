@@ -12,9 +12,12 @@ from acpterm.host.agent import session_methods
 from acpterm.host.agent.session import _RELEASED_MAX
 from acpterm.host.sessions.tool_calls import CALLS_MAX, TERMINALS_MAX
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here
+from tests.support.agent import agent_at, agent_of
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_here, host_here
 from tests.support.keepers import SlowKeeper
 from tests.support.polling import poll
+from tests.support.processes import alive
 
 NAMING_A_TERMINAL = {
     "terminal/output": {},

@@ -15,17 +15,11 @@ from trio.testing import wait_all_tasks_blocked
 
 from acpterm.host.daemon import _end_when_idle
 from acpterm.host.server.sockets import has_queued
-from tests.support.hosts import (
-    agent_at,
-    agent_of,
-    agent_on_stdio,
-    alive,
-    daemon,
-    environment,
-    host_here,
-    listens,
-)
+from tests.support.agent import agent_at, agent_of
+from tests.support.daemon import daemon, listens
+from tests.support.hosts import agent_on_stdio, host_here
 from tests.support.polling import poll
+from tests.support.processes import alive, environment
 
 # Ignores all signals it can, as do its child and a process that has left the session.
 STUBBORN = """

@@ -19,9 +19,11 @@ from acpterm.client.daemon_stream import connect
 from acpterm.config import Settings
 from acpterm.host.server.listener import UnixListener
 from acpterm.runtime.unix_socket import ListenError
+from tests.support.agent import agent_at
 from tests.support.commands import run
-from tests.support.hosts import agent_at, daemon, environment, listens, process
+from tests.support.daemon import daemon, listens
 from tests.support.polling import poll
+from tests.support.processes import environment, process
 from tests.support.user import user_at
 
 

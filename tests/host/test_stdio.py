@@ -15,10 +15,12 @@ import trio
 
 from acpterm.runtime.stdio import StdioStream
 from tests.support.agent import agent_on
-from tests.support.hosts import ACPTERM, agent_on_stdio, alive, environment, listens
+from tests.support.daemon import listens
+from tests.support.hosts import agent_on_stdio
 from tests.support.polling import poll
+from tests.support.processes import alive, environment
 from tests.support.signals import blocked_or_ignored
-from tests.support.starting import start
+from tests.support.starting import ACPTERM, start
 
 
 def line(method, id_=1, **params) -> bytes:

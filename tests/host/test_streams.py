@@ -12,17 +12,11 @@ import trio
 from structlog.testing import capture_logs
 
 from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue
-from tests.support.agent import agent_on
-from tests.support.hosts import (
-    agent_at,
-    agent_of,
-    agent_on_stdio,
-    alive,
-    daemon,
-    environment,
-    host_here,
-)
+from tests.support.agent import agent_at, agent_of, agent_on
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_on_stdio, host_here
 from tests.support.polling import poll
+from tests.support.processes import alive, environment
 
 MIB = 1 << 20
 

@@ -21,10 +21,13 @@ from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.host.user.subscribe.subscriber import Subscriber
 from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCursor
 from acpterm.jsonrpc import RpcError, encode_notification
+from tests.support.agent import agent_at, agent_of
+from tests.support.daemon import daemon
 from tests.support.depth import examples
 from tests.support.front_ends import FRONT_ENDS
-from tests.support.hosts import agent_at, agent_of, daemon, environment, host_here
+from tests.support.hosts import host_here
 from tests.support.polling import poll
+from tests.support.processes import environment
 from tests.support.stores import MemoryStore
 from tests.support.user import user_at, user_of
 

@@ -16,8 +16,11 @@ import trio
 
 from acpterm.config import Settings, default_socket, user_socket
 from tests.support import starting
-from tests.support.hosts import ACPTERM, agent_at, alive, environment, listens
+from tests.support.agent import agent_at
+from tests.support.daemon import listens
 from tests.support.polling import poll
+from tests.support.processes import alive, environment
+from tests.support.starting import ACPTERM
 from tests.support.user import user_at
 
 UNITS = Path(__file__).parents[2] / "systemd"

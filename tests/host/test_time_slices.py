@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from acpterm.pty import linux
-from tests.support.hosts import agent_at, daemon
+from tests.support.agent import agent_at
+from tests.support.daemon import daemon
 from tests.support.user import user_at
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="only Linux has sched_setattr")

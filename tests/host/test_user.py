@@ -16,7 +16,8 @@ from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.ring import STALLED
 from acpterm.terminal.terminal import Terminal
-from tests.support.hosts import agent_of, host_here
+from tests.support.agent import agent_of
+from tests.support.hosts import host_here
 from tests.support.polling import poll
 from tests.support.user import user_of
 

@@ -12,8 +12,10 @@ import pytest
 import trio
 
 from tests.interop.sdks import SDKS
-from tests.support.hosts import ACPTERM, alive, daemon, environment
+from tests.support.daemon import daemon
 from tests.support.polling import poll
+from tests.support.processes import alive, environment
+from tests.support.starting import ACPTERM
 
 # Installing an SDK can take longer than a test may.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]

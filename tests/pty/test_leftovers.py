@@ -12,8 +12,10 @@ from acpterm.pty.tracking import cgroup, marks
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.leftovers import end_leftovers
 from acpterm.pty.tracking.marks import Daemon
-from tests.support.hosts import agent_at, alive, daemon, environment
+from tests.support.agent import agent_at
+from tests.support.daemon import daemon
 from tests.support.polling import poll
+from tests.support.processes import alive, environment
 from tests.support.user import user_at
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="the marks are read from /proc")

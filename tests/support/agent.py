@@ -6,7 +6,9 @@ from typing import Any
 
 import trio
 
+from acpterm.host.host import Host
 from tests.acp.validate import validate_sent
+from tests.support.connector import connect_as_agent
 from tests.support.depth import DEADLINE_S
 from tests.support.rpc import Message, RpcClient, running
 
@@ -89,4 +91,21 @@ class Agent(RpcClient):
 async def agent_on(stream: trio.abc.Stream, session: str = "session-1") -> AsyncIterator[Agent]:
     """Connect an agent to the host at the other end of `stream`."""
     async with running(Agent(stream, session)) as agent:
+        yield agent
+
+
+@asynccontextmanager
+async def agent_of(host: Host, session: str = "session-1") -> AsyncIterator[Agent]:
+    """Connect an agent to a host in this process, over a socket pair."""
+    ours, theirs = trio.socket.socketpair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(host.serve, trio.SocketStream(theirs), host.context)
+        async with agent_on(trio.SocketStream(ours), session) as agent:
+            yield agent
+
+
+@asynccontextmanager
+async def agent_at(path: str, session: str = "session-1") -> AsyncIterator[Agent]:
+    """Connect an agent to a daemon's agents' socket."""
+    async with agent_on(await connect_as_agent(path), session) as agent:
         yield agent

@@ -19,8 +19,10 @@ from tests.acp.validate import validate_sent
 from tests.support.agent import Agent
 from tests.support.depth import DEADLINE_S
 from tests.support.editor import AGENT, SCRIPTED
-from tests.support.hosts import ACPTERM, agent_here, environment
+from tests.support.hosts import agent_here
 from tests.support.polling import poll
+from tests.support.processes import environment
+from tests.support.starting import ACPTERM
 from tests.support.starting import start as start_acpterm
 
 TO_AGENT = "client->agent"

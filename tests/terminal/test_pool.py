@@ -21,10 +21,10 @@ from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
-from tests.support.hosts import alive
 from tests.support.keepers import SlowKeeper
 from tests.support.polling import poll
 from tests.support.pools import running_pool
+from tests.support.processes import alive
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 

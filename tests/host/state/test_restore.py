@@ -27,8 +27,9 @@ from acpterm.runtime.exec_context import current
 from acpterm.terminal.shared_ring import WINDOW_BYTES
 from tests.keeper.daemon import daemon
 from tests.keeper.terminals import spawn as spawn_in
-from tests.support.hosts import agent_of, alive
+from tests.support.agent import agent_of
 from tests.support.polling import poll
+from tests.support.processes import alive
 from tests.support.user import user_of
 
 SECRET = "5" * 64

@@ -4,9 +4,11 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import agent_of, alive, host_here
+from tests.support.agent import agent_of
+from tests.support.hosts import host_here
 from tests.support.keepers import SlowKeeper
 from tests.support.polling import poll
+from tests.support.processes import alive
 from tests.support.user import user_of
 
 
