@@ -16,13 +16,13 @@ from tests.support.daemon import daemon
 from tests.support.editor import create, embed, of, say, shown, tool_call, tool_update
 from tests.support.polling import poll
 from tests.support.prompts import (
-    GIVEN_UP,
+    CANCELLED,
     SELECTED,
     agent_with,
     ask,
     at_a_terminal,
-    clean,
     permission,
+    prompt_environment,
     prompted,
     prompting,
     sleep,
@@ -54,7 +54,7 @@ async def test_terminal_of_a_tool_call_stays_readable_after_the_prompt(tmp_path)
 
 async def test_message_is_printed_before_the_turn_ends(tmp_path):
     async with prompting(tmp_path, say("as it comes"), sleep()) as run:
-        await run.seen("as it comes")
+        await run.until_printed("as it comes")
         assert run.process.poll() is None
         run.interrupt()
         await run.wait()
@@ -122,7 +122,7 @@ async def test_output_is_printed_while_the_program_runs(tmp_path):
         of("wait_for_exit"),
     ]
     async with prompting(tmp_path, *steps) as run:
-        await run.seen("begun")
+        await run.until_printed("begun")
         assert "over" not in run.out
         (tmp_path / "go").touch()
         assert await run.wait() == 0
@@ -485,7 +485,7 @@ async def test_ctrl_c_at_a_question_cancels_the_turn(tmp_path):
         await user.types("\x03")
         _, status = await user.end()
         assert status == 130
-        assert user.log.answers("session/request_permission") == [GIVEN_UP]
+        assert user.log.answers("session/request_permission") == [CANCELLED]
         assert "session/cancel" in user.log.methods()
 
 
@@ -618,7 +618,7 @@ async def test_unknown_method_is_an_error(tmp_path):
 
 
 async def test_invalid_lines_on_the_agents_stdout_are_skipped(tmp_path):
-    status, run = await prompted(tmp_path, say("hello"), agent=["--rubbish"])
+    status, run = await prompted(tmp_path, say("hello"), agent=["--garbage"])
     expected = (
         "acpterm: some of what the agent wrote is no message: the message is not JSON: Welcome"
     )
@@ -791,6 +791,6 @@ async def test_all_messages_sent_in_a_busy_turn_are_valid(tmp_path):
     ],
 )
 async def test_error_says_what_is_wrong_with_the_command_line(tmp_path, words, expected):
-    done = await run_with(["prompt", *words], cwd=tmp_path, env=clean(tmp_path))
+    done = await run_with(["prompt", *words], cwd=tmp_path, env=prompt_environment(tmp_path))
     assert (done.status, done.out) == (2, "")
     assert expected in done.err

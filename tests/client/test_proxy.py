@@ -92,7 +92,7 @@ async def test_line_passes_byte_for_byte():
 
 
 async def test_invalid_message_passes_unchanged():
-    async with proxied("--rubbish") as editor:
+    async with proxied("--garbage") as editor:
         await editor.open("/tmp")
         assert editor.lines[:2] == [b"Welcome to the agent!", b"{broken"]
 
@@ -137,7 +137,7 @@ async def test_agent_gets_terminals_and_the_editors_capabilities():
     capabilities = {"session": {"x": 1}, "_meta": {"mine": [1]}}
     async with proxied() as editor:
         answer = await editor.open("/tmp", **capabilities)
-    assert answer["_meta"]["told"] == {
+    assert answer["_meta"]["clientCapabilities"] == {
         "fs": {"readTextFile": True, "writeTextFile": True},
         "session": {"x": 1},
         "terminal": True,
@@ -150,7 +150,7 @@ async def test_incomplete_initialize_is_passed_on_with_terminals(params):
     async with proxied() as editor:
         answer = await editor.request("initialize", params)
     announced = {"terminal": True, "_meta": {**EXTENSIONS_META, "terminal_output": True}}
-    assert answer["_meta"]["told"] == announced
+    assert answer["_meta"]["clientCapabilities"] == announced
 
 
 @pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume"])
@@ -205,7 +205,7 @@ async def test_agent_can_use_extension_methods():
 async def test_extensions_are_not_announced_when_terminals_are_the_editors():
     async with proxied() as editor:
         answer = await editor.open("/tmp", terminal=True)
-    assert answer["_meta"]["told"]["_meta"] == {"terminal_output": True}
+    assert answer["_meta"]["clientCapabilities"]["_meta"] == {"terminal_output": True}
 
 
 async def test_host_errors_reach_the_agent_with_its_own_id():
@@ -532,7 +532,7 @@ async def test_editor_with_terminals_gets_no_terminal_requests_with_terminals_ou
 async def test_terminals_are_not_announced_when_the_editor_has_none():
     async with proxied(terminals="editor") as editor:
         answer = await editor.open("/tmp")
-        assert answer["_meta"]["told"].get("terminal") is None
+        assert answer["_meta"]["clientCapabilities"].get("terminal") is None
         # The agent may send the request all the same.
         asked = []
         editor.on_request = lambda m: asked.append(m["method"]) or {"terminalId": "x"}
@@ -991,4 +991,4 @@ async def test_v2_initialize_is_passed_on_unchanged():
     async with proxied() as editor:
         params = {"protocolVersion": 2, "info": {"name": "x", "version": "1"}, "capabilities": {}}
         answer = await editor.request("initialize", params)
-        assert answer["_meta"]["told"] is None
+        assert answer["_meta"]["clientCapabilities"] is None

@@ -415,11 +415,11 @@ async def test_terminal_being_created_is_released_with_the_cancelled_turn():
         params = {"sessionId": "session-1", "command": "sleep 60"}
         made = await agent.start("terminal/create", params)
         with trio.fail_after(10):
-            await slow.asked.wait()
+            await slow.requested.wait()
         (connection,) = host._connections
         session = CancelNotification(session_id="session-1")
         assert session_methods.cancel(connection._context, session) is None
-        slow.may_answer.set()
+        slow.may_respond.set()
         with pytest.raises(RpcError, match="cancelled with the turn"):
             await agent.result(made)
         await poll(lambda: not host.pool._running)

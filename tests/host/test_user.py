@@ -23,66 +23,66 @@ from tests.support.user import user_of
 
 
 async def test_painted_window_ends_when_the_program_ends():
-    async with host_here() as host, user_of(host) as person:
+    async with host_here() as host, user_of(host) as user:
         for pause in ("", "sleep 0.02", "sleep 0.05"):
-            made = await person.request(
+            made = await user.request(
                 "terminal/create", {"command": f"seq 30000; {pause}", "cols": 100, "rows": 30}
             )
             terminal = made["terminalId"]
             window = {"cols": 60, "rows": 20, "readOnly": True}
-            id_, _ = await person.open("terminal/attach", terminalId=terminal, **window)
-            assert (await person.result(id_))["reason"] == "exited"
+            id_, _ = await user.open("terminal/attach", terminalId=terminal, **window)
+            assert (await user.result(id_))["reason"] == "exited"
 
 
 async def test_name_is_given_once_when_requests_race():
-    async with host_here() as host, user_of(host) as person:
+    async with host_here() as host, user_of(host) as user:
         order = {"command": "sleep 60", "name": "web"}
-        asked = [await person.start("terminal/create", order) for _ in range(3)]
-        assert (await person.result(asked[0]))["name"] == "web"
+        asked = [await user.start("terminal/create", order) for _ in range(3)]
+        assert (await user.result(asked[0]))["name"] == "web"
         for id_ in asked[1:]:
             with pytest.raises(RpcError, match="'web' runs"):
-                await person.result(id_)
+                await user.result(id_)
 
 
 async def test_agents_terminal_cannot_be_held():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("seq 1000000")
-        id_, _ = await person.open("terminal/follow", terminalId=terminal, hold=True)
+        id_, _ = await user.open("terminal/follow", terminalId=terminal, hold=True)
         with pytest.raises(RpcError, match="is an agent's"):
-            await person.result(id_)
+            await user.result(id_)
         assert (await agent.wait(terminal))["exitCode"] == 0
 
 
 async def test_held_program_blocks_until_its_reader_disconnects():
     async with host_here() as host:
-        async with user_of(host) as person:
-            made = await person.request("terminal/create", {"command": "seq 1000000", "hold": True})
+        async with user_of(host) as user:
+            made = await user.request("terminal/create", {"command": "seq 1000000", "hold": True})
             entry = host.state.registry.find(made["terminalId"])
             ring = entry.terminal.ring
             # The keeper writes no further than there is room for all that was not read.
             await poll(lambda: ring._header[STALLED] == 1 and not ring.unread)
             end = ring.end
             assert entry.terminal.exit is None
-            await person.request("status")
+            await user.request("status")
             assert (ring.start, ring.end) == (0, end)
         await entry.terminal.wait_exited()
 
 
 async def test_removing_a_terminal_does_not_evict_retained_ones():
-    async with host_here(keep_released=2) as host, user_of(host) as person:
+    async with host_here(keep_released=2) as host, user_of(host) as user:
         for name in ("a", "b"):
-            await person.request("terminal/create", {"command": "true", "name": name})
-            await person.terminal_request("wait", name)
-        await person.request("terminal/create", {"command": "sleep 60", "name": "c"})
-        await person.terminal_request("release", "c")
-        assert [one["name"] for one in await person.list()] == ["a", "b"]
+            await user.request("terminal/create", {"command": "true", "name": name})
+            await user.terminal_request("wait", name)
+        await user.request("terminal/create", {"command": "sleep 60", "name": "c"})
+        await user.terminal_request("release", "c")
+        assert [one["name"] for one in await user.list()] == ["a", "b"]
 
 
 async def test_event_queue_is_bounded_when_the_client_does_not_read():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
-        await person.open("events")
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        await user.open("events")
         await poll(lambda: host.state.events.has_subscribers)
-        person.pause()
+        user.pause()
         update = {
             "sessionUpdate": "tool_call",
             "toolCallId": "c",
@@ -104,25 +104,25 @@ async def test_event_queue_is_bounded_when_the_client_does_not_read():
 
 async def test_pending_requests_do_not_delay_the_shutdown(monkeypatch):
     monkeypatch.setattr(server_connection, "CLOSE_TIMEOUT_S", 60.0)
-    async with host_here() as host, user_of(host) as person:
-        await person.request("terminal/create", {"command": "sleep 60", "name": "web"})
-        waiting = await person.start("terminal/wait", {"terminalId": "web"})
-        reading = await person.start("terminal/read", {"terminalId": "web", "waitMs": 60_000})
+    async with host_here() as host, user_of(host) as user:
+        await user.request("terminal/create", {"command": "sleep 60", "name": "web"})
+        waiting = await user.start("terminal/wait", {"terminalId": "web"})
+        reading = await user.start("terminal/read", {"terminalId": "web", "waitMs": 60_000})
         await wait_all_tasks_blocked(0.05)
         before = trio.current_time()
         await host.close()
         assert trio.current_time() - before < 10
         for id_ in (waiting, reading):
             with pytest.raises(RpcError, match="connection is closing"):
-                await person.result(id_)
+                await user.result(id_)
 
 
 async def test_request_is_cancelled_at_once_after_the_connection_closed():
     async with host_here() as host:
-        person = UserConnection(host.context, host.state, lambda: ())
-        person.close()
+        user = UserConnection(host.context, host.state, lambda: ())
+        user.close()
         closing = pytest.raises(RpcError, match="connection is closing")
-        with trio.fail_after(10), closing, person.cancel_on_close():
+        with trio.fail_after(10), closing, user.cancel_on_close():
             await trio.sleep_forever()
 
 
@@ -130,23 +130,23 @@ async def test_no_window_is_opened_after_the_connection_closed(monkeypatch):
     async with host_here() as host, user_of(host) as other:
         made = await other.request("terminal/create", {"command": "sleep 60"})
         entry = host.state.registry.find(made["terminalId"])
-        person = UserConnection(host.context, host.state, lambda: ())
-        person.close()
+        user = UserConnection(host.context, host.state, lambda: ())
+        user.close()
         opened = []
         monkeypatch.setattr(host.state.windows, "open", lambda *one: opened.append(one))
         params = AttachRequest(entry.id, token="t", cols=33, rows=10)
         with pytest.raises(RpcError, match="connection is closing"):
-            await attach(person, entry, params)
+            await attach(user, entry, params)
         assert opened == []
 
 
 async def test_read_only_window_survives_a_size_that_cannot_be_shown():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("while read line; do echo seen $line; done", cols=40, rows=10)
-        id_, token = await person.open(
+        id_, token = await user.open(
             "terminal/attach", terminalId=terminal, cols=40, rows=10, readOnly=True
         )
-        await person.until(lambda: person.by_token[token])
+        await user.until(lambda: user.by_token[token])
         for size in ((10_000, 10_000), (30, 10)):
             params = {**agent.of(terminal), "cols": size[0], "rows": size[1]}
             await agent.request("_acpterm/terminal/resize", params)
@@ -154,19 +154,19 @@ async def test_read_only_window_survives_a_size_that_cannot_be_shown():
         await agent.type(terminal, "it\n")
 
         def shown():
-            parts = [told["params"]["data"] for told in person.by_token[token]]
+            parts = [told["params"]["data"] for told in user.by_token[token]]
             return b"".join(map(base64.b64decode, parts))
 
-        await person.until(lambda: b"seen it" in shown())
-        assert not person.has_response(id_)
+        await user.until(lambda: b"seen it" in shown())
+        assert not user.has_response(id_)
 
 
 async def test_tool_calls_of_an_agent_do_not_make_the_list_long():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         await agent.create("true", args=["x" * 100_000])
         await agent.create("true", args=["y"] * 30_000)
         await agent.create("echo " + "z" * 50_000)
-        for info in await person.list():
+        for info in await user.list():
             assert len(info["command"]) == 4096
             assert info["command"].endswith("…")
         with pytest.raises(RpcError, match="4096 at most"):
@@ -176,17 +176,17 @@ async def test_tool_calls_of_an_agent_do_not_make_the_list_long():
 async def test_directory_whose_name_is_not_utf_8_is_reported_with_replacements(tmp_path):
     folder = os.fsencode(tmp_path) + b"/odd\xff"
     os.mkdir(folder)
-    async with host_here() as host, user_of(host) as person:
+    async with host_here() as host, user_of(host) as user:
         host.context = host.context._replace(cwd=os.fsdecode(folder))
         async with user_of(host) as other:
             made = await other.request("terminal/create", {"command": "true"})
             assert made["cwd"] == f"{tmp_path}/odd\ufffd"
-            assert [info["cwd"] for info in await person.list()] == [made["cwd"]]
+            assert [info["cwd"] for info in await user.list()] == [made["cwd"]]
 
 
 async def test_input_monitor_publishes_each_change_once():
-    async with host_here() as host, user_of(host) as person:
-        made = await person.request("terminal/create", {"command": "sleep 60"})
+    async with host_here() as host, user_of(host) as user:
+        made = await user.request("terminal/create", {"command": "sleep 60"})
         entry = host.state.registry.find(made["terminalId"])
         answers, published = iter([True, True, False, True]), []
         bus = EventBus()
@@ -204,9 +204,9 @@ async def test_program_is_not_held_after_its_reader_disconnected():
         flood = "head -c 3000000 /dev/zero | tr '\\0' x"
         made = await other.request("terminal/create", {"command": flood})
         entry = host.state.registry.find(made["terminalId"])
-        person = UserConnection(host.context, host.state, lambda: ())
-        person.close()
-        person.hold_output(entry.terminal, 0)
+        user = UserConnection(host.context, host.state, lambda: ())
+        user.close()
+        user.hold_output(entry.terminal, 0)
         assert (await other.terminal_request("wait", made["terminalId"]))["exitStatus"][
             "exitCode"
         ] == 0
@@ -215,15 +215,15 @@ async def test_program_is_not_held_after_its_reader_disconnected():
 async def test_waiting_event_comes_after_the_created_event(monkeypatch):
     monkeypatch.setattr("acpterm.host.input_monitor.QUIET_S", -1)
     monkeypatch.setattr(Terminal, "waits_for_input", lambda _: True)
-    async with host_here() as host, user_of(host) as person:
-        _, token = await person.open("events")
+    async with host_here() as host, user_of(host) as user:
+        _, token = await user.open("events")
         await poll(lambda: host.state.events.has_subscribers)
-        await person.request("terminal/create", {"command": "sleep 60"})
+        await user.request("terminal/create", {"command": "sleep 60"})
 
         def told():
-            return [one["params"]["event"] for one in person.by_token[token]]
+            return [one["params"]["event"] for one in user.by_token[token]]
 
-        await person.until(lambda: "waiting" in told())
+        await user.until(lambda: "waiting" in told())
         assert told() == ["created", "waiting"]
 
 
@@ -236,10 +236,10 @@ PERSIAN = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
     "name", ["build 2", "e\u0301t\u00e9", "\u65e5\u672c", FAMILY, ENGLAND, PERSIAN, "1\ufe0f\u20e3"]
 )
 async def test_name_may_be_any_printable_characters(name):
-    async with host_here() as host, user_of(host) as person:
-        info = await person.request("terminal/create", {"command": "true", "name": name})
+    async with host_here() as host, user_of(host) as user:
+        info = await user.request("terminal/create", {"command": "true", "name": name})
         assert info["name"] == name
-        assert (await person.terminal_request("get", name))["terminalId"] == info["terminalId"]
+        assert (await user.terminal_request("get", name))["terminalId"] == info["terminalId"]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ async def test_name_may_be_any_printable_characters(name):
     ],
 )
 async def test_name_with_invisible_characters_is_refused(name):
-    async with host_here() as host, user_of(host) as person:
+    async with host_here() as host, user_of(host) as user:
         with pytest.raises(RpcError) as caught:
-            await person.request("terminal/create", {"command": "true", "name": name})
+            await user.request("terminal/create", {"command": "true", "name": name})
     assert "a name is not empty, is printable" in caught.value.message

@@ -156,7 +156,7 @@ async def test_terminal_is_ended_when_the_pool_shuts_down_during_its_creation(tm
         nursery.start_soon(create)
         await trio.testing.wait_all_tasks_blocked()
         await pool.shut_down(0)
-        slow.may_answer.set()
+        slow.may_respond.set()
         await poll(lambda: not pool._running)
         assert not pid.exists() or not alive(int(pid.read_text() or 2**22))
 

@@ -82,7 +82,7 @@ async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_p
         keeper = host.pool._keeper
         host.pool._keeper = slow = SlowKeeper(keeper)
         id_ = await old.start("terminal/create", params)
-        await slow.asked.wait()
+        await slow.requested.wait()
         async with agent_of(host) as new, trio.open_nursery() as nursery:
             assert (await new.initialize(secret))["resumed"] is True
             made = []
@@ -93,7 +93,7 @@ async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_p
             nursery.start_soon(create)
             await trio.sleep(0.05)
             assert not made
-            slow.may_answer.set()
+            slow.may_respond.set()
             with trio.fail_after(10):
                 while not made:
                     await trio.sleep(0.01)
