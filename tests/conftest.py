@@ -1,10 +1,9 @@
-"""What all tests share.
+"""Settings of all tests.
 
-Where nothing may be missing a skipped test has failed: `ACPTERM_NO_SKIPS=1` says so, and CI does.
-A test that skips says what it lacks; there that has to be put right instead.
+With `ACPTERM_NO_SKIPS=1`, which CI sets, a skipped test fails: whatever it lacks must be installed.
 
-How long an example takes says more about what else the machine does than about what is tested, so
-hypothesis does not judge it. A test that hangs is ended by its timeout.
+hypothesis has no deadline for examples, because their duration depends on the load of the machine.
+A test that hangs is ended by its timeout.
 """
 
 import os
@@ -16,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from acpterm.keeper import client
 from tests.support.depth import examples
-from tests.support.starting import AFRESH, start_embedded_keeper
+from tests.support.starting import NEW_PYTHON, start_embedded_keeper
 
 settings.register_profile(
     "acpterm",
@@ -31,15 +30,15 @@ NO_SKIPS = os.environ.get("ACPTERM_NO_SKIPS", "0") not in ("", "0")
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_keepers() -> Iterator[None]:
-    """Fork the keepers of hosts in this process: a Python for each would take most of the time."""
+    """Fork the keepers of hosts in this process, since starting Python takes most of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        if not AFRESH:
+        if not NEW_PYTHON:
             patch.setattr(client, "_start_embedded", start_embedded_keeper)
         yield
 
 
 def _refuse(report: pytest.TestReport | pytest.CollectReport) -> None:
-    # An expected failure is reported as skipped as well; that one is no gap.
+    # An expected failure is also reported as skipped.
     if NO_SKIPS and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"

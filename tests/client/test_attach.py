@@ -220,20 +220,20 @@ def test_detach_keys_are_configurable(windows):
 
 def test_long_paste_arrives_complete(windows, tmp_path):
     lines = b"".join(b"%06d %s\n" % (n, b"x" * 43) for n in range(2000))
-    taken = tmp_path / "taken"
+    received = tmp_path / "taken"
     # A program that does not read for a while, and then slowly.
     reads = "while 1: file.write(os.read(0, 3000)); file.flush()"
-    slow = f"import os, time; time.sleep(1); file = open({str(taken)!r}, 'wb')\n{reads}"
-    for program in ["bash", "-c", f"cat > {taken}"], [sys.executable, "-c", slow]:
-        taken.write_bytes(b"")
+    slow = f"import os, time; time.sleep(1); file = open({str(received)!r}, 'wb')\n{reads}"
+    for program in ["bash", "-c", f"cat > {received}"], [sys.executable, "-c", slow]:
+        received.write_bytes(b"")
         name = windows.daemon.create(
             "bash", "-c", 'stty -echo; printf ready; exec "$@"', "-", *program
         )
         pane = windows.attach(name)
         pane.until("ready")
         pane.paste(lines)
-        pane.until(lambda: taken.stat().st_size >= len(lines))
-        assert taken.read_bytes() == lines
+        pane.until(lambda: received.stat().st_size >= len(lines))
+        assert received.read_bytes() == lines
 
 
 # -- Several windows

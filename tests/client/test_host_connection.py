@@ -125,9 +125,9 @@ async def test_requests_fail_after_a_loss_without_a_secret_or_timeout(tmp_path, 
         wait = PendingRequest(endpoint, "terminal/wait_for_exit")
         await first.receive()
         await first.lose()
-        for asked in (wait, PendingRequest(endpoint, "terminal/output")):
+        for pending in (wait, PendingRequest(endpoint, "terminal/output")):
             with pytest.raises(LostError, match="is gone"):
-                await asked.answer()
+                await pending.answer()
 
 
 async def test_requests_fail_when_the_daemon_does_not_know_the_connection(tmp_path):
@@ -154,7 +154,7 @@ async def test_drain_blocks_while_there_is_no_worker(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         await first.lose()
         second = await host.accept()
-        asked = [
+        pending = [
             PendingRequest(endpoint, "terminal/create", {"sessionId": "s", "args": ["x" * 100_000]})
             for _ in range(5)
         ]
@@ -162,7 +162,7 @@ async def test_drain_blocks_while_there_is_no_worker(tmp_path):
             await endpoint.drain()
         assert waited.cancelled_caught
         await second.welcome(resumed=True)
-        for one in asked:
+        for one in pending:
             request = await second.receive()
             assert request["id"] == one.id
             await second.respond(request)
@@ -170,7 +170,7 @@ async def test_drain_blocks_while_there_is_no_worker(tmp_path):
             await endpoint.drain()
 
 
-async def test_output_poller_goes_on_from_its_position_after_a_loss(tmp_path):
+async def test_output_poller_continues_from_its_position_after_a_loss(tmp_path):
     received, ends = [], []
 
     async def drain():

@@ -392,9 +392,9 @@ async def test_permission_is_refused_with_a_notice_without_a_terminal(tmp_path):
 
 async def test_permission_uses_the_kind_from_an_earlier_update(tmp_path):
     call = tool_call(title="look around", kind="read")
-    asked = permission()
-    asked["params"]["toolCall"] = {"toolCallId": "c"}
-    _, run = await prompted(tmp_path, call, asked, options=["--allow", "reads"])
+    request = permission()
+    request["params"]["toolCall"] = {"toolCallId": "c"}
+    _, run = await prompted(tmp_path, call, request, options=["--allow", "reads"])
     assert "allowed: look around" in run.err
 
 
@@ -419,9 +419,9 @@ async def test_user_is_asked_with_the_agents_options(tmp_path):
 
 async def test_tool_call_is_printed_above_the_question(tmp_path):
     diff = {"type": "diff", "path": "/a.py", "oldText": "old\n", "newText": "new\n"}
-    asked = permission()
-    asked["params"]["toolCall"] |= {"rawInput": {"command": "rm -r x"}, "content": [diff]}
-    async with at_a_terminal(tmp_path, asked) as user:
+    request = permission()
+    request["params"]["toolCall"] |= {"rawInput": {"command": "rm -r x"}, "content": [diff]}
+    async with at_a_terminal(tmp_path, request) as user:
         screen = await user.sees("1 to 3: ")
         assert screen.index("-old") < screen.index("+new") < screen.index("May the agent do this? ")
         assert "May the agent do this? delete it all\n    rm -r x\n" in screen
@@ -459,14 +459,14 @@ async def test_end_of_input_refuses(tmp_path):
 
 
 async def test_questions_are_asked_one_at_a_time(tmp_path):
-    def asked(name):
+    def request(name):
         params = permission(name)["params"]
         return start("session/request_permission", name, **params)
 
     def answer(name):
         return {"do": "await", "as": name, "report": True}
 
-    steps = [asked("first"), asked("second"), answer("first"), answer("second")]
+    steps = [request("first"), request("second"), answer("first"), answer("second")]
     async with at_a_terminal(tmp_path, *steps) as user:
         screen = await user.sees("1 to 3: ")
         assert screen.count("May the agent") == 1

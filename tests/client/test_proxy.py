@@ -335,8 +335,8 @@ async def test_content_without_the_terminal_is_not_updated_any_more():
 async def test_terminal_in_a_permission_request_becomes_text():
     async with proxied() as editor:
         await editor.open("/tmp")
-        asked = []
-        editor.on_request = lambda m: asked.append(m) or {"outcome": {"outcome": "cancelled"}}
+        requests = []
+        editor.on_request = lambda m: requests.append(m) or {"outcome": {"outcome": "cancelled"}}
         tool = {"toolCallId": "c", "content": [embed(), text("sure?")]}
         params = {"toolCall": tool, "options": []}
         await editor.prompt(
@@ -345,7 +345,7 @@ async def test_terminal_in_a_permission_request_becomes_text():
             {"do": "ask", "method": "session/request_permission", "params": params},
             {"do": "ask", "method": "session/request_permission", "params": {"toolCall": {}}},
         )
-        first, second = asked
+        first, second = requests
         assert first["params"]["toolCall"]["content"][0]["content"]["text"].startswith("```console")
         assert first["params"]["toolCall"]["content"][1] == text("sure?")
         assert second["params"]["toolCall"] == {}
@@ -508,17 +508,17 @@ async def test_v2_terminals_pass_between_v2_peers():
 async def test_editor_with_terminals_gets_the_terminal_requests():
     async with proxied() as editor:
         await editor.open("/tmp", terminal=True)
-        asked = []
+        requests = []
 
         def answer(message):
-            asked.append(message["method"])
+            requests.append(message["method"])
             return {"terminalId": "theirs"} if message["method"] == "terminal/create" else {}
 
         editor.on_request = answer
         await editor.prompt(
             tool_call(), create("ls"), tool_update(content=[embed()]), of("release")
         )
-        assert asked == ["terminal/create", "terminal/release"]
+        assert requests == ["terminal/create", "terminal/release"]
         assert editor.calls()[-1]["content"] == [embed("theirs")]
 
 
@@ -534,10 +534,10 @@ async def test_terminals_are_not_announced_when_the_editor_has_none():
         answer = await editor.open("/tmp")
         assert answer["_meta"]["clientCapabilities"].get("terminal") is None
         # The agent may send the request all the same.
-        asked = []
-        editor.on_request = lambda m: asked.append(m["method"]) or {"terminalId": "x"}
+        requests = []
+        editor.on_request = lambda m: requests.append(m["method"]) or {"terminalId": "x"}
         await editor.prompt(create("ls"))
-        assert asked == ["terminal/create"]
+        assert requests == ["terminal/create"]
 
 
 # The log
@@ -708,7 +708,7 @@ async def test_no_agent_is_started_when_the_editor_closes_at_once():
         assert editor.status == 0
 
 
-def told_pid(path):
+def read_pid(path):
     return int(path.read_text()) if path.exists() and path.read_text().strip() else None
 
 
@@ -717,7 +717,7 @@ async def test_cancel_kills_terminals_that_the_agent_leaks(tmp_path):
     async with proxied() as editor:
         await editor.open(str(tmp_path))
         id_ = await editor.begin(create("echo $$ > pid; exec sleep 60"), of("wait_for_exit"))
-        pid = await poll(lambda: told_pid(file))
+        pid = await poll(lambda: read_pid(file))
         await editor.notify("session/cancel", {"sessionId": editor.session})
         assert (await editor.result(id_))["stopReason"] == "cancelled"
         await poll(lambda: not alive(pid))
@@ -730,7 +730,7 @@ async def test_end_of_turn_kills_terminals_and_keeps_their_ids_for_a_turn(tmp_pa
         command = "echo $$ > pid; exec sleep 60"
         await editor.prompt({**create(command), "report": True}, {"do": "sleep", "seconds": 0.2})
         terminal = json.loads(editor.texts_sent[0])["terminalId"]
-        pid = await poll(lambda: told_pid(file))
+        pid = await poll(lambda: read_pid(file))
         await poll(lambda: not alive(pid))
         # Its id stays valid during the next turn, and is released at the end of that.
         params = {"terminalId": terminal}
@@ -748,10 +748,10 @@ async def test_end_of_turn_kills_terminals_of_its_own_session_only(tmp_path):
         opened = await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
         editor.session = opened["sessionId"]
         id_ = await editor.begin(create("echo $$ > other; exec sleep 60"), of("wait_for_exit"))
-        other = await poll(lambda: told_pid(tmp_path / "other"))
+        other = await poll(lambda: read_pid(tmp_path / "other"))
         editor.session = first
         await editor.prompt(create("echo $$ > pid; exec sleep 60"))
-        if (pid := told_pid(tmp_path / "pid")) is not None:
+        if (pid := read_pid(tmp_path / "pid")) is not None:
             await poll(lambda: not alive(pid))
         assert alive(other)
         await editor.notify("session/cancel", {"sessionId": opened["sessionId"]})
@@ -762,7 +762,7 @@ async def test_closing_a_session_releases_its_terminals(tmp_path):
     async with proxied() as editor:
         await editor.open(str(tmp_path))
         id_ = await editor.begin(create("echo $$ > pid; exec sleep 60"), of("wait_for_exit"))
-        pid = await poll(lambda: told_pid(tmp_path / "pid"))
+        pid = await poll(lambda: read_pid(tmp_path / "pid"))
         await editor.request("session/close", {"sessionId": editor.session})
         await poll(lambda: not alive(pid))
         await editor.result(id_)
@@ -788,7 +788,7 @@ async def test_daemon_starts_on_demand_and_exits_when_idle(tmp_path, monkeypatch
     assert not socket.exists()
 
 
-async def test_session_goes_on_without_terminals_when_the_daemon_dies(tmp_path, monkeypatch):
+async def test_session_continues_without_terminals_when_the_daemon_dies(tmp_path, monkeypatch):
     monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
     settings = {"socket": str(tmp_path / "run" / "agent.sock")}
     async with proxied(embedded=False, settings=settings) as editor:

@@ -45,10 +45,10 @@ class Place:
 @pytest.fixture
 def place(tmp_path):
     """The place of a daemon, which is ended after the test."""
-    found = Place(tmp_path)
-    yield found
+    paths = Place(tmp_path)
+    yield paths
     deadline = time.monotonic() + 10
-    while Path(f"{found.socket}.log").exists() and alive(found.daemon):
+    while Path(f"{paths.socket}.log").exists() and alive(paths.daemon):
         assert time.monotonic() < deadline, "the daemon does not end by itself"
         time.sleep(0.01)
 
@@ -77,7 +77,7 @@ async def stood_in(place, answer=HELLO):
                 request = b""
                 while not request.endswith(b"\n"):
                     request += await ours.receive_some()
-            running.told = json.loads(request)
+            running.initialize = json.loads(request)
             if answer:
                 await ours.send_all(answer)
             agent = trio.StapledStream(
@@ -206,8 +206,8 @@ async def test_unusual_bytes_pass_unchanged_in_both_directions(place):
 
 async def test_only_the_relay_uses_its_stdin_and_stdout(place):
     async with stood_in(place) as (running, _, _):
-        found = [os.readlink(f"/proc/{running.pid}/fd/{number}") for number in range(3)]
-        assert found == [os.devnull, str(running.log), str(running.log)]
+        targets = [os.readlink(f"/proc/{running.pid}/fd/{number}") for number in range(3)]
+        assert targets == [os.devnull, str(running.log), str(running.log)]
 
 
 async def test_bytes_after_the_first_response_are_passed_on(place):
@@ -224,9 +224,9 @@ async def test_ten_megabyte_messages_pass_in_both_directions(place):
         command = "head -c 10000000 /dev/zero | tr '\\0' x"
         terminal = await agent.create(command, outputByteLimit=16 * MIB)
         await agent.wait(terminal)
-        asked = [await agent.start("terminal/output", agent.of(terminal)) for _ in range(2)]
+        requests = [await agent.start("terminal/output", agent.of(terminal)) for _ in range(2)]
         await agent.stream.send_stream.aclose()
-        for id_ in asked:
+        for id_ in requests:
             assert (await agent.result(id_))["output"] == "x" * 10_000_000
         assert await running.wait() == 0
 
@@ -336,7 +336,7 @@ async def test_signal_ends_the_relay_before_the_daemon_responds(place):
 async def test_relay_exits_at_once_when_the_agent_closes_its_stdout(place):
     async with stood_in(place) as (running, agent, daemon):
         await agent.receive_stream.aclose()
-        await daemon.send_all(b"nobody reads this\n")
+        await daemon.send_all(b"this is not read\n")
         with trio.fail_after(4):
             assert await until_end(daemon) == b""
         assert await running.wait(4) == 0
@@ -424,7 +424,7 @@ async def here(place, answer=HELLO):
 
 
 async def test_error_says_what_to_do_when_the_daemon_cannot_start(place, tmp_path):
-    (tmp_path / "run").write_text("no folder")
+    (tmp_path / "run").write_text("no directory")
     async with agent_by(place) as (running, agent):
         await agent.closed.wait()
         assert await running.wait() == 1
@@ -490,8 +490,8 @@ async def test_error_is_reported_when_the_daemon_does_not_respond(place, monkeyp
 # The context of terminals
 
 
-async def test_programs_get_the_agents_context_whoever_started_the_daemon(place, tmp_path):
-    directory = tmp_path / "folder"
+async def test_programs_get_the_agents_context_at_a_shared_daemon(place, tmp_path):
+    directory = tmp_path / "dir"
     directory.mkdir()
 
     def be_modest():
@@ -526,7 +526,7 @@ async def test_non_utf_8_variables_are_dropped_and_such_a_directory_works(place,
 async def test_daemon_gets_the_context_before_any_message(place):
     place.env["WHOSE"] = "the agent's"
     async with stood_in(place) as (running, _, _):
-        request = running.told
+        request = running.initialize
         assert request["method"] == "initialize"
         context = request["params"]["_meta"]["acpterm"]["context"]
         assert context["env"]["WHOSE"] == "the agent's"

@@ -72,31 +72,31 @@ class Outcome:
 
 async def test_unanswered_requests_are_repeated_in_order_with_their_ids(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = [
+        requests = [
             await agent.ask(1, "terminal/create", command="make"),
             await agent.ask("two", "terminal/wait_for_exit", terminalId="t"),
             await agent.ask(3),
         ]
-        assert [await first.receive() for _ in asked] == asked
-        await first.respond(asked[1], {"exitCode": 0})
+        assert [await first.receive() for _ in requests] == requests
+        await first.respond(requests[1], {"exitCode": 0})
         assert (await agent.receive())["id"] == "two"
         await first.lose()
         second = await host.resumed()
-        assert [await second.receive(), await second.receive()] == [asked[0], asked[2]]
-        await second.respond(asked[2], {"output": ""})
-        await second.respond(asked[0], {"terminalId": "t"})
+        assert [await second.receive(), await second.receive()] == [requests[0], requests[2]]
+        await second.respond(requests[2], {"output": ""})
+        await second.respond(requests[0], {"terminalId": "t"})
         assert [(await agent.receive())["id"], (await agent.receive())["id"]] == [3, 1]
-        # The connection goes on as before.
+        # The connection works as before.
         later = await agent.ask(1)
         assert await second.receive() == later
 
 
 async def test_answered_request_is_not_repeated(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = await agent.ask(1)
+        request = await agent.ask(1)
         await first.respond(await first.receive(), {"output": "all of it"})
         await first.lose()
-        assert (await agent.receive())["id"] == asked["id"]
+        assert (await agent.receive())["id"] == request["id"]
         second = await host.resumed()
         later = await agent.ask(2)
         assert await second.receive() == later
@@ -104,7 +104,7 @@ async def test_answered_request_is_not_repeated(tmp_path):
 
 async def test_incomplete_line_of_the_daemon_never_reaches_the_agent(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = await agent.ask(1)
+        request = await agent.ask(1)
         await first.receive()
         await first.send(
             b'{"jsonrpc":"2.0","id":9,"result":{}}\n{"jsonrpc":"2.0","id":1,"result":{"ou'
@@ -112,8 +112,8 @@ async def test_incomplete_line_of_the_daemon_never_reaches_the_agent(tmp_path):
         assert (await agent.receive())["id"] == 9
         await first.lose()
         second = await host.resumed()
-        assert await second.receive() == asked
-        await second.respond(asked, {"output": "whole"})
+        assert await second.receive() == request
+        await second.respond(request, {"output": "whole"})
         assert (await agent.receive())["result"] == {"output": "whole"}
 
 
@@ -140,8 +140,8 @@ async def test_rest_of_an_oversized_line_is_not_sent_as_a_line(tmp_path):
         second = await host.resumed()
         await agent.send(b'yy"}')
         await agent.send(b"\n")
-        asked = await agent.ask(1)
-        assert await second.receive() == asked
+        request = await agent.ask(1)
+        assert await second.receive() == request
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ async def test_rest_of_an_oversized_line_is_not_sent_as_a_line(tmp_path):
 )
 async def test_write_and_signal_are_not_repeated_and_fail(tmp_path, method, expected):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = await agent.ask(1, method, terminalId="t", data="rm -r x\n")
+        request = await agent.ask(1, method, terminalId="t", data="rm -r x\n")
         waits = await agent.ask(2, "terminal/wait_for_exit", terminalId="t")
-        assert [await first.receive(), await first.receive()] == [asked, waits]
+        assert [await first.receive(), await first.receive()] == [request, waits]
         await first.lose()
         second = await host.resumed()
         answer = await agent.receive()
@@ -177,7 +177,7 @@ async def test_messages_sent_without_a_worker_reach_the_next_one(tmp_path):
 
 async def test_relay_tries_the_next_worker_when_one_dies_before_it_responds(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = await agent.ask(1)
+        request = await agent.ask(1)
         await first.receive()
         await first.lose()
         await (await host.accept()).lose()
@@ -187,7 +187,7 @@ async def test_relay_tries_the_next_worker_when_one_dies_before_it_responds(tmp_
         third = await host.resumed()
         await third.lose()
         fourth = await host.resumed()
-        assert await fourth.receive() == asked
+        assert await fourth.receive() == request
 
 
 async def test_newest_secret_is_used_even_from_the_agents_own_initialize(tmp_path):
@@ -210,13 +210,13 @@ async def test_possibly_unread_notifications_are_repeated_in_order(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         read = {"sessionId": "s", "update": {"sessionUpdate": "tool_call", "toolCallId": "read"}}
         await agent.notify("session/update", read)
-        asked = await agent.ask(1)
+        request = await agent.ask(1)
         update = {"sessionId": "s", "update": {"sessionUpdate": "tool_call", "toolCallId": "c"}}
         await agent.notify("session/update", update)
         await agent.notify("session/cancel", {"sessionId": "s"})
         for _ in range(3):
             await first.receive()
-        await first.respond(asked)
+        await first.respond(request)
         await agent.receive()
         await first.lose()
         second = await host.resumed()
@@ -226,12 +226,12 @@ async def test_possibly_unread_notifications_are_repeated_in_order(tmp_path):
 
 async def test_cancelled_request_is_cancelled_again(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = await agent.ask(1, "terminal/wait_for_exit", terminalId="t")
+        request = await agent.ask(1, "terminal/wait_for_exit", terminalId="t")
         await agent.notify("$/cancel_request", {"requestId": 1})
-        assert await first.receive() == asked
+        assert await first.receive() == request
         await first.lose()
         second = await host.resumed()
-        assert await second.receive() == asked
+        assert await second.receive() == request
         assert (await second.expect("$/cancel_request"))["params"] == {"requestId": 1}
 
 
@@ -284,15 +284,15 @@ async def test_next_worker_answers_pending_requests_after_stdin_ended(
     tmp_path,
 ):
     async with relayed(tmp_path) as (agent, first, host, outcome):
-        asked = await agent.ask(1, "terminal/wait_for_exit", terminalId="t")
+        request = await agent.ask(1, "terminal/wait_for_exit", terminalId="t")
         await first.receive()
         await agent.writes.aclose()
         assert await first.receive_rest() == b""
         await first.lose()
         second = await host.resumed()
-        assert await second.receive() == asked
+        assert await second.receive() == request
         assert await second.receive_rest() == b""
-        await second.respond(asked, {"exitCode": None, "signal": "SIGTERM"})
+        await second.respond(request, {"exitCode": None, "signal": "SIGTERM"})
         await second.lose()
         assert (await agent.receive())["result"]["signal"] == "SIGTERM"
         assert await outcome.wait() is None
@@ -312,13 +312,13 @@ async def test_end_of_stdin_without_a_worker_reaches_the_next_worker(tmp_path):
 async def test_responses_are_read_while_requests_are_repeated(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         # More than the socket buffers hold, in both directions.
-        asked = []
+        requests = []
         for number in range(20):
-            asked.append(await agent.ask(number, "terminal/create", args=["x" * 50_000]))
-            assert await first.receive() == asked[-1]
+            requests.append(await agent.ask(number, "terminal/create", args=["x" * 50_000]))
+            assert await first.receive() == requests[-1]
         await first.lose()
         second = await host.resumed()
-        for request in asked:
+        for request in requests:
             assert await second.receive() == request
             await second.respond(request, {"terminalId": "y" * 100_000})
             assert (await agent.receive())["id"] == request["id"]
@@ -329,9 +329,9 @@ async def test_relay_stops_reading_above_the_limit_of_unanswered_bytes(tmp_path,
     async with relayed(tmp_path) as (agent, first, _, _):
         large = await agent.ask(1, "terminal/create", args=["x" * 2000])
         assert await first.receive() == large
-        asked = await agent.ask(2)
+        request = await agent.ask(2)
         with trio.move_on_after(0.1) as waited:
             await first.stream.receive_some()
         assert waited.cancelled_caught
         await first.respond(large)
-        assert await first.receive() == asked
+        assert await first.receive() == request

@@ -109,14 +109,14 @@ async def test_prompt_prints_all_output_after_a_takeover(tmp_path):
         assert prompt.out.endswith("done\n")
 
 
-async def test_logs_and_wait_go_on_without_duplicates_after_a_takeover(tmp_path):
+async def test_logs_and_wait_continue_without_duplicates_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         command = ["run", "-d", "--name", "n", "sh", "-c"]
         assert (await run(path, *command, f"read go; {COUNT}")).status == 0
         async with (
             running(tmp_path, path, "logs", "-f", "n") as logs,
             running(tmp_path, path, "wait", "n") as wait,
-            running(tmp_path, path, "wait", "n", "--for", "^line 39$") as found,
+            running(tmp_path, path, "wait", "n", "--for", "^line 39$") as line_wait,
             running(tmp_path, path, "events", "--json") as events,
         ):
             await commands_are_connected(path, 4)
@@ -125,12 +125,12 @@ async def test_logs_and_wait_go_on_without_duplicates_after_a_takeover(tmp_path)
             await kill_worker(path)
             assert await logs.wait() == 0
             assert await wait.wait() == 3
-            assert await found.wait() == 0
+            assert await line_wait.wait() == 0
             # The exit may be part of the missing output.
             await poll(lambda: '"reconnected"' in events.out)
         assert logs.out.endswith(COUNTED)
         assert logs.out.count("line 3\n") == 1
-        assert found.out == "line 39\n"
+        assert line_wait.out == "line 39\n"
         assert [json.loads(line)["event"] for line in events.lines].count("reconnected") == 1
 
 
@@ -145,7 +145,7 @@ async def test_run_in_a_pipe_prints_all_output_after_a_takeover(tmp_path):
 
 
 @needs_tmux
-def test_attach_goes_on_after_a_takeover(tmp_path):
+def test_attach_continues_after_a_takeover(tmp_path):
     with blocking_daemon(tmp_path / "run") as daemon, tmux_server(tmp_path / "tmux") as tmux:
         windows = Windows(daemon, tmux)
         name = daemon.create("sh", "-c", "echo a picture; while read line; do echo got $line; done")

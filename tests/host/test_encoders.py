@@ -233,16 +233,19 @@ LINES = st.lists(st.sampled_from(["a", "b", "", " c"]), max_size=8)
 @settings(max_examples=examples(60), deadline=None)
 @given(old=st.none() | LINES, new=LINES, ends=st.tuples(st.booleans(), st.booleans()))
 def test_git_applies_the_patch(tmp_path_factory, old, new, ends):
-    folder = tmp_path_factory.mktemp("patch")
+    directory = tmp_path_factory.mktemp("patch")
     before = None if old is None else "\n".join(old) + "\n" * ends[0]
     after = "\n".join(new) + "\n" * ends[1]
     if before is not None:
-        (folder / "f").write_text(before)
-    made = git_patch("/f", before, after)
-    if made is None:
+        (directory / "f").write_text(before)
+    patch = git_patch("/f", before, after)
+    if patch is None:
         assert before == after
         return
     subprocess.run(
-        ["git", "apply", "--whitespace=nowarn", "-"], input=made.encode(), cwd=folder, check=True
+        ["git", "apply", "--whitespace=nowarn", "-"],
+        input=patch.encode(),
+        cwd=directory,
+        check=True,
     )
-    assert (folder / "f").read_text() == after
+    assert (directory / "f").read_text() == after

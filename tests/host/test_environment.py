@@ -73,10 +73,10 @@ async def test_terminal_sets_type_pagers_and_id(monkeypatch):
 
 
 async def test_agents_variables_override_the_terminals():
-    said = {"TERM": "vt100", "PAGER": "less", "GIT_PAGER": "", "COLUMNS": "33", "LINES": "7"}
+    overrides = {"TERM": "vt100", "PAGER": "less", "GIT_PAGER": "", "COLUMNS": "33", "LINES": "7"}
     async with agent_here() as agent:
-        env = await env_of(agent, env=variables(**said))
-    assert said.items() <= env.items()
+        env = await env_of(agent, env=variables(**overrides))
+    assert overrides.items() <= env.items()
 
 
 async def test_agent_env_setting_overrides_pagers_and_the_agent_overrides_it():
@@ -249,13 +249,13 @@ async def test_program_inherits_no_descriptor_of_the_host(tmp_path, way):
 
 async def test_concurrent_programs_do_not_inherit_each_others_descriptors(tmp_path):
     async with host_at(tmp_path, "daemon") as (_, agent):
-        asked = [
+        requests = [
             await agent.start(
                 "terminal/create", {"sessionId": agent.session, "command": "echo /proc/$$/fd/*"}
             )
             for _ in range(20)
         ]
-        for id_ in asked:
+        for id_ in requests:
             terminal = (await agent.result(id_))["terminalId"]
             await agent.wait(terminal)
             output = (await agent.output(terminal))["output"]

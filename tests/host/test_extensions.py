@@ -78,19 +78,19 @@ async def test_read_does_not_wait_when_there_is_output():
 
 
 async def test_read_computes_its_result_once(monkeypatch):
-    made = []
+    created = []
     one_by_one = views.since
 
     def since(*args, **kwargs):
-        made.append(one_by_one(*args, **kwargs))
-        return made[-1]
+        created.append(one_by_one(*args, **kwargs))
+        return created[-1]
 
     monkeypatch.setattr(views, "since", since)
     async with agent_here() as agent:
         terminal = await agent.create("printf précis; read line")
         await agent.until_output(terminal, "précis")
         assert (await agent.read_from(terminal, waitMs=5000))["data"] == "précis"
-    assert len(made) == 1
+    assert len(created) == 1
 
 
 async def test_read_returns_nothing_after_its_timeout():

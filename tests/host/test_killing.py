@@ -29,10 +29,10 @@ def socket(request, tmp_path_factory):
     """Run a daemon; yield the path of its socket."""
     tracking = request.param
     if tracking == "cgroup":
-        found = Cgroups.find()
-        if found is None:
+        groups = Cgroups.find()
+        if groups is None:
             pytest.skip("this process may make no control groups")
-        found.close()
+        groups.close()
     directory = tmp_path_factory.mktemp("daemon")
     path = str(directory / "agent.sock")
     env = environment(
@@ -66,8 +66,8 @@ async def wait_for_pids(directory, count):
     """Wait until programs have written `count` pids to files in the directory; return the pids."""
 
     def read():
-        found = [int(path.read_text() or 0) for path in directory.glob("pid.*")]
-        return found if len(found) >= count and all(found) else None
+        pids = [int(path.read_text() or 0) for path in directory.glob("pid.*")]
+        return pids if len(pids) >= count and all(pids) else None
 
     return await poll(read)
 
@@ -257,8 +257,8 @@ async def test_ten_concurrent_kills_respond_within_a_second(agent, tmp_path):
     for terminal in terminals:
         await agent.until_output(terminal, "up")
     started = trio.current_time()
-    asked = [await agent.start("terminal/release", agent.of(terminal)) for terminal in terminals]
-    for id_ in asked:
+    requests = [await agent.start("terminal/release", agent.of(terminal)) for terminal in terminals]
+    for id_ in requests:
         assert await agent.result(id_) == {}
     assert trio.current_time() - started < 1
 

@@ -154,7 +154,7 @@ async def test_50_concurrent_terminals_that_are_killed_leave_nothing(tmp_path, s
         await run_many(agent, 10)
         before = await at_rest(traces)
         # All are requested at once; half are ended while the others are being created.
-        asked = [
+        requests = [
             await agent.start(
                 "terminal/create",
                 {"sessionId": agent.session, "command": LINES[number % len(LINES)]},
@@ -163,7 +163,7 @@ async def test_50_concurrent_terminals_that_are_killed_leave_nothing(tmp_path, s
         ]
         terminals = []
         pending = []
-        for number, id_ in enumerate(asked):
+        for number, id_ in enumerate(requests):
             terminal = (await agent.result(id_))["terminalId"]
             terminals.append(terminal)
             of = agent.of(terminal)
@@ -222,9 +222,9 @@ async def test_terminals_leave_no_task():
         before = trio.lowlevel.current_statistics().tasks_living
         await run_many(agent, 50)
         terminals = [await agent.create(LINES[number % 2]) for number in range(20)]
-        asked = [await agent.start("terminal/wait_for_exit", agent.of(one)) for one in terminals]
-        asked += [await agent.start("terminal/release", agent.of(one)) for one in terminals]
-        for id_ in asked:
+        requests = [await agent.start("terminal/wait_for_exit", agent.of(one)) for one in terminals]
+        requests += [await agent.start("terminal/release", agent.of(one)) for one in terminals]
+        for id_ in requests:
             await agent.result(id_)
         await poll(lambda: not host.pool._running)
         assert host.pool.terminals == {}

@@ -131,8 +131,8 @@ async def test_user_is_served_when_no_descriptor_is_left(tmp_path):
     async with daemon(tmp_path, env=env, preexec_fn=limit) as (running, path):
         async with trio.open_nursery() as nursery:
             first = await nursery.start(_agent, path)
-            kept = await first.create("trap '' TERM; echo $$; while :; do sleep 0.05; done")
-            pid = int(await first.until_output(kept, "\n"))
+            stubborn = await first.create("trap '' TERM; echo $$; while :; do sleep 0.05; done")
+            pid = int(await first.until_output(stubborn, "\n"))
             streams = []
             refusal = None
             while refusal is None:
@@ -145,13 +145,13 @@ async def test_user_is_served_when_no_descriptor_is_left(tmp_path):
                 await first.create("echo no")
             user_path = path.replace("agent.sock", "user.sock")
             async with user_at(user_path) as user, user_at(user_path) as other:
-                assert [one["terminalId"] for one in await user.list()] == [kept]
-                await other.open("terminal/attach", terminalId=kept, cols=80, rows=24)
+                assert [one["terminalId"] for one in await user.list()] == [stubborn]
+                await other.open("terminal/attach", terminalId=stubborn, cols=80, rows=24)
                 with trio.fail_after(10):
-                    await user.terminal_request("kill", kept)
-                    await first.request("terminal/wait_for_exit", first.of(kept))
+                    await user.terminal_request("kill", stubborn)
+                    await first.request("terminal/wait_for_exit", first.of(stubborn))
                 await poll(lambda: not alive(pid))
-                await user.terminal_request("release", kept)
+                await user.terminal_request("release", stubborn)
             for stream in streams:
                 await stream.aclose()
 
@@ -237,19 +237,19 @@ async def _refusal(stream):
 
 
 def test_reserve_lends_and_takes_back():
-    kept = DescriptorReserve()
-    kept.keep(4)
+    reserve = DescriptorReserve()
+    reserve.keep(4)
     try:
         with no_descriptors():
             with pytest.raises(OSError, match="Too many open files"):
                 os.open("/dev/null", os.O_RDONLY)
-            with kept.lent(2):
+            with reserve.lent(2):
                 fd = os.open("/dev/null", os.O_RDONLY)
-            assert not kept.refill()
+            assert not reserve.refill()
             os.close(fd)
-            assert kept.refill()
+            assert reserve.refill()
     finally:
-        kept.keep(0)
+        reserve.keep(0)
 
 
 async def test_reserve_is_empty_unless_it_is_kept():

@@ -10,12 +10,12 @@ SIZE = {"cols": 60, "rows": 20}
 
 
 async def create(user, name):
-    made = await user.request("terminal/create", {"command": "sleep 60", "name": name, **SIZE})
-    return made["terminalId"]
+    created = await user.request("terminal/create", {"command": "sleep 60", "name": name, **SIZE})
+    return created["terminalId"]
 
 
 async def move_into(user, terminal):
-    """Make a client one that runs in a terminal."""
+    """Initialize a client with the environment of a terminal."""
     context = {"env": {"ACPTERM_TERMINAL_ID": terminal}}
     hello = {"protocolVersion": 1, "_meta": {"acpterm": {"context": context}}}
     await user.request("initialize", hello)

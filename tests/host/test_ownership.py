@@ -35,8 +35,8 @@ async def test_terminal_is_the_agents_until_it_is_taken_over():
 
 async def test_users_terminal_is_the_users_and_visible():
     async with host_here() as host, user_of(host) as user:
-        made = await user.request("terminal/create", {"command": WAITS})
-        assert (made["owner"], made["visible"], made["agent"]) == ("user", True, None)
+        created = await user.request("terminal/create", {"command": WAITS})
+        assert (created["owner"], created["visible"], created["agent"]) == ("user", True, None)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ async def test_terminal_that_was_taken_over_outlives_agent_turn_and_lifetime():
             await agent.wait(other)
         await user.until(lambda: True)
         await poll(lambda: not host.state.agents)
-        found = await user.terminal_request("get", terminal)
-        assert (found["state"], found["owner"]) == ("running", "user")
+        info = await user.terminal_request("get", terminal)
+        assert (info["state"], info["owner"]) == ("running", "user")
         assert alive(pid)
         await user.terminal_request("kill", terminal)
         await poll(lambda: not alive(pid))
@@ -127,8 +127,8 @@ async def test_embedded_terminal_stays_readable_for_the_user_after_release():
         await agent.notify("session/update", {"sessionId": agent.session, "update": update})
         await agent.release(terminal)
         assert await user.list() == []
-        (kept,) = await user.list(all=True)
-        assert (kept["state"], kept["toolCalls"]) == ("released", ["c"])
+        (retained,) = await user.list(all=True)
+        assert (retained["state"], retained["toolCalls"]) == ("released", ["c"])
         assert (await user.terminal_request("read", terminal))["data"] == "precious"
         assert (await user.terminal_request("screen", terminal))["rows"][
             0
@@ -137,8 +137,8 @@ async def test_embedded_terminal_stays_readable_for_the_user_after_release():
 
 async def test_retained_terminal_is_forgotten_when_it_is_too_old():
     async with host_here(keep_released_age=0.2) as host, user_of(host) as user:
-        made = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
-        await user.terminal_request("wait", made["terminalId"])
+        created = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
+        await user.terminal_request("wait", created["terminalId"])
         with trio.fail_after(5):
             while await user.list(all=True):
                 await trio.sleep(0.02)
@@ -147,8 +147,8 @@ async def test_retained_terminal_is_forgotten_when_it_is_too_old():
 @pytest.mark.parametrize("years", [-30, 30])
 async def test_retained_terminal_does_not_age_when_the_clock_is_set(monkeypatch, years):
     async with host_here(keep_released_age=60) as host, user_of(host) as user:
-        made = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
-        await user.terminal_request("wait", made["terminalId"])
+        created = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
+        await user.terminal_request("wait", created["terminalId"])
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + years * 365 * 86400)
         host.state.registry.expire()
@@ -158,13 +158,13 @@ async def test_retained_terminal_does_not_age_when_the_clock_is_set(monkeypatch,
 async def test_users_oldest_exited_terminals_are_forgotten_first():
     async with host_here(keep_released=2) as host, user_of(host) as user:
         for number in range(4):
-            made = await user.request("terminal/create", {"command": f"printf {number}"})
-            await user.terminal_request("wait", made["terminalId"])
-        kept = [
+            created = await user.request("terminal/create", {"command": f"printf {number}"})
+            await user.terminal_request("wait", created["terminalId"])
+        retained = [
             (await user.terminal_request("read", one["terminalId"]))["data"]
             for one in await user.list()
         ]
-        assert kept == ["2", "3"]
+        assert retained == ["2", "3"]
 
 
 # Names
@@ -258,12 +258,13 @@ async def test_agents_terminal_cannot_use_the_users_socket(tmp_path, tracking):
             output, _ = await agent.run("env", args=["-i", "setsid", "-w", *python])
             assert "this is the user's endpoint" in output
             # A process in a terminal of the user's acts for the user.
-            made = await user.request(
+            created = await user.request(
                 "terminal/create", {"command": python[0], "args": python[1:], "cols": 1000}
             )
-            await user.terminal_request("wait", made["terminalId"])
+            await user.terminal_request("wait", created["terminalId"])
             assert (
-                '"terminals":' in (await user.terminal_request("read", made["terminalId"]))["data"]
+                '"terminals":'
+                in (await user.terminal_request("read", created["terminalId"]))["data"]
             )
 
 
@@ -307,16 +308,16 @@ async def test_waiting_for_input_is_an_event():
         await poll(lambda: host.state.events.has_subscribers)
         terminal = await agent.create("printf 'name? '; read x; exec sleep 60")
 
-        def told():
-            events = [told["params"] for told in user.by_token[token]]
+        def event_names():
+            events = [message["params"] for message in user.by_token[token]]
             return [
                 e["event"] for e in events if (e["terminal"] or {}).get("terminalId") == terminal
             ]
 
-        await user.until(lambda: "waiting" in told())
+        await user.until(lambda: "waiting" in event_names())
         await agent.type(terminal, "me\n")
-        await user.until(lambda: "resumed" in told())
-        assert told() == ["created", "waiting", "resumed"]
+        await user.until(lambda: "resumed" in event_names())
+        assert event_names() == ["created", "waiting", "resumed"]
 
 
 # Retention
@@ -326,9 +327,9 @@ PRINTS = "printf {}; head -c 50000 /dev/zero | tr '\\0' x"
 
 
 async def keep_of_user(user, text):
-    made = await user.request("terminal/create", {"command": PRINTS.format(text)})
-    await user.terminal_request("wait", made["terminalId"])
-    return made["terminalId"]
+    created = await user.request("terminal/create", {"command": PRINTS.format(text)})
+    await user.terminal_request("wait", created["terminalId"])
+    return created["terminalId"]
 
 
 async def keep_of_agent(agent, text):
@@ -348,12 +349,12 @@ async def test_agents_retained_terminals_never_replace_the_users(share):
     async with host_here(**share) as host, agent_of(host) as agent, user_of(host) as user:
         own = [await keep_of_user(user, f"own{number}") for number in range(2)]
         theirs = [await keep_of_agent(agent, f"own{number}") for number in range(5)]
-        kept = {one["terminalId"] for one in await user.list(all=True)}
-        assert kept == {*own, *theirs[-2:]}
+        retained = {one["terminalId"] for one in await user.list(all=True)}
+        assert retained == {*own, *theirs[-2:]}
         # Nor the reverse.
         own.append(await keep_of_user(user, "new1"))
-        kept = {one["terminalId"] for one in await user.list(all=True)}
-        assert kept == {*own[-2:], *theirs[-2:]}
+        retained = {one["terminalId"] for one in await user.list(all=True)}
+        assert retained == {*own[-2:], *theirs[-2:]}
 
 
 async def test_agent_that_takes_the_most_loses_its_oldest_first():
@@ -365,8 +366,8 @@ async def test_agent_that_takes_the_most_loses_its_oldest_first():
     ):
         first = await keep_of_agent(other, "first")
         many = [await keep_of_agent(one, f"many{number}") for number in range(5)]
-        kept = {one["terminalId"] for one in await user.list(all=True)}
-        assert kept == {first, *many[-2:]}
+        retained = {one["terminalId"] for one in await user.list(all=True)}
+        assert retained == {first, *many[-2:]}
 
 
 async def test_agents_recordings_never_replace_the_users(tmp_path):
@@ -379,6 +380,6 @@ async def test_agents_recordings_never_replace_the_users(tmp_path):
         own = [await keep_of_user(user, f"own{number}") for number in range(2)]
         for number in range(5):
             await agent.run(f"printf {number}")
-    kept = [path.name for path in (tmp_path / "cast").iterdir()]
-    assert all(any(terminal in name for name in kept) for terminal in own)
-    assert len(kept) <= 4
+    retained = [path.name for path in (tmp_path / "cast").iterdir()]
+    assert all(any(terminal in name for name in retained) for terminal in own)
+    assert len(retained) <= 4

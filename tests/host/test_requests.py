@@ -61,9 +61,9 @@ async def test_200_requests_in_one_write_are_answered():
         await agent.send(b"".join(line for _, line in sent))
         for number in range(40):
             created, output, wait, read, missing = (id_ for id_, _ in sent[5 * number :][:5])
-            made = (await agent.result(created))["terminalId"]
-            assert (await agent.wait(made))["exitCode"] == 0
-            assert (await agent.output(made))["output"] == f"{number}\n"
+            terminal_id = (await agent.result(created))["terminalId"]
+            assert (await agent.wait(terminal_id))["exitCode"] == 0
+            assert (await agent.output(terminal_id))["output"] == f"{number}\n"
             assert (await agent.result(output))["output"] == ""
             with pytest.raises(RpcError, match="term_that_never_was"):
                 await agent.result(missing)

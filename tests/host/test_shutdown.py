@@ -215,13 +215,13 @@ def command_line(pid: str) -> bytes:
 
 async def test_disconnected_agents_terminals_are_ended_and_no_others(tmp_path):
     async with host_here() as host, agent_of(host) as stays:
-        kept = await stays.create("read line; echo got $line")
+        terminal = await stays.create("read line; echo got $line")
         async with agent_of(host) as leaves:
             _, pids = await stubborn(leaves, tmp_path)
         await poll(lambda: not [pid for pid in pids if alive(pid)])
         await poll(lambda: len(host.pool.terminals) == 1)
-        await stays.type(kept, "it\n")
-        assert (await stays.wait(kept))["exitCode"] == 0
+        await stays.type(terminal, "it\n")
+        assert (await stays.wait(terminal))["exitCode"] == 0
 
 
 async def test_program_gets_grace_when_the_agent_disconnects(tmp_path):
@@ -252,14 +252,14 @@ async def test_idle_daemon_ends_when_no_client_is_connected(
 
 async def test_idle_daemon_waits_for_the_first_connection():
     async with host_here() as host, trio.open_nursery() as nursery:
-        told = trio.Event()
-        nursery.start_soon(_end_when_idle, host, lambda: False, 0, told)
+        shutdown = trio.Event()
+        nursery.start_soon(_end_when_idle, host, lambda: False, 0, shutdown)
         await wait_all_tasks_blocked(0.05)
-        assert not told.is_set()
+        assert not shutdown.is_set()
         async with agent_of(host) as agent:
             await agent.run("echo here")
         with trio.fail_after(5):
-            await told.wait()
+            await shutdown.wait()
 
 
 async def test_idle_daemon_stays_while_a_connection_is_queued(tmp_path, monkeypatch):
@@ -270,16 +270,16 @@ async def test_idle_daemon_stays_while_a_connection_is_queued(tmp_path, monkeypa
             await sock.bind(path)
             sock.listen()
             listener = trio.SocketListener(sock)
-            told = trio.Event()
+            shutdown = trio.Event()
             async with await trio.open_unix_socket(path):
                 queued = partial(has_queued, [listener])
-                nursery.start_soon(_end_when_idle, host, queued, 0.02, told)
+                nursery.start_soon(_end_when_idle, host, queued, 0.02, shutdown)
                 with trio.move_on_after(0.3):
-                    await told.wait()
-                assert not told.is_set()
+                    await shutdown.wait()
+                assert not shutdown.is_set()
                 async with await listener.accept():
                     with trio.fail_after(5):
-                        await told.wait()
+                        await shutdown.wait()
 
 
 async def test_daemon_without_idle_exit_stays(tmp_path):

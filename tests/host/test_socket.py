@@ -39,11 +39,11 @@ async def refused(tmp_path: Path, path: str | Path) -> str:
     """Start a daemon that cannot listen at `path`; return its error message."""
     async with process(tmp_path, "serve", "--socket", str(path)) as running:
         assert await running.wait() == 1
-        said = running.logged()
-    assert said.startswith("acpterm: ")
-    assert "Traceback" not in said
-    assert len(said.splitlines()) == 1
-    return said
+        message = running.logged()
+    assert message.startswith("acpterm: ")
+    assert "Traceback" not in message
+    assert len(message.splitlines()) == 1
+    return message
 
 
 # Path and owner
@@ -138,9 +138,9 @@ async def test_stale_socket_is_replaced(tmp_path):
 async def test_live_socket_is_left_alone(tmp_path):
     async with daemon(tmp_path) as (running, path), agent_at(path) as agent:
         terminal = await agent.create("read line; echo got $line")
-        said = await refused(tmp_path, path)
-        assert f"a daemon already listens on {path} (pid {running.pid})" in said
-        assert "--socket" in said
+        message = await refused(tmp_path, path)
+        assert f"a daemon already listens on {path} (pid {running.pid})" in message
+        assert "--socket" in message
         await agent.type(terminal, "it\n")
         assert (await agent.wait(terminal))["exitCode"] == 0
         async with agent_at(path) as second:
@@ -180,9 +180,9 @@ async def test_directory_that_others_may_write_to_is_refused(tmp_path, bits):
     directory = tmp_path / "loose"
     directory.mkdir()
     directory.chmod(bits)
-    said = await refused(tmp_path, directory / "agent.sock")
-    assert f"mode {bits:o}" in said
-    assert f"chmod 700 {directory}" in said
+    message = await refused(tmp_path, directory / "agent.sock")
+    assert f"mode {bits:o}" in message
+    assert f"chmod 700 {directory}" in message
     assert os.listdir(directory) == []
 
 
@@ -192,11 +192,11 @@ async def test_sticky_directory_that_others_may_write_to_is_refused(tmp_path):
     directory.chmod(0o1777)
     # Another user's, in place of the log of a daemon that a command starts: open would block.
     os.mkfifo(directory / "agent.sock.log")
-    said = await refused(tmp_path, directory / "agent.sock")
-    assert "mode 1777" in said
-    assert "choose a --socket in a directory of your own" in said
+    message = await refused(tmp_path, directory / "agent.sock")
+    assert "mode 1777" in message
+    assert "choose a --socket in a directory of your own" in message
     # So that the mode of /tmp is not changed.
-    assert "chmod" not in said
+    assert "chmod" not in message
     with trio.fail_after(5):
         done = await run(str(directory / "agent.sock"), "run", "-d", "true")
     assert done.status == 1
@@ -219,14 +219,14 @@ async def test_directory_of_another_user_is_refused(tmp_path):
     directory = tmp_path / "theirs"
     directory.mkdir(mode=0o755)
     os.chown(directory, 65534, 65534)
-    said = await refused(tmp_path, directory / "agent.sock")
-    assert f"{directory} belongs to uid 65534" in said
+    message = await refused(tmp_path, directory / "agent.sock")
+    assert f"{directory} belongs to uid 65534" in message
 
 
 async def test_path_too_long_for_a_socket_is_refused(tmp_path):
-    said = await refused(tmp_path, tmp_path / ("x" * 120))
-    assert "cannot listen on" in said
-    assert "too long" in said
+    message = await refused(tmp_path, tmp_path / ("x" * 120))
+    assert "cannot listen on" in message
+    assert "too long" in message
 
 
 async def test_path_below_a_file_is_refused(tmp_path):
@@ -249,8 +249,8 @@ async def test_one_of_several_daemons_that_start_at_once_wins(tmp_path):
             (winner,) = [p for p in running if p.poll() is None]
             await poll(lambda: listens(path))
             assert sorted(p.wait() for p in running if p is not winner) == [1, 1, 1]
-            said = "".join(log.read_text() for log in logs)
-            assert said.count(f"a daemon already listens on {path}") == 3
+            message = "".join(log.read_text() for log in logs)
+            assert message.count(f"a daemon already listens on {path}") == 3
             async with agent_at(path) as agent:
                 assert (await agent.run("echo served"))[0] == "served\n"
             winner.terminate()

@@ -61,9 +61,9 @@ class Mute:
             # Long ones, since a socket buffers some 200 kB.
             self.rest += self.line("terminal/output", terminalId=terminal, unknown="x" * 20_000)
         while self.rest:
-            with trio.move_on_after(0.5) as patience:
+            with trio.move_on_after(0.5) as timeout:
                 await trio.lowlevel.wait_writable(self.socket)
-            if patience.cancelled_caught:
+            if timeout.cancelled_caught:
                 return
             self.rest = self.rest[self.socket.send(self.rest) :]
 
@@ -73,9 +73,9 @@ class Mute:
 
 @pytest.fixture
 def mutes():
-    made = []
-    yield lambda path: made.append(Mute(path)) or made[-1]
-    for mute in made:
+    created = []
+    yield lambda path: created.append(Mute(path)) or created[-1]
+    for mute in created:
         mute.close()
 
 
@@ -101,14 +101,14 @@ async def test_peer_that_reads_nothing_slows_no_terminal_and_no_other_peer(tmp_p
 
         # When it finally reads, it gets every response, and each is complete. Those to requests
         # that waited for the output to be consumed may be in another order.
-        taken = mute.number - mute.rest.count(b"\n")
+        accepted = mute.number - mute.rest.count(b"\n")
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(mute.socket.dup()))
         received = bytearray()
         with trio.fail_after(20):
-            while received.count(b"\n") < taken - 1:
+            while received.count(b"\n") < accepted - 1:
                 received += await stream.receive_some(MIB)
-        answers = [json.loads(line) for line in received.splitlines()[: taken - 1]]
-        assert sorted(answer["id"] for answer in answers) == list(range(2, taken + 1))
+        answers = [json.loads(line) for line in received.splitlines()[: accepted - 1]]
+        assert sorted(answer["id"] for answer in answers) == list(range(2, accepted + 1))
         assert {len(answer["result"]["output"]) for answer in answers[-3:]} == {MIB}
         await stream.aclose()
 
@@ -367,9 +367,9 @@ async def test_queue_drains_below_its_high_water_mark():
         with trio.move_on_after(0.02) as full:
             await outbox.drain()
         assert full.cancelled_caught
-        taken = 0
-        while taken < HIGH_WATER_BYTES + 1:
-            taken += len(await theirs.receive_some(MIB))
+        received = 0
+        while received < HIGH_WATER_BYTES + 1:
+            received += len(await theirs.receive_some(MIB))
         await outbox.drain()
         nursery.cancel_scope.cancel()
 

@@ -102,8 +102,8 @@ async def test_call_and_its_terminal_are_sent_as_they_come(form):
 
 
 def _output(user, token, form, terminal, foreign=()):
-    found = displayed(user, token, form, foreign).terminals.get(terminal)
-    return found.output if found else b""
+    seen = displayed(user, token, form, foreign).terminals.get(terminal)
+    return seen.output if seen else b""
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -138,8 +138,8 @@ async def test_terminal_in_several_calls_is_sent_once_and_shown_by_each_call():
 
 
 def _exit(user, token, terminal, form="meta"):
-    found = displayed(user, token, form).terminals.get(terminal)
-    return found and found.exit
+    seen = displayed(user, token, form).terminals.get(terminal)
+    return seen and seen.exit
 
 
 async def subscribed(agent, user, form="meta"):
@@ -477,10 +477,10 @@ async def test_client_that_does_not_read_costs_nothing_and_gets_what_is_left(for
             while seen.ring.end < 9_000_000:
                 most = max(most, connection._queue._size)
                 await trio.sleep(0.01)
-        # Nobody has looked at the terminal for it, so that was not slowed.
+        # No subscriber has read the terminal, so its program was not slowed.
         assert len(looks) - before <= 2
         assert most < 64 * 1024 + 6 * CHUNK_BYTES
-        assert _held_untold() < 2 * 256 * 1024
+        assert _held_bytes() < 2 * 256 * 1024
         user.resume()
         await agent.type(terminal, "x\n")
         await agent.wait(terminal)
@@ -500,11 +500,11 @@ async def test_client_that_does_not_read_costs_nothing_and_gets_what_is_left(for
             assert model.terminals[terminal].missing > 0
 
 
-def _held_untold() -> int:
+def _held_bytes() -> int:
     """Return the bytes of updates that subscribers hold."""
     from acpterm.host.user.subscribe.backlog import UpdateBacklog
 
-    return sum(found._size for found in gc.get_objects() if isinstance(found, UpdateBacklog))
+    return sum(one._size for one in gc.get_objects() if isinstance(one, UpdateBacklog))
 
 
 async def test_few_terminals_are_held_for_a_client_that_does_not_read():
@@ -531,7 +531,7 @@ async def test_few_terminals_are_held_for_a_client_that_does_not_read():
         from acpterm.host.user.subscribe.sources import LocalSource
 
         gc.collect()
-        held = [found for found in gc.get_objects() if isinstance(found, LocalSource)]
+        held = [one for one in gc.get_objects() if isinstance(one, LocalSource)]
         assert len(held) <= 2 + 16 + 1
         user.resume()
         await send_updates(
@@ -540,9 +540,9 @@ async def test_few_terminals_are_held_for_a_client_that_does_not_read():
         await user.until(lambda: displayed(user, token).calls.get("call 29", {}).get("status"), 20)
         model = displayed(user, token)
         for number, terminal in enumerate(terminals):
-            found = model.terminals[terminal]
-            assert found.exit == (0, None)
-            assert found.missing == 100_000 + len(f"{number}\r\n") or found.output.endswith(
+            seen = model.terminals[terminal]
+            assert seen.exit == (0, None)
+            assert seen.missing == 100_000 + len(f"{number}\r\n") or seen.output.endswith(
                 b"x%d\r\n" % number
             )
         assert model.terminals[terminals[-1]].output.endswith(b"x29\r\n")
@@ -561,9 +561,9 @@ async def test_subscription_ends_when_the_agent_has_gone_and_all_is_sent(form):
             await user.until(lambda: b"up" in _output(user, token, form, terminal))
         assert not user.has_response(id_)
         assert await user.result(id_) == {}
-        found = displayed(user, token, form).terminals[terminal]
-        assert found.output.endswith(b"bye\r\n")
-        assert found.exit == (5, None)
+        seen = displayed(user, token, form).terminals[terminal]
+        assert seen.output.endswith(b"bye\r\n")
+        assert seen.exit == (5, None)
 
 
 @pytest.mark.parametrize("command", ["yes", "echo calm; sleep 60"])

@@ -25,10 +25,10 @@ from tests.support.user import user_of
 async def test_painted_window_ends_when_the_program_ends():
     async with host_here() as host, user_of(host) as user:
         for pause in ("", "sleep 0.02", "sleep 0.05"):
-            made = await user.request(
+            created = await user.request(
                 "terminal/create", {"command": f"seq 30000; {pause}", "cols": 100, "rows": 30}
             )
-            terminal = made["terminalId"]
+            terminal = created["terminalId"]
             window = {"cols": 60, "rows": 20, "readOnly": True}
             id_, _ = await user.open("terminal/attach", terminalId=terminal, **window)
             assert (await user.result(id_))["reason"] == "exited"
@@ -37,9 +37,9 @@ async def test_painted_window_ends_when_the_program_ends():
 async def test_name_is_given_once_when_requests_race():
     async with host_here() as host, user_of(host) as user:
         order = {"command": "sleep 60", "name": "web"}
-        asked = [await user.start("terminal/create", order) for _ in range(3)]
-        assert (await user.result(asked[0]))["name"] == "web"
-        for id_ in asked[1:]:
+        requests = [await user.start("terminal/create", order) for _ in range(3)]
+        assert (await user.result(requests[0]))["name"] == "web"
+        for id_ in requests[1:]:
             with pytest.raises(RpcError, match="'web' runs"):
                 await user.result(id_)
 
@@ -56,8 +56,10 @@ async def test_agents_terminal_cannot_be_held():
 async def test_held_program_blocks_until_its_reader_disconnects():
     async with host_here() as host:
         async with user_of(host) as user:
-            made = await user.request("terminal/create", {"command": "seq 1000000", "hold": True})
-            entry = host.state.registry.find(made["terminalId"])
+            created = await user.request(
+                "terminal/create", {"command": "seq 1000000", "hold": True}
+            )
+            entry = host.state.registry.find(created["terminalId"])
             ring = entry.terminal.ring
             # The keeper writes no further than there is room for all that was not read.
             await poll(lambda: ring._header[STALLED] == 1 and not ring.unread)
@@ -128,8 +130,8 @@ async def test_request_is_cancelled_at_once_after_the_connection_closed():
 
 async def test_no_window_is_opened_after_the_connection_closed(monkeypatch):
     async with host_here() as host, user_of(host) as other:
-        made = await other.request("terminal/create", {"command": "sleep 60"})
-        entry = host.state.registry.find(made["terminalId"])
+        created = await other.request("terminal/create", {"command": "sleep 60"})
+        entry = host.state.registry.find(created["terminalId"])
         user = UserConnection(host.context, host.state, lambda: ())
         user.close()
         opened = []
@@ -154,7 +156,7 @@ async def test_read_only_window_survives_a_size_that_cannot_be_shown():
         await agent.type(terminal, "it\n")
 
         def shown():
-            parts = [told["params"]["data"] for told in user.by_token[token]]
+            parts = [notification["params"]["data"] for notification in user.by_token[token]]
             return b"".join(map(base64.b64decode, parts))
 
         await user.until(lambda: b"seen it" in shown())
@@ -174,20 +176,20 @@ async def test_tool_calls_of_an_agent_do_not_make_the_list_long():
 
 
 async def test_directory_whose_name_is_not_utf_8_is_reported_with_replacements(tmp_path):
-    folder = os.fsencode(tmp_path) + b"/odd\xff"
-    os.mkdir(folder)
+    directory = os.fsencode(tmp_path) + b"/odd\xff"
+    os.mkdir(directory)
     async with host_here() as host, user_of(host) as user:
-        host.context = host.context._replace(cwd=os.fsdecode(folder))
+        host.context = host.context._replace(cwd=os.fsdecode(directory))
         async with user_of(host) as other:
-            made = await other.request("terminal/create", {"command": "true"})
-            assert made["cwd"] == f"{tmp_path}/odd\ufffd"
-            assert [info["cwd"] for info in await user.list()] == [made["cwd"]]
+            created = await other.request("terminal/create", {"command": "true"})
+            assert created["cwd"] == f"{tmp_path}/odd\ufffd"
+            assert [info["cwd"] for info in await user.list()] == [created["cwd"]]
 
 
 async def test_input_monitor_publishes_each_change_once():
     async with host_here() as host, user_of(host) as user:
-        made = await user.request("terminal/create", {"command": "sleep 60"})
-        entry = host.state.registry.find(made["terminalId"])
+        created = await user.request("terminal/create", {"command": "sleep 60"})
+        entry = host.state.registry.find(created["terminalId"])
         answers, published = iter([True, True, False, True]), []
         bus = EventBus()
         bus.publish_terminal = lambda event, *_: published.append(event)
@@ -202,12 +204,12 @@ async def test_input_monitor_publishes_each_change_once():
 async def test_program_is_not_held_after_its_reader_disconnected():
     async with host_here() as host, user_of(host) as other:
         flood = "head -c 3000000 /dev/zero | tr '\\0' x"
-        made = await other.request("terminal/create", {"command": flood})
-        entry = host.state.registry.find(made["terminalId"])
+        created = await other.request("terminal/create", {"command": flood})
+        entry = host.state.registry.find(created["terminalId"])
         user = UserConnection(host.context, host.state, lambda: ())
         user.close()
         user.hold_output(entry.terminal, 0)
-        assert (await other.terminal_request("wait", made["terminalId"]))["exitStatus"][
+        assert (await other.terminal_request("wait", created["terminalId"]))["exitStatus"][
             "exitCode"
         ] == 0
 
@@ -220,11 +222,11 @@ async def test_waiting_event_comes_after_the_created_event(monkeypatch):
         await poll(lambda: host.state.events.has_subscribers)
         await user.request("terminal/create", {"command": "sleep 60"})
 
-        def told():
+        def event_names():
             return [one["params"]["event"] for one in user.by_token[token]]
 
-        await user.until(lambda: "waiting" in told())
-        assert told() == ["created", "waiting"]
+        await user.until(lambda: "waiting" in event_names())
+        assert event_names() == ["created", "waiting"]
 
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"

@@ -1,7 +1,7 @@
-"""How tests start `acpterm` as a process: quickly, from one that has imported it (`ready`).
+"""Start `acpterm` as a process quickly: forked from a process that has imported it (`ready`).
 
-What is to be thorough (`depth`) starts each with a Python of its own instead; so is started what
-wishes for more than `Started` knows of, and what runs in a locale of its own.
+Thorough tests (`depth`) start a new Python instead, and so does `start` for options that `Started`
+does not support and for other locales.
 """
 
 import atexit
@@ -23,29 +23,29 @@ from tests.support.ready import ANSWER
 ACPTERM = [sys.executable, "-m", "acpterm"]
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 _KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "start_new_session", "pass_fds"}
-AFRESH = THOROUGH or sys.platform != "linux"
+NEW_PYTHON = THOROUGH or sys.platform != "linux"
 
 
-def start(words: list[str], **how: Any) -> "subprocess.Popen[bytes]":
-    """Start `acpterm` with words; `how` is as for `subprocess.Popen`."""
-    key = _locale(how.get("env") or os.environ)
-    if AFRESH or how.keys() - _KNOWN or key not in _LOCALES:
-        return subprocess.Popen([*ACPTERM, *words], **how)
-    return Started(words, **how)
+def start(words: list[str], **popen: Any) -> "subprocess.Popen[bytes]":
+    """Start `acpterm` with arguments; `popen` is as for `subprocess.Popen`."""
+    key = _locale(popen.get("env") or os.environ)
+    if NEW_PYTHON or popen.keys() - _KNOWN or key not in _LOCALES:
+        return subprocess.Popen([*ACPTERM, *words], **popen)
+    return Started(words, **popen)
 
 
 def _locale(env: Any) -> tuple[tuple[str, str], ...]:
-    """Give what Python looks at when it starts, and not again."""
-    found = next((env[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
+    """Return the variables that Python reads only when it starts."""
+    locale = next((env[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
     names = sorted(name for name in env if name == "TZ" or name.startswith(("PYTHON", "LD_")))
-    return ("", found), *((name, env[name]) for name in names)
+    return ("", locale), *((name, env[name]) for name in names)
 
 
 _LOCALES = {_locale(os.environ), _locale({**os.environ, "LC_ALL": "C.UTF-8"})}
 
 
 class _Ready:
-    """A process that is ready, for one locale."""
+    """A process that has imported acpterm, for one locale."""
 
     def __init__(self, env: dict[str, str]) -> None:
         ours, theirs = socket.socketpair()
@@ -70,13 +70,13 @@ class _Ready:
         self._channel.close()
         self._process.wait()
 
-    def child(self, asked: dict[str, Any], fds: list[int]) -> int:
-        """Have it make a child: its pid."""
-        request = marshal.dumps(asked)
+    def child(self, request: dict[str, Any], fds: list[int]) -> int:
+        """Request a child; return its pid."""
+        data = marshal.dumps(request)
         with self._lock:
-            head = len(request).to_bytes(4, "little")
+            head = len(data).to_bytes(4, "little")
             socket.send_fds(self._channel, [head], fds)
-            self._channel.sendall(request)
+            self._channel.sendall(data)
             answer = self._channel.recv(ANSWER.size, socket.MSG_WAITALL)
         pid, error = ANSWER.unpack(answer)
         if error:
@@ -89,7 +89,7 @@ _lock = threading.Lock()
 
 
 class Started(subprocess.Popen[bytes]):
-    """A process of `acpterm` that was made by one that is ready."""
+    """A process of `acpterm` that was forked by a ready process."""
 
     def __init__(
         self,
@@ -97,15 +97,15 @@ class Started(subprocess.Popen[bytes]):
         *,
         keeper: bool = False,
         start_new_session: bool = False,
-        **how: Any,
+        **popen: Any,
     ) -> None:
         self._keeper = keeper
         self._session = start_new_session
-        super().__init__([*ACPTERM, *words], **how)
+        super().__init__([*ACPTERM, *words], **popen)
 
     def _execute_child(self, *arguments: Any) -> None:
-        """Do what `Popen` does here, by way of a process that is ready."""
-        # Neither this method nor the one below is in the stubs.
+        """Start the child as `Popen` does, but from a ready process."""
+        # The stubs have neither this method nor the one below.
         takes = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
         given = takes.bind(self, *arguments).arguments
         env = dict(os.environ if given["env"] is None else given["env"])
@@ -113,7 +113,7 @@ class Started(subprocess.Popen[bytes]):
         with _lock:
             if key not in _ready:
                 _ready[key] = _Ready(env)
-        asked = {
+        request = {
             "words": [os.fsdecode(word) for word in given["args"][len(ACPTERM) :]],
             "env": env,
             "cwd": os.fspath(given["cwd"] or os.getcwd()),
@@ -126,7 +126,7 @@ class Started(subprocess.Popen[bytes]):
         ends = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         fds = [standard if end == -1 else end for standard, end in enumerate(ends)]
         fds += given["pass_fds"]
-        self.pid = _ready[key].child(asked, fds)
+        self.pid = _ready[key].child(request, fds)
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]  # as above
@@ -137,7 +137,7 @@ _KEEPER_COMMAND = client.keeper_command()
 
 
 def start_embedded_keeper() -> tuple["subprocess.Popen[bytes]", socket.socket]:
-    """Start a keeper as `acpterm.keeper.client` does, from a process that is ready."""
+    """Start a keeper as `acpterm.keeper.client` does, but from a ready process."""
     if client.keeper_command() != _KEEPER_COMMAND or os.getuid() != os.geteuid():
         return _start_embedded()
     ours, theirs = client.worker_pair()

@@ -85,20 +85,20 @@ async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_p
         await slow.requested.wait()
         async with agent_of(host) as new, trio.open_nursery() as nursery:
             assert (await new.initialize(secret))["resumed"] is True
-            made = []
+            created = []
 
             async def create():
-                made.append(await new.repeat(id_, "terminal/create", params))
+                created.append(await new.repeat(id_, "terminal/create", params))
 
             nursery.start_soon(create)
             await trio.sleep(0.05)
-            assert not made
+            assert not created
             slow.may_respond.set()
             with trio.fail_after(10):
-                while not made:
+                while not created:
                     await trio.sleep(0.01)
             await poll(ran.exists)
-            assert [entry.id for entry in host.state.registry] == [made[0]["terminalId"]]
+            assert [entry.id for entry in host.state.registry] == [created[0]["terminalId"]]
             await trio.sleep(0.1)
             assert ran.read_text() == "ran\n"
 
@@ -139,9 +139,9 @@ async def test_events_name_connected_and_disconnected_connections():
 
 
 def _changes(user, token, count):
-    told = [message["params"] for message in user.by_token[token]]
-    found = [(event["event"], event["connection"]) for event in told]
-    return found if len(found) >= count else None
+    events = [message["params"] for message in user.by_token[token]]
+    names = [(event["event"], event["connection"]) for event in events]
+    return names if len(names) >= count else None
 
 
 class Spy:
@@ -195,9 +195,9 @@ async def test_records_of_ended_connections_are_deleted(monkeypatch):
             assert {key.partition("/")[0] for key in spy.keys} == {"host", "c", "s", "k", "t"}
         await poll(lambda: not host.state.agents)
         async with user_of(host) as user:
-            kept = {entry["terminalId"] for entry in await user.list(all=True)}
-            await poll(lambda: spy.keys - {"host"} == {f"t/{id_}" for id_ in kept})
-            assert left not in kept
-            for id_ in kept:
+            retained = {entry["terminalId"] for entry in await user.list(all=True)}
+            await poll(lambda: spy.keys - {"host"} == {f"t/{id_}" for id_ in retained})
+            assert left not in retained
+            for id_ in retained:
                 await user.terminal_request("release", id_)
             await poll(lambda: not spy.keys - {"host"})

@@ -92,17 +92,17 @@ async def test_id_of_a_confirmed_create_can_be_used_again(tmp_path):
 async def test_pending_requests_can_be_repeated(tmp_path):
     async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
-            kept = await agent.create("read line; exit 4")
-            gone = await agent.create("sleep 60")
-            await agent.start("terminal/wait_for_exit", agent.of(kept))
-            await agent.release(gone)
+            running = await agent.create("read line; exit 4")
+            released = await agent.create("sleep 60")
+            await agent.start("terminal/wait_for_exit", agent.of(running))
+            await agent.release(released)
             await daemon.kill_worker()
         async with daemon.agent(own["resume"]) as (agent, _):
-            waiting = await agent.start("terminal/wait_for_exit", agent.of(kept))
-            assert await agent.release(gone) == {}
+            waiting = await agent.start("terminal/wait_for_exit", agent.of(running))
+            assert await agent.release(released) == {}
             with pytest.raises(RpcError, match="has been released"):
-                await agent.output(gone)
-            await agent.type(kept, "\n")
+                await agent.output(released)
+            await agent.type(running, "\n")
             assert (await agent.result(waiting))["exitCode"] == 4
 
 
@@ -353,7 +353,7 @@ async def test_recording_is_resumed_without_loss(tmp_path):
             assert [data for _, code, data in events if code == "m"] == ["exited with 6"]
 
 
-# In every Python that acpterm starts, but for the keeper.
+# For every Python process that acpterm starts, except the keeper.
 BUG = """
 import sys
 
