@@ -129,7 +129,7 @@ async def test_a_program_that_does_not_read_is_told_of_and_waited_for(path, tmp_
                 assert sending.process.poll() is None
                 await agent.kill(terminal)
                 assert await sending.wait() == 1
-                assert "has run_with" in sending.err
+                assert "has ended" in sending.err
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ async def test_one_that_has_ended_takes_nothing(path):
         await agent.wait(terminal)
         done = await run(path, "send", terminal, "a")
         assert done.status == 1
-        assert "has run_with" in done.err
+        assert "has ended" in done.err
 
 
 @pytest.mark.parametrize(

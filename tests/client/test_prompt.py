@@ -197,7 +197,7 @@ async def test_v2_terminals_are_printed(tmp_path):
         chunk(b"\xa9\n"),
         update("terminal_update", terminalId="own", exitStatus={"signal": "SIGINT"}),
     )
-    assert run.out.splitlines() == ["▸ a call", "  │ one", "  │ té", "  │ [run_with by SIGINT]"]
+    assert run.out.splitlines() == ["▸ a call", "  │ one", "  │ té", "  │ [ended by SIGINT]"]
 
 
 async def test_only_new_output_of_a_v2_snapshot_is_printed(tmp_path):
