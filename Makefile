@@ -14,7 +14,7 @@ ACPX := tests/interop/acpx
 # The tests start Python some thousand times: let it cache bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all faults interop check format docs bench fuzz clean
+.PHONY: help demo test test-all faults agents interop check format docs bench fuzz clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -74,6 +74,8 @@ $(ACPX)/node_modules/.installed: $(ACPX)/package-lock.json
 	touch $@
 
 AGENTS := .venv-kimi/.$(KIMI) .venv-fast-agent/.$(FAST_AGENT) $(ACPX)/node_modules/.installed
+
+agents: $(AGENTS) ## install the real agents and the real client that interop tests
 
 interop: $(VENV)/.check $(AGENTS) ## test real agents and a real client: kimi-cli, fast-agent, acpx
 	ACPTERM_INTEROP=1 $(BIN)/python -m pytest tests/interop/agents tests/interop/acpx \

@@ -1,7 +1,6 @@
-"""Write the table of docs/performance.md: `python -m benchmarks.page RESULTS [BEFORE]`.
+"""Write the table of docs/performance.md: `python -m benchmarks.page RESULTS`.
 
-RESULTS and BEFORE are files that `python -m benchmarks --json` wrote; BEFORE are those of an
-earlier version, which get a column of their own.
+RESULTS is a file that `python -m benchmarks --json` wrote.
 """
 
 import json
@@ -14,14 +13,13 @@ from benchmarks.table import markdown, value
 _PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 _BEGIN = "<!-- table -->\n"
 _END = "<!-- end of table -->\n"
-_HEADER = ("figure", "to reach", "baseline", "plain server", "before", "acpterm", "")
+_HEADER = ("figure", "to reach", "baseline", "plain server", "acpterm", "")
 _RESULTS = {None: "", True: "reached", False: "missed"}
 
 
-def main(results: str, before: str | None = None) -> None:
+def main(results: str) -> None:
     figures, machine = _read(results)
-    earlier = {figure.name: figure for figure in _read(before)[0]} if before else {}
-    rows = [_row(figure, earlier.get(figure.name)) for figure in figures]
+    rows = [_row(figure) for figure in figures]
     of = ", ".join(f"{name} {what}" for name, what in machine.items() if name != "load")
     page = _PAGE.read_text()
     head, _, rest = page.partition(_BEGIN)
@@ -34,13 +32,12 @@ def _read(path: str) -> tuple[list[Figure], dict[str, object]]:
     return [Figure(**figure) for figure in contents["figures"]], contents["machine"]
 
 
-def _row(figure: Figure, before: Figure | None) -> tuple[str, ...]:
+def _row(figure: Figure) -> tuple[str, ...]:
     return (
         figure.name,
         figure.aim,
         "" if figure.baseline is None else value(figure.baseline, figure.unit),
         "" if figure.plain is None else value(figure.plain, figure.unit),
-        "" if before is None else _measured(before),
         _measured(figure),
         _RESULTS[figure.met],
     )

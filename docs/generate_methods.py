@@ -7,7 +7,8 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec import inspect as types
 
-from acpterm.acp import Empty, Wire
+from acpterm.acp.base import Wire
+from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, SessionInfo, TerminalInfo
 from acpterm.acp.user_streams import (
     AttachedNotification,

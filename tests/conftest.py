@@ -1,9 +1,10 @@
-"""Settings of all tests.
+"""Configuration of all tests.
 
-With `ACPTERM_NO_SKIPS=1`, which CI sets, a skipped test fails: whatever it lacks must be installed.
+With `ACPTERM_NO_SKIPS=1`, as in CI, a skipped test fails: the reason of the skip names what to
+install.
 
-hypothesis has no deadline for examples, because their duration depends on the load of the machine.
-A test that hangs is ended by its timeout.
+Hypothesis checks no deadlines, since the time of an example depends mostly on the load of the
+machine. A timeout ends each test that hangs.
 """
 
 import os
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from acpterm.keeper import client
 from tests.support.depth import examples
-from tests.support.starting import NEW_PYTHON, start_embedded_keeper
+from tests.support.starting import AFRESH, start_embedded_keeper
 
 settings.register_profile(
     "acpterm",
@@ -30,30 +31,30 @@ NO_SKIPS = os.environ.get("ACPTERM_NO_SKIPS", "0") not in ("", "0")
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_keepers() -> Iterator[None]:
-    """Fork the keepers of hosts in this process, since starting Python takes most of the time."""
+    """Fork the keepers of hosts from this process: starting a Python for each takes too long."""
     with pytest.MonkeyPatch.context() as patch:
-        if not NEW_PYTHON:
+        if not AFRESH:
             patch.setattr(client, "_start_embedded", start_embedded_keeper)
         yield
 
 
-def _refuse(report: pytest.TestReport | pytest.CollectReport) -> None:
-    # An expected failure is also reported as skipped.
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    # An expected failure is reported as skipped, too, but lacks nothing.
     if NO_SKIPS and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
-        report.longrepr = f"{reason}\nand ACPTERM_NO_SKIPS is set: what is missing has to be there"
+        report.longrepr = f"{reason}\nand ACPTERM_NO_SKIPS is set: install what is missing"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     report = yield
-    _refuse(report)
+    _fail_if_skipped(report)
     return report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, Any, Any]:
     report = yield
-    _refuse(report)
+    _fail_if_skipped(report)
     return report

@@ -46,7 +46,7 @@ def test_later_source_wins_for_each_setting(file):
     assert settings.socket is None
 
 
-def test_file_of_the_flag_wins_over_that_of_the_environment(file, tmp_path):
+def test_flag_for_the_file_takes_precedence_over_the_environment_variable(file, tmp_path):
     file("cols = 1\n")
     by_variable, by_flag = tmp_path / "variable.toml", tmp_path / "flag.toml"
     by_variable.write_text("cols = 2\n")
@@ -86,7 +86,7 @@ def test_unknown_environment_variables_are_ignored():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value", "expected"),
     [
         ("cols", "0", ">= 1"),
         ("cols", "10001", "<= 10000"),
@@ -113,16 +113,16 @@ def test_unknown_environment_variables_are_ignored():
         ("shell", "bash", "is not an absolute path"),
     ],
 )
-def test_error_names_the_source_of_an_invalid_value(name, value, says):
+def test_error_names_the_source_of_an_invalid_value(name, value, expected):
     variable = f"ACPTERM_{name.upper()}"
     with pytest.raises(ConfigError) as caught:
         load(environ={variable: value})
     assert str(caught.value).startswith(f"the environment's {variable}: {name} = {value!r}: ")
-    assert says in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         ("cols = 0\n", "cols = 0: Expected `int` >= 1"),
         ("cols = []\n", "cols = []: Expected `int`, got `array`"),
@@ -144,12 +144,12 @@ def test_error_names_the_source_of_an_invalid_value(name, value, says):
         (b"shell = '\x00'\n", "is not TOML: "),
     ],
 )
-def test_error_names_the_file_of_an_invalid_setting(file, text, says):
+def test_error_names_the_file_of_an_invalid_setting(file, text, expected):
     path = file(text)
     with pytest.raises(ConfigError) as caught:
         load(environ={})
     assert str(caught.value).startswith(f"{path}: ")
-    assert says in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_file_may_have_an_integer_for_a_float_setting(file):

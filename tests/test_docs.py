@@ -15,8 +15,7 @@ import pytest
 
 from acpterm.acp import agent_api
 from acpterm.acp.base import Wire
-from acpterm.cli._aliases import ALIASES
-from acpterm.cli.main import group
+from acpterm.cli.main import ALIASES, group
 from acpterm.config import Settings
 from acpterm.host.agent.methods import NOTIFICATIONS, REQUESTS
 from tests.support.hosts import agent_here
@@ -42,14 +41,14 @@ def load(name, monkeypatch):
 
 def test_generated_pages_are_up_to_date(monkeypatch):
     pages = load("generate", monkeypatch).pages()
-    stale = [page for page, make in pages.items() if not _is(DOCS / page, make())]
+    stale = [page for page, make in pages.items() if not _has_text(DOCS / page, make())]
     assert not stale, "run `make docs`"
     existing = {f"{page.relative_to(DOCS)}" for page in DOCS.glob("commands/*")}
     existing |= {f"{page.relative_to(DOCS)}" for page in DOCS.glob("man/*")}
     assert existing <= set(pages), "there are pages of commands that do not exist"
 
 
-def _is(page, text):
+def _has_text(page, text):
     return page.exists() and page.read_text() == text
 
 
@@ -95,7 +94,7 @@ def test_coming_from_page_names_all_aliases():
     groups = re.findall(
         r"`([a-z-]+)(?: COMMAND)?`(?: and `([a-z-]+)`)?\s\(`([^`]*)`\)", paragraph[0]
     )
-    names = {name: meant for *both, meant in groups for name in both if name}
+    names = {name: target for *both, target in groups for name in both if name}
     assert names == {**ALIASES, "help": "COMMAND --help", "version": "--version"}
 
 
@@ -192,10 +191,10 @@ async def test_protocol_examples_match_a_real_host():
     """Send every request, in order, and compare the responses with the page."""
     ids = {}
 
-    def real(line):
+    def with_real_ids(line):
         return re.sub(r"term_[0-9a-f]{32}", lambda match: ids[match[0]], line)
 
-    def plain(message):
+    def normalize(message):
         return VARIES.sub(r'"\1": 0', json.dumps(message, sort_keys=True))
 
     async with agent_here() as agent:
@@ -203,13 +202,13 @@ async def test_protocol_examples_match_a_real_host():
             messages = [json.loads(line) for line in example.splitlines()]
             for message in messages:
                 if "method" in message:
-                    await agent.send(real(json.dumps(message)).encode() + b"\n")
+                    await agent.send(with_real_ids(json.dumps(message)).encode() + b"\n")
                     agent.methods[message.get("id")] = message["method"]
                     continue
                 answer = await poll(lambda m=message: agent.responses.get(m["id"]))
                 if "terminalId" in message.get("result", {}):
                     ids[message["result"]["terminalId"]] = answer["result"]["terminalId"]
-                assert plain(answer) == real(plain(message))
+                assert normalize(answer) == with_real_ids(normalize(message))
 
 
 def test_protocol_examples_have_a_response_for_every_request():
@@ -266,11 +265,11 @@ def test_demo_passes_its_checks_without_a_terminal(tmp_path):
 
 
 def test_demo_reports_the_reason_when_a_check_fails(tmp_path):
-    wrong = (
+    failing_demo = (
         "import sys; sys.path.insert(0, sys.argv.pop(1)); import demo; "
         "demo.LINT = 'exit 4'; demo.STEPS = (demo.hello, demo.failure); sys.exit(demo.main())"
     )
-    done = run("-c", wrong, DEMO.parent, TMPDIR=str(tmp_path))
+    done = run("-c", failing_demo, DEMO.parent, TMPDIR=str(tmp_path))
     assert done.returncode == 1
     assert "Failed checks:\n   exit code 3; found {'exitCode': 4" in done.stdout
     assert os.listdir(tmp_path) == []

@@ -16,12 +16,12 @@ from tests.support.processes import environment
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "resume_agent.py"
 
 
-class Running:
+class RunningExample:
     def __init__(self, process):
         self._process = process
 
-    async def ended(self):
-        """Wait until it exits; return exit status, stdout and stderr."""
+    async def wait(self):
+        """Wait until the example exits; return exit status, stdout and stderr."""
         status = await poll(self._process.poll)
         return status, self._process.stdout.read(), self._process.stderr.read()
 
@@ -37,14 +37,14 @@ async def example(path, command):
     )
     with process:
         try:
-            yield Running(process)
+            yield RunningExample(process)
         finally:
             process.kill()
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(process.wait)
 
 
-async def part(worker, request, data, since, status=None):
+async def send_output(worker, request, data, since, status=None):
     assert request["params"]["since"] == since
     body = {"data": base64.b64encode(data).decode(), "position": since + len(data), "lost": 0}
     await worker.respond(request, body | ({"exitStatus": status} if status else {}))
@@ -52,35 +52,35 @@ async def part(worker, request, data, since, status=None):
 
 async def test_example_runs_a_command_with_a_daemon(tmp_path):
     async with daemon(tmp_path) as (_, path), example(path, "echo hi; exit 3") as agent:
-        assert await agent.ended() == (3, "hi\n", "")
+        assert await agent.wait() == (3, "hi\n", "")
 
 
 async def test_example_resumes_and_prints_each_line_once(tmp_path):
     async with fake_host(tmp_path) as host, example(host.path, "count") as agent:
         first = await host.connected()
         create = await first.expect("terminal/create")
-        # The create was executed, and its response is lost halfway.
+        # The worker has executed the create, but only half of its response arrives.
         await first.send(b'{"jsonrpc":"2.0","id":')
         await first.lose()
         second = await host.connected(resumed=True)
         assert second.presented == SECRET
         assert await second.receive() == create
         await second.respond(create, {"terminalId": "t"})
-        await part(second, await second.expect("_acpterm/terminal/read"), b"one\n", 0)
+        await send_output(second, await second.expect("_acpterm/terminal/read"), b"one\n", 0)
         read = await second.expect("_acpterm/terminal/read")
         await second.lose()
-        # A worker that dies before it responds.
+        # This worker dies before it responds.
         await (await host.accept()).lose()
         third = await host.connected(resumed=True, secret="another")
         assert await third.receive() == read
         status = {"exitCode": 5, "signal": None}
-        await part(third, read, b"two\n", 4, status)
-        await part(third, await third.expect("_acpterm/terminal/read"), b"", 8, status)
+        await send_output(third, read, b"two\n", 4, status)
+        await send_output(third, await third.expect("_acpterm/terminal/read"), b"", 8, status)
         await third.lose()
         fourth = await host.connected(resumed=True)
         assert fourth.presented == "another"
         await fourth.respond(await fourth.expect("terminal/release"))
-        assert await agent.ended() == (5, "one\ntwo\n", "")
+        assert await agent.wait() == (5, "one\ntwo\n", "")
 
 
 async def test_example_reports_lost_terminals(tmp_path):
@@ -89,6 +89,6 @@ async def test_example_reports_lost_terminals(tmp_path):
         await first.expect("terminal/create")
         await first.lose()
         await host.connected(resumed=False)
-        status, out, err = await agent.ended()
+        status, out, err = await agent.wait()
         assert (status, out) == (1, "")
         assert err == "agent: another daemon is there, which has none of the terminals\n"

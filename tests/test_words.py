@@ -113,7 +113,7 @@ def occurrences(word: str) -> list[str]:
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_prose_and_names_use_standard_terms_instead_of(word):
+def test_word_occurs_in_no_source_page_or_help(word):
     assert occurrences(word) == [], f"write: {WORDS[word]}"
 
 

@@ -11,11 +11,10 @@ from acpterm.cli._async import call_async
 from acpterm.cli._options import fail, settings
 from acpterm.cli.attach import detach_filter, report
 from acpterm.client.user.attach.attach import attach
-from acpterm.client.user.attach.pipe import ExitResult, follow
-from acpterm.client.user.attach.stdin_pipe import is_passed_on, named_pipe
+from acpterm.client.user.attach.pipe import ExitResult, follow, is_passed_on, named_pipe
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.words import exit_code, title
+from acpterm.client.user.format import exit_code, title
 from acpterm.config import user_socket
 from acpterm.jsonrpc import RpcError
 

@@ -27,12 +27,10 @@ from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.events import until_ended
-from acpterm.client.user.format import Item
+from acpterm.client.user.events import refresh, until_ended
+from acpterm.client.user.format import Item, ended, title
 from acpterm.client.user.list_view import Action, ListView, Part
 from acpterm.client.user.output.print import put
-from acpterm.client.user.watched import refresh
-from acpterm.client.user.words import ended, title
 from acpterm.jsonrpc import RpcError
 from acpterm.pty import linux
 from acpterm.runtime.threads import run_blocking

@@ -15,7 +15,7 @@ from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.words import ended, title
+from acpterm.client.user.format import ended, title
 from acpterm.pty import linux
 from acpterm.pty.tracking import marks
 

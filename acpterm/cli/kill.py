@@ -15,9 +15,9 @@ from acpterm.cli._output import echo
 from acpterm.cli._params import terminal_argument
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.blocking_client import BlockingClient, Slow
+from acpterm.client.user.format import ended
 from acpterm.client.user.output.print import note
 from acpterm.client.user.requests import W
-from acpterm.client.user.words import ended
 from acpterm.jsonrpc import RpcError
 from acpterm.pty.signals import name_of, number_of
 

@@ -1,4 +1,4 @@
-"""`acpterm`: the group of all commands.
+"""`acpterm`: the group of all commands, their aliases, and the error for an unknown command.
 
 A command's module is imported only when the command is used, so that each command starts fast.
 """
@@ -9,6 +9,8 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Sequence
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem, ZshComplete, add_completion_class
@@ -49,6 +51,53 @@ _COMMANDS = {
         "Serve the agent that spawned acpterm, on stdin and stdout.",
     ),
 }
+
+ALIASES: Final = {
+    "a": "attach",
+    "list": "ls",
+    "new": "run",
+    "ps": "ls",
+    "stop": "kill",
+}
+"""Aliases of commands: names that mean the same in docker, gh or tmux."""
+
+# Commands of other programs that take other arguments, and what to run instead.
+_ELSEWHERE: Final = {
+    "attach-session": "attach TERMINAL",
+    "capture-pane": "screen TERMINAL",
+    "config": "doctor, or docs/settings.md",
+    "create": "run COMMAND",
+    "daemon": "serve",
+    "delete": "rm TERMINAL",
+    "exec": "run COMMAND",
+    "kill-server": "shutdown",
+    "kill-session": "kill TERMINAL, or rm TERMINAL",
+    "list-sessions": "ls",
+    "log": "logs TERMINAL",
+    "new-session": "run COMMAND",
+    "ping": "status",
+    "remove": "rm TERMINAL",
+    "send-keys": "send TERMINAL TEXT --enter, or --key NAME",
+    "show": "screen TERMINAL, or logs TERMINAL",
+    "start": "run COMMAND",
+    "tail": "logs --follow TERMINAL",
+    "top": "ls --watch",
+    "watch": "ls --watch",
+}
+
+
+def no_such_command(name: str, commands: Sequence[str]) -> str:
+    """Return the message for a command that does not exist."""
+    message = f"there is no command {name!r}"
+    if name in _ELSEWHERE:
+        return f"{message}: use acpterm {_ELSEWHERE[name]}"
+    import difflib  # noqa: PLC0415  only needed for a wrong name
+
+    found = difflib.get_close_matches(name.lower(), [*commands, "help", "version"], n=3)
+    if not found:
+        return f"{message}: acpterm --help lists all commands"
+    return f"{message}: did you mean {' or '.join(found)}?"
+
 
 # Commands that handle a closed stdout themselves.
 _HANDLE_CLOSED_STDOUT = (["serve"], ["stdio"], ["proxy"], ["prompt"])
@@ -97,11 +146,6 @@ class _LazyGroup(click.Group):
                 click.echo(ctx.get_help())
                 ctx.exit()
             name, rest = rest[0], ["--help"]
-        from acpterm.cli._aliases import (  # noqa: PLC0415  only needed for a wrong name
-            ALIASES,
-            no_such_command,
-        )
-
         name = ALIASES.get(name, name)
         command = self.get_command(ctx, name)
         if command is None and not ctx.resilient_parsing:

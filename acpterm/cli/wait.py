@@ -18,9 +18,8 @@ from acpterm.client.daemon import DaemonError
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.blocking_connection import DeadlineError
-from acpterm.client.user.output.search import LineSearch
+from acpterm.client.user.format import exit_code
 from acpterm.client.user.output.text_follow import follow_text
-from acpterm.client.user.words import exit_code
 from acpterm.jsonrpc import RpcError
 
 _TIMED_OUT: Final = 124
@@ -28,6 +27,8 @@ _TIMED_OUT: Final = 124
 _EXIT_GRACE_S: Final = 0.5
 # Time for a last look at what other terminals have printed; it is within that grace.
 _LAST_READ_TIMEOUT_S: Final = 0.3
+# Characters of searched text that are kept. A longer match is not found.
+RETAINED_CHARS: Final = 64 * 1024
 
 
 class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
@@ -173,3 +174,37 @@ def _wait_printed(
         echo(escape_invisible_text(found) if os.isatty(1) else found)
         left.remove(name)
     return 0, ""
+
+
+class LineSearch:
+    """Searches for `pattern` in a growing text, also across its parts, with bounded memory."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern: Final = pattern
+        self._retained = ""
+        # Where to search from: 1 if the first retained character is in the middle of a line.
+        self._begin = 0
+
+    def find(self, over: str, line: str) -> str | None:
+        """Search new complete lines and the current line; return the lines of a match."""
+        text = self._retained + over + line
+        if found := self._pattern.search(text, self._begin):
+            begin = text.rfind("\n", 0, found.start()) + 1
+            end = text.find("\n", max(found.start(), found.end() - 1))
+            return text[begin : len(text) if end < 0 else end]
+        self._keep(self._retained + over)
+        return None
+
+    def forget(self) -> None:
+        """Drop the retained text, because text is missing after it: no match spans the gap."""
+        self._retained, self._begin = "", 0
+
+    def _keep(self, text: str) -> None:
+        """Retain the last `RETAINED_CHARS` characters, or fewer to begin with a whole line."""
+        if len(text) <= RETAINED_CHARS:
+            self._retained = text
+            return
+        at = text.find("\n", len(text) - RETAINED_CHARS - 1) + 1
+        # If no line begins there, the search starts after one more character, so ^ does not match.
+        whole = 0 < at < len(text)
+        self._retained, self._begin = (text[at:], 0) if whole else (text[-RETAINED_CHARS:], 1)

@@ -17,13 +17,9 @@ from typing import Final
 import msgspec
 import trio
 
-from acpterm.acp import (
-    ReadRequest,
-    TerminalExitStatus,
-    TerminalRequest,
-    WaitForTerminalExitResponse,
-)
+from acpterm.acp.agent_api import ReadRequest
 from acpterm.acp.base import Wire
+from acpterm.acp.terminal import TerminalExitStatus, TerminalRequest, WaitForTerminalExitResponse
 from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.update import SessionKey

@@ -15,10 +15,9 @@ from typing import Final
 import trio
 from msgspec import Raw, UnsetType
 
-from acpterm.acp import TerminalRequest
 from acpterm.acp.agent_api import EXTENSION_METHODS, EXTENSIONS, OWN
 from acpterm.acp.raw_json import items, members, text
-from acpterm.acp.terminal import TERMINAL_METHODS
+from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
 from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.handshake import initialize_params

@@ -1,25 +1,28 @@
-"""Operations on a terminal that agents and the user share: reading, typing and signals.
+"""Operations on a terminal that agents and the user share: reading, its screen, typing, signals.
 
 Failures are `RpcError`s that name the terminal.
 """
 
 import base64
 from collections.abc import Coroutine
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import trio
 
-from acpterm.acp import Empty, ReadResponse, WriteResponse
-from acpterm.acp.agent_api import Format
-from acpterm.host.exit_status import exit_status
+from acpterm.acp.agent_api import Format, ReadResponse, WriteResponse
+from acpterm.acp.terminal import Empty
 from acpterm.host.launch.validation import seconds
-from acpterm.host.screens import check_screen, current_screen
 from acpterm.host.server.dispatch import Sender
+from acpterm.host.terminal_info import exit_status
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.pty.signals import number_of
 from acpterm.terminal import views
 from acpterm.terminal.keyboard import InputFullError
 from acpterm.terminal.terminal import Terminal
+from acpterm.terminal.vt import emulator
+from acpterm.terminal.vt.emulator import ScreenTooLargeError
+from acpterm.terminal.vt.library import EmulatorMissingError
+from acpterm.terminal.vt.screen import Screen
 
 # Bytes that one read returns by default, and at most.
 READ_BYTES_MAX: Final = 1024 * 1024
@@ -28,7 +31,7 @@ KILL_REPLY_TIMEOUT_S: Final = 0.3
 
 
 class ReadParams(Protocol):
-    """The parameters that both kinds of read request have: see `acp.ReadRequest`."""
+    """The parameters that both kinds of read request have: see `agent_api.ReadRequest`."""
 
     since: int | None
     max_bytes: int | None
@@ -168,3 +171,34 @@ def respond_after_exit(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]
         return Empty()
 
     return wait()
+
+
+class CurrentScreen(NamedTuple):
+    """A screen, and the position in the output that it corresponds to."""
+
+    screen: Screen
+    position: int
+
+
+async def current_screen(terminal: Terminal) -> CurrentScreen:
+    """Return the screen as it is now.
+
+    Raises `RpcError` (-32602) when the window is too large for it, or no emulator is installed.
+    """
+    try:
+        await terminal.caught_up()
+        return CurrentScreen(terminal.emulator.screen(), terminal.ring.end)
+    except (ScreenTooLargeError, EmulatorMissingError) as error:
+        raise _no_screen(error) from error
+
+
+def check_screen(cols: int, rows: int) -> None:
+    """Raise `RpcError` (-32602) for a window that is too large to be shown as a screen."""
+    try:
+        emulator.check_size(cols, rows)
+    except ScreenTooLargeError as error:
+        raise _no_screen(error) from error
+
+
+def _no_screen(error: Exception) -> RpcError:
+    return RpcError(INVALID_PARAMS, f"format 'screen': {error}")

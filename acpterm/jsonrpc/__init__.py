@@ -22,16 +22,6 @@ from acpterm.jsonrpc.errors import (
     excerpt,
     quote,
 )
-from acpterm.jsonrpc.events import (
-    CancelReceived,
-    ErrorReceived,
-    Event,
-    InvalidReceived,
-    NotificationReceived,
-    RequestReceived,
-    ResponseReceived,
-    UnexpectedResponse,
-)
 from acpterm.jsonrpc.framing import LINE_BYTES_MAX, LineSplitter, Oversized
 from acpterm.jsonrpc.messages import (
     ErrorObject,
@@ -43,7 +33,17 @@ from acpterm.jsonrpc.messages import (
     Request,
     Response,
 )
-from acpterm.jsonrpc.peer import Peer
+from acpterm.jsonrpc.peer import (
+    CancelReceived,
+    ErrorReceived,
+    Event,
+    InvalidReceived,
+    NotificationReceived,
+    Peer,
+    RequestReceived,
+    ResponseReceived,
+    UnexpectedResponse,
+)
 
 __all__ = [
     "AUTH_REQUIRED",

@@ -15,11 +15,12 @@ State, and what changes it:
 - *the unfinished line*: in the `LineSplitter`.
 
 No I/O happens here: methods return the bytes to send, and the caller sends them in the order in
-which they were returned.
+which they were returned. `receive_data` returns events. An event is a value: it contains what the
+other side sent, and no reference to the peer.
 """
 
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -32,16 +33,6 @@ from acpterm.jsonrpc.encoder import (
     encode_response,
 )
 from acpterm.jsonrpc.errors import INVALID_REQUEST, LocalProtocolError, RpcError, excerpt
-from acpterm.jsonrpc.events import (
-    CancelReceived,
-    ErrorReceived,
-    Event,
-    InvalidReceived,
-    NotificationReceived,
-    RequestReceived,
-    ResponseReceived,
-    UnexpectedResponse,
-)
 from acpterm.jsonrpc.framing import LINE_BYTES_MAX, LineSplitter, Oversized
 from acpterm.jsonrpc.messages import (
     ErrorObject,
@@ -52,6 +43,69 @@ from acpterm.jsonrpc.messages import (
     Request,
     Response,
 )
+
+
+class RequestReceived(Struct, frozen=True):
+    """A request, to be answered once: by `Peer.respond` or `Peer.respond_error`."""
+
+    id: Id
+    method: str
+    params: Raw | UnsetType = UNSET
+
+
+class NotificationReceived(Struct, frozen=True):
+    """A notification."""
+
+    method: str
+    params: Raw | UnsetType = UNSET
+
+
+class ResponseReceived(Struct, frozen=True):
+    """A request of this side succeeded, and is no longer pending."""
+
+    id: int
+    result: Raw
+
+
+class ErrorReceived(Struct, frozen=True):
+    """A request of this side failed, or its response was invalid. It is no longer pending."""
+
+    id: int
+    error: ErrorObject
+
+
+class CancelReceived(Struct, frozen=True):
+    """The other side has cancelled a request in progress, which must still be answered."""
+
+    id: int | str
+
+
+class UnexpectedResponse(Struct, frozen=True):
+    """A response to no pending request: to one never sent, or already answered."""
+
+    message: Response | ErrorResponse
+
+
+class InvalidReceived(Struct, frozen=True):
+    """A line that is not a message, or one that is not allowed in this state.
+
+    `reply` is the line to send in response; None if the line must not be answered.
+    """
+
+    reply: bytes | None
+    error: RpcError
+
+
+Event: TypeAlias = (
+    RequestReceived
+    | NotificationReceived
+    | ResponseReceived
+    | ErrorReceived
+    | CancelReceived
+    | UnexpectedResponse
+    | InvalidReceived
+)
+
 
 CANCEL_REQUEST: Final = "$/cancel_request"
 

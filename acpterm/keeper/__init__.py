@@ -3,6 +3,6 @@
 - `__main__`, `process/` and `programs/` are the keeper process. They import only the standard
   library (and ptyprocess, where the system is not Linux).
 - `client` is what a worker imports. It consists of `keeper_client`, `pending_requests`,
-  `connection`, `wakeups` and `reports`, the only modules here that use trio.
+  `connection` and `reports`, the only modules here that use trio.
 - `protocol` and `ring` are shared by both sides.
 """

@@ -1,4 +1,4 @@
-"""The worker's socket to the keeper, on trio.
+"""The worker's socket to the keeper, and the wake-ups between the two, on trio.
 
 Sending never waits: a message that does not fit into the socket's buffer is queued, with duplicates
 of its descriptors, and `flush_forever` sends it. Only one task may receive at a time.
@@ -7,19 +7,24 @@ of its descriptors, and `flush_forever` sends it. Only one task may receive at a
 import errno
 import os
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import trio
 
 from acpterm.keeper import protocol
 from acpterm.keeper.reports import KeeperLostError
+from acpterm.keeper.ring import ARMED
 
 _MESSAGES_PER_TURN: Final = 64
 _RETRY_S: Final = 0.02
 # Too many descriptors in flight, or no free descriptor for the file of a long message.
 _RETRIED: Final = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.EMFILE, errno.ENFILE)
+# Writing this to an eventfd adds 1 to its counter.
+_ONE: Final = (1).to_bytes(8, sys.byteorder)
 
 
 class Connection:
@@ -144,3 +149,55 @@ def _duplicates(fds: Sequence[int]) -> list[int]:
 def _close(fds: Sequence[int]) -> None:
     for fd in fds:
         os.close(fd)
+
+
+class WakeUps:
+    """The worker's side of the wake-ups: one event descriptor for each direction.
+
+    One event from the keeper may concern any number of rings; the `ARMED` words of their headers
+    tell which. Owns the descriptors once `open` was called.
+    """
+
+    def __init__(self) -> None:
+        self._from_keeper: int | None = None
+        self._to_keeper: int | None = None
+        self._armed: Final[dict[str, memoryview]] = {}
+
+    def open(self, from_keeper: int, to_keeper: int) -> None:
+        """Take ownership of the descriptors."""
+        self._from_keeper, self._to_keeper = from_keeper, to_keeper
+
+    def close(self) -> None:
+        """Close the descriptors. `report_forever` must not be running."""
+        for fd in {self._from_keeper, self._to_keeper}:
+            if fd is not None:
+                os.close(fd)
+        self._from_keeper = self._to_keeper = None
+
+    def arm(self, name: str, header: memoryview) -> None:
+        """Request one wake-up for more output of this terminal."""
+        self._armed[name] = header
+        header[ARMED] = 1
+
+    def disarm(self, name: str) -> None:
+        """Undo `arm`. Idempotent."""
+        self._armed.pop(name, None)
+
+    def kick(self) -> None:
+        """Wake the keeper."""
+        if self._to_keeper is not None:
+            with suppress(BlockingIOError, BrokenPipeError):
+                os.write(self._to_keeper, _ONE)
+
+    async def report_forever(self, wake: Callable[[str], None]) -> None:
+        """Call `wake` with the name of each armed terminal that has more output."""
+        assert self._from_keeper is not None  # noqa: S101  `open` was called before
+        while True:
+            await trio.lowlevel.wait_readable(self._from_keeper)
+            with suppress(BlockingIOError):
+                os.read(self._from_keeper, 4096)
+            for name, header in tuple(self._armed.items()):
+                # The `wake` of a terminal earlier in this loop may have unmapped this ring.
+                if name in self._armed and not header[ARMED]:
+                    del self._armed[name]
+                    wake(name)

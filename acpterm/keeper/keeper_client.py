@@ -20,7 +20,7 @@ import outcome
 import trio
 
 from acpterm import __version__
-from acpterm.keeper.connection import Connection
+from acpterm.keeper.connection import Connection, WakeUps
 from acpterm.keeper.pending_requests import PendingRequests
 from acpterm.keeper.protocol import Message
 from acpterm.keeper.reports import (
@@ -32,7 +32,6 @@ from acpterm.keeper.reports import (
     TerminalEvents,
     exit_report,
 )
-from acpterm.keeper.wakeups import WakeUps
 from acpterm.pty.program import Program
 from acpterm.runtime.time_slices import request_short_slices
 

@@ -6,10 +6,8 @@ import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
-from acpterm.acp import (
+from acpterm.acp.agent_api import (
     CreateMeta,
-    CreateTerminalRequest,
-    Empty,
     ExitMeta,
     InitializeMeta,
     ReadRequest,
@@ -17,14 +15,18 @@ from acpterm.acp import (
     ResizeRequest,
     SetSessionRequest,
     SignalRequest,
+    WriteRequest,
+    WriteResponse,
+    own_meta,
+)
+from acpterm.acp.initialize import host_answer
+from acpterm.acp.lenient import decode
+from acpterm.acp.terminal import (
+    CreateTerminalRequest,
+    Empty,
     TerminalExitStatus,
     TerminalOutputResponse,
     WaitForTerminalExitResponse,
-    WriteRequest,
-    WriteResponse,
-    decode,
-    host_answer,
-    own_meta,
 )
 from acpterm.jsonrpc import RpcError
 
@@ -178,7 +180,7 @@ def test_own_meta_refuses_an_invalid_acpterm_member(into, own, words):
         assert words in caught.value.message
 
 
-def test_initialize_accepts_an_execution_context_under_both_names():
+def test_initialize_accepts_an_execution_context_by_either_name():
     context = {"env": {"A": "b"}, "cwd": "/", "umask": 18, "rlimits": {"NOFILE": [1, -1]}}
     got = own_meta({"acpterm": {"context": context}}, InitializeMeta).context
     assert (got.env, got.cwd, got.umask) == ({"A": "b"}, "/", 0o022)

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from acpterm.acp import (
-    CancelNotification,
+from acpterm.acp.initialize import InitializeRequest
+from acpterm.acp.lenient import decode
+from acpterm.acp.session import CancelNotification
+from acpterm.acp.terminal import (
     CreateTerminalRequest,
     EnvVariable,
-    InitializeRequest,
     TerminalOutputResponse,
     TerminalRequest,
-    decode,
 )
 from acpterm.jsonrpc import RpcError
 
@@ -171,7 +171,7 @@ JSON = st.recursive(
 ENV = st.lists(JSON | st.fixed_dictionaries({"name": JSON, "value": JSON}), max_size=3)
 
 
-def strings(value) -> bool:
+def is_string(value) -> bool:
     return isinstance(value, str)
 
 
@@ -191,14 +191,14 @@ def test_decode_agrees_with_an_independent_model(params):
     got = create(**params)
     args, env = params.get("args"), params.get("env", [])
     cwd, limit, meta = (params.get(name) for name in ("cwd", "outputByteLimit", "_meta"))
-    assert got.args == ([a for a in args if strings(a)] if isinstance(args, list) else None)
+    assert got.args == ([a for a in args if is_string(a)] if isinstance(args, list) else None)
     good = [
         (item["name"], item["value"])
         for item in (env if isinstance(env, list) else [])
-        if isinstance(item, dict) and strings(item.get("name")) and strings(item.get("value"))
+        if isinstance(item, dict) and is_string(item.get("name")) and is_string(item.get("value"))
     ]
     assert [(item.name, item.value) for item in got.env] == good
-    assert got.cwd == (cwd if strings(cwd) else None)
+    assert got.cwd == (cwd if is_string(cwd) else None)
     whole = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0
     assert got.output_byte_limit == (limit if whole else None)
     assert (got.meta is not None) == isinstance(meta, dict)

@@ -2,48 +2,48 @@
 
 import pytest
 
-from acpterm import acp
+from acpterm.acp import agent, initialize, session, terminal
 from acpterm.acp.schema import fields_of
 from tests.acp.validate import DEFS
 
 MODELS = [
-    (acp.EnvVariable, "EnvVariable"),
-    (acp.CreateTerminalRequest, "CreateTerminalRequest"),
-    (acp.CreateTerminalResponse, "CreateTerminalResponse"),
-    (acp.TerminalRequest, "TerminalOutputRequest"),
-    (acp.TerminalRequest, "WaitForTerminalExitRequest"),
-    (acp.TerminalRequest, "KillTerminalRequest"),
-    (acp.TerminalRequest, "ReleaseTerminalRequest"),
-    (acp.TerminalExitStatus, "TerminalExitStatus"),
-    (acp.TerminalOutputResponse, "TerminalOutputResponse"),
-    (acp.WaitForTerminalExitResponse, "WaitForTerminalExitResponse"),
-    (acp.Empty, "KillTerminalResponse"),
-    (acp.Empty, "ReleaseTerminalResponse"),
-    (acp.InitializeRequest, "InitializeRequest"),
-    (acp.FileSystemCapabilities, "FileSystemCapabilities"),
-    (acp.ClientCapabilities, "ClientCapabilities"),
-    (acp.Implementation, "Implementation"),
-    (acp.Content, "Content"),
-    (acp.Diff, "Diff"),
-    (acp.Terminal, "Terminal"),
-    (acp.ToolCallLocation, "ToolCallLocation"),
-    (acp.ToolCall, "ToolCall"),
-    (acp.ToolCallUpdate, "ToolCallUpdate"),
-    (acp.SessionNotification, "SessionNotification"),
-    (acp.CancelNotification, "CancelNotification"),
-    (acp.AuthMethod, "AuthMethodAgent"),
-    (acp.SessionCapabilities, "SessionCapabilities"),
-    (acp.AgentCapabilities, "AgentCapabilities"),
-    (acp.InitializeResponse, "InitializeResponse"),
-    (acp.NewSessionResponse, "NewSessionResponse"),
-    (acp.PromptResponse, "PromptResponse"),
-    (acp.PermissionOption, "PermissionOption"),
-    (acp.RequestPermissionRequest, "RequestPermissionRequest"),
-    (acp.ReadTextFileRequest, "ReadTextFileRequest"),
-    (acp.WriteTextFileRequest, "WriteTextFileRequest"),
+    (terminal.EnvVariable, "EnvVariable"),
+    (terminal.CreateTerminalRequest, "CreateTerminalRequest"),
+    (terminal.CreateTerminalResponse, "CreateTerminalResponse"),
+    (terminal.TerminalRequest, "TerminalOutputRequest"),
+    (terminal.TerminalRequest, "WaitForTerminalExitRequest"),
+    (terminal.TerminalRequest, "KillTerminalRequest"),
+    (terminal.TerminalRequest, "ReleaseTerminalRequest"),
+    (terminal.TerminalExitStatus, "TerminalExitStatus"),
+    (terminal.TerminalOutputResponse, "TerminalOutputResponse"),
+    (terminal.WaitForTerminalExitResponse, "WaitForTerminalExitResponse"),
+    (terminal.Empty, "KillTerminalResponse"),
+    (terminal.Empty, "ReleaseTerminalResponse"),
+    (initialize.InitializeRequest, "InitializeRequest"),
+    (initialize.FileSystemCapabilities, "FileSystemCapabilities"),
+    (initialize.ClientCapabilities, "ClientCapabilities"),
+    (initialize.Implementation, "Implementation"),
+    (session.Content, "Content"),
+    (session.Diff, "Diff"),
+    (session.Terminal, "Terminal"),
+    (session.ToolCallLocation, "ToolCallLocation"),
+    (session.ToolCall, "ToolCall"),
+    (session.ToolCallUpdate, "ToolCallUpdate"),
+    (session.SessionNotification, "SessionNotification"),
+    (session.CancelNotification, "CancelNotification"),
+    (agent.AuthMethod, "AuthMethodAgent"),
+    (agent.SessionCapabilities, "SessionCapabilities"),
+    (agent.AgentCapabilities, "AgentCapabilities"),
+    (agent.InitializeResponse, "InitializeResponse"),
+    (agent.NewSessionResponse, "NewSessionResponse"),
+    (agent.PromptResponse, "PromptResponse"),
+    (agent.PermissionOption, "PermissionOption"),
+    (agent.RequestPermissionRequest, "RequestPermissionRequest"),
+    (agent.ReadTextFileRequest, "ReadTextFileRequest"),
+    (agent.WriteTextFileRequest, "WriteTextFileRequest"),
 ]
 
-# The members that these omit do not concern a terminal host.
+# Members that the models omit, since they do not concern a terminal host.
 NOT_MODELLED = {
     "ClientCapabilities": {"session", "auth", "elicitation"},
     "AgentCapabilities": {"promptCapabilities", "mcpCapabilities", "auth"},
@@ -56,18 +56,18 @@ NOT_MODELLED = {
 def test_fields_agree_with_the_schema(model, name):
     definition = DEFS[name]
     properties = definition["properties"]
-    ours = {field.wire_name: field for field in fields_of(model)}
-    assert ours.keys() == properties.keys() - NOT_MODELLED.get(name, set())
-    required = {wire_name for wire_name, field in ours.items() if field.required}
+    own = {field.wire_name: field for field in fields_of(model)}
+    assert own.keys() == properties.keys() - NOT_MODELLED.get(name, set())
+    required = {wire_name for wire_name, field in own.items() if field.required}
     assert required == set(definition.get("required", []))
-    for wire_name, field in ours.items():
+    for wire_name, field in own.items():
         flags = {key for key, value in properties[wire_name].items() if key[:2] == "x-" and value}
-        our_flags = set()
+        own_flags = set()
         if field.schema.default_on_error:
-            our_flags.add("x-deserialize-default-on-error")
+            own_flags.add("x-deserialize-default-on-error")
         if field.schema.skip_invalid_items:
-            our_flags.add("x-deserialize-skip-invalid-items")
-        assert our_flags == flags, wire_name
+            own_flags.add("x-deserialize-skip-invalid-items")
+        assert own_flags == flags, wire_name
 
 
 def names(definition: dict) -> set[str]:
@@ -75,14 +75,14 @@ def names(definition: dict) -> set[str]:
 
 
 def test_enumerations_agree_with_the_schema():
-    assert set(acp.ToolKind.__args__) == names(DEFS["ToolKind"])
-    assert set(acp.ToolCallStatus.__args__) == names(DEFS["ToolCallStatus"])
+    assert set(session.ToolKind.__args__) == names(DEFS["ToolKind"])
+    assert set(session.ToolCallStatus.__args__) == names(DEFS["ToolCallStatus"])
 
 
 def test_tags_agree_with_the_schema():
     for union, structs in (
-        ("ToolCallContent", (acp.Content, acp.Diff, acp.Terminal)),
-        ("SessionUpdate", (acp.ToolCall, acp.ToolCallUpdate)),
+        ("ToolCallContent", (session.Content, session.Diff, session.Terminal)),
+        ("SessionUpdate", (session.ToolCall, session.ToolCallUpdate)),
     ):
         tag_field = DEFS[union]["discriminator"]["propertyName"]
         tags = {
@@ -97,18 +97,19 @@ def test_tags_agree_with_the_schema():
 
 def test_every_type_of_the_schema_is_compared_or_excluded():
     checked = {model for model, _ in MODELS}
-    for name in acp.__all__:
-        if name in DEFS and isinstance(getattr(acp, name), type):
-            assert getattr(acp, name) in checked, name
+    for module in (agent, initialize, session, terminal):
+        for name, value in vars(module).items():
+            if name in DEFS and isinstance(value, type):
+                assert value in checked, name
 
 
 def test_error_codes_agree_with_the_schema():
     from acpterm import jsonrpc
 
     codes = {option["const"] for option in DEFS["ErrorCode"]["anyOf"] if "const" in option}
-    ours = {
+    own = {
         value
         for name, value in vars(jsonrpc).items()
         if name.isupper() and name != "LINE_BYTES_MAX"
     }
-    assert ours == codes
+    assert own == codes

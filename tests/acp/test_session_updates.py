@@ -5,7 +5,8 @@ import json
 import pytest
 from msgspec import UNSET, Raw
 
-from acpterm.acp import (
+from acpterm.acp.lenient import decode
+from acpterm.acp.session import (
     CancelNotification,
     Content,
     Diff,
@@ -15,7 +16,6 @@ from acpterm.acp import (
     ToolCall,
     ToolCallLocation,
     ToolCallUpdate,
-    decode,
     read_update,
 )
 from acpterm.jsonrpc import RpcError

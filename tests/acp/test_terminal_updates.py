@@ -1,4 +1,4 @@
-"""Reports of terminals that an agent runs itself: valid ones are decoded, others ignored."""
+"""Updates about terminals that an agent runs itself: valid ones are decoded, others ignored."""
 
 import json
 
@@ -13,7 +13,7 @@ def raw(value):
     return Raw(json.dumps(value).encode())
 
 
-def test_updates_in_meta_come_in_the_order_in_which_they_take_effect():
+def test_updates_of_meta_are_in_the_order_of_their_effect():
     meta = {
         "terminal_exit": {"terminal_id": "x", "exit_code": 3, "signal": None},
         "terminal_output": {"terminal_id": "x", "data": "é"},
@@ -46,7 +46,7 @@ def test_invalid_meta_yields_no_updates(meta):
 
 
 @pytest.mark.parametrize(
-    ("kind", "update", "notes"),
+    ("kind", "update", "expected"),
     [
         ("terminal_output_chunk", {"terminalId": "x", "data": "4pg="}, [Output("x", b"\xe2\x98")]),
         ("terminal_output_chunk", {"terminalId": "x", "data": "no base64!"}, []),
@@ -80,5 +80,5 @@ def test_invalid_meta_yields_no_updates(meta):
         ),
     ],
 )
-def test_v2_update_is_decoded(kind, update, notes):
-    assert list(from_v2(kind, members(raw(update)))) == notes
+def test_v2_update_is_decoded(kind, update, expected):
+    assert list(from_v2(kind, members(raw(update)))) == expected

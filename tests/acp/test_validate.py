@@ -7,14 +7,14 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from acpterm.acp import (
+from acpterm.acp.agent_api import ExitMeta
+from acpterm.acp.initialize import host_answer
+from acpterm.acp.terminal import (
     CreateTerminalResponse,
     Empty,
-    ExitMeta,
     TerminalExitStatus,
     TerminalOutputResponse,
     WaitForTerminalExitResponse,
-    host_answer,
 )
 from acpterm.jsonrpc import Peer, RpcError, encode_error, encode_response
 from tests.acp.validate import _closed_definitions, _validator, validate_sent
@@ -22,7 +22,7 @@ from tests.acp.validate import _closed_definitions, _validator, validate_sent
 META = {"acpterm": ExitMeta("exited", 5, cpu_ms=130)}
 
 
-def sent(line: bytes) -> dict:
+def parse(line: bytes) -> dict:
     return json.loads(line)
 
 
@@ -42,16 +42,16 @@ GOOD = [
 
 @pytest.mark.parametrize(("method", "result"), GOOD)
 def test_encoded_results_are_valid(method, result):
-    validate_sent(sent(encode_response(7, result)), {7: method})
-    validate_sent(sent(encode_response("a", result)), {"a": method}.get)
+    validate_sent(parse(encode_response(7, result)), {7: method})
+    validate_sent(parse(encode_response("a", result)), {"a": method}.get)
 
 
 def test_errors_requests_and_notifications_are_valid():
-    validate_sent(sent(encode_error(None, RpcError(-32700, "no JSON"))), {})
-    validate_sent(sent(encode_error(1, RpcError(-32602, "bad", {"x": 1}))), {})
-    validate_sent(sent(Peer().cancel(0)), {})
-    validate_sent(sent(Peer().notify("_acpterm/x", {"x": 1})), {})
-    validate_sent(sent(Peer().notify("session/cancel", {"sessionId": "s"})), {})
+    validate_sent(parse(encode_error(None, RpcError(-32700, "no JSON"))), {})
+    validate_sent(parse(encode_error(1, RpcError(-32602, "bad", {"x": 1}))), {})
+    validate_sent(parse(Peer().cancel(0)), {})
+    validate_sent(parse(Peer().notify("_acpterm/x", {"x": 1})), {})
+    validate_sent(parse(Peer().notify("session/cancel", {"sessionId": "s"})), {})
 
 
 BAD = [
@@ -82,10 +82,10 @@ def test_results_that_the_schema_does_not_allow_are_refused(method, result):
 def change(path: str, value) -> dict:
     answer = copy.deepcopy(msgspec.to_builtins(host_answer("0.1.0")))
     *inside, last = path.split(".")
-    where = answer
+    target = answer
     for name in inside:
-        where = where[name]
-    where[last] = value
+        target = target[name]
+    target[last] = value
     return answer
 
 

@@ -1,7 +1,7 @@
 """Validate messages of a host against ACP v1.
 
-The rule: every object has the members that the schema names and no others; what goes beyond
-the schema is in ``_meta`` or in a method that starts with ``_``.
+Every object has exactly the members that the schema names. Extensions are in ``_meta``, or in
+methods that start with ``_``.
 """
 
 import functools
@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "schema" / "schema.json").read_text())
 DEFS: dict[str, Any] = SCHEMA["$defs"]
 
-# The response of a host to `initialize`: the client's half of the handshake.
+# The response of a host to `initialize`, which has the client's part of the handshake.
 HOST_ANSWER = {
     "type": "object",
     "properties": {
@@ -34,7 +34,7 @@ def validate_sent(
 ) -> None:
     """Check a message that a host sent; raise AssertionError with a description if it is invalid.
 
-    `method_of_id` gives the method of the request which an id answers.
+    `method_of_id` maps the id of a request to its method.
     """
     assert isinstance(message, dict), f"not an object: {message!r}"
     assert message.get("jsonrpc") == "2.0", f"jsonrpc is not 2.0: {message!r}"
@@ -56,7 +56,7 @@ def validate_sent(
         _check("RequestId", message["id"], message)
         find = method_of_id if callable(method_of_id) else method_of_id.get
         method = find(message["id"])
-        assert method is not None, f"answers a request that nobody sent: {message!r}"
+        assert method is not None, f"answers a request that was not sent: {message!r}"
         if not method.startswith("_"):
             name = "HOST_ANSWER" if method == "initialize" else _definition(method, "Response")
             _check(name, message["result"], message)
@@ -84,8 +84,8 @@ def _definition(method: str, suffix: str) -> str:
 
 def _check(name: str, value: Any, message: dict[str, Any]) -> None:
     errors = list(_validator(name).iter_errors(value))
-    what = "; ".join(f"{error.json_path}: {error.message}" for error in errors)
-    assert not errors, f"not a {name}: {what}: {message!r}"
+    problems = "; ".join(f"{error.json_path}: {error.message}" for error in errors)
+    assert not errors, f"not a {name}: {problems}: {message!r}"
 
 
 @functools.cache
@@ -96,10 +96,10 @@ def _validator(name: str) -> Draft202012Validator:
 
 @functools.cache
 def _closed_definitions() -> dict[str, Any]:
-    """Return the schema's definitions, with no members allowed that they do not name.
+    """Return the schema's definitions, changed to forbid members that they do not name.
 
-    A definition which another one adds a tag to cannot itself forbid what it does not name, so
-    it is there a second time, open, and the one that adds the tag forbids.
+    A definition to which another one adds a tag cannot itself forbid additional members. An open
+    copy of it exists, too, and the definition that adds the tag forbids the members.
     """
     closed: dict[str, Any] = {"HOST_ANSWER": HOST_ANSWER}
     for name, definition in DEFS.items():

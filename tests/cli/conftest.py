@@ -1,4 +1,4 @@
-"""A daemon for the commands, and a connection of the user's to it."""
+"""Fixtures: a daemon, and a connection to its user socket."""
 
 import pytest
 
@@ -13,6 +13,6 @@ async def path(tmp_path):
 
 
 @pytest.fixture
-async def person(path):
-    async with user_at(path.replace("agent.sock", "user.sock")) as person:
-        yield person
+async def user(path):
+    async with user_at(path.replace("agent.sock", "user.sock")) as user:
+        yield user

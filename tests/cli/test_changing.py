@@ -12,26 +12,26 @@ from tests.support.polling import poll
 from tests.support.user import user_at
 
 
-async def printed(person, terminal, text):
+async def wait_for_output(user, terminal, text):
     """Wait until a terminal has printed a text."""
 
     async def has_printed():
-        return text in (await person.terminal_request("output", terminal))["text"]
+        return text in (await user.terminal_request("output", terminal))["text"]
 
     while not await has_printed():
-        await person.terminal_request("read", terminal, waitMs=1000)
+        await user.terminal_request("read", terminal, waitMs=1000)
 
 
-async def test_rename_gives_another_name(person, path):
+async def test_rename_changes_the_name_and_publishes_an_event(user, path):
     for name in "one", "two":
-        await person.request("terminal/create", {"command": "sleep 1000", "name": name})
-    _, token = await person.open("events")
+        await user.request("terminal/create", {"command": "sleep 1000", "name": name})
+    _, token = await user.open("events")
     assert await run(path, "rename", "one", "web") == (0, "", "")
-    assert (await person.terminal_request("get", "web"))["name"] == "web"
-    await person.until(lambda: person.by_token[token])
-    event = person.by_token[token][0]["params"]
+    assert (await user.terminal_request("get", "web"))["name"] == "web"
+    await user.until(lambda: user.by_token[token])
+    event = user.by_token[token][0]["params"]
     assert (event["event"], event["terminal"]["name"]) == ("renamed", "web")
-    # The name that it has is no other terminal's.
+    # A terminal can be renamed to its own name.
     assert await run(path, "rename", "web", "web") == (0, "", "")
     for name, why in ("two", "of the name 'two' runs"), ("@x", "name '@x'"), ("", "name ''"):
         done = await run(path, "rename", "web", name)
@@ -42,26 +42,26 @@ async def test_rename_gives_another_name(person, path):
     assert "there is no terminal 'one'" in done.err
 
 
-async def test_resize_gives_another_size(person, path):
-    info = await person.request("terminal/create", {"command": "sleep 1000", "name": "web"})
+async def test_resize_changes_the_size(user, path):
+    info = await user.request("terminal/create", {"command": "sleep 1000", "name": "web"})
     assert await run(path, "resize", "web", "100x30") == (0, "", "")
-    now = await person.terminal_request("get", "web")
+    now = await user.terminal_request("get", "web")
     assert (now["cols"], now["rows"]) == (100, 30)
     for size in "100", "0x5", "x", "100x30x2", "99999x1":
         done = await run(path, "resize", "web", size)
         assert done.status == 2
         assert f"'{size}' is not a size: give COLSxROWS" in done.err
-    await person.terminal_request("kill", info["terminalId"])
+    await user.terminal_request("kill", info["terminalId"])
     done = await run(path, "resize", "web", "80x24")
     assert done.status == 1
     assert "has ended" in done.err
 
 
-async def test_inspect_shows_all_that_is_known(person, path, tmp_path):
+async def test_inspect_shows_the_terminal_its_launch_and_its_output(user, path, tmp_path):
     env = [{"name": "COLOUR", "value": "blå"}]
-    order = {"command": "echo", "args": ["a b"], "env": env, "cwd": str(tmp_path), "name": "web"}
-    info = await person.request("terminal/create", order)
-    await person.terminal_request("wait", info["terminalId"])
+    params = {"command": "echo", "args": ["a b"], "env": env, "cwd": str(tmp_path), "name": "web"}
+    info = await user.request("terminal/create", params)
+    await user.terminal_request("wait", info["terminalId"])
     found = json.loads((await run(path, "inspect", "web", "--json")).out)
     assert found["terminal"]["terminalId"] == info["terminalId"]
     assert found["terminal"]["exitStatus"]["exitCode"] == 0
@@ -79,13 +79,13 @@ async def test_inspect_shows_all_that_is_known(person, path, tmp_path):
     assert values["output"].startswith("5 bytes, readable from 0 on")
 
 
-async def test_inspect_shows_windows_and_the_agent(person, path):
+async def test_inspect_shows_windows_and_the_agent(user, path):
     async with agent_at(path) as agent:
         terminal = await agent.create("printf hi; read x")
         await agent.until_output(terminal, "hi")
         window = {"cols": 60, "rows": 20, "readOnly": True}
-        _, token = await person.open("terminal/attach", terminalId=terminal, **window)
-        await person.until(lambda: person.by_token[token])
+        _, token = await user.open("terminal/attach", terminalId=terminal, **window)
+        await user.until(lambda: user.by_token[token])
         found = json.loads((await run(path, "inspect", terminal, "--json")).out)
         assert found["launch"] is None
         assert found["windows"] == [window]
@@ -94,9 +94,9 @@ async def test_inspect_shows_windows_and_the_agent(person, path):
         assert "owner           agent\n" in out
 
 
-async def test_restart_starts_the_same_again(person, path, tmp_path):
+async def test_restart_starts_the_same_program_again(user, path, tmp_path):
     command = 'echo $$ $COLOUR "$1" $(stty size) $PWD; exec sleep 1000'
-    order = {
+    params = {
         "command": "sh",
         "args": ["-c", command, "sh", "an argument"],
         "env": [{"name": "COLOUR", "value": "blue"}],
@@ -105,44 +105,44 @@ async def test_restart_starts_the_same_again(person, path, tmp_path):
         "cols": 90,
         "rows": 20,
     }
-    old = await person.request("terminal/create", order)
-    await printed(person, "web", str(tmp_path))
+    old = await user.request("terminal/create", params)
+    await wait_for_output(user, "web", str(tmp_path))
     status, out, err = await run(path, "restart", "web")
     assert (status, err) == (0, "")
-    new = await person.terminal_request("get", "web")
+    new = await user.terminal_request("get", "web")
     assert new["terminalId"] == out.strip() != old["terminalId"]
     assert new["state"] == "running"
-    await printed(person, "web", str(tmp_path))
-    text = (await person.terminal_request("output", "web"))["text"]
+    await wait_for_output(user, "web", str(tmp_path))
+    text = (await user.terminal_request("output", "web"))["text"]
     pid, *rest = text.split()
     assert (int(pid), rest) == (new["pid"], ["blue", "an", "argument", "20", "90", str(tmp_path)])
-    # The old one is gone, with its program.
-    assert [info["terminalId"] for info in await person.list(all=True)] == [new["terminalId"]]
+    # The old terminal and its program are gone.
+    assert [info["terminalId"] for info in await user.list(all=True)] == [new["terminalId"]]
     await poll(lambda: not os.path.exists(f"/proc/{old['pid']}"))
-    # One that has ended is started again as well.
-    await person.terminal_request("kill", "web")
+    # A program that has ended is started again, too.
+    await user.terminal_request("kill", "web")
     found = json.loads((await run(path, "restart", "web", "--json")).out)
     assert (found["name"], found["state"]) == ("web", "running")
 
 
-async def test_restart_of_a_terminal_works_after_a_restart_of_the_worker(person, path):
-    await person.request("terminal/create", {"command": "sleep 1000", "name": "web"})
+async def test_restart_of_a_terminal_works_after_a_restart_of_the_worker(user, path):
+    await user.request("terminal/create", {"command": "sleep 1000", "name": "web"})
     assert (await run(path, "restart")).status == 0
     status, out, err = await run(path, "restart", "web")
     assert (status, err) == (0, "")
     assert out.startswith("term_")
 
 
-async def test_restart_leaves_a_terminal_that_cannot_be_started_again(person, path, tmp_path):
-    place = tmp_path / "place"
-    place.mkdir()
-    order = {"command": "sleep 1000", "name": "web", "cwd": str(place)}
-    await person.request("terminal/create", order)
-    place.rmdir()
+async def test_restart_leaves_a_terminal_that_cannot_be_started_again(user, path, tmp_path):
+    directory = tmp_path / "directory"
+    directory.mkdir()
+    params = {"command": "sleep 1000", "name": "web", "cwd": str(directory)}
+    await user.request("terminal/create", params)
+    directory.rmdir()
     done = await run(path, "restart", "web")
     assert (done.status, done.out) == (1, "")
-    assert str(place) in done.err
-    assert (await person.terminal_request("get", "web"))["state"] == "running"
+    assert str(directory) in done.err
+    assert (await user.terminal_request("get", "web"))["state"] == "running"
     async with agent_at(path) as agent:
         terminal = await agent.create("sleep 1000")
         done = await run(path, "restart", terminal)
@@ -150,57 +150,60 @@ async def test_restart_leaves_a_terminal_that_cannot_be_started_again(person, pa
         assert "was not created by acpterm run" in done.err
 
 
-async def test_restart_gives_the_variables_that_the_daemon_would_set_otherwise(person, path):
+async def test_restart_keeps_variables_that_the_daemon_sets_by_default(user, path):
     values = {"TERM": "vt100", "COLUMNS": "99"}
-    order = {
+    params = {
         "command": "sh",
         "args": ["-c", "echo $TERM $COLUMNS; exec sleep 1000"],
         "env": [{"name": name, "value": value} for name, value in values.items()],
         "name": "web",
     }
-    await person.request("terminal/create", order)
-    await printed(person, "web", "vt100 99")
-    # What is stored is used as well.
+    await user.request("terminal/create", params)
+    await wait_for_output(user, "web", "vt100 99")
+    # The variables are stored, too, and used by the next worker.
     assert (await run(path, "restart")).status == 0
     async with user_at(path.replace("agent.sock", "user.sock")) as after:
         assert (await run(path, "restart", "web")).status == 0
-        await printed(after, "web", "\n")
+        await wait_for_output(after, "web", "\n")
         assert (await after.terminal_request("output", "web"))["text"] == "vt100 99\n"
         env = json.loads((await run(path, "inspect", "web", "--json")).out)["launch"]["env"]
         assert env.items() >= values.items()
 
 
-async def test_two_restarts_of_a_terminal_at_once_create_one(person):
-    # It is killed only after its grace: the second restart comes before its end.
-    order = {"command": "sh", "args": ["-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]}
-    terminal = (await person.request("terminal/create", order))["terminalId"]
-    await printed(person, terminal, "ready")
-    asked = [await person.start("terminal/restart", {"terminalId": terminal}) for _ in range(2)]
+async def test_second_concurrent_restart_of_a_terminal_is_refused(user):
+    # The program ignores SIGTERM, so the second restart is requested before the program ends.
+    params = {
+        "command": "sh",
+        "args": ["-c", "trap '' TERM; echo ready; while :; do sleep 1; done"],
+    }
+    terminal = (await user.request("terminal/create", params))["terminalId"]
+    await wait_for_output(user, terminal, "ready")
+    requests = [await user.start("terminal/restart", {"terminalId": terminal}) for _ in range(2)]
     with pytest.raises(RpcError, match="is being restarted already"):
-        await person.result(asked[1])
-    new = (await person.result(asked[0]))["terminalId"]
-    assert [info["terminalId"] for info in await person.list(all=True)] == [new]
+        await user.result(requests[1])
+    new = (await user.result(requests[0]))["terminalId"]
+    assert [info["terminalId"] for info in await user.list(all=True)] == [new]
 
 
-async def test_restart_of_a_terminal_that_is_removed_at_its_end_is_removed_at_its_end(person):
-    order = {"command": "sleep 1000", "name": "web", "remove": True}
-    old = (await person.request("terminal/create", order))["terminalId"]
-    _, token = await person.open("events")
-    new = (await person.terminal_request("restart", "web"))["terminalId"]
-    assert [info["terminalId"] for info in await person.list(all=True)] == [new]
-    await person.terminal_request("kill", "web")
+async def test_restart_keeps_the_remove_flag_of_a_terminal(user):
+    params = {"command": "sleep 1000", "name": "web", "remove": True}
+    old = (await user.request("terminal/create", params))["terminalId"]
+    _, token = await user.open("events")
+    new = (await user.terminal_request("restart", "web"))["terminalId"]
+    assert [info["terminalId"] for info in await user.list(all=True)] == [new]
+    await user.terminal_request("kill", "web")
 
     def released():
-        events = [one["params"] for one in person.by_token[token]]
+        events = [one["params"] for one in user.by_token[token]]
         return [one["terminal"]["terminalId"] for one in events if one["event"] == "released"]
 
-    await person.until(lambda: new in released())
+    await user.until(lambda: new in released())
     assert released() == [old, new]
-    assert await person.list(all=True) == []
+    assert await user.list(all=True) == []
 
 
 @pytest.mark.parametrize("command", ["rename web other", "resize web 80x24", "inspect web"])
-async def test_without_a_daemon_it_fails(tmp_path, command):
+async def test_command_fails_without_a_daemon(tmp_path, command):
     status, out, err = await run(str(tmp_path / "agent.sock"), *command.split())
     assert (status, out) == (1, "")
     assert "no daemon listens at" in err

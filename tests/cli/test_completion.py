@@ -1,4 +1,4 @@
-"""Completion: in real shells, of commands, flags and the daemon's terminals; quick, and silent."""
+"""Shell completion of commands, flags and terminals, which is fast and prints no errors."""
 
 import re
 import shutil
@@ -20,15 +20,15 @@ from tests.support.user import user_at
 @pytest.fixture
 async def path(tmp_path):
     async with daemon(tmp_path) as (_, path):
-        async with user_at(path.replace("agent.sock", "user.sock")) as person:
+        async with user_at(path.replace("agent.sock", "user.sock")) as user:
             for name in ("build", "bench", "odd name", "it's*"):
                 params = {"command": "sleep 1000 # \\e[m a:b,c", "name": name}
-                await person.request("terminal/create", params)
+                await user.request("terminal/create", params)
         yield path
 
 
-def completed(path: str, *words: str, **env: str) -> list[str]:
-    """Have the last of these words completed, as the shell's function does it."""
+def completions(path: str, *words: str, **env: str) -> list[str]:
+    """Return the completions of the last word, as the shell's function requests them."""
     more = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
     env = command_environment(path, **more, _ACPTERM_COMPLETE="bash_complete", **env)
     with start([], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -37,43 +37,45 @@ def completed(path: str, *words: str, **env: str) -> list[str]:
     return [line.partition(",")[2] for line in out.decode().splitlines() if line]
 
 
-async def test_a_terminal_is_completed_to_its_name_or_its_id(path):
+async def test_terminal_is_completed_to_its_name_or_its_id(path):
     async with agent_at(path) as agent:
         one = await agent.create("sleep 1000")
         short = one.removeprefix("term_")
-        found = completed(path, "acpterm", "kill", "")
+        found = completions(path, "acpterm", "kill", "")
         assert found[:2] == ["build", "bench"]
-        # Those whose names no shell takes as they are, by their ids; and what has no name.
+        # Terminals without a name, or whose name needs quoting, are completed by id.
         assert all(re.fullmatch("[0-9a-f]{8}", word) for word in found[2:])
         assert found[4] == short[:8]
-        assert completed(path, "acpterm", "kill", "b") >= ["build", "bench"]
-        assert completed(path, "acpterm", "kill", "bu") == ["build"]
-        assert "build" not in completed(path, "acpterm", "kill", "build", "")
-        assert completed(path, "acpterm", "rm", short[:3]) == [short[:8]]
-        assert completed(path, "acpterm", "promote", one[:12]) == [one]
-        assert completed(path, "acpterm", "promote", short[:11]) == [short]
-        assert completed(path, "acpterm", "kill", "@") == ["@last"]
+        assert completions(path, "acpterm", "kill", "b") >= ["build", "bench"]
+        assert completions(path, "acpterm", "kill", "bu") == ["build"]
+        assert "build" not in completions(path, "acpterm", "kill", "build", "")
+        assert completions(path, "acpterm", "rm", short[:3]) == [short[:8]]
+        assert completions(path, "acpterm", "promote", one[:12]) == [one]
+        assert completions(path, "acpterm", "promote", short[:11]) == [short]
+        assert completions(path, "acpterm", "kill", "@") == ["@last"]
         other = "--socket=" + path
-        assert completed("/nowhere/agent.sock", "acpterm", "kill", other, "bu") == ["build"]
+        assert completions("/nowhere/agent.sock", "acpterm", "kill", other, "bu") == ["build"]
 
 
-async def test_commands_and_flags(tmp_path):
+async def test_commands_flags_and_choices_are_completed(tmp_path):
     path = str(tmp_path / "agent.sock")
-    assert completed(path, "acpterm", "pro") == ["promote", "proxy", "prompt"]
-    assert completed(path, "acpterm", "ls", "--w") == ["--watch"]
-    assert completed(path, "acpterm", "prompt", "--allow", "r") == ["reads"]
-    assert completed(path, "acpterm", "completion", "z") == ["zsh"]
+    assert completions(path, "acpterm", "pro") == ["promote", "proxy", "prompt"]
+    assert completions(path, "acpterm", "ls", "--w") == ["--watch"]
+    assert completions(path, "acpterm", "prompt", "--allow", "r") == ["reads"]
+    assert completions(path, "acpterm", "completion", "z") == ["zsh"]
 
 
-async def test_without_a_daemon_there_is_nothing_and_none_is_started(tmp_path):
+async def test_completion_is_empty_and_starts_no_daemon_when_none_runs(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
-    assert completed(path, "acpterm", "kill", "") == []
+    assert completions(path, "acpterm", "kill", "") == []
     assert not (tmp_path / "run").exists()
-    assert completed(path, "acpterm", "kill", "", ACPTERM_ROWS="wrong") == []
+    assert completions(path, "acpterm", "kill", "", ACPTERM_ROWS="wrong") == []
 
 
-@pytest.mark.parametrize("says", [None, b"rubbish\n", b"[]\n1\n", b'{"id":1,"result":{}}\n'])
-async def test_a_daemon_that_says_nothing_or_rubbish_is_given_up(tmp_path, says):
+@pytest.mark.parametrize("response", [None, b"invalid\n", b"[]\n1\n", b'{"id":1,"result":{}}\n'])
+async def test_completion_gives_up_when_the_daemon_sends_nothing_or_invalid_data(
+    tmp_path, response
+):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "user.sock"))
         listener.listen()
@@ -89,17 +91,17 @@ async def test_a_daemon_that_says_nothing_or_rubbish_is_given_up(tmp_path, says)
             stderr=subprocess.STDOUT,
         )
         stream, _ = listener.accept()
-        began = time.monotonic()
-        if says is not None:
-            stream.sendall(says)
+        started_at = time.monotonic()
+        if response is not None:
+            stream.sendall(response)
         out, _ = process.communicate(timeout=10)
         stream.close()
-    # 0.3 seconds are what it waits; the rest is the end of a process on a machine that is busy.
-    assert time.monotonic() - began < 8
+    # Completion waits 0.3 s; the rest allows for the exit of a process on a busy machine.
+    assert time.monotonic() - started_at < 8
     assert (process.returncode, out) == (0, b"\n")
 
 
-def test_an_id_is_as_short_as_it_can_be():
+def test_short_ids_have_the_shortest_unique_length():
     ids = ["term_0123456789", "term_0123456abc", "term_f000000000", "term_0123456780"]
     assert short_ids(ids) == {
         "term_0123456789": "0123456789",
@@ -110,7 +112,7 @@ def test_an_id_is_as_short_as_it_can_be():
     assert short_ids([]) == {}
 
 
-async def test_a_shell_that_is_not_known_is_refused(tmp_path):
+async def test_completion_refuses_an_unknown_shell(tmp_path):
     status, _, err = await run(str(tmp_path / "agent.sock"), "completion", "csh")
     assert status == 2
     assert "'csh' is not one of 'bash', 'zsh', 'fish'" in err
@@ -134,12 +136,12 @@ SHELLS = {
 
 @needs_tmux
 @pytest.mark.parametrize("shell", SHELLS)
-async def test_in_a_shell(tmp_path, path, shell):
+async def test_completion_works_in_each_shell(tmp_path, path, shell):
     command, lines = SHELLS[shell]
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
     env = command_environment(path, HOME=str(tmp_path))
-    # tmux has a PATH and a TERM of its own for what it starts.
+    # tmux sets a PATH and a TERM of its own for the programs that it starts.
     command = ["env", f"PATH={shim(tmp_path / 'bin')}", *command]
     with tmux_server(tmp_path / "tmux") as tmux:
         pane = tmux.pane(command, env=env, size=(100, 30), cwd=tmp_path)

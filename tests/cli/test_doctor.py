@@ -1,4 +1,4 @@
-"""`acpterm doctor`: its checks, and that a failing check never hides the others."""
+"""`acpterm doctor`: its checks; a failing check never hides the others."""
 
 import errno
 import json
@@ -156,7 +156,7 @@ def test_trial_directories_are_removed(tmp_path):
         ("#!/bin/sh\necho 'what is -c?'\n", "{} does not do exit 7: what is -c?"),
     ],
 )
-async def test_unusable_shell_is_a_problem_of_its_own(tmp_path, code, expected):
+async def test_unusable_shell_is_reported_only_by_its_own_check(tmp_path, code, expected):
     shell = tmp_path / "shell"
     if code is not None:
         shell.write_text(code)
@@ -181,7 +181,7 @@ async def test_default_record_directory_is_checked(tmp_path):
     assert found["state"]["advice"] == f"chmod 700 {directory}, or choose another record_dir"
 
 
-async def test_only_programs_that_are_used_are_mentioned(tmp_path):
+async def test_doctor_mentions_only_programs_that_are_used(tmp_path):
     _, found = await run_doctor(str(tmp_path / "agent.sock"))
     unused = {"bubblewrap", "podman", "ssh", "slurm", "kubectl", "asciinema", "tmux"}
     assert not unused & found.keys()
@@ -196,15 +196,15 @@ async def test_broken_or_slow_systemctl_is_missing(tmp_path):
     for code, expected in ("echo no; exit 1", "no"), ("sleep 60", "no answer within 2 s"):
         (directory / "systemctl").write_text(f"#!/bin/sh\n{code}\n")
         (directory / "systemctl").chmod(0o755)
-        began = trio.current_time()
+        started_at = trio.current_time()
         status, found = await run_doctor(str(tmp_path / "agent.sock"), PATH=path)
-        assert trio.current_time() - began < 10
+        assert trio.current_time() - started_at < 10
         assert status == 0
         assert found["systemd"]["state"] == "missing"
         assert f"your user manager does not run: {expected}" in found["systemd"]["found"]
 
 
-async def test_emulator_is_tried(monkeypatch):
+async def test_emulator_check_reports_a_missing_library(monkeypatch):
     assert await probes.emulator() == ok("emulator", "libghostty-vt shows what a program prints")
     monkeypatch.setattr(library, "_load", lambda: "ImportError: none")
     found = await probes.emulator()
@@ -212,14 +212,14 @@ async def test_emulator_is_tried(monkeypatch):
     assert "(ImportError: none): install it with `pip install pyghostty`" in found.found
 
 
-async def test_location_of_logs_is_reported(tmp_path):
+async def test_doctor_reports_the_location_of_logs(tmp_path):
     path = tmp_path / "agent.sock"
     _, found = await run_doctor(str(path))
     logs = found["logs"]
     assert logs["state"] == "ok"
     assert f"a daemon that a command starts logs to {path}.log; " in logs["found"]
     assert "journalctl --user -u acpterm" in logs["found"]
-    # The log of a daemon that a command has started.
+    # A daemon that a command has started logs to a file.
     assert (await run(str(path), "run", "-d", "sleep", "1000")).status == 0
     try:
         _, found = await run_doctor(str(path))
@@ -271,7 +271,7 @@ def test_runtime_directory_must_be_private(monkeypatch, tmp_path, mode):
     assert paths.runtime().state == ("ok" if mode == 0o700 else "problem")
 
 
-def test_runtime_directory_that_others_use_is_not_to_be_closed(monkeypatch, tmp_path):
+def test_advice_for_a_shared_runtime_directory_is_to_unset_the_variable(monkeypatch, tmp_path):
     tmp_path.chmod(0o1777)
     (tmp_path / "file").touch()
     for place, found in ((tmp_path, "not yours alone"), (tmp_path / "file", "not a directory")):

@@ -1,4 +1,4 @@
-"""`acpterm events`: a line for each thing that happens, for as long as somebody reads them."""
+"""`acpterm events`: prints a line for each event until its reader or the daemon is gone."""
 
 import json
 import os
@@ -14,25 +14,25 @@ from tests.support.polling import poll
 from tests.support.user import user_at
 
 
-async def listening(events, path):
-    """Have something happen until it is told: it listens by then."""
-    async with user_at(path.replace("agent.sock", "user.sock")) as person:
+async def wait_until_subscribed(events, path):
+    """Publish events until one is printed; return the number of lines."""
+    async with user_at(path.replace("agent.sock", "user.sock")) as user:
         while not events.lines:
-            made = await person.request("terminal/create", {"command": "sleep 1000"})
-            await person.terminal_request("release", made["terminalId"])
-        # What was told before is over.
-        end = await person.request("terminal/create", {"command": "sleep 1000", "name": "end"})
-        await person.terminal_request("release", end["terminalId"])
-    await poll(lambda: any("released" in line and "end" in line for line in events.lines))
+            created = await user.request("terminal/create", {"command": "sleep 1000"})
+            await user.terminal_request("release", created["terminalId"])
+        # Wait for the last event, so that no earlier one is printed afterwards.
+        end = await user.request("terminal/create", {"command": "sleep 1000 # marker"})
+        await user.terminal_request("release", end["terminalId"])
+    await poll(lambda: any("released" in line and "marker" in line for line in events.lines))
     return len(events.lines)
 
 
-async def test_everything_that_happens_is_a_line(tmp_path, path):
+async def test_events_prints_a_line_for_each_event(tmp_path, path):
     async with running(tmp_path, path, "events") as events:
-        before = await listening(events, path)
+        before = await wait_until_subscribed(events, path)
         async with agent_at(path) as agent:
-            about = {"protocolVersion": 1, "clientInfo": {"name": "ro\x1bbot", "version": "1"}}
-            await agent.request("initialize", about)
+            params = {"protocolVersion": 1, "clientInfo": {"name": "ro\x1bbot", "version": "1"}}
+            await agent.request("initialize", params)
             one = await agent.create("exit 3 # \x1b[31mred\n")
             await agent.wait(one)
             update = {"sessionUpdate": "tool_call", "toolCallId": "c", "status": "completed"}
@@ -45,20 +45,20 @@ async def test_everything_that_happens_is_a_line(tmp_path, path):
     assert events.err == ""
     found = [re.split(r" {2,}", line.rstrip("\n")) for line in events.lines[before:]]
     assert all(re.fullmatch(r"\d\d:\d\d:\d\d", line[0]) for line in found)
-    who, short = "ro\\x1bbot session-1", one[5:13]
+    agent_label, short = "ro\\x1bbot session-1", one[5:13]
     assert [line[1:] for line in found] == [
         ["connected", "-", "-", found[0][4]],
-        ["created", short, "agent", who, "exit 3 # \\x1b[31mred"],
-        ["exited", short, "agent", who, "exited with 3 after 0s"],
-        ["tool_call", "-", "-", who, "Run\\x1b]0;it\\x07 [completed]"],
-        ["released", short, "agent", who, "exit 3 # \\x1b[31mred", "(by agent)"],
+        ["created", short, "agent", agent_label, "exit 3 # \\x1b[31mred"],
+        ["exited", short, "agent", agent_label, "exited with 3 after 0s"],
+        ["tool_call", "-", "-", agent_label, "Run\\x1b]0;it\\x07 [completed]"],
+        ["released", short, "agent", agent_label, "exit 3 # \\x1b[31mred", "(by agent)"],
         ["disconnected", "-", "-", "ro\\x1bbot"],
     ]
 
 
-async def test_at_whose_hand_a_program_ended_is_said(tmp_path, path):
+async def test_exit_event_names_the_side_that_killed_the_program(tmp_path, path):
     async with running(tmp_path, path, "events") as events:
-        await listening(events, path)
+        await wait_until_subscribed(events, path)
         async with agent_at(path) as agent:
             one = await agent.create("sleep 1000")
             await agent.kill(one)
@@ -68,9 +68,9 @@ async def test_at_whose_hand_a_program_ended_is_said(tmp_path, path):
     assert re.search(r"  ended by SIGTERM after \d+s  \(by agent\)$", line)
 
 
-async def test_json_is_what_the_daemon_tells(tmp_path, path):
+async def test_events_json_has_the_daemons_notifications(tmp_path, path):
     async with running(tmp_path, path, "events", "--json") as events:
-        before = await listening(events, path)
+        before = await wait_until_subscribed(events, path)
         async with agent_at(path) as agent:
             one = await agent.create("echo 'a\n\u2028b\x9b31m\u202e'")
             await agent.wait(one)
@@ -84,34 +84,34 @@ async def test_json_is_what_the_daemon_tells(tmp_path, path):
         "disconnected",
     ]
     assert found[1]["terminal"]["terminalId"] == one
-    # As it is, and without anything that steers the window that it is printed in.
+    # The value is unchanged, and its control characters are escaped.
     assert found[1]["terminal"]["command"] == "echo 'a\n\u2028b\x9b31m\u202e'"
     assert not {"\u2028", "\x9b", "\u202e"} & set(events.out)
     assert found[1]["sessionId"] == "session-1"
 
 
-async def test_it_ends_with_the_daemon(tmp_path):
+async def test_events_fails_when_the_daemon_exits(tmp_path):
     async with daemon(tmp_path) as (process, path), running(tmp_path, path, "events") as events:
-        await listening(events, path)
+        await wait_until_subscribed(events, path)
         process.terminate()
         assert await events.wait() == 1
     assert "is gone" in events.err
 
 
-@pytest.mark.parametrize("kind", ["", "--json"])
-async def test_it_ends_when_nobody_reads_it_even_if_nothing_happens(tmp_path, path, kind):
-    reads, writes = os.pipe()
-    async with running(tmp_path, path, "events", *filter(None, [kind]), stdout=writes) as events:
-        os.close(writes)
+@pytest.mark.parametrize("option", ["", "--json"])
+async def test_events_exits_when_its_pipe_has_no_reader(tmp_path, path, option):
+    reader, writer = os.pipe()
+    async with running(tmp_path, path, "events", *filter(None, [option]), stdout=writer) as events:
+        os.close(writer)
         async with agent_at(path):
             pass
         assert events.process.poll() is None
-        os.close(reads)
+        os.close(reader)
         assert await events.wait() == 0
     assert events.err == ""
 
 
-async def test_head_has_the_first_line(tmp_path, path):
+async def test_head_receives_the_first_line_and_events_exits_with_0(tmp_path, path):
     line = "acpterm events | head -1; echo ${PIPESTATUS[0]}"
     env = command_environment(path, PATH=shim(tmp_path / "bin"))
     with subprocess.Popen(
@@ -127,7 +127,7 @@ async def test_head_has_the_first_line(tmp_path, path):
     assert out[1] == "0"
 
 
-async def test_a_daemon_is_started_for_it(tmp_path):
+async def test_events_starts_a_daemon_when_none_runs(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
     async with running(tmp_path, path, "events") as events:
         await poll(lambda: os.path.exists(path) or None)

@@ -16,17 +16,17 @@ from tests.support.hosts import agent_here
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
 
-SLOW = r"printf 'one\n'; sleep 0.4; printf '\033[31mtwo\033[m\n'; exit 3"
+PRINT_SLOWLY = r"printf 'one\n'; sleep 0.4; printf '\033[31mtwo\033[m\n'; exit 3"
 
 
-def shown(data: str) -> str:
+def output_of_cast(data: str) -> str:
     cast = replay.read([line.encode() for line in data.splitlines(keepends=True)])
     return "".join(event.data for event in cast.events if event.code == "o")
 
 
 async def test_asciicast_has_all_output_with_its_times(path, tmp_path):
     async with agent_at(path) as agent:
-        terminal = await agent.create(SLOW, own={"cols": 90, "rows": 30})
+        terminal = await agent.create(PRINT_SLOWLY, own={"cols": 90, "rows": 30})
         await agent.wait(terminal)
         file = tmp_path / "a.cast"
         file.write_text("before")
@@ -44,12 +44,12 @@ async def test_asciicast_has_all_output_with_its_times(path, tmp_path):
 @pytest.mark.skipif(shutil.which("asciinema") is None, reason="asciinema is not installed")
 async def test_asciinema_plays_an_exported_cast(path, tmp_path):
     async with agent_at(path) as agent, agent_here() as window:
-        terminal = await agent.create(SLOW)
+        terminal = await agent.create(PRINT_SLOWLY)
         await agent.wait(terminal)
         file = str(tmp_path / "a.cast")
         await run(path, "export", terminal, "-o", file)
-        for what in ("cat", "play"):
-            text, status = await window.run("asciinema", args=[what, file])
+        for command in ("cat", "play"):
+            text, status = await window.run("asciinema", args=[command, file])
             assert (text.split(), status["exitCode"]) == (["one", "two"], 0)
 
 
@@ -70,7 +70,7 @@ async def test_file_is_unchanged_when_the_export_fails(path, tmp_path):
         assert os.listdir(directory) == ["kept"]
 
 
-async def test_exported_text_equals_that_of_logs(path):
+async def test_export_prints_the_text_of_logs(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(r"printf '1%%\r\033[31mdone\nhalf'")
         await agent.wait(terminal)
@@ -89,7 +89,7 @@ async def test_export_reports_that_the_beginning_of_text_is_missing(path):
 
 async def test_screen_is_exported_as_a_page_or_a_picture(path):
     async with agent_at(path) as agent:
-        terminal = await agent.create(SLOW)
+        terminal = await agent.create(PRINT_SLOWLY)
         await agent.wait(terminal)
         page = (await run(path, "export", terminal, "--format", "html")).out
         assert '<pre>one\n<span style="color:#cc3b3b">two</span>\n' in page
@@ -97,7 +97,7 @@ async def test_screen_is_exported_as_a_page_or_a_picture(path):
         assert "".join(ET.fromstring(picture)[-1].itertext()).split() == ["one", "two"]
 
 
-async def test_recording_is_exported_if_it_has_more(tmp_path):
+async def test_recording_is_exported_when_it_has_more_output(tmp_path):
     directory = tmp_path / "recordings"
     env = {**command_environment(str(tmp_path / "run" / "agent.sock"))}
     env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(directory)}
@@ -108,7 +108,7 @@ async def test_recording_is_exported_if_it_has_more(tmp_path):
         await poll(lambda: "exited with 0" in file.read_text())
         done = await run(path, "export", terminal)
         assert done.out == file.read_text()
-        assert shown(done.out).startswith("first\r\n")
+        assert output_of_cast(done.out).startswith("first\r\n")
         assert done.err == ""
         # The recording is copied unchanged, even if it is damaged.
         with file.open("a") as more:
@@ -123,12 +123,12 @@ async def test_recording_is_exported_if_it_has_more(tmp_path):
         # The retained output is incomplete, but not empty.
         file.unlink()
         done = await run(path, "export", terminal)
-        assert "first" not in shown(done.out)
-        assert shown(done.out).endswith("last\r\n")
+        assert "first" not in output_of_cast(done.out)
+        assert output_of_cast(done.out).endswith("last\r\n")
 
 
 @pytest.mark.parametrize("record_input", ["true", "false"])
-async def test_recording_is_exported_if_it_has_as_much_output_and_other_content(
+async def test_recording_is_exported_when_it_has_as_much_output_and_other_content(
     tmp_path, record_input
 ):
     directory = tmp_path / "recordings"
@@ -148,7 +148,7 @@ async def test_recording_is_exported_if_it_has_as_much_output_and_other_content(
         assert json.loads(done.out.splitlines()[0])["env"]["TERM"]
 
 
-async def test_missing_reader_is_no_error(path):
+async def test_export_exits_with_0_when_its_pipe_has_no_reader(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("seq 100000")
         await agent.wait(terminal)

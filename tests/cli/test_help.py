@@ -1,18 +1,17 @@
-"""What the command line says of itself, and how it fails."""
+"""Help, aliases, and errors of the command line and of settings."""
 
 import subprocess
 
 import pytest
 
 from acpterm import __version__
-from acpterm.cli import _aliases
-from acpterm.cli.main import SHORT
+from acpterm.cli.main import _ELSEWHERE, ALIASES, SHORT
 from tests.support.processes import environment
 from tests.support.starting import ACPTERM, start
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run `acpterm` to its end, with an input that has ended."""
+    """Run `acpterm` with an empty stdin until it exits."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with start(list(arguments), env=environment(**env), **pipes) as process:
         try:
@@ -23,7 +22,7 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_names_every_command(flag):
+def test_help_lists_serve_and_stdio(flag):
     done = run(flag)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage: acpterm" in done.stdout
@@ -32,7 +31,7 @@ def test_help_names_every_command(flag):
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "expected"),
     [
         ("serve", ["--socket PATH", "--config FILE", "--log-level", "--log-format", "SIGTERM"]),
         (
@@ -42,21 +41,21 @@ def test_help_names_every_command(flag):
     ],
 )
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_of_a_command_names_its_flags(command, says, flag):
+def test_help_of_a_command_names_its_flags(command, expected, flag):
     done = run(command, flag)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"Usage: acpterm {command}" in done.stdout
-    assert [text for text in says if text not in done.stdout] == []
+    assert [text for text in expected if text not in done.stdout] == []
 
 
-def test_version():
+def test_version_flag_prints_the_version():
     done = subprocess.run([*ACPTERM, "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"acpterm, version {__version__}\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         (["unknown"], "there is no command 'unknown': acpterm --help lists all commands"),
         (["atach"], "there is no command 'atach': did you mean attach?"),
@@ -82,10 +81,10 @@ def test_version():
         (["stdio", "surplus"], "unexpected extra argument"),
     ],
 )
-def test_a_wrong_command_line_ends_with_status_2(arguments, says):
+def test_command_exits_with_2_and_advice_at_an_invalid_command_line(arguments, expected):
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
+    assert expected in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -93,26 +92,26 @@ def test_a_wrong_command_line_ends_with_status_2(arguments, says):
     ("name", "command"),
     [("list", "ls"), ("ps", "ls"), ("a", "attach"), ("new", "run"), ("stop", "kill")],
 )
-def test_command_has_another_name(name, command):
+def test_alias_prints_the_help_of_its_command(name, command):
     done = run(name, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == run(command, "--help").stdout
     assert run("help", name).stdout == done.stdout
 
 
-def test_help_and_version_are_commands_too():
+def test_help_and_version_work_as_commands():
     assert run("help").stdout == run("--help").stdout
     assert run("version").stdout == run("--version").stdout
 
 
-def test_every_other_name_leads_to_a_command():
-    for name, instead in _aliases._ELSEWHERE.items():
+def test_every_alias_leads_to_a_command():
+    for name, instead in _ELSEWHERE.items():
         assert instead.split()[0].rstrip(",") in SHORT
         assert name not in SHORT
-    assert set(_aliases.ALIASES.values()) <= set(SHORT)
+    assert set(ALIASES.values()) <= set(SHORT)
 
 
-def test_no_command_is_answered_with_help():
+def test_acpterm_prints_its_help_without_a_command():
     done = run()
     assert done.returncode in (0, 2)
     assert "Usage: acpterm" in done.stdout + done.stderr
@@ -121,47 +120,47 @@ def test_no_command_is_answered_with_help():
 # Settings
 
 
-def refused(*arguments: str, **env: str) -> str:
-    """Run `acpterm`, and check that settings are refused in one clear line: that."""
+def error_of_settings(*arguments: str, **env: str) -> str:
+    """Check that `acpterm` refuses its settings with a message of one line; return the message."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with start([*arguments], env=environment(**env), **pipes) as process:
         out, err = process.communicate(timeout=30)
-    said = err.decode()
+    message = err.decode()
     assert (process.returncode, out) == (1, b"")
-    assert said.startswith("acpterm: ")
-    assert len(said.splitlines()) == 1
-    return said
+    assert message.startswith("acpterm: ")
+    assert len(message.splitlines()) == 1
+    return message
 
 
 @pytest.mark.parametrize("command", ["serve", "stdio"])
-def test_a_bad_value_of_the_environment_is_named(command):
-    said = refused(command, ACPTERM_COLS="wide")
-    assert "the environment's ACPTERM_COLS: cols = 'wide': Expected `int`, got `str`" in said
+def test_error_names_the_variable_of_an_invalid_setting(command):
+    message = error_of_settings(command, ACPTERM_COLS="wide")
+    assert "the environment's ACPTERM_COLS: cols = 'wide': Expected `int`, got `str`" in message
 
 
 @pytest.mark.parametrize("command", ["serve", "stdio"])
-@pytest.mark.parametrize("how", ["flag", "environment", "default"])
-def test_a_bad_value_in_the_file_is_named_with_the_file(tmp_path, command, how):
+@pytest.mark.parametrize("source", ["flag", "environment", "default"])
+def test_error_names_the_file_of_an_invalid_setting(tmp_path, command, source):
     file = tmp_path / "acpterm" / "config.toml"
     file.parent.mkdir()
     file.write_text("rows = 0\n")
-    if how == "flag":
-        said = refused(command, "--config", str(file))
-    elif how == "environment":
-        said = refused(command, ACPTERM_CONFIG=str(file))
+    if source == "flag":
+        message = error_of_settings(command, "--config", str(file))
+    elif source == "environment":
+        message = error_of_settings(command, ACPTERM_CONFIG=str(file))
     else:
-        said = refused(command, XDG_CONFIG_HOME=str(tmp_path))
-    assert f"{file}: rows = 0: Expected `int` >= 1" in said
+        message = error_of_settings(command, XDG_CONFIG_HOME=str(tmp_path))
+    assert f"{file}: rows = 0: Expected `int` >= 1" in message
 
 
-def test_a_file_that_is_named_and_not_there_is_an_error(tmp_path):
+def test_serve_fails_when_the_settings_file_is_missing(tmp_path):
     file = str(tmp_path / "none.toml")
-    said = refused("serve", "--config", file)
-    assert said == f"acpterm: {file}: cannot be read: No such file or directory\n"
+    message = error_of_settings("serve", "--config", file)
+    assert message == f"acpterm: {file}: cannot be read: No such file or directory\n"
 
 
-def test_settings_reach_the_host(tmp_path):
-    """From all three sources; the later ones win."""
+def test_host_uses_settings_of_the_file_the_environment_and_flags(tmp_path):
+    """The flags take precedence over the environment, which takes precedence over the file."""
     file = tmp_path / "settings.toml"
     file.write_text('log_level = "debug"\nmax_message_bytes = 2000\nlog_format = "text"\n')
     line = '{"jsonrpc":"2.0","method":"x","params":"' + "x" * 1200 + '","id":1}\n'
@@ -180,7 +179,7 @@ def test_settings_reach_the_host(tmp_path):
     assert '"event":"message refused"' in done.stderr
 
 
-def test_a_command_pays_for_nothing_that_it_does_not_need():
+def test_help_imports_no_slow_module():
     script = (
         "import atexit, sys\n"
         "from acpterm.cli import main\n"

@@ -1,4 +1,4 @@
-"""Commands that are one request or one stream import nothing that is slow to import."""
+"""Commands with a single request or stream import no slow module."""
 
 import os
 import subprocess
@@ -54,9 +54,9 @@ COMMANDS = [
 ]
 
 
-def test_short_commands_import_nothing_slow(tmp_path):
+def test_short_command_imports_no_slow_module(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
-    # It starts the daemon, too.
+    # This command starts the daemon, too.
     done = command(path, "run", "-d", "--name", "web", "--", "sh", "-c", "echo ready; exec cat")
     try:
         assert (done.returncode, done.stderr) == (0, "imported:")
@@ -68,7 +68,7 @@ def test_short_commands_import_nothing_slow(tmp_path):
         command(path, "shutdown")
 
 
-async def test_completion_imports_nothing_slow(path):
+async def test_completion_imports_no_slow_module(path):
     words = {
         "_ACPTERM_COMPLETE": "bash_complete",
         "COMP_WORDS": "acpterm logs w",
@@ -80,7 +80,7 @@ async def test_completion_imports_nothing_slow(path):
     assert "web" in done.stdout
 
 
-def test_a_command_that_fails_imports_nothing_slow(tmp_path):
+def test_failing_command_imports_no_slow_module(tmp_path):
     os.mkdir(tmp_path / "run", 0o700)
     done = command(str(tmp_path / "run" / "agent.sock"), "logs", "web")
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""`acpterm logs`: the text that agents read, followed; what is missing is said."""
+"""`acpterm logs`: prints and follows the text that agents read, and reports missing output."""
 
 import base64
 import itertools
@@ -12,7 +12,7 @@ import trio
 
 from acpterm.cli._params import parse_time
 from acpterm.client.user.output.lines import Lines, last_lines
-from acpterm.client.user.output.text_stream import TextStream, continue_text
+from acpterm.client.user.output.text_follow import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
 from tests.support.agent import agent_at
 from tests.support.commands import command_environment, run, running
@@ -21,7 +21,7 @@ from tests.support.starting import ACPTERM
 from tests.support.user import user_at, user_terminals_at
 
 
-async def test_it_prints_the_text_that_agents_read(path):
+async def test_logs_prints_the_text_that_agents_read(path):
     async with agent_at(path) as agent:
         command = r"printf '\033[31mred\033[m\n1%%\r2%%\rdone\nö\n'; printf half"
         terminal = await agent.create(command)
@@ -33,13 +33,13 @@ async def test_it_prints_the_text_that_agents_read(path):
         assert await run(path, "logs", "@last", "--tail", "0") == (0, "", "")
 
 
-async def test_a_terminal_that_is_not_there_is_an_error(path):
+async def test_logs_fails_when_the_terminal_does_not_exist(path):
     done = await run(path, "logs", "nothing")
     assert (done.status, done.out) == (1, "")
     assert "there is no terminal 'nothing'" in done.err
 
 
-async def test_it_follows_until_the_end_with_nothing_twice(path, tmp_path):
+async def test_logs_follow_prints_each_line_once_until_the_program_exits(path, tmp_path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one; printf tw; read x; echo o; read x; echo three")
         await agent.until_output(terminal, "tw")
@@ -53,7 +53,7 @@ async def test_it_follows_until_the_end_with_nothing_twice(path, tmp_path):
             assert (logs.out, logs.err) == ((await agent.output(terminal))["output"], "")
 
 
-async def test_a_joint_in_the_middle_of_a_line_that_is_written_over_is_not_seen(path, tmp_path):
+async def test_logs_follow_prints_an_overwritten_line_once_when_it_starts_within_it(path, tmp_path):
     async with agent_at(path) as agent:
         command = r"stty -echo; echo a; printf 'x|\b'; read x; printf '/\b'; read x; printf '\n'"
         terminal = await agent.create(command)
@@ -67,7 +67,9 @@ async def test_a_joint_in_the_middle_of_a_line_that_is_written_over_is_not_seen(
             assert logs.out == "a\nx/\n"
 
 
-async def test_a_release_right_after_the_end_takes_nothing_away(path, tmp_path):
+async def test_logs_follow_prints_all_output_when_the_terminal_is_released_at_its_exit(
+    path, tmp_path
+):
     async with agent_at(path) as agent:
         for number in range(5):
             terminal = await agent.create("echo begun; read x; seq 1000")
@@ -82,7 +84,7 @@ async def test_a_release_right_after_the_end_takes_nothing_away(path, tmp_path):
 
 
 @pytest.mark.long
-async def test_a_flood_is_not_fallen_behind_of_in_silence(path):
+async def test_logs_follow_reports_missing_bytes_when_a_flood_overruns_it(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("read x; seq 3000000; echo the end")
         process = subprocess.Popen(
@@ -94,28 +96,28 @@ async def test_a_flood_is_not_fallen_behind_of_in_silence(path):
         )
         await trio.sleep(0.7)
         await agent.type(terminal, "\n")
-        # Nobody reads for a while.
+        # The pipe is not read until the program has ended.
         await agent.wait(terminal)
         out, err = await trio.to_thread.run_sync(process.communicate)
         lines = out.decode().splitlines()
         assert lines[-1] == "the end"
         numbers = [int(line) for line in lines[:-1] if line]
         gaps = [b for a, b in itertools.pairwise(numbers) if b != a + 1]
-        # What was lost before anything was printed is no gap.
+        # Bytes lost before the first line are no gap.
         assert numbers[0] == 1 or err
-        said = err.decode().splitlines()
-        # Each leaves half a line at most, which is no number of the sequence either.
-        assert 2 * len(said) >= len(gaps)
-        counted = [line for line in said if line != "[the beginning is missing]"]
+        reports = err.decode().splitlines()
+        # Each report leaves at most half a line, which is no number of the sequence either.
+        assert 2 * len(reports) >= len(gaps)
+        counted = [line for line in reports if line != "[the beginning is missing]"]
         assert all(line.endswith(" bytes are missing here]") for line in counted)
-        if len(counted) == len(said):
-            lost = sum(int(line[1:].split()[0]) for line in said)
+        if len(counted) == len(reports):
+            lost = sum(int(line[1:].split()[0]) for line in reports)
             whole = sum(len(str(n)) + 2 for n in range(1, 3_000_001))
             shown = sum(len(str(n)) + 2 for n in numbers)
-            assert lost + shown == pytest.approx(whole, abs=20 + 2 * len(said) * 10)
+            assert lost + shown == pytest.approx(whole, abs=20 + 2 * len(reports) * 10)
 
 
-async def test_text_outlives_the_bytes_it_came_from(path):
+async def test_logs_prints_text_whose_raw_output_was_overwritten(path):
     async with agent_at(path) as agent:
         bar = """awk 'BEGIN { for (i = 0; i < 200000; i++) printf "\\r%09d", i; print "" }'"""
         terminal = await agent.create(f"echo first; {bar}; echo last")
@@ -127,7 +129,7 @@ async def test_text_outlives_the_bytes_it_came_from(path):
         assert done.err.endswith(" bytes are missing here]\n")
 
 
-async def test_a_small_limit_of_an_agent_takes_nothing_from_the_person(path):
+async def test_logs_prints_all_output_when_the_agent_has_set_a_small_limit(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("seq 100", outputByteLimit=10)
         await agent.wait(terminal)
@@ -135,7 +137,7 @@ async def test_a_small_limit_of_an_agent_takes_nothing_from_the_person(path):
         assert await run(path, "logs", terminal) == (0, everything, "")
 
 
-async def test_since_a_position_and_raw(path):
+async def test_logs_prints_text_since_a_position_and_raw_output(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(r"printf 'one\n\033[31mtwo\r\n'")
         await agent.wait(terminal)
@@ -147,7 +149,7 @@ async def test_since_a_position_and_raw(path):
         assert "since 1000 is after the end of the output, 16" in done.err
 
 
-async def test_nobody_who_reads_is_no_error_even_while_nothing_comes(path):
+async def test_logs_follow_exits_with_0_when_its_pipe_has_no_reader(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("seq 5; sleep 1000")
         await agent.until_output(terminal, "5")
@@ -163,19 +165,19 @@ async def test_nobody_who_reads_is_no_error_even_while_nothing_comes(path):
         assert (done.stdout, done.stderr) == (b"1\n", b"")
 
 
-async def test_nobody_who_reads_a_socket_is_no_error_either(path, tmp_path):
+async def test_logs_follow_exits_with_0_when_the_peer_of_its_socket_closes(path, tmp_path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo begun; sleep 1000")
-        ours, theirs = socket.socketpair()
-        async with running(tmp_path, path, "logs", "-f", terminal, stdout=theirs) as logs:
-            theirs.close()
-            with ours:
-                assert await trio.to_thread.run_sync(ours.recv, 100) == b"begun\n"
+        reader, writer = socket.socketpair()
+        async with running(tmp_path, path, "logs", "-f", terminal, stdout=writer) as logs:
+            writer.close()
+            with reader:
+                assert await trio.to_thread.run_sync(reader.recv, 100) == b"begun\n"
                 assert logs.process.poll() is None
             assert await logs.wait() == 0
 
 
-async def test_ctrl_c_ends_following(path, tmp_path):
+async def test_logs_follow_exits_with_130_at_ctrl_c(path, tmp_path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo begun; sleep 1000")
         async with running(tmp_path, path, "logs", "-f", terminal) as logs:
@@ -184,7 +186,7 @@ async def test_ctrl_c_ends_following(path, tmp_path):
             assert await logs.wait() == 130
 
 
-async def test_what_was_released_is_printed_if_a_tool_call_shows_it(path):
+async def test_logs_prints_a_released_terminal_that_a_tool_call_shows(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo kept")
         await agent.wait(terminal)
@@ -196,7 +198,7 @@ async def test_what_was_released_is_printed_if_a_tool_call_shows_it(path):
         assert await run(path, "logs", terminal) == (0, "kept\n", "")
 
 
-async def test_in_a_window_a_line_is_seen_as_it_grows(path):
+async def test_logs_follow_updates_an_unfinished_line_in_a_window(path):
     async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(
             r"stty -echo; printf 'wait'; read x; printf ' on\r1%%'; read x; printf '\r99%%\n'"
@@ -204,20 +206,20 @@ async def test_in_a_window_a_line_is_seen_as_it_grows(path):
         await agent.until_output(terminal, "wait")
         env = [{"name": n, "value": v} for n, v in command_environment(path).items()]
         words = [*ACPTERM[1:], "logs", "-f", terminal]
-        seen = await window.create(ACPTERM[0], args=words, env=env)
-        await window.until_output(seen, "wait")
+        recorded = await window.create(ACPTERM[0], args=words, env=env)
+        await window.until_output(recorded, "wait")
         await agent.type(terminal, "\n")
-        await window.until_output(seen, "1%")
+        await window.until_output(recorded, "1%")
         await agent.type(terminal, "\n")
-        await window.wait(seen)
-        shown = (await window.output(seen))["output"]
+        await window.wait(recorded)
+        shown = (await window.output(recorded))["output"]
         assert shown.rstrip() == "99%t on"
-        await window.release(seen)
+        await window.release(recorded)
 
 
-HIDDEN = r"printf 'safe \342\200\256gnp.exe\342\200\213 \363\240\201\250end\n'"
+PRINT_HIDDEN = r"printf 'safe \342\200\256gnp.exe\342\200\213 \363\240\201\250end\n'"
 HIDDEN_TEXT = "safe \u202egnp.exe\u200b \U000e0068end"
-SHOWN_TEXT = r"safe \u202egnp.exe\u200b \U000e0068end"
+ESCAPED_TEXT = r"safe \u202egnp.exe\u200b \U000e0068end"
 
 
 @pytest.mark.parametrize(
@@ -230,18 +232,18 @@ SHOWN_TEXT = r"safe \u202egnp.exe\u200b \U000e0068end"
         ["screen"],
     ],
 )
-async def test_hidden_text_is_shown_in_a_window_and_unchanged_elsewhere(path, words):
+async def test_hidden_text_is_escaped_in_a_window_and_unchanged_elsewhere(path, words):
     async with agent_at(path) as agent, user_terminals_at(path) as window:
-        terminal = await agent.create(HIDDEN)
+        terminal = await agent.create(PRINT_HIDDEN)
         await agent.wait(terminal)
         assert (await run(path, *words, terminal)).out == f"{HIDDEN_TEXT}\n"
         env = [{"name": n, "value": v} for n, v in command_environment(path).items()]
-        seen = await window.create(ACPTERM[0], args=[*ACPTERM[1:], *words, terminal], env=env)
-        assert (await window.wait(seen))["exitCode"] == 0
-        assert (await window.output(seen))["output"] == f"{SHOWN_TEXT}\n"
+        recorded = await window.create(ACPTERM[0], args=[*ACPTERM[1:], *words, terminal], env=env)
+        assert (await window.wait(recorded))["exitCode"] == 0
+        assert (await window.output(recorded))["output"] == f"{ESCAPED_TEXT}\n"
 
 
-# The text in pieces
+# Text that is parsed in parts
 
 
 PROGRAM = (
@@ -250,35 +252,35 @@ PROGRAM = (
 ).encode()
 
 
-@pytest.mark.parametrize("joint", range(0, len(PROGRAM) + 1, 1))
-def test_wherever_the_joint_is_the_text_is_the_same(joint):
+@pytest.mark.parametrize("split", range(0, len(PROGRAM) + 1, 1))
+def test_continued_text_equals_the_whole_text_at_every_split(split):
     view = TextView(10_000)
-    view.feed(PROGRAM[:joint])
-    over, stream = continue_text(view.text(), PROGRAM[:joint])
-    over += stream.feed(PROGRAM[joint:])
+    view.feed(PROGRAM[:split])
+    finished, stream = continue_text(view.text(), PROGRAM[:split])
+    finished += stream.feed(PROGRAM[split:])
     whole = TextView(10_000)
     whole.feed(PROGRAM)
-    assert over + stream.line == whole.text()
+    assert finished + stream.line == whole.text()
 
 
-def test_where_the_beginning_of_the_line_is_gone_it_goes_on():
+def test_continued_text_keeps_a_line_whose_first_bytes_are_missing():
     view = TextView(10_000)
-    begun = b"first\n" + b"x" * 100 + b"\x1b[3"
-    view.feed(begun)
-    over, stream = continue_text(view.text(), begun[-20:])
-    over += stream.feed(b"1my\nz")
-    assert (over, stream.line) == ("first\n" + "x" * 100 + "y\n", "z")
+    beginning = b"first\n" + b"x" * 100 + b"\x1b[3"
+    view.feed(beginning)
+    finished, stream = continue_text(view.text(), beginning[-20:])
+    finished += stream.feed(b"1my\nz")
+    assert (finished, stream.line) == ("first\n" + "x" * 100 + "y\n", "z")
 
 
-def test_text_in_pieces_of_one_byte():
+def test_text_stream_returns_the_same_text_when_fed_byte_by_byte():
     stream = TextStream()
-    over = "".join(stream.feed(bytes([byte])) for byte in PROGRAM)
+    finished = "".join(stream.feed(bytes([byte])) for byte in PROGRAM)
     whole = TextStream()
-    assert (whole.feed(PROGRAM), whole.line) == (over, stream.line)
+    assert (whole.feed(PROGRAM), whole.line) == (finished, stream.line)
 
 
 @pytest.mark.parametrize(
-    ("text", "number", "last"),
+    ("text", "number", "expected"),
     [
         ("", 1, ""),
         ("a", 1, "a"),
@@ -290,11 +292,11 @@ def test_text_in_pieces_of_one_byte():
         ("a\nb", 0, ""),
     ],
 )
-def test_last_lines(text, number, last):
-    assert last_lines(text, number) == last
+def test_last_lines_returns_the_requested_number_of_lines(text, number, expected):
+    assert last_lines(text, number) == expected
 
 
-def test_a_line_in_a_window_is_written_over_as_far_as_it_fits():
+def test_lines_overwrites_an_unfinished_line_in_a_window_while_it_fits():
     lines = Lines(lambda: 10)
     assert lines.show("", "abc") == "abc"
     assert lines.show("", "abcd") == "d"
@@ -307,7 +309,7 @@ def test_a_line_in_a_window_is_written_over_as_far_as_it_fits():
     assert lines.finish("") == ""
 
 
-def test_elsewhere_a_line_is_printed_when_it_is_over():
+def test_lines_prints_only_finished_lines_without_a_window():
     lines = Lines(None)
     assert lines.show("", "10%") == ""
     assert lines.show("", "20%") == ""
@@ -326,7 +328,7 @@ def test_elsewhere_a_line_is_printed_when_it_is_over():
         ("2d", -172800),
         ("10:00", -1800),
         ("10:29:59", -1),
-        # Later today is yesterday.
+        # A time later than now is of yesterday.
         ("10:31", 60 - 86400),
         ("2026-05-04T10:30", 0),
         ("2026-05-04 10:31", 60),
@@ -334,7 +336,7 @@ def test_elsewhere_a_line_is_printed_when_it_is_over():
         ("2026-05-04", -37800),
     ],
 )
-def test_times_are_parsed(text, at, monkeypatch):
+def test_parse_time_accepts_durations_times_and_dates(text, at, monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     try:
@@ -346,19 +348,19 @@ def test_times_are_parsed(text, at, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "x", "5", "5x", "25:00", "10:99", "@", "@x", "2026-13-01"])
-async def test_since_what_is_no_time_is_an_error(tmp_path, text):
+async def test_since_refuses_text_that_is_no_time(tmp_path, text):
     done = await run(str(tmp_path / "agent.sock"), "logs", "x", "--since", text)
     assert (done.status, done.out) == (2, "")
     assert f"'{text}' is no time and no position" in done.err
     assert ("the position is @5" in done.err) == (text == "5")
 
 
-async def test_since_a_time(path):
+async def test_logs_since_a_time_prints_only_later_output(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one; read x; printf 'two\\nth'; read x")
         await agent.until_output(terminal, "one")
         between = time.time() + 0.05
-        # Marks of output are some hundredths of a second apart.
+        # The timeline has a mark every few hundredths of a second.
         await poll(lambda: time.time() > between + 0.05)
         await agent.type(terminal, "\n")
         await agent.until_output(terminal, "th")
@@ -371,7 +373,7 @@ async def test_since_a_time(path):
         assert "one\n" in (await run(path, "logs", terminal, "--since", "5m")).out
 
 
-async def test_lines_have_timestamps(path, tmp_path):
+async def test_logs_prints_a_timestamp_before_each_line(path, tmp_path):
     async with agent_at(path) as agent:
         before = time.time()
         terminal = await agent.create("stty -echo; echo one; read x; printf 'two\\nth'; read x")
@@ -394,7 +396,7 @@ async def test_lines_have_timestamps(path, tmp_path):
         assert (done.status, done.out) == (2, "")
 
 
-async def started(path, command):
+async def start_detached(path, command):
     done = await run(path, "run", "-d", "--", "sh", "-c", f"stty -echo; {command}")
     return done.out.strip()
 
@@ -403,8 +405,8 @@ async def press_enter(path, terminal):
     assert (await run(path, "send", terminal, "--key", "Enter")).status == 0
 
 
-async def test_timestamps_go_on_when_the_worker_is_replaced(path, tmp_path):
-    terminal = await started(path, "echo one; read x; echo two; read x; echo three; read x")
+async def test_timestamps_continue_when_the_worker_is_replaced(path, tmp_path):
+    terminal = await start_detached(path, "echo one; read x; echo two; read x; echo three; read x")
     async with running(tmp_path, path, "logs", "-f", "--timestamps", terminal) as logs:
         await poll(lambda: logs.out.endswith(" one\n"))
         for word in "two", "three":
@@ -414,25 +416,25 @@ async def test_timestamps_go_on_when_the_worker_is_replaced(path, tmp_path):
     assert "bytes are" not in logs.err
 
 
-async def test_times_can_be_asked_for_before_a_new_worker_has_read_the_output_again(path):
-    # Slow to read again: a change of colour for each character.
+async def test_follow_with_times_succeeds_before_a_new_worker_has_parsed_the_output(path):
+    # This output takes long to parse again: the colour changes at each character.
     paint = r"""awk 'BEGIN { for (i = 0; i < 150000; i++) printf "\033[3%dm%d", i % 8, i % 10 }'"""
-    terminal = await started(path, f"{paint}; echo; echo over; read x")
+    terminal = await start_detached(path, f"{paint}; echo; echo over; read x")
     assert (await run(path, "wait", terminal, "--for", "over")).status == 0
-    users = path.replace("agent.sock", "user.sock")
-    async with user_at(users) as before:
+    user_socket = path.replace("agent.sock", "user.sock")
+    async with user_at(user_socket) as before:
         end = (await before.terminal_request("get", terminal))["position"]
     assert (await run(path, "restart")).status == 0
-    async with user_at(users) as after:
+    async with user_at(user_socket) as after:
         params = {"token": "t", "since": end - 10, "times": True, "stay": False}
         assert (await after.terminal_request("follow", terminal, **params))["position"] == end
-        (told,) = [one["params"] for one in after.by_token["t"]]
-        assert base64.b64decode(told["data"]).endswith(b"over\r\n")
-        assert "at" not in told
+        (notification,) = [one["params"] for one in after.by_token["t"]]
+        assert base64.b64decode(notification["data"]).endswith(b"over\r\n")
+        assert "at" not in notification
 
 
 async def test_output_from_before_a_new_worker_has_no_time(path, tmp_path):
-    terminal = await started(path, "echo old; read x; echo new; read x")
+    terminal = await start_detached(path, "echo old; read x; echo new; read x")
     assert (await run(path, "wait", terminal, "--for", "old")).status == 0
     assert (await run(path, "restart")).status == 0
     done = await run(path, "logs", "--timestamps", "-n5", terminal)

@@ -1,4 +1,4 @@
-"""`acpterm ls`: what it lists, how that looks, and that it follows what happens."""
+"""`acpterm ls`: its rows, their format, and updates with --watch."""
 
 import json
 import re
@@ -17,12 +17,12 @@ from tests.support.user import user_at
 HEADER = "ID  NAME  STATE  OWNER  AGENT  SESSION  SIZE  AGE  OUTPUT  COMMAND\n"
 
 
-def user(path: str) -> str:
+def user_socket(path: str) -> str:
     return path.replace("agent.sock", "user.sock")
 
 
 def rows(out: str) -> list[list[str]]:
-    """Give the cells of each line but the first."""
+    """Return the cells of each line except the first."""
     return [re.split(r" {2,}", line) for line in out.splitlines()[1:]]
 
 
@@ -30,27 +30,27 @@ def states(out: str) -> list[str]:
     return [row[2] for row in rows(out)]
 
 
-async def made(path: str, command: str, *, name: str | None = None, **more) -> str:
-    """Make a terminal of the person's."""
-    async with user_at(user(path)) as person:
-        info = await person.request("terminal/create", {"command": command, "name": name, **more})
+async def create_terminal(path: str, command: str, *, name: str | None = None, **more) -> str:
+    """Create a terminal of the user; return its id."""
+    async with user_at(user_socket(path)) as user:
+        info = await user.request("terminal/create", {"command": command, "name": name, **more})
     return info["terminalId"]
 
 
-async def test_without_a_daemon_the_list_is_empty_and_none_is_started(tmp_path):
+async def test_ls_is_empty_and_starts_no_daemon_when_none_runs(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
     assert await run(path, "ls") == (0, HEADER, "")
     assert await run(path, "ls", "--json") == (0, "[]\n", "")
     assert not (tmp_path / "run").exists()
 
 
-async def test_a_terminal_has_a_row(path):
+async def test_ls_prints_a_row_for_each_terminal(path):
     async with agent_at(path) as agent:
         await agent.request(
             "initialize", {"protocolVersion": 1, "clientInfo": {"name": "robot", "version": "1"}}
         )
-        theirs = await agent.create("sleep 1000 # theirs")
-        ours = await made(path, "exit 3", name="build", cols=90, rows=30)
+        agents = await agent.create("sleep 1000 # agent")
+        users = await create_terminal(path, "exit 3", name="build", cols=90, rows=30)
 
         async def listed():
             return rows((await run(path, "ls")).out)
@@ -58,15 +58,15 @@ async def test_a_terminal_has_a_row(path):
         found = await listed()
         while found[1][2] == "running":
             found = await listed()
-    assert [row[:2] for row in found] == [[theirs[5:13], "-"], [ours[5:13], "build"]]
+    assert [row[:2] for row in found] == [[agents[5:13], "-"], [users[5:13], "build"]]
     assert found[0][2:7] == ["running", "agent", "robot", "session-1", "120x40"]
     assert found[1][2:7] == ["exited 3", "user", "-", "-", "90x30"]
-    assert [row[-1] for row in found] == ["sleep 1000 # theirs", "exit 3"]
+    assert [row[-1] for row in found] == ["sleep 1000 # agent", "exit 3"]
     assert re.fullmatch(r"\d+s", found[0][7])
     assert found[1][8] == "-"
 
 
-async def test_the_states(path):
+async def test_ls_shows_the_state_of_each_terminal(path):
     async with agent_at(path) as agent:
         busy = await agent.create("sleep 1000")
         prompt = await agent.create("read x")
@@ -88,8 +88,8 @@ async def test_the_states(path):
         assert states((await run(path, "ls")).out) == states(with_all)[:3]
 
 
-async def test_json_is_what_the_daemon_says(path):
-    identifier = await made(path, "sleep 1000", name="one")
+async def test_ls_json_has_the_daemons_terminal_info(path):
+    identifier = await create_terminal(path, "sleep 1000", name="one")
     status, out, err = await run(path, "ls", "--json")
     (found,) = json.loads(out)
     assert (status, err, out.count("\n")) == (0, "", 1)
@@ -98,11 +98,11 @@ async def test_json_is_what_the_daemon_says(path):
     assert found["command"] == "sleep 1000"
 
 
-NASTY = "printf '\x1b]0;owned\x07' # \u202eevil [bold]x[/bold] \U0001f600 日本\n\r\tnext"
+CONTROLS = "printf '\x1b]0;owned\x07' # \u202eevil [bold]x[/bold] \U0001f600 日本\n\r\tnext"
 
 
-async def test_what_a_command_has_in_it_does_nothing(path):
-    await made(path, f"sleep 1000; {NASTY}")
+async def test_ls_escapes_control_characters_of_a_command(path):
+    await create_terminal(path, f"sleep 1000; {CONTROLS}")
     out = (await run(path, "ls")).out
     assert len(out.splitlines()) == 2
     assert "\x1b" not in out
@@ -110,9 +110,9 @@ async def test_what_a_command_has_in_it_does_nothing(path):
     assert "\\u202eevil [bold]x[/bold] \U0001f600 日本\\n\\r\\tnext" in out
 
 
-async def test_json_does_nothing_either_to_the_window_that_it_is_printed_in(path):
+async def test_ls_json_escapes_control_characters_of_a_command(path):
     command = "sleep 1000 # \x7f\x9b31m\x9d0;owned\x9c\u202eevil\U000e0041"
-    await made(path, command)
+    await create_terminal(path, command)
     status, out, err = await run(path, "ls", "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)[0]["command"] == command
@@ -121,24 +121,24 @@ async def test_json_does_nothing_either_to_the_window_that_it_is_printed_in(path
     assert "\x7f" not in out
 
 
-async def test_a_stdout_of_another_encoding_is_no_error(path):
-    await made(path, "sleep 1000 # ä日")
+async def test_ls_replaces_characters_that_the_encoding_of_stdout_lacks(path):
+    await create_terminal(path, "sleep 1000 # ä日")
     status, out, _ = await run(path, "ls", PYTHONIOENCODING="ascii")
     assert status == 0
     assert "sleep 1000 # ??" in out
 
 
-async def test_a_daemon_that_another_listens_for_is_an_error(path):
+async def test_ls_fails_when_the_settings_file_is_missing(path):
     status, out, err = await run(path, "ls", "--config", "/missing")
     assert (status, out) == (1, "")
     assert err == "acpterm: /missing: cannot be read: No such file or directory\n"
 
 
-async def test_what_runs_is_first(path):
-    await made(path, "exit 3", name="over")
-    await made(path, "sleep 1000", name="one")
-    await made(path, "exit 0", name="over too")
-    await made(path, "sleep 1000", name="two")
+async def test_ls_lists_running_terminals_first(path):
+    await create_terminal(path, "exit 3", name="over")
+    await create_terminal(path, "sleep 1000", name="one")
+    await create_terminal(path, "exit 0", name="over too")
+    await create_terminal(path, "sleep 1000", name="two")
     await poll_state(path, "exited 0")
     await poll_state(path, "exited 3")
     assert [row[1] for row in rows((await run(path, "ls")).out)] == [
@@ -146,9 +146,9 @@ async def test_what_runs_is_first(path):
     ]  # fmt: skip
 
 
-async def test_running_and_quiet_choose_what_is_printed(path):
-    over = await made(path, "exit 3")
-    one = await made(path, "sleep 1000", name="one")
+async def test_ls_running_omits_exited_terminals_and_quiet_prints_ids(path):
+    over = await create_terminal(path, "exit 3")
+    one = await create_terminal(path, "sleep 1000", name="one")
     await poll_state(path, "exited 3")
     assert [row[1] for row in rows((await run(path, "ls", "--running")).out)] == ["one"]
     assert await run(path, "ls", "--quiet") == (0, f"{one}\n{over}\n", "")
@@ -160,7 +160,7 @@ async def test_running_and_quiet_choose_what_is_printed(path):
 
 
 @pytest.mark.parametrize("other", ["--watch", "--json"])
-async def test_quiet_goes_with_nothing_else_that_prints(tmp_path, other):
+async def test_ls_refuses_quiet_with_another_output_option(tmp_path, other):
     done = await run(str(tmp_path / "agent.sock"), "ls", "--quiet", other)
     assert done.status == 2
     assert f"--quiet prints ids only: leave {other} out" in done.err
@@ -169,14 +169,14 @@ async def test_quiet_goes_with_nothing_else_that_prints(tmp_path, other):
 # Watching
 
 
-async def test_watched_json_is_a_line_for_each_change(tmp_path, path):
+async def test_ls_watch_json_prints_a_line_for_each_change(tmp_path, path):
     async with running(tmp_path, path, "ls", "--watch", "--json") as watch:
         await poll(lambda: watch.lines or None)
         assert json.loads(watch.lines[0]) == []
-        identifier = await made(path, "read x; exit 4")
+        identifier = await create_terminal(path, "read x; exit 4")
         await poll(lambda: any('"waitingForInput":true' in line for line in watch.lines))
-        async with user_at(user(path)) as person:
-            await person.terminal_request("write", identifier, data="\n")
+        async with user_at(user_socket(path)) as user:
+            await user.terminal_request("write", identifier, data="\n")
         await poll(lambda: any('"exited"' in line for line in watch.lines))
         watch.interrupt()
         assert await watch.wait() == 0
@@ -185,7 +185,7 @@ async def test_watched_json_is_a_line_for_each_change(tmp_path, path):
     assert len(set(watch.lines)) == len(watch.lines)
 
 
-async def test_watching_ends_with_the_daemon(tmp_path):
+async def test_ls_watch_fails_when_the_daemon_exits(tmp_path):
     async with daemon(tmp_path) as (process, path), running(tmp_path, path, "ls", "-w") as watch:
         await poll(lambda: "COMMAND" in watch.out)
         process.terminate()
@@ -203,8 +203,8 @@ def tmux(tmp_path):
 
 
 @needs_tmux
-async def test_on_a_terminal_it_fits_and_has_colours(tmux, path):
-    await made(path, "exit 3; " + "x" * 300, name="bad")
+async def test_ls_fits_the_width_and_has_colours_on_a_terminal(tmux, path):
+    await create_terminal(path, "exit 3; " + "x" * 300, name="bad")
     await poll_state(path, "exited 3")
     env = command_environment(path)
     for columns, words in ((80, ["exited 3", "user", "x…"]), (40, ["exited 3", "…"])):
@@ -218,8 +218,8 @@ async def test_on_a_terminal_it_fits_and_has_colours(tmux, path):
 
 @needs_tmux
 @pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-async def test_there_are_no_colours_where_nobody_wants_them(tmux, path, more):
-    await made(path, "exit 3")
+async def test_ls_prints_no_colours_with_no_color_or_a_dumb_terminal(tmux, path, more):
+    await create_terminal(path, "exit 3")
     await poll_state(path, "exited 3")
     env = command_environment(path)
     # tmux sets a TERM of its own.
@@ -227,30 +227,30 @@ async def test_there_are_no_colours_where_nobody_wants_them(tmux, path, more):
     pane = tmux.pane(report_status(words), env=env)
     pane.until("ended 0")
     assert "exited 3" in pane.text
-    # rich's bold is no colour, and NO_COLOR is of colours.
+    # NO_COLOR is about colours only: bold text is still allowed.
     shown = "\n".join(pane.screen(colours=True))
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]", shown)
 
 
 @needs_tmux
 @pytest.mark.parametrize("key", ["C-c", "q"])
-async def test_a_watched_screen_follows_what_happens(tmux, path, key):
+async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(tmux, path, key):
     pane = tmux.pane(
         report_status([*ACPTERM, "ls", "--watch"]), env=command_environment(path), size=(100, 6)
     )
     pane.until("COMMAND")
     assert pane.of("alternate_on", "cursor_flag") == ["1", "0"]
-    identifier = await made(path, "read x", name="mine")
+    identifier = await create_terminal(path, "read x", name="mine")
     pane.until("waits for input")
     assert "mine" in pane.text
-    async with user_at(user(path)) as person:
-        await person.terminal_request("kill", identifier)
+    async with user_at(user_socket(path)) as user:
+        await user.terminal_request("kill", identifier)
     pane.until("ended by")
     pane.resize(50, 6)
     pane.until(lambda: "OWNER" not in pane.text and "COMMAND" in pane.text)
     pane.type("xyz")
     for number in range(8):
-        await made(path, f"exit 0; number {number}")
+        await create_terminal(path, f"exit 0; number {number}")
     pane.until("1-4 of 9")
     assert "number 7" not in pane.text
     pane.keys("End")
@@ -264,9 +264,9 @@ async def test_a_watched_screen_follows_what_happens(tmux, path, key):
 
 
 @needs_tmux
-async def test_watched_screen_filters_and_enter_attaches(tmux, path):
-    await made(path, "sleep 1000", name="other")
-    await made(path, "echo here I am; exec cat", name="mine")
+async def test_ls_watch_filters_rows_and_attaches_at_enter(tmux, path):
+    await create_terminal(path, "sleep 1000", name="other")
+    await create_terminal(path, "echo here I am; exec cat", name="mine")
     pane = tmux.pane(
         report_status([*ACPTERM, "ls", "--watch"]), env=command_environment(path), size=(100, 9)
     )
@@ -286,7 +286,7 @@ async def test_watched_screen_filters_and_enter_attaches(tmux, path):
     pane.until("1-2 of 2")
     pane.keys("j", "Enter")
     pane.until(lambda: pane.text.startswith("here I am"))
-    # Ctrl-D ends it: what became of it is in the last line.
+    # Ctrl-D ends the program: the last line reports its exit status.
     pane.keys("C-d")
     pane.until("mine exited with 0")
     pane.until("exited 0")
@@ -297,7 +297,7 @@ async def test_watched_screen_filters_and_enter_attaches(tmux, path):
 @needs_tmux
 @pytest.mark.parametrize("key", ["C-c", "q"])
 @pytest.mark.parametrize("words", [["TERM=dumb"], ["TERM=dumb", "--json"]])
-async def test_what_is_printed_again_and_again_ends_like_that_too(tmux, path, words, key):
+async def test_ls_watch_ends_at_the_same_keys_on_a_dumb_terminal(tmux, path, words, key):
     term, *more = words
     pane = tmux.pane(
         report_status(["env", term, *ACPTERM, "ls", "--watch", *more]),
@@ -306,7 +306,7 @@ async def test_what_is_printed_again_and_again_ends_like_that_too(tmux, path, wo
     )
     pane.until("[]" if more else "COMMAND")
     pane.type("xyz")
-    await made(path, "exit 0", name="mine")
+    await create_terminal(path, "exit 0", name="mine")
     pane.until("mine")
     assert "xyz" not in pane.text
     pane.keys(key)
@@ -314,11 +314,11 @@ async def test_what_is_printed_again_and_again_ends_like_that_too(tmux, path, wo
 
 
 @needs_tmux
-async def test_a_job_behind_leaves_the_keys_to_whoever_is_before_it(tmux, path):
+async def test_ls_watch_does_not_change_the_tty_as_a_background_job(tmux, path):
     pane = tmux.pane(["bash", "--norc", "--noprofile", "-m"], env=command_environment(path))
     pane.line(f"{shlex.join(ACPTERM)} ls --watch --json &")
     pane.until("[]")
-    # One that had set the keys up would have been stopped for that.
+    # A background job that changes the tty's settings would be stopped by SIGTTOU.
     pane.line("jobs; kill %1; wait; echo over")
     pane.until("\nover")
     assert "Running" in pane.text

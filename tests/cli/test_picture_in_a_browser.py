@@ -1,4 +1,4 @@
-"""Pictures as chromium draws them: each glyph in its columns, bold and italic as such."""
+"""Pictures drawn by chromium: each glyph is in its columns; bold and italic text is distinct."""
 
 import shutil
 import struct
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.skipif(
 
 COLS = 40
 BACKGROUND = (0x1C, 0x1C, 0x1C)
-# Pixels of the picture that are a pixel of SVG: enough to tell cells from each other.
+# Pixels of the picture per pixel of SVG: enough to distinguish cells.
 SCALE = 4
 # Where the first cell begins, in pixels of SVG.
 LEFT, TOP = 12, 42
-# A glyph has more pixels than this in each of its cells, and fewer in those around.
+# A glyph has more pixels than this in each of its cells, and fewer in adjacent cells.
 INK_MIN = 100
 ROWS = {
     "spaces": "one    two        |   end",
@@ -50,7 +50,7 @@ class Drawn(NamedTuple):
         ]
 
     def _columns(self, column: int) -> range:
-        # A glyph may be some pixels over the edge of its cell.
+        # A glyph may extend some pixels over the edge of its cell.
         first = (LEFT + column * picture.WIDTH + 0.6) * SCALE
         return range(round(first), round(first + (picture.WIDTH - 1.2) * SCALE))
 
@@ -104,9 +104,9 @@ def _predicted(kind: int, left: int, above: int, corner: int) -> int:
     return (0, left, above, (left + above) // 2)[kind]
 
 
-def draw(folder: Path, rows: list[str]) -> Drawn:
-    """Draw rows as SVG, and have chromium show that."""
-    file, png = folder / "a.svg", folder / "a.png"
+def draw(directory: Path, rows: list[str]) -> Drawn:
+    """Draw rows as SVG; return the pixels that chromium renders."""
+    file, png = directory / "a.svg", directory / "a.png"
     file.write_text(picture.svg(rows, COLS, "t"))
     subprocess.run(
         [
@@ -115,7 +115,7 @@ def draw(folder: Path, rows: list[str]) -> Drawn:
             *(
                 "--disable-dev-shm-usage",
                 "--no-first-run",
-                f"--user-data-dir={folder / 'chromium'}",
+                f"--user-data-dir={directory / 'chromium'}",
             ),
             f"--force-device-scale-factor={SCALE}",
             f"--window-size={round(COLS * picture.WIDTH) + 40},{len(rows) * picture.HEIGHT + 80}",
@@ -125,7 +125,7 @@ def draw(folder: Path, rows: list[str]) -> Drawn:
         check=True,
         capture_output=True,
         timeout=60,
-        env={"HOME": str(folder), "PATH": "/usr/bin:/bin"},
+        env={"HOME": str(directory), "PATH": "/usr/bin:/bin"},
     )
     return decode_png(png.read_bytes())
 

@@ -1,4 +1,4 @@
-"""What commands print on stdout: all of it, whatever stdout is; JSON that steers no window."""
+"""Output on stdout: completeness with any kind of stdout, and JSON without control characters."""
 
 import json
 import os
@@ -17,41 +17,41 @@ from acpterm.cli._output import json_text
 from acpterm.client.user.output import stdout
 from tests.support.processes import environment
 
-# Controls of C1, what turns the direction of text, what is not seen, and some beyond the BMP.
-STEERING = "\x7f\x80\x9b\x9d\x9f\u061c\u200b\u200d\u202e\u2028\u2066\ufeff\U000e0041"
+# C1 controls, bidirectional controls, invisible characters, and one outside the BMP.
+CONTROLS = "\x7f\x80\x9b\x9d\x9f\u061c\u200b\u200d\u202e\u2028\u2066\ufeff\U000e0041"
 
 
-def test_what_steers_a_window_is_escaped_in_json():
-    said = json_text({"a": f"é漢👩{STEERING}"})
-    assert said == (
+def test_json_text_escapes_control_characters():
+    text = json_text({"a": f"é漢👩{CONTROLS}"})
+    assert text == (
         '{"a":"é漢👩\\u007f\\u0080\\u009b\\u009d\\u009f\\u061c\\u200b\\u200d\\u202e\\u2028\\u2066'
         '\\ufeff\\udb40\\udc41"}'
     )
-    assert json.loads(said) == {"a": f"é漢👩{STEERING}"}
+    assert json.loads(text) == {"a": f"é漢👩{CONTROLS}"}
 
 
-@given(st.recursive(st.text() | st.text(STEERING), lambda inner: st.dictionaries(st.text(), inner)))
-def test_it_is_json_of_the_same_value(value):
-    said = json_text(value)
-    assert json.loads(said) == value
-    assert not set(STEERING) & set(said)
-    # What has come as JSON likewise, however it is laid out.
+@given(st.recursive(st.text() | st.text(CONTROLS), lambda inner: st.dictionaries(st.text(), inner)))
+def test_json_text_has_the_same_value_and_no_control_characters(value):
+    text = json_text(value)
+    assert json.loads(text) == value
+    assert not set(CONTROLS) & set(text)
+    # The same applies to a value that is JSON already, in any layout.
     raw = json_text(Raw(json.dumps(value, ensure_ascii=False, indent="\t").encode()))
     assert json.loads(raw) == value
-    assert not set(STEERING) & set(raw)
+    assert not set(CONTROLS) & set(raw)
 
 
-@pytest.mark.parametrize("way", ["echo('x' * 300000)", "echo_once('x' * 300000)"])
-def test_all_is_printed_to_a_pipe_that_somebody_has_made_non_blocking(way):
+@pytest.mark.parametrize("call", ["echo('x' * 300000)", "echo_once('x' * 300000)"])
+def test_echo_prints_everything_to_a_non_blocking_pipe(call):
     reads, writes = os.pipe()
     os.set_blocking(writes, False)
-    code = f"from acpterm.cli._output import echo, echo_once; {way}"
+    code = f"from acpterm.cli._output import echo, echo_once; {call}"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=writes, stderr=subprocess.PIPE, env=environment()
     ) as process:
         os.close(writes)
         with os.fdopen(reads, "rb") as pipe:
-            # It is full when it has that much.
+            # Wait until the pipe has data: the writer then blocks on the full pipe.
             assert select.select([pipe], [], [], 30)[0]
             assert pipe.read() == b"x" * 300000 + b"\n"
         assert process.stderr is not None
@@ -59,19 +59,17 @@ def test_all_is_printed_to_a_pipe_that_somebody_has_made_non_blocking(way):
     assert process.returncode == 0
 
 
-async def test_a_pipe_with_lines_that_it_is_open_to_read_itself_is_looked_at_now_and_then(
-    monkeypatch, tmp_path, autojump_clock
-):
-    looks = 0
+async def test_pipe_with_unread_data_is_polled_once_a_second(monkeypatch, tmp_path, autojump_clock):
+    polls = 0
 
     class Poll:
         def register(self, fd, events):
             pass
 
         def poll(self, _):
-            nonlocal looks
-            looks += 1
-            assert looks < 100
+            nonlocal polls
+            polls += 1
+            assert polls < 100
             return []
 
     monkeypatch.setattr(stdout.select, "poll", Poll)
@@ -83,10 +81,10 @@ async def test_a_pipe_with_lines_that_it_is_open_to_read_itself_is_looked_at_now
             await stdout._unread(fd)
     finally:
         os.close(fd)
-    assert looks == 11
+    assert polls == 11
 
 
-async def test_a_pipe_that_nobody_reads_any_more_is_seen_to_be_one():
+async def test_pipe_without_a_reader_is_detected():
     reads, writes = os.pipe()
     try:
         async with trio.open_nursery() as nursery:

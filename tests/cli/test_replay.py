@@ -31,13 +31,13 @@ async def test_terminal_is_played_and_the_window_restored(path):
     async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(r"printf '\033[?25lone\n'; sleep 0.2; printf two")
         await agent.wait(terminal)
-        seen = await window_with(window, path, terminal)
-        assert (await window.wait(seen))["exitCode"] == 0
-        output = (await window.output(seen))["output"]
+        playback = await window_with(window, path, terminal)
+        assert (await window.wait(playback))["exitCode"] == 0
+        output = (await window.output(playback))["output"]
         body = output.replace("\r\r\n", "\r\n")
         assert body.startswith("\x1b[?25lone\r\ntwo")
         assert body.endswith(LEAVE.decode() + "\r\n")
-        await window.release(seen)
+        await window.release(playback)
 
 
 async def test_everything_is_printed_at_once_without_a_window(path, tmp_path):
@@ -59,35 +59,35 @@ async def test_file_needs_no_daemon_and_takes_precedence_over_a_terminal(tmp_pat
 async def test_speed_and_idle_limit_are_applied(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one"], [100, "o", "two"], [110, "o", "three"])
     async with agent_here() as window:
-        seen = await window_with(window, path, file, "--speed", "10", "--idle-limit", "1")
+        playback = await window_with(window, path, file, "--speed", "10", "--idle-limit", "1")
         with trio.fail_after(20):
-            await window.wait(seen)
-        assert "onetwothree" in (await window.output(seen))["output"]
-        await window.release(seen)
+            await window.wait(playback)
+        assert "onetwothree" in (await window.output(playback))["output"]
+        await window.release(playback)
 
 
 async def test_ctrl_c_ends_the_playback_and_restores_the_window(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "\x1b[?1049h\x1b[?25lone"], [1000, "o", "two"])
     async with agent_here() as window:
-        seen = await window_with(window, path, file)
-        await window.until_output(seen, "one")
-        await window.type(seen, "unseen\x03")
-        assert (await window.wait(seen))["exitCode"] == 130
-        output = (await window.output(seen))["output"]
+        playback = await window_with(window, path, file)
+        await window.until_output(playback, "one")
+        await window.type(playback, "unseen\x03")
+        assert (await window.wait(playback))["exitCode"] == 130
+        output = (await window.output(playback))["output"]
         # The window's tty converts LF to CR LF.
         assert output.endswith(LEAVE.decode() + "\r\r\n")
         assert "unseen" not in output
-        await window.release(seen)
+        await window.release(playback)
 
 
 async def test_window_that_is_too_small_is_reported(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one"], cols=100, rows=50)
     async with agent_here() as window:
-        seen = await window_with(window, path, file, cols=120, rows=30)
-        await window.wait(seen)
-        output = (await window.output(seen))["output"]
+        playback = await window_with(window, path, file, cols=120, rows=30)
+        await window.wait(playback)
+        output = (await window.output(playback))["output"]
         assert "the recording is 100 by 50, this window 120 by 30" in output
-        await window.release(seen)
+        await window.release(playback)
 
 
 async def test_unreadable_lines_are_reported_at_the_end(path, tmp_path):
@@ -96,11 +96,11 @@ async def test_unreadable_lines_are_reported_at_the_end(path, tmp_path):
     done = await run(path, "replay", file)
     assert done == (0, "onetwo", f"acpterm: {file}: {expected}\n")
     async with agent_here() as window:
-        seen = await window_with(window, path, file, cols=200)
-        assert (await window.wait(seen))["exitCode"] == 0
-        output = (await window.output(seen))["output"]
+        playback = await window_with(window, path, file, cols=200)
+        assert (await window.wait(playback))["exitCode"] == 0
+        output = (await window.output(playback))["output"]
         assert output.endswith(f"{LEAVE.decode()}\r\r\nacpterm: {file}: {expected}\r\n")
-        await window.release(seen)
+        await window.release(playback)
 
 
 async def test_recording_without_readable_lines_is_an_error(path, tmp_path):
@@ -130,15 +130,15 @@ async def test_invalid_recording_is_an_error(path, words, status, expected):
 async def test_keys_control_the_playback(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one\r\n"], [1000, "o", "two\r\n"], [2000, "o", "x"])
     async with agent_here() as window:
-        seen = await window_with(window, path, file)
-        await window.until_output(seen, "one")
-        await window.type(seen, ".")
-        await window.until_output(seen, "two")
+        playback = await window_with(window, path, file)
+        await window.until_output(playback, "one")
+        await window.type(playback, ".")
+        await window.until_output(playback, "two")
         # Back to before the second line, which is played again.
-        await window.type(seen, "\x1b[D.")
-        while (output := (await window.output(seen))["output"]).count("two") < 2:
+        await window.type(playback, "\x1b[D.")
+        while (output := (await window.output(playback))["output"]).count("two") < 2:
             await trio.lowlevel.checkpoint()
         assert output.count("one") == 2
-        await window.type(seen, "q")
-        assert (await window.wait(seen))["exitCode"] == 0
-        await window.release(seen)
+        await window.type(playback, "q")
+        assert (await window.wait(playback))["exitCode"] == 0
+        await window.release(playback)

@@ -1,4 +1,4 @@
-"""`acpterm screen`: what is shown now, as text, in colours, as JSON and as a picture."""
+"""`acpterm screen`: the current screen as text, in colours, as JSON and as a picture."""
 
 import json
 import shutil
@@ -14,12 +14,12 @@ from tests.support.commands import command_environment, run
 from tests.support.starting import ACPTERM
 from tests.support.user import user_terminals_at
 
-SHOWN = r"printf 'one\n\033[31mred\033[m 漢|\n\033]2;a title\007\033[3;5Hthere'; read x"
+PRINT_LINES = r"printf 'one\n\033[31mred\033[m 漢|\n\033]2;a title\007\033[3;5Hthere'; read x"
 
 
-async def test_it_is_text_where_nobody_looks(path):
+async def test_screen_prints_text_without_a_window(path):
     async with agent_at(path) as agent:
-        terminal = await agent.create(SHOWN)
+        terminal = await agent.create(PRINT_LINES)
         await agent.until_output(terminal, "there")
         assert await run(path, "screen", terminal) == (0, "one\nred 漢|\n    there\n", "")
         done = await run(path, "screen", terminal, "--json")
@@ -30,7 +30,7 @@ async def test_it_is_text_where_nobody_looks(path):
         assert found["title"] == "a title"
 
 
-async def test_what_is_not_seen_is_an_escape_in_json(path):
+async def test_screen_json_escapes_invisible_characters(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(r"printf '\033]2;a\343\205\244b\007hi'; read x")
         await agent.until_output(terminal, "hi")
@@ -39,28 +39,28 @@ async def test_what_is_not_seen_is_an_escape_in_json(path):
         assert "\u3164" not in out
 
 
-@pytest.mark.parametrize(("no_color", "shown"), [("", "\x1b[0;31mred\x1b[m"), ("1", "red 漢|")])
-async def test_it_has_colours_in_a_window_unless_they_are_not_wanted(path, no_color, shown):
+@pytest.mark.parametrize(("no_color", "expected"), [("", "\x1b[0;31mred\x1b[m"), ("1", "red 漢|")])
+async def test_screen_has_colours_in_a_window_unless_no_color_is_set(path, no_color, expected):
     async with agent_at(path) as agent, user_terminals_at(path) as window:
-        terminal = await agent.create(SHOWN)
+        terminal = await agent.create(PRINT_LINES)
         await agent.until_output(terminal, "there")
         env = {**command_environment(path), "NO_COLOR": no_color}
-        seen = await window.create(
+        recorded = await window.create(
             ACPTERM[0],
             args=[*ACPTERM[1:], "screen", terminal],
             env=[{"name": name, "value": value} for name, value in env.items()],
             own={"format": "raw"},
         )
-        await window.wait(seen)
-        output = (await window.output(seen))["output"]
-        assert shown in output
+        await window.wait(recorded)
+        output = (await window.output(recorded))["output"]
+        assert expected in output
         assert ("\x1b" in output) == (not no_color)
-        await window.release(seen)
+        await window.release(recorded)
 
 
-async def test_a_picture_is_written_to_a_file(path, tmp_path):
+async def test_screen_writes_a_picture_to_a_file(path, tmp_path):
     async with agent_at(path) as agent:
-        terminal = await agent.create(SHOWN)
+        terminal = await agent.create(PRINT_LINES)
         await agent.until_output(terminal, "there")
         file = tmp_path / "a.svg"
         assert await run(path, "screen", terminal, "--svg", str(file)) == (0, "", "")
@@ -79,7 +79,7 @@ async def test_a_picture_is_written_to_a_file(path, tmp_path):
 
 
 def texts(row: str) -> list[tuple[float, str]]:
-    """Draw a row: its pieces, and the columns that they begin at."""
+    """Draw a row; return its text elements with the columns at which they begin."""
     root = ET.fromstring(picture.svg([row], 40, "t"))
     group = next(element for element in root if element.tag.endswith("}g"))
     return [
@@ -103,12 +103,12 @@ def texts(row: str) -> list[tuple[float, str]]:
         ("a\x1b[0;31mb\x1b[mc", [(0, "a"), (1, "b"), (2, "c")]),
     ],
 )
-def test_every_character_is_in_its_cell(row, pieces):
+def test_svg_places_every_character_in_its_cell(row, pieces):
     assert texts(row) == pieces
 
 
 @pytest.mark.parametrize(
-    ("sgr", "says"),
+    ("sgr", "expected"),
     [
         ("0;31", 'fill="#cc3b3b"'),
         ("0;38;5;196", 'fill="#ff0000"'),
@@ -123,12 +123,12 @@ def test_every_character_is_in_its_cell(row, pieces):
         ("0;4:3;58:2::1:2:3", 'text-decoration="underline"'),
     ],
 )
-def test_looks(sgr, says):
-    assert says in picture.svg([f"\x1b[{sgr}mx\x1b[m"], 10, "t")
+def test_svg_draws_the_attributes_of_sgr(sgr, expected):
+    assert expected in picture.svg([f"\x1b[{sgr}mx\x1b[m"], 10, "t")
 
 
 @pytest.mark.parametrize("as_page", [False, True])
-def test_what_no_xml_may_have_in_it_is_a_replacement_character(as_page):
+def test_picture_replaces_characters_that_xml_forbids(as_page):
     row = "a\ufffeb\uffff漢\x1b[0;31m\ufffe\x1b[m"
     screen = ScreenResponse(
         rows=[row],
@@ -151,7 +151,7 @@ def test_what_no_xml_may_have_in_it_is_a_replacement_character(as_page):
         assert "".join(group.itertext()).replace("\n", "") == "a\ufffdb\ufffd漢\ufffd"
 
 
-def test_a_page_needs_nothing_else():
+def test_page_refers_to_no_other_resource():
     page = picture.page(["\x1b[0;31m<b>\x1b[m", "漢"], "a <title>")
     assert '<span style="color:#cc3b3b">&lt;b&gt;</span>\n<i>漢</i>\n' in page
     assert "<title>a &lt;title&gt;</title>" in page
@@ -159,7 +159,7 @@ def test_a_page_needs_nothing_else():
 
 
 @pytest.mark.skipif(shutil.which("rsvg-convert") is None, reason="rsvg-convert is not installed")
-def test_a_picture_can_be_drawn():
+def test_rsvg_convert_draws_the_svg():
     drawn = picture.svg(["\x1b[0;7mone\x1b[m 漢 🎉"] * 3, 20, "a title")
     done = subprocess.run(["rsvg-convert"], input=drawn.encode(), capture_output=True, check=True)
     assert done.stdout.startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""`acpterm send`: text and keys, in their order and whole."""
+"""`acpterm send`: types text and keys, in order and completely."""
 
 import hashlib
 
@@ -15,8 +15,8 @@ from tests.support.user import user_at
 RAW = "stty raw -echo; echo ready; head -c {} | od -An -tx1 -v | tr -d ' \\n'"
 
 
-async def typed(path, count, *words, before=""):
-    """Send to a program that prints in hexadecimal what it is typed: the bytes."""
+async def received_bytes(path, count, *words, before=""):
+    """Return the bytes that a program receives from `acpterm send`."""
     async with agent_at(path) as agent:
         terminal = await agent.create(before + RAW.format(count))
         await agent.until_output(terminal, "ready")
@@ -28,71 +28,71 @@ async def typed(path, count, *words, before=""):
         return bytes.fromhex(output.split("ready")[1].strip())
 
 
-async def test_words_have_a_space_between_them_and_no_newline_is_added(path):
-    assert await typed(path, 11, "npm", "test é") == "npm test é".encode()
+async def test_send_joins_words_with_a_space_and_adds_no_newline(path):
+    assert await received_bytes(path, 11, "npm", "test é") == "npm test é".encode()
 
 
-async def test_last_is_no_terminal_of_an_agents(path):
+async def test_send_last_refuses_a_terminal_of_an_agent(path):
     async with agent_at(path) as agent, user_at(path.replace("agent.", "user.")) as user:
         await agent.create("sleep 60")
         done = await run(path, "send", "@last", "secret")
         assert done.status == 1
         assert "name an agent's by its id or its name" in done.err
-        made = await user.request("terminal/create", {"command": "read x; echo got $x"})
+        created = await user.request("terminal/create", {"command": "read x; echo got $x"})
         await agent.create("sleep 60")
         assert await run(path, "send", "@last", "-e", "secret") == (0, "", "")
-        await user.terminal_request("wait", made["terminalId"])
-        assert "got secret" in (await user.terminal_request("read", made["terminalId"]))["data"]
+        await user.terminal_request("wait", created["terminalId"])
+        assert "got secret" in (await user.terminal_request("read", created["terminalId"]))["data"]
 
 
-async def test_enter_comes_last(path):
-    assert await typed(path, 3, "-e", "ls") == b"ls\r"
-    assert await typed(path, 3, "ls", "--enter") == b"ls\r"
+async def test_send_types_enter_last(path):
+    assert await received_bytes(path, 3, "-e", "ls") == b"ls\r"
+    assert await received_bytes(path, 3, "ls", "--enter") == b"ls\r"
 
 
-async def test_keys_and_text_are_typed_in_the_order_of_the_line(path):
+async def test_keys_and_text_are_typed_in_the_order_of_the_arguments(path):
     words = ["a", "-k", "C-c", "b", "c", "--key=Up", "-kEnter", "d", "-ek", "M-x"]
     sent = b"a\x03b c\x1b[A\rd\x1bx\r"
-    assert await typed(path, len(sent), *words) == sent
+    assert await received_bytes(path, len(sent), *words) == sent
 
 
-async def test_behind_two_dashes_everything_is_text(path):
+async def test_arguments_after_two_dashes_are_typed_as_text(path):
     sent = b"-e --key C-c"
-    assert await typed(path, len(sent), "--", "-e", "--key", "C-c") == sent
+    assert await received_bytes(path, len(sent), "--", "-e", "--key", "C-c") == sent
 
 
 @pytest.mark.parametrize("key", ["Enter", "C-c", "F5", "Up"])
-async def test_key_that_would_be_typed_as_text_is_an_error_that_says_how_to_press_it(path, key):
+async def test_send_refuses_a_key_name_as_text_and_shows_both_alternatives(path, key):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo ready; read x; echo got $x")
         status, out, err = await run(path, "send", terminal, "y", key)
         assert (status, out) == (2, "")
-        said = " ".join(err.split())
-        assert f"To press the key: acpterm send {terminal} y --key {key}" in said
-        assert f"to type the text: acpterm send {terminal} -- y {key}" in said
+        message = " ".join(err.split())
+        assert f"To press the key: acpterm send {terminal} y --key {key}" in message
+        assert f"to type the text: acpterm send {terminal} -- y {key}" in message
         assert "y" not in (await agent.output(terminal))["output"].replace("ready", "")
 
 
-async def test_words_of_a_text_are_no_keys(path):
+async def test_key_names_inside_a_text_are_typed_as_text(path):
     sent = b"Delete the end"
-    assert await typed(path, len(sent), "Delete", "the", "end") == sent
-    assert await typed(path, 6, "a Home") == b"a Home"
+    assert await received_bytes(path, len(sent), "Delete", "the", "end") == sent
+    assert await received_bytes(path, 6, "a Home") == b"a Home"
 
 
-async def test_cursor_keys_are_as_the_program_wants_them(path):
+async def test_cursor_keys_follow_the_cursor_mode_of_the_program(path):
     words = ["--key", "Up", "--key", "Home", "--key", "C-Left"]
     sent = b"\x1bOA\x1bOH\x1b[1;5D"
-    assert await typed(path, len(sent), *words, before="printf '\\033[?1h'; ") == sent
+    assert await received_bytes(path, len(sent), *words, before="printf '\\033[?1h'; ") == sent
 
 
-async def test_what_is_pasted_is_told_to_who_asks_for_it(path):
+async def test_paste_is_bracketed_only_when_the_program_enabled_it(path):
     sent = b"\x1b[200~a\rb\x1b[201~\r"
     words = ["--paste", "a\nb\x1b", "-e"]
-    assert await typed(path, len(sent), *words, before="printf '\\033[?2004h'; ") == sent
-    assert await typed(path, 4, *words) == b"a\rb\r"
+    assert await received_bytes(path, len(sent), *words, before="printf '\\033[?2004h'; ") == sent
+    assert await received_bytes(path, 4, *words) == b"a\rb\r"
 
 
-async def test_a_large_stdin_arrives_whole(path, tmp_path):
+async def test_send_types_all_of_a_large_stdin(path, tmp_path):
     data = b"".join(b"%d\n" % n for n in range(20_000))
     (tmp_path / "in").write_bytes(data)
     async with agent_at(path) as agent:
@@ -106,7 +106,7 @@ async def test_a_large_stdin_arrives_whole(path, tmp_path):
         await agent.until_output(terminal, hashlib.sha256(data).hexdigest())
 
 
-async def test_bytes_that_are_no_text_are_typed_as_they_are(path):
+async def test_send_types_bytes_of_stdin_unchanged(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(RAW.format(3))
         await agent.until_output(terminal, "ready")
@@ -117,7 +117,7 @@ async def test_bytes_that_are_no_text_are_typed_as_they_are(path):
         await agent.until_output(terminal, "ff0080")
 
 
-async def test_a_program_that_does_not_read_is_told_of_and_waited_for(path, tmp_path):
+async def test_send_reports_and_waits_when_the_program_does_not_read(path, tmp_path):
     (tmp_path / "in").write_bytes(b"x" * 100_000)
     async with agent_at(path) as agent:
         terminal = await agent.create("stty raw -echo; echo ready; sleep 1000")
@@ -133,7 +133,7 @@ async def test_a_program_that_does_not_read_is_told_of_and_waited_for(path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "expected"),
     [
         (["nothing", "a"], 1, "there is no terminal 'nothing'"),
         (["nothing"], 2, "say what to type"),
@@ -142,25 +142,25 @@ async def test_a_program_that_does_not_read_is_told_of_and_waited_for(path, tmp_
         ([], 2, "TERMINAL"),
     ],
 )
-async def test_what_cannot_be_typed_is_an_error(path, words, status, said):
+async def test_send_fails_with_invalid_arguments(path, words, status, expected):
     done = await run(path, "send", *words)
     assert (done.status, done.out) == (status, "")
-    assert said in done.err
+    assert expected in done.err
 
 
-async def test_a_stdin_that_is_closed_or_cannot_be_read_is_said_to_be_so(path):
+async def test_send_reports_a_stdin_that_is_closed_or_unreadable(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("sleep 1000")
-        for opened, said in (("<&-", "stdin is closed"), ("0>/dev/null", "stdin: Bad file")):
-            line = f'"{ACPTERM[0]}" -m acpterm send {terminal} - {opened}'
+        for redirect, expected in (("<&-", "stdin is closed"), ("0>/dev/null", "stdin: Bad file")):
+            line = f'"{ACPTERM[0]}" -m acpterm send {terminal} - {redirect}'
             done = await trio.run_process(
                 ["sh", "-c", line], env=command_environment(path), capture_stderr=True, check=False
             )
             assert done.returncode == 1
-            assert done.stderr.decode().startswith(f"acpterm: {said}")
+            assert done.stderr.decode().startswith(f"acpterm: {expected}")
 
 
-async def test_one_that_has_ended_takes_nothing(path):
+async def test_send_fails_when_the_program_has_ended(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("true")
         await agent.wait(terminal)
@@ -209,19 +209,19 @@ async def test_one_that_has_ended_takes_nothing(path):
         ("S-F12", b"\x1b[24;2~"),
     ],
 )
-def test_keys_are_as_xterm_says_them(name, keys):
+def test_key_bytes_returns_the_bytes_of_xterm(name, keys):
     assert key_bytes(name) == keys
 
 
 @pytest.mark.parametrize(
     "name", ["", "F0", "F13", "Foo", "C-", "C-é", "C-Enter", "X-a", "C-1", "ab"]
 )
-def test_what_is_no_key(name):
+def test_key_bytes_raises_when_the_key_is_unknown(name):
     with pytest.raises(ValueError, match=r"no key"):
         key_bytes(name)
 
 
-def test_which_keys_depend_on_the_programs_mode():
+def test_only_cursor_keys_depend_on_the_cursor_mode():
     assert [
         name for name in ("Up", "C-Home", "a", "F1", "PageUp") if depends_on_cursor_mode(name)
     ] == [

@@ -10,7 +10,7 @@ from tests.support.daemon import daemon, listens
 from tests.support.processes import alive
 
 
-async def test_no_daemon(tmp_path):
+async def test_status_and_shutdown_report_not_running_without_a_daemon(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
     assert await run(path, "status") == (1, "not running\n", "")
     assert await run(path, "status", "--json") == (1, "null\n", "")
@@ -18,19 +18,21 @@ async def test_no_daemon(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-async def test_status_says_how_it_is(tmp_path):
+async def test_status_shows_the_state_of_the_daemon(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         await agent.create("sleep 1000")
         await agent.wait(await agent.create("exit 0"))
         status, out, err = await run(path, "status")
         assert (status, err) == (0, "")
-        said = dict(re.split(r" {2,}", line, maxsplit=1) for line in out.splitlines())
-        assert said.pop("daemon").startswith(f"acpterm {__version__}, pid {process.pid}, runs for ")
-        assert re.fullmatch(r"\d+\.\d MiB, output held: .*", said.pop("memory"))
-        assert re.fullmatch("known by (cgroup|subreaper)", said.pop("processes"))
-        assert said.pop("keeper") == f"pid {process.pid}"
-        assert re.fullmatch(r"pid \d+, 0 takeovers", said.pop("worker"))
-        assert said == {
+        fields = dict(re.split(r" {2,}", line, maxsplit=1) for line in out.splitlines())
+        assert fields.pop("daemon").startswith(
+            f"acpterm {__version__}, pid {process.pid}, runs for "
+        )
+        assert re.fullmatch(r"\d+\.\d MiB, output held: .*", fields.pop("memory"))
+        assert re.fullmatch("known by (cgroup|subreaper)", fields.pop("processes"))
+        assert fields.pop("keeper") == f"pid {process.pid}"
+        assert re.fullmatch(r"pid \d+, 0 takeovers", fields.pop("worker"))
+        assert fields == {
             "agents' socket": path,
             "your socket": path.replace("agent.sock", "user.sock"),
             "terminals": "1 running, 1 exited, 0 kept",
@@ -40,7 +42,7 @@ async def test_status_says_how_it_is(tmp_path):
         assert (found["pid"], found["running"], found["agents"]) == (process.pid, 1, 1)
 
 
-async def test_shutdown_ends_it_and_its_terminals_before_it_returns(tmp_path):
+async def test_shutdown_returns_after_the_daemon_and_its_terminals_have_ended(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         one = await agent.create("trap '' TERM; echo $$; sleep 1000")
         await agent.create("sleep 1000")

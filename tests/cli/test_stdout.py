@@ -1,4 +1,4 @@
-"""A stdout that takes nothing: it is named in what is said of that."""
+"""Errors of writing to stdout, which the message names."""
 
 import os
 
@@ -10,7 +10,7 @@ from tests.support.daemon import blocking_daemon
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory):
-    """A terminal that has printed something and runs, and its daemon's socket."""
+    """A running terminal with some output, and the socket of its daemon."""
     with blocking_daemon(tmp_path_factory.mktemp("daemon")) as daemon:
         yield daemon.create("echo hi; exec sleep 1000"), daemon.socket
 
@@ -31,7 +31,7 @@ def terminal(tmp_path_factory):
     ],
     ids=" ".join,
 )
-async def test_a_full_disk_is_said_to_be_stdouts(tmp_path, terminal, words):
+async def test_error_names_stdout_when_the_disk_is_full(tmp_path, terminal, words):
     name, path = terminal
     words = [word.format(name) for word in words]
     full = os.open("/dev/full", os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""The user's commands when the daemon's worker is replaced: they go on, or say what is unknown."""
+"""User commands when the worker is replaced: they continue, or report what is unknown."""
 
 import base64
 import json
@@ -59,7 +59,7 @@ STATUS = {
 
 @asynccontextmanager
 async def command(tmp_path, *words, env=None, **more):
-    """A command, and the daemon at whose user's socket it asks."""
+    """Run a command with a fake daemon at its user socket; yield both."""
     async with fake_host(tmp_path, "user.sock") as host:
         path = host.path.replace("user.sock", "agent.sock")
         more["env"] = command_environment(path, **(env or {}))
@@ -67,22 +67,27 @@ async def command(tmp_path, *words, env=None, **more):
             yield process, host
 
 
-async def follow(worker, told, data, position, lost=0):
-    """Send output for a `follow`."""
+async def send_output(worker, request, data, position, lost=0):
+    """Send output in response to a `follow` request."""
     encoded = base64.b64encode(data).decode()
-    params = {"token": told["params"]["token"], "data": encoded, "position": position, "lost": lost}
+    params = {
+        "token": request["params"]["token"],
+        "data": encoded,
+        "position": position,
+        "lost": lost,
+    }
     await worker.notify("_acpterm/terminal/followed", params)
 
 
-async def identified(worker, name="build"):
-    """Answer who the terminal is."""
+async def answer_get(worker, name="build"):
+    """Answer the request that resolves the terminal's name."""
     request = await worker.expect("_acpterm/terminal/get")
     assert request["params"]["terminalId"] == name
     await worker.respond(request, INFO)
 
 
-async def asked_to_follow(worker, output=None):
-    """Receive `follow`: the request; and before or after it a request for the text, if so said."""
+async def expect_follow(worker, output=None):
+    """Return the next `follow` request; with `output`, answer a request for the text, too."""
     follow = None
     for _ in range(1 if output is None else 2):
         request = await worker.receive()
@@ -95,48 +100,48 @@ async def asked_to_follow(worker, output=None):
     return follow
 
 
-async def test_logs_go_on_from_where_they_were(tmp_path):
+async def test_logs_continues_at_its_position_when_the_worker_is_replaced(tmp_path):
     async with command(tmp_path, "logs", "-f", "build") as (logs, host):
         first = await host.connected()
-        await identified(first)
+        await answer_get(first)
         known = {"text": "one\ntw", "truncated": False, "position": 6, "exitStatus": None}
-        asked = await asked_to_follow(first, known)
-        assert "since" not in asked["params"]
-        await follow(first, asked, b"one\ntw", 6)
+        request = await expect_follow(first, known)
+        assert "since" not in request["params"]
+        await send_output(first, request, b"one\ntw", 6)
         await poll(lambda: logs.out == "one\n")
-        # Half of what was to be told next.
+        # The first half of the next notification.
         await first.send(b'{"jsonrpc":"2.0","method":"_acpterm/terminal/followed","params":{"tok')
         await first.lose()
         second = await host.connected()
-        asked = await asked_to_follow(second)
-        assert asked["params"]["since"] == 6
-        await follow(second, asked, b"o\nthree\n", 14)
-        await follow(second, asked, b"ur\nfive\n", 33, lost=11)
-        await second.respond(asked, {"position": 33, "exitStatus": EXIT})
+        request = await expect_follow(second)
+        assert request["params"]["since"] == 6
+        await send_output(second, request, b"o\nthree\n", 14)
+        await send_output(second, request, b"ur\nfive\n", 33, lost=11)
+        await second.respond(request, {"position": 33, "exitStatus": EXIT})
         assert await logs.wait() == 0
     assert logs.out == "one\ntwo\nthree\nfive\n"
     assert logs.err == "[14 bytes are missing here]\n"
 
 
-async def test_logs_ask_again_for_the_text_they_had_not_got(tmp_path):
+async def test_logs_repeats_its_output_request_when_the_worker_is_replaced(tmp_path):
     async with command(tmp_path, "logs", "build") as (logs, host):
         first = await host.connected()
-        await identified(first)
+        await answer_get(first)
         await first.expect("_acpterm/terminal/output")
         await first.lose()
         second = await host.connected()
         known = {"text": "one\n", "truncated": False, "position": 4, "exitStatus": EXIT}
-        asked = await asked_to_follow(second, known)
-        await follow(second, asked, b"one\n", 4)
-        await second.respond(asked, {"position": 4, "exitStatus": EXIT})
+        request = await expect_follow(second, known)
+        await send_output(second, request, b"one\n", 4)
+        await second.respond(request, {"position": 4, "exitStatus": EXIT})
         assert await logs.wait() == 0
     assert (logs.out, logs.err) == ("one\n", "")
 
 
-async def test_wait_asks_again_and_for_the_same_terminal(tmp_path):
+async def test_wait_repeats_its_request_for_the_same_terminal_when_workers_are_lost(tmp_path):
     async with command(tmp_path, "wait", "@last") as (waiting, host):
         worker = await host.connected()
-        await identified(worker, "@last")
+        await answer_get(worker, "@last")
         for _ in range(3):
             request = await worker.expect("_acpterm/terminal/wait")
             assert request["params"]["terminalId"] == INFO["terminalId"]
@@ -147,37 +152,39 @@ async def test_wait_asks_again_and_for_the_same_terminal(tmp_path):
         assert await waiting.wait() == 3
 
 
-async def test_wait_for_what_is_printed_finds_it_across_the_loss(tmp_path):
+async def test_wait_for_finds_a_match_that_spans_the_replacement_of_the_worker(tmp_path):
     async with command(tmp_path, "wait", "build", "--for", "^all tests passed$") as (waiting, host):
         first = await host.connected()
-        await identified(first)
+        await answer_get(first)
         known = {"text": "all te", "truncated": False, "position": 6, "exitStatus": None}
-        asked = await asked_to_follow(first, known)
-        await follow(first, asked, b"all te", 6)
+        request = await expect_follow(first, known)
+        await send_output(first, request, b"all te", 6)
         await first.lose()
         second = await host.connected()
-        asked = await asked_to_follow(second)
-        await follow(second, asked, b"sts passed\n", 17)
+        request = await expect_follow(second)
+        await send_output(second, request, b"sts passed\n", 17)
         assert await waiting.wait() == 0
     assert waiting.out == "all tests passed\n"
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-async def test_events_go_on_and_say_that_some_may_be_missing(tmp_path, as_json):
+async def test_events_reports_that_events_may_be_missing_when_the_worker_is_replaced(
+    tmp_path, as_json
+):
     words = ["events", "--json"] if as_json else ["events"]
     async with command(tmp_path, *words) as (events, host):
 
-        async def tell(worker, what):
+        async def publish(worker, event):
             request = await worker.expect("_acpterm/events")
-            params = {"token": request["params"]["token"], "event": what, "at": 0}
+            params = {"token": request["params"]["token"], "event": event, "at": 0}
             await worker.notify("_acpterm/event", params)
 
         first = await host.connected()
-        await tell(first, "connected")
+        await publish(first, "connected")
         await poll(lambda: events.lines)
         await first.lose()
         second = await host.connected()
-        await tell(second, "disconnected")
+        await publish(second, "disconnected")
         await poll(lambda: len(events.lines) == 3)
         events.interrupt()
         assert await events.wait() == 0
@@ -195,21 +202,21 @@ async def test_events_go_on_and_say_that_some_may_be_missing(tmp_path, as_json):
         assert "the daemon's worker was replaced: events may be missing" in events.lines[1]
 
 
-async def test_run_in_a_pipe_goes_on_with_what_its_program_prints(tmp_path):
+async def test_run_in_a_pipe_continues_its_output_when_the_worker_is_replaced(tmp_path):
     async with command(tmp_path, "run", "make") as (run, host):
         first = await host.connected()
         create = await first.expect("_acpterm/terminal/create")
         await first.respond(create, INFO)
-        asked = await asked_to_follow(first)
-        assert (asked["params"]["since"], asked["params"]["hold"]) == (0, True)
-        await follow(first, asked, b"one\r\n", 5)
+        request = await expect_follow(first)
+        assert (request["params"]["since"], request["params"]["hold"]) == (0, True)
+        await send_output(first, request, b"one\r\n", 5)
         await poll(lambda: run.out == "one\n")
         await first.lose()
         second = await host.connected()
-        asked = await asked_to_follow(second)
-        assert (asked["params"]["since"], asked["params"]["hold"]) == (5, True)
-        await follow(second, asked, b"two\r\n", 10)
-        await second.respond(asked, {"position": 10, "exitStatus": EXIT})
+        request = await expect_follow(second)
+        assert (request["params"]["since"], request["params"]["hold"]) == (5, True)
+        await send_output(second, request, b"two\r\n", 10)
+        await second.respond(request, {"position": 10, "exitStatus": EXIT})
         assert await run.wait() == 3
     assert (run.out.replace("\r", ""), run.err) == ("one\ntwo\n", "")
 
@@ -223,7 +230,9 @@ async def test_run_in_a_pipe_goes_on_with_what_its_program_prints(tmp_path):
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-async def test_what_may_have_been_done_is_not_done_again(tmp_path, words, method):
+async def test_request_with_side_effects_is_not_repeated_when_the_worker_is_lost(
+    tmp_path, words, method
+):
     async with command(tmp_path, *words) as (process, host):
         first = await host.connected()
         await first.expect(f"_acpterm/{method}")
@@ -232,7 +241,7 @@ async def test_what_may_have_been_done_is_not_done_again(tmp_path, words, method
         assert f"it is unknown whether {method} was done" in process.err
 
 
-async def test_what_can_be_done_again_is_asked_for_once_more_and_not_a_third_time(tmp_path):
+async def test_idempotent_request_is_repeated_only_once_when_workers_are_lost(tmp_path):
     async with command(tmp_path, "ls") as (ls, host):
         for _ in range(2):
             worker = await host.connected()
@@ -242,7 +251,7 @@ async def test_what_can_be_done_again_is_asked_for_once_more_and_not_a_third_tim
         assert "it is unknown whether terminal/list was done" in ls.err
 
 
-async def test_a_daemon_that_is_not_there_any_more_is_gone(tmp_path):
+async def test_command_reports_that_the_daemon_has_ended_when_it_cannot_reconnect(tmp_path):
     async with command(tmp_path, "wait", "build") as (waiting, host):
         first = await host.connected()
         await first.expect("_acpterm/terminal/get")
@@ -252,7 +261,7 @@ async def test_a_daemon_that_is_not_there_any_more_is_gone(tmp_path):
         assert waiting.err == f"acpterm: the daemon at {host.path} is gone: it has ended\n"
 
 
-async def test_with_a_timeout_of_0_no_command_connects_again(tmp_path):
+async def test_command_does_not_reconnect_with_a_resume_timeout_of_0(tmp_path):
     env = {"ACPTERM_RESUME_TIMEOUT": "0"}
     async with command(tmp_path, "wait", "build", env=env) as (waiting, host):
         first = await host.connected()
@@ -274,7 +283,7 @@ async def test_status_shows_keeper_worker_and_takeovers(tmp_path):
     assert "worker          pid 101, 2 takeovers\n" in status.out
 
 
-async def test_status_of_a_daemon_without_a_worker_is_the_keepers_message(tmp_path):
+async def test_status_prints_the_keepers_message_when_no_worker_answers(tmp_path):
     words = ["status"]
     async with command(tmp_path, *words) as (status, host):
         host.lock("100\nthe worker failed five times in a minute: run acpterm restart\n")
@@ -284,7 +293,7 @@ async def test_status_of_a_daemon_without_a_worker_is_the_keepers_message(tmp_pa
     assert status.out == f"no worker of the daemon answers (its keeper is pid 100): {why}\n"
 
 
-async def test_status_of_a_daemon_without_a_worker_as_json(tmp_path):
+async def test_status_json_has_no_worker_pid_when_no_worker_answers(tmp_path):
     async with command(tmp_path, "status", "--json") as (status, host):
         host.lock("100\n")
         await host.accept()
@@ -292,7 +301,7 @@ async def test_status_of_a_daemon_without_a_worker_as_json(tmp_path):
     assert json.loads(status.out) == {"keeperPid": 100, "workerPid": None, "message": None}
 
 
-async def test_any_command_says_why_there_is_no_worker(tmp_path):
+async def test_command_prints_the_keepers_message_when_no_worker_answers(tmp_path):
     async with command(tmp_path, "ls") as (ls, host):
         host.lock("100\nthe worker failed five times: run acpterm restart\n")
         await host.accept()
@@ -304,7 +313,7 @@ async def test_any_command_says_why_there_is_no_worker(tmp_path):
 # Restart
 
 
-async def test_restart_replaces_the_worker_and_says_by_which(tmp_path):
+async def test_restart_reports_the_old_and_the_new_worker(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
         first = await host.connected()
         await first.respond(await first.expect("_acpterm/status"), STATUS)
@@ -319,7 +328,7 @@ async def test_restart_replaces_the_worker_and_says_by_which(tmp_path):
     )
 
 
-async def test_restart_as_json(tmp_path):
+async def test_restart_json_has_the_old_and_the_new_worker(tmp_path):
     async with command(tmp_path, "restart", "--json") as (restart, host):
         first = await host.connected()
         await first.respond(await first.expect("_acpterm/status"), STATUS)
@@ -340,7 +349,7 @@ async def test_restart_as_json(tmp_path):
     }
 
 
-async def test_a_restart_that_fails_says_why(tmp_path):
+async def test_restart_prints_the_reason_when_it_fails(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
         worker = await host.connected()
         await worker.respond(await worker.expect("_acpterm/status"), STATUS)
@@ -350,7 +359,7 @@ async def test_a_restart_that_fails_says_why(tmp_path):
     assert restart.err == f"acpterm: {why}\n"
 
 
-async def test_a_restart_of_an_older_version_says_what_to_do(tmp_path):
+async def test_restart_advises_shutdown_when_the_daemon_lacks_the_method(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
         worker = await host.connected()
         await worker.respond(await worker.expect("_acpterm/status"), STATUS)
@@ -361,9 +370,9 @@ async def test_a_restart_of_an_older_version_says_what_to_do(tmp_path):
     assert "cannot be replaced while it runs: acpterm shutdown ends it" in restart.err
 
 
-async def test_restart_has_the_keeper_start_a_worker_where_none_answers(tmp_path):
+async def test_restart_makes_the_keeper_start_a_worker_when_none_answers(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
-        # A keeper that starts a worker when it is told to.
+        # A keeper that exits at the signal that requests a worker.
         with subprocess.Popen(
             ["/bin/sh", "-c", "trap 'kill $!; exit 7' USR1; sleep 1000 & wait"]
         ) as keeper:
@@ -378,20 +387,20 @@ async def test_restart_has_the_keeper_start_a_worker_where_none_answers(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("lock", "says"),
+    ("lock", "expected"),
     [(None, "does not say which process keeps"), ("999999999\n", "(pid 999999999) cannot be")],
     ids=["no lock", "no such process"],
 )
-async def test_restart_without_a_worker_and_a_keeper_is_an_error(tmp_path, lock, says):
+async def test_restart_fails_without_a_worker_and_a_keeper(tmp_path, lock, expected):
     async with command(tmp_path, "restart") as (restart, host):
         if lock:
             host.lock(lock)
         await host.accept()
         assert await restart.wait() == 1
-    assert says in restart.err
+    assert expected in restart.err
 
 
-async def test_restart_without_a_daemon_is_an_error(tmp_path):
+async def test_restart_fails_without_a_daemon(tmp_path):
     path = str(tmp_path / "agent.sock")
     async with running(tmp_path, path, "restart") as restart:
         assert await restart.wait() == 1

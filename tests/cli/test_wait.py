@@ -1,11 +1,11 @@
-"""`acpterm wait`: until a program ends, or prints something."""
+"""`acpterm wait`: waits until a program ends or prints a match."""
 
 import re
 
 import pytest
 import trio
 
-from acpterm.client.user.output.search import RETAINED_CHARS, LineSearch
+from acpterm.cli.wait import RETAINED_CHARS, LineSearch
 from tests.support.agent import agent_at
 from tests.support.commands import run, running
 from tests.support.user import user_at
@@ -14,26 +14,26 @@ from tests.support.user import user_at
 @pytest.mark.parametrize(
     ("command", "status"), [("exit 3", 3), ("true", 0), ("kill -9 $$", 137), ("kill -15 $$", 143)]
 )
-async def test_the_status_is_that_of_the_program(path, command, status):
+async def test_wait_exits_with_the_status_of_the_program(path, command, status):
     async with agent_at(path) as agent:
         terminal = await agent.create(f"sleep 0.3; {command}")
         assert await run(path, "wait", terminal) == (status, "", "")
         assert await run(path, "wait", terminal) == (status, "", "")
 
 
-async def test_several_are_waited_for_and_the_first_that_failed_gives_the_status(path, tmp_path):
+async def test_wait_exits_with_the_first_failed_status_of_several_terminals(path, tmp_path):
     async with agent_at(path) as agent:
         one, two = await agent.create("read x; exit 0"), await agent.create("exit 4")
         three = await agent.create("exit 5")
         done = await run(path, "wait", one, two, three, "--timeout", "0.5")
         assert done == (124, "", f"acpterm: terminal {one} has not ended within 0.5 s\n")
         async with running(tmp_path, path, "wait", one, two, three) as waiting:
-            await poll_asked(path, waiting)
+            await wait_until_connected(path, waiting)
             await agent.type(one, "\n")
             assert await waiting.wait() == 4
 
 
-async def test_each_of_several_has_to_print_it(path):
+async def test_wait_for_needs_a_match_in_each_terminal(path):
     async with agent_at(path) as agent:
         one, two = await agent.create("echo ok one"), await agent.create("echo ok two")
         done = await run(path, "wait", one, two, "--for", "ok")
@@ -43,28 +43,28 @@ async def test_each_of_several_has_to_print_it(path):
         assert f"terminal {two} has ended and has not printed 'one'" in done.err
 
 
-async def test_a_release_while_it_waits_takes_nothing_away(path, tmp_path):
+async def test_wait_exits_with_the_status_when_the_terminal_is_released(path, tmp_path):
     async with agent_at(path) as agent:
         terminal = await agent.create("read x; exit 5")
         async with running(tmp_path, path, "wait", terminal) as waiting:
-            await poll_asked(path, waiting)
+            await wait_until_connected(path, waiting)
             await agent.type(terminal, "\n")
             await agent.wait(terminal)
             await agent.release(terminal)
             assert await waiting.wait() == 5
 
 
-async def poll_asked(path, waiting):
-    """Wait until the command is connected, and has asked."""
-    async with user_at(path.replace("agent.sock", "user.sock")) as person:
+async def wait_until_connected(path, waiting):
+    """Wait until the command is connected, and give it time to send its request."""
+    async with user_at(path.replace("agent.sock", "user.sock")) as user:
         with trio.fail_after(20):
-            while (await person.request("status", {}))["users"] < 2:
+            while (await user.request("status", {}))["users"] < 2:
                 await trio.sleep(0.01)
     await trio.sleep(0.3)
     assert waiting.process.poll() is None
 
 
-async def test_what_it_has_printed_is_found_and_the_line_printed(path):
+async def test_wait_for_prints_the_lines_of_a_match_in_earlier_output(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one; echo listening on port 80; sleep 1000")
         assert await run(path, "wait", terminal, "--for", r"port \d+$") == (
@@ -77,24 +77,24 @@ async def test_what_it_has_printed_is_found_and_the_line_printed(path):
         )
 
 
-async def test_what_comes_is_found_in_parts_and_in_a_line_that_is_not_over(path, tmp_path):
+async def test_wait_for_matches_an_unfinished_line_that_arrives_in_parts(path, tmp_path):
     async with agent_at(path) as agent:
         command = "stty -echo; printf 'pass'; read x; printf 'word: '; sleep 1000"
         terminal = await agent.create(command)
         await agent.until_output(terminal, "pass")
         async with running(tmp_path, path, "wait", terminal, "--for", "password: ?$") as waiting:
-            await poll_asked(path, waiting)
+            await wait_until_connected(path, waiting)
             await agent.type(terminal, "\n")
             assert await waiting.wait() == 0
             assert waiting.out == "password: \n"
 
 
-async def test_an_end_without_it_is_an_error(path):
+async def test_wait_for_fails_when_the_program_ends_without_a_match(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one")
         done = await run(path, "wait", terminal, "--for", "two")
-        said = f"acpterm: terminal {terminal} has ended and has not printed 'two'\n"
-        assert done == (1, "", said)
+        message = f"acpterm: terminal {terminal} has ended and has not printed 'two'\n"
+        assert done == (1, "", message)
 
 
 async def test_wait_reports_only_terminals_without_a_match_when_time_is_up(path):
@@ -107,7 +107,7 @@ async def test_wait_reports_only_terminals_without_a_match_when_time_is_up(path)
         assert f"terminal {never} has not printed 'ready' within 1 s" in done.err
 
 
-async def test_wait_ends_at_once_with_a_timeout_of_0_and_accepts_a_long_one(path):
+async def test_wait_accepts_a_timeout_of_0_and_a_very_long_timeout(path):
     async with agent_at(path) as agent:
         one, two = await agent.create("sleep 1000"), await agent.create("echo x")
         done = await run(path, "wait", one, two, "--for", "x", "--timeout", "0")
@@ -116,7 +116,7 @@ async def test_wait_ends_at_once_with_a_timeout_of_0_and_accepts_a_long_one(path
         assert done.status == 0
 
 
-async def test_time_is_up(path):
+async def test_wait_exits_with_124_when_the_time_is_up(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("echo one; sleep 1000")
         done = await run(path, "wait", terminal, "--timeout", "0.2")
@@ -127,47 +127,47 @@ async def test_time_is_up(path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--for", "("], "is no regular expression"),
         (["--timeout", "nan"], "is no number"),
         (["--timeout", "-1"], "--timeout"),
     ],
 )
-async def test_a_wrong_command_line_is_an_error(path, words, said):
+async def test_wait_exits_with_2_at_an_invalid_command_line(path, words, expected):
     done = await run(path, "wait", "any", *words)
     assert done.status == 2
-    assert said in done.err
+    assert expected in done.err
 
 
-def matching(pattern):
+def line_search(pattern):
     return LineSearch(re.compile(pattern, re.MULTILINE))
 
 
-def test_a_match_across_parts():
-    looks = matching(r"^b\nc$")
-    assert looks.find("a\nb\n", "") is None
-    assert looks.find("", "c") == "b\nc"
+def test_line_search_finds_a_match_across_parts():
+    search = line_search(r"^b\nc$")
+    assert search.find("a\nb\n", "") is None
+    assert search.find("", "c") == "b\nc"
 
 
-def test_no_match_across_what_is_missing():
-    looks = matching("b\nc")
-    assert looks.find("b\n", "") is None
-    looks.forget()
-    assert looks.find("c\n", "") is None
+def test_line_search_finds_no_match_across_missing_output():
+    search = line_search("b\nc")
+    assert search.find("b\n", "") is None
+    search.forget()
+    assert search.find("c\n", "") is None
 
 
-def test_what_is_kept_is_bounded_and_begins_with_a_line():
-    looks = matching("^x")
+def test_line_search_retains_bounded_text_that_begins_with_a_line():
+    search = line_search("^x")
     for _ in range(10):
-        assert looks.find("yx" * RETAINED_CHARS + "\n", "") is None
-        assert looks.find("y\n" * RETAINED_CHARS, "") is None
-        assert len(looks._retained) <= RETAINED_CHARS
-    assert looks.find("xy\n", "") == "xy"
+        assert search.find("yx" * RETAINED_CHARS + "\n", "") is None
+        assert search.find("y\n" * RETAINED_CHARS, "") is None
+        assert len(search._retained) <= RETAINED_CHARS
+    assert search.find("xy\n", "") == "xy"
 
 
 @pytest.mark.parametrize(
-    ("pattern", "shown"), [("^", "ab"), ("$", "ab"), ("b\n", "ab"), ("cd", "cd"), ("", "ab")]
+    ("pattern", "lines"), [("^", "ab"), ("$", "ab"), ("b\n", "ab"), ("cd", "cd"), ("", "ab")]
 )
-def test_the_lines_of_a_match(pattern, shown):
-    assert matching(pattern).find("ab\ncd\n", "") == shown
+def test_line_search_returns_the_lines_of_a_match(pattern, lines):
+    assert line_search(pattern).find("ab\ncd\n", "") == lines

@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from acpterm.acp import Empty
+from acpterm.acp.terminal import Empty
 from acpterm.client.endpoint import Endpoint
 from acpterm.jsonrpc import RpcError
 

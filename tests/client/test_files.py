@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from acpterm.acp import ReadTextFileRequest, WriteTextFileRequest
+from acpterm.acp.agent import ReadTextFileRequest, WriteTextFileRequest
 from acpterm.client.prompt import files
 from acpterm.client.prompt.files import Files
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
@@ -134,7 +134,7 @@ def test_write_is_refused_when_read_only(inside):
 def test_failed_write_is_an_error(inside):
     code = f"""
 import resource, signal
-from acpterm.acp import WriteTextFileRequest
+from acpterm.acp.agent import WriteTextFileRequest
 from acpterm.client.prompt.files import Files
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 Files([{str(inside)!r}], read_only=False).write(

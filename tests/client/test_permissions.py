@@ -4,10 +4,9 @@ import pytest
 import trio
 import trio.testing
 
-from acpterm.acp import PermissionOption
+from acpterm.acp.agent import PermissionOption
 from acpterm.client.prompt import permissions as module
-from acpterm.client.prompt.permissions import Permissions
-from acpterm.client.prompt.tty_question import NoTerminalError
+from acpterm.client.prompt.permissions import NoTerminalError, Permissions
 
 ONCE = PermissionOption("once", "Yes", "allow_once")
 ALWAYS = PermissionOption("always", "Yes, always", "allow_always")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acpterm.client.user.output.pipe_output import PipeOutput
+from acpterm.client.user.attach.pipe import PipeOutput
 
 WHOLE = [
     (b"plain\r\n", b"plain\n"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.acp import Diff
+from acpterm.acp.session import Diff
 from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client.prompt.text_printer import TextPrinter
 from acpterm.client.prompt.tool_calls import ToolCallState

@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec import Raw
 
-from acpterm.acp import read_update
+from acpterm.acp.session import read_update
 from acpterm.client.prompt.tool_calls import CALLS_MAX, ToolCalls
 
 TERMINAL = {"type": "terminal", "terminalId": "t1"}

@@ -24,7 +24,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Iterator[pytest.TestReport]:
     del call
-    made = yield
-    if made.when == "call":
-        item.stash[OUTCOME] = made.outcome
-    return made
+    test_report = yield
+    if test_report.when == "call":
+        item.stash[OUTCOME] = test_report.outcome
+    return test_report

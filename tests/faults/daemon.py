@@ -39,7 +39,7 @@ class Daemon:
         self.wrapper = wrapper
         self.process: subprocess.Popen[bytes] | None = None
         self.pids: set[int] = set()
-        """Every process of the daemon itself that was seen so far."""
+        """The pids of all processes of the daemon itself that were observed so far."""
 
     @property
     def pid(self) -> int:

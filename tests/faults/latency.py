@@ -1,6 +1,6 @@
 """A client in its own process that polls a quiet terminal, and measures the latency of responses.
 
-It needs its own process: one that also checks megabytes of output would measure itself.
+It needs its own process: checks of megabytes of output in the same process would add latency.
 
 `python -m tests.faults.latency SOCKET` prints a line for each response: when the request was sent
 (seconds on the monotonic clock) and how long it took. When the connection is lost, it reconnects,
@@ -93,7 +93,7 @@ class _Client:
             raise ConnectionResetError
         return json.loads(line)["result"]
 
-    def ask(self, id_: int, method: str, params: dict[str, object]):
+    def request(self, id_: int, method: str, params: dict[str, object]):
         """Return the result of a request; repeat the request when the connection is lost."""
         while True:
             try:
@@ -107,11 +107,11 @@ def main(path: str) -> None:
     """Poll until killed."""
     client, ids = _Client(path), itertools.count()
     name: dict[str, object] = {"sessionId": _SESSION}
-    created = client.ask(next(ids), "terminal/create", {**name, "command": "cat", "args": []})
+    created = client.request(next(ids), "terminal/create", {**name, "command": "cat", "args": []})
     name["terminalId"] = created["terminalId"]
     while True:
         sent = time.monotonic()
-        client.ask(next(ids), "terminal/output", name)
+        client.request(next(ids), "terminal/output", name)
         print(sent, time.monotonic() - sent, flush=True)
         time.sleep(_PAUSE_S)
 

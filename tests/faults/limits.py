@@ -1,7 +1,7 @@
 """Wrappers that limit a daemon's descriptors, PTYs or processes.
 
-A wrapper is put in front of the daemon's argv. Before a test uses something up, it checks from
-inside that the limit is in force.
+A wrapper is put in front of the daemon's argv. Before a test exhausts a resource, it checks in the
+daemon's processes that the limit is in force.
 """
 
 import os
@@ -54,7 +54,7 @@ def few_ptys(count: int) -> list[str]:
         check=False,
     )
     if done.stdout.strip() != str(count):
-        pytest.skip(f"no devpts of one's own can be mounted here: {done.stderr.strip()}")
+        pytest.skip(f"this process cannot mount a devpts of its own: {done.stderr.strip()}")
     return wrapper
 
 
@@ -112,8 +112,8 @@ def check_few_processes(pid: int, count: int) -> None:
                 if value != "max" and int(value) <= count:
                     return
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NPROC)
-    assert os.geteuid() != 0, "root is not held by RLIMIT_NPROC"
-    assert 0 < soft <= hard <= _own_processes() + count, f"no bound is in force: {soft}, {hard}"
+    assert os.geteuid() != 0, "RLIMIT_NPROC does not limit root"
+    assert 0 < soft <= hard <= _own_processes() + count, f"no limit is in force: {soft}, {hard}"
 
 
 def _own_processes() -> int:

@@ -33,7 +33,7 @@ _FINISH_TIMEOUT_S = 40
 
 
 class Program:
-    """One program on one terminal: what it wrote, and what was read of it."""
+    """One program on one terminal, with the state of the checks of its output."""
 
     def __init__(self, agent: Agent, directory: Path, name: str, pace: int, status: int) -> None:
         self.agent = agent
@@ -116,20 +116,22 @@ class Program:
             while self.exit is None:
                 await trio.sleep(0.01)
         assert self.exit["exitCode"] == self.status, f"{self.name} ended with {self.exit}"
-        assert self._path.with_suffix(".pid").read_text() == f"{self.pid}\n", "it ran twice"
+        assert self._path.with_suffix(".pid").read_text() == f"{self.pid}\n", (
+            "the program was executed twice"
+        )
         total = self.total
         await self._check_ring(total * numbered.LINE_BYTES)
         output = await self.agent.output(self.terminal)
         assert output["exitStatus"]["exitCode"] == self.status
         numbered.check_text(output["output"], whole=not output["truncated"], total=total)
         if total * numbered.LINE_BYTES <= _RAW_BYTES - 64 * 1024:
-            assert not output["truncated"], "text is missing that is in the ring"
+            assert not output["truncated"], "the text lacks output that is in the ring"
 
     async def _check_ring(self, end: int) -> None:
         """Read all retained raw output, and check that it is complete."""
         start, data, position = await self.agent.read(self.terminal, 0)
-        least = max(0, end - _RAW_BYTES)
-        assert start <= least, f"the ring begins at {start} instead of at {least}"
+        start_max = max(0, end - _RAW_BYTES)
+        assert start <= start_max, f"the ring begins at {start} instead of at {start_max}"
         while data:
             numbered.check_raw(start, data)
             self.checked_bytes += len(data)
@@ -147,7 +149,7 @@ class Load:
         self.programs = programs
         self.agents = agents
         self.random = rng
-        self.take_overs = 0
+        self.takeovers = 0
         """The expected number of takeovers."""
 
     @property
@@ -172,7 +174,7 @@ class Load:
     def check_running(self) -> None:
         """Raise AssertionError unless every program still runs as the same process."""
         stopped = [program.name for program in self.programs if not program.is_running()]
-        assert not stopped, f"these do not run any more: {stopped}"
+        assert not stopped, f"these programs no longer run: {stopped}"
 
     async def check_pids(self) -> None:
         """Raise AssertionError unless the user's API lists the programs with their pids."""
@@ -259,7 +261,7 @@ async def _attached(load: Load) -> None:
 async def _end(load: Load) -> None:
     """Release every terminal, shut the daemon down, and check that nothing is left."""
     status = await load.daemon.status()
-    assert status.get("takeovers", 0) == load.take_overs, status
+    assert status.get("takeovers", 0) == load.takeovers, status
     for program in load.programs:
         await program.agent.release(program.terminal)
     assert await load.daemon.end() == 0

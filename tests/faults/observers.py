@@ -13,7 +13,7 @@ from tests.faults import numbered
 from tests.faults.daemon import ACPTERM, Daemon, until
 
 _END_TIMEOUT_S = 15
-_KEPT_BYTES = 64 * 1024
+_RETAINED_BYTES = 64 * 1024
 
 
 class Follower:
@@ -32,13 +32,13 @@ class Follower:
             )
 
     async def check_end(self, total: int) -> None:
-        """Raise AssertionError unless it exits by itself and has printed every line once."""
+        """Raise AssertionError unless the command exits and has printed every line once."""
         status = await until(self.process.poll, _END_TIMEOUT_S, "logs -f does not end")
         assert status == 0, f"logs -f ended with {status}: {self._errors.read_text()}"
         numbered.check_text(self._file.read_text(), whole=True, total=total)
 
     def close(self) -> None:
-        """Kill it if it still runs."""
+        """Kill the command if it still runs."""
         self.process.kill()
         self.process.wait()
 
@@ -72,17 +72,17 @@ class Attached:
                 continue
             except OSError:  # EIO: the command has ended
                 return
-            self.shown = (self.shown + data)[-_KEPT_BYTES:]
+            self.shown = (self.shown + data)[-_RETAINED_BYTES:]
 
     async def check_end(self, total: int) -> None:
-        """Raise AssertionError unless it exits by itself and has shown the last line."""
+        """Raise AssertionError unless the command exits and has shown the last line."""
         status = await until(self.process.poll, _END_TIMEOUT_S, "attach does not end")
         assert status == 0, f"attach ended with {status}: {self.shown[-500:]!r}"
         last = numbered.line(total - 1).strip().encode()
         await until(lambda: last in self.shown, 5, lambda: f"no {last!r} in {self.shown[-500:]!r}")
 
     def close(self) -> None:
-        """Kill it if it still runs, and close the window."""
+        """Kill the command if it still runs, and close the window."""
         self.process.kill()
         self.process.wait()
         os.close(self._master)

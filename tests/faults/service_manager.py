@@ -42,9 +42,9 @@ class ServiceManager:
             for level, kind, payload in ancillary:
                 if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                     fds.frombytes(payload)
-            self._take(data.decode(), list(fds))
+            self._handle(data.decode(), list(fds))
 
-    def _take(self, message: str, fds: list[int]) -> None:
+    def _handle(self, message: str, fds: list[int]) -> None:
         assignments = message.splitlines()
         pairs = dict(line.partition("=")[::2] for line in assignments if line)
         name = pairs.get("FDNAME", "stored")

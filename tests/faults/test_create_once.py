@@ -13,15 +13,15 @@ from tests.faults.wire import Agent, socket_agent, stdio_agent
 pytestmark = [pytest.mark.long, pytest.mark.timeout(90)]
 
 _FAULT = "SIGKILL of the worker between the execution of a create and its answer"
-_LONGEST_SPAWN_MS = 8
-_BY = ("socket", "stdio")
+_SPAWN_MAX_MS = 8
+_TRANSPORTS = ("socket", "stdio")
 
 
 @rounds(10, 50, per_round=FAULTS_PER_DAEMON)
 async def test_create_is_executed_once_when_the_worker_dies_before_it_is_answered(
     tmp_path, index, report
 ):
-    async with daemon(tmp_path) as running, _agent(running, _BY[index % 2]) as agent:
+    async with daemon(tmp_path) as running, _agent(running, _TRANSPORTS[index % 2]) as agent:
         for number in range(FAULTS_PER_DAEMON):
             running.inject("kill-spawned")
             await _create_once(running, agent, f"program-{number}", report)
@@ -35,17 +35,17 @@ async def test_create_is_executed_once_when_the_worker_dies_before_it_is_answere
 async def test_create_is_executed_once_when_the_worker_dies_at_any_moment_of_it(
     tmp_path, index, report
 ):
-    async with daemon(tmp_path) as running, _agent(running, _BY[index % 2]) as agent:
+    async with daemon(tmp_path) as running, _agent(running, _TRANSPORTS[index % 2]) as agent:
         for number in range(FAULTS_PER_DAEMON):
             step = (index * FAULTS_PER_DAEMON + number) % 16
-            running.inject("kill-spawning", _LONGEST_SPAWN_MS * step / 16)
+            running.inject("kill-spawning", _SPAWN_MAX_MS * step / 16)
             await _create_once(running, agent, f"program-{number}", report)
         assert await running.end() == 0
         await running.check_nothing_left()
 
 
-def _agent(running: Daemon, by: str):
-    if by == "socket":
+def _agent(running: Daemon, transport: str):
+    if transport == "socket":
         return socket_agent(running.socket)
     return stdio_agent(running.socket, running.env, None)
 

@@ -1,4 +1,4 @@
-"""Out of descriptors, PTYs, processes or memory: that request fails, and all else works."""
+"""Out of descriptors, PTYs, processes or memory: the request fails, and everything else works."""
 
 import os
 import resource
@@ -40,13 +40,13 @@ async def _limited(
     ):
         echo = await agent.create("/bin/cat")
         yield running, agent, echo
-        await _check_goes_on(running, agent, echo)
+        await _check_keeps_serving(running, agent, echo)
         await agent.release(echo)
         assert await running.end() == 0
         await running.check_nothing_left()
 
 
-async def _check_goes_on(running: Daemon, agent: Agent, echo: str) -> None:
+async def _check_keeps_serving(running: Daemon, agent: Agent, echo: str) -> None:
     """Check that the existing terminal and the user's commands still work."""
     word = os.urandom(4).hex()
     await user_request(running.user_socket, "terminal/write", terminalId=echo, data=f"{word}\n")
@@ -67,21 +67,21 @@ async def _check_attach(running: Daemon, terminal: str) -> None:
             await until(lambda: window.shown, 15, "the window stays empty")
             write = {"terminalId": terminal, "data": f"{word.decode()}\n"}
             await user_request(running.user_socket, "terminal/write", **write)
-            await until(lambda: word in window.shown, 10, "the window does not go on")
+            await until(lambda: word in window.shown, 10, "the window is not updated")
             nursery.cancel_scope.cancel()
     finally:
         window.close()
 
 
-async def _create_until_refused(agent: Agent, most: int) -> tuple[list[str], RequestError]:
+async def _create_until_refused(agent: Agent, attempts: int) -> tuple[list[str], RequestError]:
     """Create terminals until one is refused; return those that were created, and the error."""
     terminals: list[str] = []
-    for _ in range(most):
+    for _ in range(attempts):
         try:
             terminals.append(await agent.create("/bin/sleep", "100"))
         except RequestError as error:
             return terminals, error
-    raise AssertionError(f"none of {most} creates was refused")
+    raise AssertionError(f"none of {attempts} creates was refused")
 
 
 async def _create_within(agent: Agent, seconds: float) -> str:
@@ -120,7 +120,9 @@ async def _check_recovers(agent: Agent, terminals: list[str]) -> None:
         await agent.release(terminal)
 
 
-async def test_create_is_refused_and_all_else_goes_on_when_descriptors_run_out(tmp_path, report):
+async def test_create_is_refused_and_the_daemon_keeps_serving_when_descriptors_run_out(
+    tmp_path, report
+):
     async with _limited(tmp_path, *limits.few_descriptors(_DESCRIPTORS)) as (running, agent, echo):
         for pid in running.pids:
             assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (_DESCRIPTORS, _DESCRIPTORS)
@@ -128,7 +130,7 @@ async def test_create_is_refused_and_all_else_goes_on_when_descriptors_run_out(t
         report.happened("out of descriptors: terminals")
         report.notes.append(f"{len(terminals)} terminals, then {error}")
         _check_clear(error, "descriptor", "open files")
-        await _check_goes_on(running, agent, echo)
+        await _check_keeps_serving(running, agent, echo)
         await _check_recovers(agent, terminals)
 
 
@@ -140,25 +142,25 @@ async def test_user_is_served_when_agents_connections_use_up_the_descriptors(tmp
         with trio.move_on_after(5):
             await _connect(running.socket, 2 * _DESCRIPTORS, streams)
         report.happened("out of descriptors: connections")
-        await _check_goes_on(running, agent, echo)
+        await _check_keeps_serving(running, agent, echo)
         for stream in streams:
             await trio.aclose_forcefully(stream)
         again = await agent.create("/bin/echo", "again")
         assert (await agent.wait(again))["exitCode"] == 0
 
 
-async def test_create_is_refused_and_all_else_goes_on_when_ptys_run_out(tmp_path, report):
+async def test_create_is_refused_and_the_daemon_keeps_serving_when_ptys_run_out(tmp_path, report):
     async with _limited(tmp_path, *limits.few_ptys(_PTYS)) as (running, agent, echo):
         terminals, error = await _create_until_refused(agent, 2 * _PTYS)
         report.happened("out of PTYs")
         report.notes.append(f"{len(terminals)} terminals, then {error}")
         _check_clear(error, "pty", "pseudo")
-        await _check_goes_on(running, agent, echo)
+        await _check_keeps_serving(running, agent, echo)
         await _check_recovers(agent, terminals)
 
 
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
-async def test_create_is_refused_and_all_else_goes_on_when_processes_run_out(
+async def test_create_is_refused_and_the_daemon_keeps_serving_when_processes_run_out(
     tmp_path, tracking, report
 ):
     with limits.few_processes(_PROCESSES) as wrapper:
@@ -176,7 +178,7 @@ async def test_create_is_refused_and_all_else_goes_on_when_processes_run_out(
             report.happened(f"out of processes, tracking {tracking}")
             report.notes.append(f"{len(terminals)} terminals, then {error}")
             _check_clear(error, "process")
-            await _check_goes_on(running, agent, echo)
+            await _check_keeps_serving(running, agent, echo)
             await _check_attach(running, echo)
             # The user kills the cause, and everything works again.
             await user_request(running.user_socket, "terminal/kill", terminalId=greedy)
@@ -187,17 +189,19 @@ async def test_create_is_refused_and_all_else_goes_on_when_processes_run_out(
                 await agent.release(terminal)
 
 
-async def test_create_is_refused_and_all_else_goes_on_without_memory_for_a_ring(tmp_path, report):
+async def test_create_is_refused_and_the_daemon_keeps_serving_without_memory_for_a_ring(
+    tmp_path, report
+):
     async with _limited(tmp_path, raw_bytes=str(_RING_BYTES)) as (running, agent, echo):
         keeper = running.pid
         before = resource.prlimit(keeper, resource.RLIMIT_AS)
-        most = limits.memory_size(keeper) + _MARGIN_BYTES
-        resource.prlimit(keeper, resource.RLIMIT_AS, (most, before[1]))
-        assert resource.prlimit(keeper, resource.RLIMIT_AS)[0] == most
+        limit = limits.memory_size(keeper) + _MARGIN_BYTES
+        resource.prlimit(keeper, resource.RLIMIT_AS, (limit, before[1]))
+        assert resource.prlimit(keeper, resource.RLIMIT_AS)[0] == limit
         terminals, error = await _create_until_refused(agent, 2 * _MARGIN_BYTES // _RING_BYTES)
         report.happened("out of memory for a ring")
         report.notes.append(f"{len(terminals)} terminals, then {error}")
         _check_clear(error, "memory")
-        await _check_goes_on(running, agent, echo)
+        await _check_keeps_serving(running, agent, echo)
         resource.prlimit(keeper, resource.RLIMIT_AS, before)
         await _check_recovers(agent, terminals)

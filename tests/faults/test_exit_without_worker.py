@@ -13,7 +13,9 @@ _DELAY_S = 1.0
 
 
 @rounds(10, 50, per_round=FAULTS_PER_DAEMON)
-async def test_exit_status_and_last_output_are_there_when_no_worker_ran(tmp_path, index, report):
+async def test_exit_status_and_last_output_are_retained_when_no_worker_runs(
+    tmp_path, index, report
+):
     async with loaded(tmp_path, f"ends-{index}", full_speed=2 * FAULTS_PER_DAEMON) as load:
         for number in range(FAULTS_PER_DAEMON):
             await trio.sleep(load.random.uniform(0, 0.5))
@@ -21,7 +23,7 @@ async def test_exit_status_and_last_output_are_there_when_no_worker_ran(tmp_path
             load.daemon.inject("delay", _DELAY_S)
             worker = await load.daemon.worker()
             await load.kill_worker()
-            load.take_overs += 1
+            load.takeovers += 1
             successor = await load.daemon.successor({worker})
             for program in ending:
                 program.stop()

@@ -1,4 +1,4 @@
-"""SIGKILL of the keeper under a service manager that stores its descriptors: programs live on."""
+"""SIGKILL of the keeper under a service manager that stores its descriptors: programs continue."""
 
 import base64
 import os
@@ -26,7 +26,7 @@ _RUN_S = 0.5
 
 
 @rounds(5, 20)
-async def test_programs_live_on_when_the_keeper_is_killed_and_descriptors_are_stored(
+async def test_programs_continue_when_the_keeper_is_killed_and_descriptors_are_stored(
     tmp_path, index, report
 ):
     first, second = tmp_path / "first", tmp_path / "second"
@@ -42,7 +42,7 @@ async def test_programs_live_on_when_the_keeper_is_killed_and_descriptors_are_st
                 worker = await running.worker()
                 os.kill(running.pid, signal.SIGKILL)
                 assert running.process is not None
-                await until(running.process.poll, 5, "the keeper lives")
+                await until(running.process.poll, 5, "the keeper is alive")
                 await until(lambda: not alive(worker), 10, "the worker outlives its keeper")
             assert all(started(pid) == at for _, pid, at in programs), "a program has ended"
             wrapper, fds = manager.passed(_HELPER)
@@ -84,7 +84,7 @@ def _count(directory: Path, number: int) -> int | None:
 
 
 async def _read(running: Daemon, name: str, since: int) -> tuple[int, bytes, dict[str, Any]]:
-
+    """Read raw output; return its start position, the bytes and the whole response."""
     answer = await user_request(
         running.user_socket, "terminal/read", terminalId=name, since=since, format="raw"
     )

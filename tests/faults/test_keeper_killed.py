@@ -19,7 +19,9 @@ _TREE = "setsid sleep 300 & (sleep 300 &) ; echo pids $$ $!; exec sleep 300"
 
 
 @rounds(5, 20)
-async def test_loss_is_said_and_nothing_is_left_when_the_keeper_is_killed(tmp_path, index, report):
+async def test_loss_is_reported_and_no_process_is_left_when_the_keeper_is_killed(
+    tmp_path, index, report
+):
     async with (
         daemon(tmp_path, kill_grace="0.5") as running,
         socket_agent(running.socket) as direct,

@@ -1,4 +1,4 @@
-"""The control: the same load and the same checks, without a fault."""
+"""The control experiment: the same load and the same checks without a fault."""
 
 import pytest
 import trio
@@ -8,7 +8,7 @@ from tests.faults.load import loaded
 pytestmark = [pytest.mark.long, pytest.mark.timeout(90)]
 
 
-async def test_load_is_as_it_was_written_without_a_fault(tmp_path, report):
+async def test_output_is_complete_and_correct_without_a_fault(tmp_path, report):
     async with loaded(tmp_path, "control") as load:
         await trio.sleep(3)
         await load.answering()

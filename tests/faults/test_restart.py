@@ -1,4 +1,4 @@
-"""`acpterm restart` under full load: to the same version, and to ones that do not start."""
+"""`acpterm restart` under full load: to the same version, and to a version that does not start."""
 
 import subprocess
 import time
@@ -15,18 +15,20 @@ from tests.faults.load import Load, loaded
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(150)]
 
-_LONGEST_PAUSE_S = 1.0
-_LONGEST_ANSWER_S = 2.0
+_PAUSE_MAX_S = 1.0
+_LATENCY_MAX_S = 2.0
 
 
 @rounds(10, 50, per_round=FAULTS_PER_DAEMON)
-async def test_restart_keeps_everything_and_delays_no_answer_under_load(tmp_path, index, report):
+async def test_restart_preserves_programs_and_delays_no_response_under_load(
+    tmp_path, index, report
+):
     async with loaded(tmp_path, f"restart-{index}") as load, latency(load) as answers:
         for _ in range(FAULTS_PER_DAEMON):
-            await trio.sleep(load.random.uniform(0, _LONGEST_PAUSE_S))
+            await trio.sleep(load.random.uniform(0, _PAUSE_MAX_S))
             old, since = await load.daemon.worker(), time.monotonic()
             status, printed = await _restart(load.daemon)
-            load.take_overs += 1
+            load.takeovers += 1
             assert status == 0, printed
             await load.answering()
             longest = await answers.longest(since)
@@ -34,7 +36,7 @@ async def test_restart_keeps_everything_and_delays_no_answer_under_load(tmp_path
             assert await load.daemon.worker() != old
             load.check_running()
             await load.check_pids()
-            assert longest <= _LONGEST_ANSWER_S
+            assert longest <= _LATENCY_MAX_S
     report.checked_bytes = load.checked_bytes
 
 
@@ -48,16 +50,16 @@ async def test_restart_leaves_the_old_worker_when_the_new_one_does_not_start(
         status, printed = await _restart(load.daemon)
         load.daemon.heal(fault)
         assert status != 0
-        assert printed.strip(), "restart says nothing about its failure"
+        assert printed.strip(), "restart prints no reason for its failure"
         await load.answering()
         longest = await answers.longest(since)
         report.happened("`acpterm restart` to a version that does not start", longest)
         assert await load.daemon.worker() == old
         load.check_running()
-        assert longest <= _LONGEST_ANSWER_S
+        assert longest <= _LATENCY_MAX_S
         # A version that starts takes over.
         status, printed = await _restart(load.daemon)
-        load.take_overs += 1
+        load.takeovers += 1
         assert status == 0, printed
     report.checked_bytes = load.checked_bytes
 

@@ -11,8 +11,8 @@ from tests.faults.load import loaded
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(150)]
 
-_LONGEST_PAUSE_S = 1.5
-_LONGEST_TAKE_OVER_S = 0.8
+_PAUSE_MAX_S = 1.5
+_TAKEOVER_MAX_S = 0.8
 _DOUBLE_FAULTS_PER_DAEMON = 2
 
 
@@ -20,9 +20,9 @@ _DOUBLE_FAULTS_PER_DAEMON = 2
 async def test_programs_output_and_waits_survive_when_the_worker_is_killed(tmp_path, index, report):
     async with loaded(tmp_path, f"killed-{index}") as load:
         for _ in range(FAULTS_PER_DAEMON):
-            await trio.sleep(load.random.uniform(0, _LONGEST_PAUSE_S))
+            await trio.sleep(load.random.uniform(0, _PAUSE_MAX_S))
             killed = await load.kill_worker()
-            load.take_overs += 1
+            load.takeovers += 1
             report.happened("SIGKILL of the worker under full load", await load.answering())
             assert await load.daemon.worker() != killed
             load.check_running()
@@ -37,12 +37,12 @@ async def test_programs_output_and_waits_survive_when_the_successor_is_killed_to
 ):
     async with loaded(tmp_path, f"twice-{index}") as load:
         for _ in range(_DOUBLE_FAULTS_PER_DAEMON):
-            await trio.sleep(load.random.uniform(0, _LONGEST_PAUSE_S))
+            await trio.sleep(load.random.uniform(0, _PAUSE_MAX_S))
             killed = await load.kill_worker()
             successor = await load.daemon.successor({killed})
-            await trio.sleep(load.random.uniform(0, _LONGEST_TAKE_OVER_S))
+            await trio.sleep(load.random.uniform(0, _TAKEOVER_MAX_S))
             os.kill(successor, signal.SIGKILL)
-            load.take_overs += 2
+            load.takeovers += 2
             report.happened("SIGKILL of the worker during a take-over", await load.answering())
             assert await load.daemon.worker() not in (killed, successor)
             load.check_running()

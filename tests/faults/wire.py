@@ -1,8 +1,8 @@
 """Clients for fault tests: an agent on the socket that resumes, one on `acpterm stdio`, the user.
 
-`SocketAgent` does what docs/protocol.md asks of an agent that connects by itself: it keeps the
+`SocketAgent` does what docs/protocol.md requires of an agent that connects by itself: it keeps the
 secret of `initialize`, reconnects with it when the connection is lost, and repeats all requests
-without a response, with the same ids. `StdioAgent` does none of that: the bridge has to.
+without a response, with the same ids. `StdioAgent` does none of that: the bridge does it.
 """
 
 import base64
@@ -43,7 +43,7 @@ class _Pending:
         self.line = line
         self.done = trio.Event()
         self.message: dict[str, Any] | None = None
-        self.began = trio.current_time()
+        self.sent_at = trio.current_time()
 
 
 class Agent:
@@ -89,7 +89,7 @@ class Agent:
             await pending.done.wait()
         if pending.message is None:
             raise self._lost or TimeoutError(f"{method} was not answered in {timeout_s:g} s")
-        self.latencies.append((pending.began, trio.current_time() - pending.began, method))
+        self.latencies.append((pending.sent_at, trio.current_time() - pending.sent_at, method))
         if "error" in pending.message:
             raise RequestError(pending.message["error"])
         return pending.message["result"]
@@ -130,8 +130,8 @@ class Agent:
         return max(
             (
                 taken
-                for began, taken, method in self.latencies
-                if began >= since and method != "terminal/wait_for_exit"
+                for sent_at, taken, method in self.latencies
+                if sent_at >= since and method != "terminal/wait_for_exit"
             ),
             default=0.0,
         )
@@ -152,7 +152,7 @@ class SocketAgent(Agent):
         stream = self._stream
         async with self._sending:
             if stream is None or stream is not self._stream:
-                return  # Once connected, it is sent with all requests without a response.
+                return  # After the reconnect it is sent with the other requests without a response.
             # The connection is lost: the request is sent again on the next one.
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._stream.send_all(line)
@@ -165,7 +165,7 @@ class SocketAgent(Agent):
                 rest = await self._initialize(stream, first=connection == 0)
                 if connection == 0:
                     task_status.started()
-                await self._take(stream, rest)
+                await self._receive_all(stream, rest)
             except trio.BrokenResourceError:
                 pass
             except ResumeError as error:
@@ -203,7 +203,7 @@ class SocketAgent(Agent):
                 await stream.send_all(b"".join(unanswered))
         return rest
 
-    async def _take(self, stream: trio.SocketStream, rest: bytes) -> None:
+    async def _receive_all(self, stream: trio.SocketStream, rest: bytes) -> None:
         while True:
             *lines, rest = rest.split(b"\n")
             for line in lines:
@@ -266,7 +266,7 @@ async def socket_agent(path: str) -> AsyncIterator[SocketAgent]:
 async def stdio_agent(path: str, env: dict[str, str], log: Any) -> AsyncIterator[StdioAgent]:
     """Spawn `acpterm stdio` for the daemon at a socket.
 
-    Its agent to the daemon is a process between: this one asks as the user as well.
+    A process between this one and the bridge is the agent, since this process connects as the user.
     """
     agent_of = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
     stdio = [sys.executable, "-m", "acpterm", "stdio", "--socket", path]
@@ -295,7 +295,7 @@ async def user_request(path: str, method: str, timeout_s: float = 20, **params: 
         while True:
             stream = await _connect(path)
             try:
-                return await _ask(stream, method, params)
+                return await _request_once(stream, method, params)
             except trio.BrokenResourceError:
                 await trio.sleep(_RETRY_S)
             finally:
@@ -303,10 +303,10 @@ async def user_request(path: str, method: str, timeout_s: float = 20, **params: 
     raise TimeoutError(f"{method} was not answered in {timeout_s:g} s")
 
 
-async def _ask(stream: trio.SocketStream, method: str, params: dict[str, Any]) -> Any:
+async def _request_once(stream: trio.SocketStream, method: str, params: dict[str, Any]) -> Any:
     requests = [("initialize", {"protocolVersion": 1}), (f"_acpterm/{method}", params)]
-    for id_, (name, what) in enumerate(requests):
-        body = {"jsonrpc": "2.0", "id": id_, "method": name, "params": what}
+    for id_, (name, body_params) in enumerate(requests):
+        body = {"jsonrpc": "2.0", "id": id_, "method": name, "params": body_params}
         await stream.send_all(json.dumps(body).encode() + b"\n")
     received = b""
     while received.count(b"\n") < len(requests):

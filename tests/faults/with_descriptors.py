@@ -13,7 +13,7 @@ FIRST = 3
 def main():
     end = sys.argv.index("--")
     names, fds, argv = sys.argv[1], list(map(int, sys.argv[2:end])), sys.argv[end + 1 :]
-    # First move them out of the target range, so that none overwrites another.
+    # Move the descriptors out of the target range first, so that none overwrites another.
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD, FIRST + len(fds) + 100) for fd in fds]
     for number, fd in enumerate(moved):
         os.dup2(fd, FIRST + number)

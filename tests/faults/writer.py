@@ -34,13 +34,13 @@ def main():
         file.write(f"{os.getpid()}\n")
     stops = [os.path.join(directory, "stop"), path + ".stop"]
     end = time.monotonic() + LIFETIME_S
-    began = time.monotonic()
+    started_at = time.monotonic()
     pace = int(pace)
     written = 0
     while time.monotonic() < end and not any(map(os.path.exists, stops)):
         if pace:
             time.sleep(PACE_S)
-            until = int((time.monotonic() - began) * pace)
+            until = int((time.monotonic() - started_at) * pace)
         else:
             until = written + BLOCK_LINES
         write("".join([f"{number:0{DIGITS}d}\n" for number in range(written, until)]).encode())

@@ -6,7 +6,7 @@ import sys
 import pytest
 import trio
 
-from acpterm.acp import CancelNotification
+from acpterm.acp.session import CancelNotification
 from acpterm.host.agent import connection as callers
 from acpterm.host.agent import session_methods
 from acpterm.host.agent.session import _RELEASED_MAX

@@ -156,7 +156,7 @@ async def test_read_only_window_survives_a_size_that_cannot_be_shown():
         await agent.type(terminal, "it\n")
 
         def shown():
-            parts = [notification["params"]["data"] for notification in user.by_token[token]]
+            parts = [one["params"]["data"] for one in user.by_token[token]]
             return b"".join(map(base64.b64decode, parts))
 
         await user.until(lambda: b"seen it" in shown())
@@ -186,7 +186,7 @@ async def test_directory_whose_name_is_not_utf_8_is_reported_with_replacements(t
             assert [info["cwd"] for info in await user.list()] == [created["cwd"]]
 
 
-async def test_input_monitor_publishes_each_change_once():
+async def test_input_monitor_publishes_each_change_once(monkeypatch):
     async with host_here() as host, user_of(host) as user:
         created = await user.request("terminal/create", {"command": "sleep 60"})
         entry = host.state.registry.find(created["terminalId"])
@@ -194,7 +194,7 @@ async def test_input_monitor_publishes_each_change_once():
         bus = EventBus()
         bus.publish_terminal = lambda event, *_: published.append(event)
         monitor = InputMonitor(host.state.registry, bus)
-        entry.terminal.waits_for_input = lambda: next(answers)
+        monkeypatch.setattr(Terminal, "waits_for_input", lambda _: next(answers))
         entry.terminal.timeline.last = None
         for _ in range(4):
             monitor.check(entry)

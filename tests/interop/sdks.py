@@ -1,4 +1,4 @@
-"""How the agents of the official SDKs are started; tests of an agent that cannot be are skipped.
+"""Start the agents of the official SDKs; skip the tests of an agent that cannot be started.
 
 The TypeScript SDK is installed beside its driver, at the versions of its lock file, whenever the
 lock file has changed. Without Node, or if the SDK cannot be downloaded, its tests are skipped.
@@ -28,7 +28,7 @@ def typescript() -> list[str]:
     if node is None or npm is None:
         pytest.skip("the TypeScript SDK needs node and npm on the PATH")
     try:
-        # Several test workers may get here at the same time.
+        # Several test workers may install the SDK at the same time.
         with (TYPESCRIPT / "package.json").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             _install(npm)
@@ -38,9 +38,9 @@ def typescript() -> list[str]:
 
 
 def _install(npm: str) -> None:
-    wanted = (TYPESCRIPT / "package-lock.json").read_bytes()
+    required = (TYPESCRIPT / "package-lock.json").read_bytes()
     installed = TYPESCRIPT / "node_modules" / ".installed"
-    if installed.exists() and installed.read_bytes() == wanted:
+    if installed.exists() and installed.read_bytes() == required:
         return
     done = subprocess.run(
         [npm, "ci", "--loglevel=error"],
@@ -52,7 +52,7 @@ def _install(npm: str) -> None:
     )
     if done.returncode != 0:
         raise OSError(f"npm ci ended with {done.returncode}: {done.stderr.strip()}")
-    installed.write_bytes(wanted)
+    installed.write_bytes(required)
 
 
 SDKS: dict[str, Callable[[], list[str]]] = {"python": python, "typescript": typescript}

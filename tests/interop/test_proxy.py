@@ -47,9 +47,9 @@ def test_third_party_client_gets_terminals_as_text(tmp_path):
         },
     }
     report = edit(tmp_path, read, permit, *shown("pwd; echo two | tr a-z A-Z; exit 3"))
-    assert report["told"]["terminal"] is True
+    assert report["initialize"]["terminal"] is True
     assert report["ended"] == "end_turn"
-    assert report["asked"] == [["read", "/x"], ["permission", "c"]]
+    assert report["requests"] == [["read", "/x"], ["permission", "c"]]
     texts = [
         item["content"]["text"]
         for update in report["updates"]
@@ -61,7 +61,7 @@ def test_third_party_client_gets_terminals_as_text(tmp_path):
     assert report["status"] == 0
 
 
-def test_client_that_supports_it_gets_terminals_in_meta(tmp_path):
+def test_client_with_terminal_output_support_gets_terminals_in_meta(tmp_path):
     report = edit(tmp_path, *shown("echo hi"), capabilities=SHOWS)
     metas = [update.get("_meta") or {} for update in report["updates"]]
     assert any("terminal_info" in meta for meta in metas)

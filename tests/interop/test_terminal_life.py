@@ -17,7 +17,7 @@ from tests.support.polling import poll
 from tests.support.processes import alive, environment
 from tests.support.starting import ACPTERM
 
-# Installing an SDK can take longer than a test may.
+# Installing an SDK can take longer than the timeout of other tests.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 GREETING = "grüß 🙂"
@@ -99,10 +99,10 @@ def test_host_announces_terminals(report: Report) -> None:
 
 
 def test_output_can_be_read_while_a_wait_is_pending(report: Report) -> None:
-    seen = report["life"]["running"]
-    assert seen["output"] == f"{GREETING}, two  words\n{report.directory}\nwaiting\n"
-    assert seen["truncated"] is False
-    assert seen.get("exitStatus") is None
+    output = report["life"]["running"]
+    assert output["output"] == f"{GREETING}, two  words\n{report.directory}\nwaiting\n"
+    assert output["truncated"] is False
+    assert output.get("exitStatus") is None
 
 
 def test_wait_returns_the_exit_code(report: Report) -> None:
@@ -120,7 +120,7 @@ def test_kill_after_the_exit_and_both_releases_succeed(report: Report) -> None:
         assert answer == {}
 
 
-def test_released_terminal_is_an_error_that_says_so(report: Report) -> None:
+def test_request_for_a_released_terminal_is_an_error_with_the_reason(report: Report) -> None:
     after = report["life"]["after"]
     assert after["error"] == -32002
     assert "has been released" in after["message"]
@@ -159,7 +159,7 @@ def test_wait_cancelled_by_the_agent_is_answered_as_cancelled(report: Report) ->
 
 
 @pytest.mark.parametrize(
-    ("wrong", "code", "said"),
+    ("wrong", "code", "expected"),
     [
         ("relative", -32602, "'not/absolute' is not absolute"),
         ("empty", -32602, "command '' is empty"),
@@ -170,10 +170,10 @@ def test_wait_cancelled_by_the_agent_is_answered_as_cancelled(report: Report) ->
     ],
 )
 def test_error_is_raised_by_the_sdk_with_its_message(
-    report: Report, wrong: str, code: int, said: str
+    report: Report, wrong: str, code: int, expected: str
 ) -> None:
     assert report["wrong"][wrong]["error"] == code
-    assert said in report["wrong"][wrong]["message"]
+    assert expected in report["wrong"][wrong]["message"]
 
 
 def test_stdio_host_exits_with_its_agent(report: Report) -> None:

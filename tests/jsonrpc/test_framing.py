@@ -1,4 +1,4 @@
-"""The splitter of lines, compared with a slow and obvious model."""
+"""The line splitter compared with a slow, simple model."""
 
 import time
 
@@ -13,8 +13,8 @@ STREAMS = st.lists(
 ).map(b"".join)
 
 
-def cut(data: bytes, places: list[int]) -> list[bytes]:
-    at = sorted({min(place, len(data)) for place in places})
+def split(data: bytes, positions: list[int]) -> list[bytes]:
+    at = sorted({min(position, len(data)) for position in positions})
     return [data[a:b] for a, b in zip([0, *at], [*at, len(data)], strict=True)]
 
 
@@ -30,9 +30,9 @@ def model(data: bytes, limit: int) -> tuple[list[bytes | Oversized], bytes]:
 
 
 @given(STREAMS, st.lists(st.integers(0, 60)), st.integers(1, 12))
-def test_splitter_returns_the_lines_of_the_model_for_any_split(data, places, limit):
+def test_splitter_returns_the_lines_of_the_model_for_any_split(data, positions, limit):
     splitter = LineSplitter(limit)
-    got = [line for part in cut(data, places) for line in splitter.feed(part)]
+    got = [line for part in split(data, positions) for line in splitter.feed(part)]
     expected, rest = model(data, limit)
     assert got == expected
     assert splitter.close() == rest
@@ -40,9 +40,9 @@ def test_splitter_returns_the_lines_of_the_model_for_any_split(data, places, lim
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200)))
-def test_splitter_returns_the_lines_of_the_model_for_random_bytes(data, places):
+def test_splitter_returns_the_lines_of_the_model_for_random_bytes(data, positions):
     splitter = LineSplitter()
-    got = [line for part in cut(data, places) for line in splitter.feed(bytearray(part))]
+    got = [line for part in split(data, positions) for line in splitter.feed(bytearray(part))]
     assert got == model(data, 1000)[0]
 
 

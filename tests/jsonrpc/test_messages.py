@@ -1,4 +1,4 @@
-"""A line decodes to a message, or to an error that describes what is wrong."""
+"""A line decodes to a message, or raises an error that describes its defect."""
 
 import json
 
@@ -132,7 +132,7 @@ JSON = st.recursive(
     ),
     max_leaves=4,
 )
-NEARLY = st.fixed_dictionaries(
+MALFORMED = st.fixed_dictionaries(
     {},
     optional={
         "jsonrpc": st.just("2.0") | JSON,
@@ -145,7 +145,7 @@ NEARLY = st.fixed_dictionaries(
 )
 
 
-def either(line: bytes) -> None:
+def check_decodes_or_raises(line: bytes) -> None:
     refusal = None
     try:
         message = decode(line)
@@ -162,13 +162,13 @@ def either(line: bytes) -> None:
 
 @given(st.binary(max_size=100))
 def test_random_bytes_decode_or_raise_invalid_message(line):
-    either(line)
+    check_decodes_or_raises(line)
 
 
-@given(NEARLY | JSON)
+@given(MALFORMED | JSON)
 def test_malformed_messages_decode_or_raise_invalid_message(value):
     line = json.dumps(value).encode()
-    either(line)
+    check_decodes_or_raises(line)
 
 
 IDS = st.none() | st.text(max_size=5) | st.integers(-(2**63), 2**63 - 1)

@@ -219,7 +219,7 @@ PIECES = st.sampled_from(
 )
 
 
-def fresh() -> Peer:
+def new_peer() -> Peer:
     peer = Peer(max_line=250)
     peer.request("a")
     peer.request("b")
@@ -244,7 +244,7 @@ def in_progress(peer: Peer) -> list[int]:
     st.lists(PIECES | st.binary(max_size=8)).map(b"".join), st.lists(st.integers(1, 40), min_size=1)
 )
 def test_events_do_not_depend_on_how_the_bytes_are_split(data, sizes):
-    whole, split = fresh(), fresh()
+    whole, split = new_peer(), new_peer()
     expected = comparable(whole.receive_data(data))
     got, at, turn = [], 0, 0
     while at < len(data):

@@ -1,4 +1,4 @@
-r"""Lone surrogates are replaced, and nothing else is changed."""
+"""Lone surrogates are replaced, and nothing else is changed."""
 
 import json
 
@@ -10,22 +10,22 @@ from acpterm.jsonrpc import replace_lone_surrogates
 
 
 @pytest.mark.parametrize(
-    ("line", "right"),
+    ("line", "expected"),
     [
         (rb'"a\ud83d"', rb'"a\ufffd"'),
         (rb'"\ude00b"', rb'"\ufffdb"'),
         (rb'"\uD83D\uDE00"', rb'"\uD83D\uDE00"'),
         (rb'"\ude00\ud83d"', rb'"\ufffd\ufffd"'),
         (rb'"\ud83d\ud83d\ude00"', rb'"\ufffd\ud83d\ude00"'),
-        # A backslash that is escaped begins no escape.
+        # An escaped backslash starts no escape.
         (rb'"\\ud83d"', rb'"\\ud83d"'),
         (rb'"\\\ud83d"', rb'"\\\ufffd"'),
         (rb'"\ud7ff\ue000"', rb'"\ud7ff\ue000"'),
         (b"{broken", b"{broken"),
     ],
 )
-def test_lone_surrogate_becomes_a_replacement_character(line, right):
-    assert replace_lone_surrogates(line) == right
+def test_lone_surrogate_becomes_a_replacement_character(line, expected):
+    assert replace_lone_surrogates(line) == expected
 
 
 @given(st.text(st.characters(codec=None), max_size=20))

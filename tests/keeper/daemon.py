@@ -24,7 +24,7 @@ class Worker:
         self.keeper = KeeperClient(sock)
         self.control = control
         self.nursery = nursery
-        self.told_to_terminate = trio.Event()
+        self.terminate_requested = trio.Event()
         self.lost = trio.Event()
         self.scope = trio.CancelScope()
         self.running = False
@@ -43,7 +43,7 @@ class Worker:
     async def _run(self):
         try:
             with self.scope:
-                await self.keeper.run(on_terminate=self.told_to_terminate.set)
+                await self.keeper.run(on_terminate=self.terminate_requested.set)
         except KeeperLostError:
             self.lost.set()
         finally:
@@ -51,8 +51,8 @@ class Worker:
             if self.left:
                 self.keeper.close()
 
-    def found(self):
-        """Watch the terminals that were found; return them by name."""
+    def watch_all(self):
+        """Watch the terminals that the keeper has passed on; return them by name."""
         watched = {}
         for found in self.keeper.terminals:
             terminal = watched[found.name] = Watched(self.keeper, found)
@@ -69,9 +69,10 @@ class Worker:
     def leave(self):
         """Stop using the connection, like a process that is dead."""
         self.left = True
-        # A wake-up that was already received would still consume.
+        # Otherwise a wake-up that was already received would consume output.
         for terminal in self.keeper._watched.values():
-            terminal.consumes = False
+            if isinstance(terminal, Watched):
+                terminal.consumes = False
         self.scope.cancel()
         if not self.running:
             self.keeper.close()

@@ -1,7 +1,7 @@
 """Stubs of a daemon's first process and of its workers.
 
-`launch CONTROL` starts a worker and becomes the keeper. `worker CONTROL` hands its connection to
-the keeper over to the test that listens at CONTROL, and does what that test says: `exit N`.
+`launch CONTROL` starts a worker and becomes the keeper. `worker CONTROL` passes its connection to
+the keeper to the test that listens at CONTROL, and executes the command of that test: `exit N`.
 """
 
 import os
@@ -14,19 +14,19 @@ PYTHON = [sys.executable, "-I", "-S"]
 
 
 def launch(control, mode):
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    keeper_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     worker = os.fork()
     if worker == 0:
-        ours.close()
-        be_worker(control, theirs)
-    theirs.close()
-    ours.set_inheritable(True)
+        keeper_end.close()
+        serve_test(control, worker_end)
+    worker_end.close()
+    keeper_end.set_inheritable(True)
     command = [*PYTHON, HERE, "worker", control, mode]
-    arguments = ["supervise", str(ours.fileno()), str(worker), "--", *command]
+    arguments = ["supervise", str(keeper_end.fileno()), str(worker), "--", *command]
     os.execv(PYTHON[0], [*PYTHON, KEEPER, *arguments])
 
 
-def be_worker(control, keeper):
+def serve_test(control, keeper):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as test:
         test.connect(control)
         socket.send_fds(test, [str(os.getpid()).encode()], [keeper.fileno()])
@@ -44,4 +44,4 @@ if __name__ == "__main__":
         sys.exit(7)
     else:
         fd = int(os.environ["ACPTERM_KEEPER_FD"])
-        be_worker(sys.argv[2], socket.socket(fileno=fd))
+        serve_test(sys.argv[2], socket.socket(fileno=fd))

@@ -28,7 +28,7 @@ class Watched:
         self.changed = trio.Event()
         self.consumes = consume
         if consume:
-            self.take()
+            self.consume_all()
 
     def exited(self, report):
         assert self.report is None
@@ -44,11 +44,11 @@ class Watched:
 
     def wake(self):
         if self.consumes:
-            self.take()
+            self.consume_all()
         self.changed.set()
         self.changed = trio.Event()
 
-    def take(self):
+    def consume_all(self):
         """Consume all output, and request a wake-up for more."""
         header = self.ring.header
         self.keeper.arm(self.name, header)
@@ -74,7 +74,7 @@ class Watched:
     async def wait_closed(self):
         await self.wait_for(lambda self: self.end is not None)
         if self.consumes:
-            self.take()
+            self.consume_all()
         return self.output
 
     def close(self):
@@ -86,9 +86,9 @@ class Watched:
             self.master = None
 
 
-def program(*argv, env=None, cwd="/", umask=0o022, rlimits=(), otherwise=None):
+def program(*argv, env=None, cwd="/", umask=0o022, rlimits=(), fallback_argv=None):
     env = dict(os.environ) if env is None else env
-    return Program(list(argv), env, cwd, umask, rlimits, otherwise)
+    return Program(list(argv), env, cwd, umask, rlimits, fallback_argv)
 
 
 async def spawn(
@@ -127,10 +127,10 @@ class Ended:
         self.code = os.waitstatus_to_exitcode(report.status)
 
 
-async def poll(look):
-    """Poll until `look` returns a true value; return that."""
+async def poll(condition):
+    """Poll until `condition` returns a true value; return that value."""
     with trio.fail_after(TIMEOUT_S):
-        while not (found := look()):
+        while not (found := condition()):
             await trio.sleep(0.005)
     return found
 
@@ -145,7 +145,7 @@ def is_alive(pid):
 
 @contextmanager
 def not_left(*pids):
-    """Kill processes at the end of a test, in case the test has failed to do so."""
+    """Kill processes at the end of the block if they still run."""
     try:
         yield
     finally:

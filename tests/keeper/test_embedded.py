@@ -15,12 +15,12 @@ from acpterm.keeper.programs import cgroup_spawn
 from tests.keeper.terminals import is_alive, poll, run, spawn
 from tests.pty.scarcity import no_descriptors
 
-# Each of these programs starts a process that a signal to its process group does not reach.
+# Each of these programs starts a process that signals to its process group do not end.
 STRAYS = {
     "background": "sleep 60 & echo $!; wait",
     "ignores signals": "trap '' HUP TERM INT; sleep 60 & echo $!; wait; sleep 60",
     "own session": "setsid sleep 60 & echo $!; wait",
-    "own session, and its leader is over": "trap '' HUP; setsid sleep 60 & echo $!; exit",
+    "own session, and its leader has exited": "trap '' HUP; setsid sleep 60 & echo $!; exit",
     "twice forked": "(setsid sh -c 'sleep 60 & echo $!; wait; :' &) ; sleep 60; :",
     "stopped": "sleep 60 & kill -STOP $!; echo $!; wait",
 }
@@ -55,14 +55,14 @@ async def test_keeper_uses_little_memory():
 def test_keeper_imports_only_allowed_modules():
     code = (
         f"import sys; sys.path.append({os.getcwd()!r})\n"
-        "from acpterm.keeper.process import embedded, main, supervisor\n"
+        "from acpterm.keeper.process import main, supervisor\n"
         "print(*sys.modules)"
     )
     command = [sys.executable, "-I", "-S", "-c", code]
     modules = set(subprocess.check_output(command, text=True).split())
     assert not {"trio", "ptyprocess", "typing", "signal", "socket", "re", "enum"} & modules
-    ours = {name for name in modules if name.startswith("acpterm.")}
-    assert all(name.startswith("acpterm.keeper") for name in ours)
+    own = {name for name in modules if name.startswith("acpterm.")}
+    assert all(name.startswith("acpterm.keeper") for name in own)
 
 
 async def test_programs_are_killed_at_the_end_of_the_block():
@@ -98,7 +98,7 @@ async def test_programs_are_killed_when_the_worker_is_killed(copy):
         os.kill(copied, signal.SIGKILL)
 
 
-async def test_keeper_that_is_killed_is_reported():
+async def test_killed_keeper_is_reported_as_lost():
     terminal = None
     with pytest.raises(KeeperLostError, match="its process is gone"):  # noqa: PT012
         async with embedded_keeper() as keeper:
@@ -178,7 +178,7 @@ async def test_spawn_is_refused_when_the_name_is_in_use(keeper):
     terminal.close()
 
 
-async def test_nothing_is_left_of_terminals_that_were_forgotten(keeper):
+async def test_forgotten_terminals_leave_no_descriptor_open(keeper):
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, (80, hard))
     # Spawns would soon be refused if each terminal leaked a descriptor.
@@ -215,7 +215,7 @@ async def test_spawn_is_refused_without_a_pty(monkeypatch):
 
 @pytest.fixture
 def process_limit():
-    """A function that keeps a process from having more children; needs a pids control group."""
+    """Return a function that prevents a process from forking; needs a pids control group."""
     group = f"/sys/fs/cgroup/pids/acpterm-test-{os.getpid()}"
     try:
         os.mkdir(group)
@@ -241,7 +241,7 @@ async def test_spawn_is_refused_at_the_limit_of_processes(process_limit):
 
 @pytest.fixture
 def cgroup():
-    """The path of a control group."""
+    """Create a control group; yield its path."""
     for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
         path = f"{root}/acpterm-test-{os.getpid()}"
         if os.path.exists(f"{root}/cgroup.procs"):

@@ -1,4 +1,4 @@
-"""The keeper's loop: which handler an event is for."""
+"""The keeper's event loop: the assignment of events to handlers."""
 
 import os
 

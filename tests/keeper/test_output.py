@@ -17,7 +17,7 @@ async def test_output_of_fast_programs_is_complete_when_they_have_exited(keeper)
     for number in range(20):
         terminal = await spawn(keeper, f"echo line {number}; :")
         report = await terminal.wait_exited()
-        terminal.take()
+        terminal.consume_all()
         assert terminal.output[: report.end] == f"line {number}\r\n".encode()
         keeper.forget(terminal.name)
         terminal.close()
@@ -166,7 +166,7 @@ async def test_exit_with_a_full_ring_is_reported_once_there_is_free_space(keeper
     await trio.sleep(0.06)
     assert terminal.report is None
     terminal.consumes = True
-    terminal.take()
+    terminal.consume_all()
     report = await terminal.wait_exited()
     assert report.end == size
     assert os.waitstatus_to_exitcode(report.status) == 5
@@ -214,7 +214,7 @@ async def test_stalled_terminal_does_not_delay_others(keeper):
         terminal.close()
 
 
-async def test_floods_share_the_keeper(keeper):
+async def test_keeper_serves_all_terminals_when_several_flood(keeper):
     terminals = [await spawn(keeper, "yes; :") for _ in range(8)]
     for terminal in terminals:
         await terminal.wait_for(lambda self: len(self.output) > 200_000)
@@ -240,7 +240,7 @@ async def test_exits_are_detected_when_the_system_lacks_a_call(without, monkeypa
         background.close()
 
 
-async def test_traced_program_is_reported_when_the_tracer_lets_it_go(keeper):
+async def test_traced_program_is_reported_when_the_tracer_detaches(keeper):
     terminal = await spawn(keeper, "read x; exit 3; :")
     with tracing(terminal.pid):
         os.write(terminal.master, b"\n")

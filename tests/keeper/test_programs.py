@@ -21,7 +21,7 @@ _FOR_WAY = {
 
 @pytest.fixture(params=WAYS)
 def way(request):
-    """Run a program, and check that it was started in this way."""
+    """Return a function that runs a program and checks that it was started in this way."""
 
     async def run_that_way(keeper, *argv, rlimits=(), **options):
         limits = (*_FOR_WAY[request.param], *rlimits)
@@ -49,7 +49,7 @@ async def test_program_finds_the_window_size_when_it_starts(keeper, way):
     assert ended.output == "37 101\n"
 
 
-async def test_terminal_takes_input_as_utf8(keeper, way):
+async def test_terminal_has_the_iutf8_mode(keeper, way):
     assert " iutf8" in (await way(keeper, "stty", "-a")).output
 
 
@@ -64,13 +64,13 @@ def umask_of(pid):
 
 
 async def test_keeper_keeps_its_own_directory_and_umask(keeper, tmp_path):
-    async def facts():
+    async def directory_and_umask():
         return umask_of(keeper.pid), (await run(keeper, "pwd", cwd=".")).output
 
-    before = await facts()
+    before = await directory_and_umask()
     await run(keeper, "true", cwd=str(tmp_path), umask=0o777)
     await run(keeper, "no-such-program", cwd=str(tmp_path), umask=0o777)
-    assert await facts() == before
+    assert await directory_and_umask() == before
 
 
 async def test_program_has_only_the_requested_environment(keeper, way):
@@ -142,7 +142,7 @@ async def test_lower_hard_limit_is_set_in_a_fork(keeper):
         (["/etc"], 126, "cannot be run: Permission denied"),
     ],
 )
-async def test_program_that_cannot_be_executed_says_why(keeper, argv, code, message):
+async def test_program_that_cannot_be_executed_prints_the_reason(keeper, argv, code, message):
     ended = await run(keeper, *argv)
     assert ended.code == code
     assert message in ended.output
@@ -171,7 +171,7 @@ async def test_script_without_interpreter_is_run_by_the_shell(keeper, tmp_path):
     assert ended.output == f"from {script}\n"
 
 
-async def test_program_is_found_along_the_path_of_its_own_environment(keeper, tmp_path):
+async def test_program_is_found_in_the_path_of_its_environment(keeper, tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     (tmp_path / "one" / "tool").write_text("#!/bin/sh\necho not this\n")
@@ -192,7 +192,7 @@ async def test_relative_program_is_found_in_the_working_directory(keeper, tmp_pa
 
 
 async def test_fallback_is_used_when_the_program_is_not_found(keeper):
-    ended = await run(keeper, "no-such-program", otherwise=["/bin/sh", "-c", "echo line"])
+    ended = await run(keeper, "no-such-program", fallback_argv=["/bin/sh", "-c", "echo line"])
     assert ended.output == "line\n"
 
 

@@ -87,7 +87,7 @@ def test_lost_descriptors_are_reported_when_the_table_is_full(ends):
         message.close()
 
 
-def test_other_version_is_refused(ends):
+def test_message_of_another_version_is_refused(ends):
     import marshal
 
     one, two = ends

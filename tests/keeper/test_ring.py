@@ -12,7 +12,7 @@ from acpterm.keeper.ring import CAPACITY_MIN_BYTES, CONSUMED, HEAD, RECORD, RESE
 
 @pytest.fixture
 def files():
-    """A function that creates a ring and maps it twice, like keeper and worker."""
+    """Return a function that creates a ring and maps it twice, like keeper and worker."""
     opened = []
 
     def make(size=CAPACITY_MIN_BYTES):
@@ -28,7 +28,7 @@ def files():
 
 
 def write(file, data):
-    """Write as the keeper does, but in small steps."""
+    """Write bytes as the keeper does, but one at a time."""
     for byte in data:
         head = file.header[HEAD]
         file.header[RESERVED] = head + 1
@@ -129,11 +129,11 @@ def test_small_records_stay_in_the_first_pages(files):
     written, read = files()
     for number in range(1000):
         assert written.write_record(b"%d" % number * 200)
-        place = read.header[RECORD]
-        assert (place >> 32) + (place & 0xFFFFFFFF) < 4096
+        location = read.header[RECORD]
+        assert (location >> 32) + (location & 0xFFFFFFFF) < 4096
 
 
-def test_other_files_are_refused(tmp_path, files):
+def test_file_that_is_no_ring_is_refused(tmp_path, files):
     path = tmp_path / "file"
     path.write_bytes(b"short")
     with open(path, "r+b") as file:
@@ -153,21 +153,21 @@ def test_views_stay_valid_when_the_file_is_closed(files):
     os.close(fd)
 
 
-@pytest.mark.parametrize("taken", [b"", b"abc", b"x" * 4096, b"a\xffb"])
+@pytest.mark.parametrize("data", [b"", b"abc", b"x" * 4096, b"a\xffb"])
 @pytest.mark.parametrize("head", [0, 1000, ring.CAPACITY_MIN_BYTES - 2])
-def test_interrupted_read_is_recovered_after_the_keeper_was_killed(taken, head):
-    fd, made = ring.create_ring(ring.CAPACITY_MIN_BYTES)
+def test_interrupted_read_is_recovered_after_the_keeper_was_killed(data, head):
+    fd, file = ring.create_ring(ring.CAPACITY_MIN_BYTES)
     try:
-        made.header[ring.HEAD] = made.header[ring.CONSUMED] = head
-        made.header[ring.RESERVED] = head + 64 * 1024
-        made.mark_unread(head, head + 64 * 1024)
-        at = head % made.capacity
+        file.header[ring.HEAD] = file.header[ring.CONSUMED] = head
+        file.header[ring.RESERVED] = head + 64 * 1024
+        file.mark_unread(head, head + 64 * 1024)
+        at = head % file.capacity
         # A read that wraps around is recovered up to the end of the ring.
-        kept = taken[: made.capacity - at]
-        made.data[at : at + len(kept)] = kept
-        made.recover()
+        kept = data[: file.capacity - at]
+        file.data[at : at + len(kept)] = kept
+        file.recover()
         recovered = len(kept.rstrip(b"\xff"))
-        assert made.header[ring.HEAD] == made.header[ring.RESERVED] == head + recovered
+        assert file.header[ring.HEAD] == file.header[ring.RESERVED] == head + recovered
     finally:
-        made.close()
+        file.close()
         os.close(fd)

@@ -69,7 +69,7 @@ async def test_shutdown_is_reported_and_empties_the_store(tmp_path, manager):
         manager.receive()
         assert len(manager.stored) == 2
         started.signal(signal.SIGTERM)
-        await worker.told_to_terminate.wait()
+        await worker.terminate_requested.wait()
         worker.keeper.end()
         await worker.exit(0)
         await started.wait()
@@ -108,7 +108,7 @@ async def test_sockets_that_were_passed_are_entries_for_each_worker(tmp_path, ma
                 worker.kill()
 
 
-async def test_programs_outlive_a_keeper_that_is_killed(tmp_path, manager):
+async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
     async with daemon(tmp_path, env=manager.environ()) as started:
         worker = await started.serving()
         flood = await spawn(worker.keeper, NUMBERS, name="flood", record=b"first")
@@ -131,7 +131,7 @@ async def test_programs_outlive_a_keeper_that_is_killed(tmp_path, manager):
             os.close(terminal.master)
         async with daemon(tmp_path, **manager.passing()) as started:
             worker = await started.serving()
-            terminals = worker.found()
+            terminals = worker.watch_all()
             assert set(terminals) == {"flood", "quiet", "known", "meanwhile"}
             assert worker.keeper.entries["t/flood"].value == b"record of flood"
 
@@ -199,7 +199,7 @@ async def test_reused_pid_is_not_adopted(tmp_path, manager):
     os.kill(terminal.pid, signal.SIGKILL)
     async with daemon(tmp_path, **manager.passing()) as started:
         worker = await started.serving()
-        report = await worker.found()["one"].wait_exited()
+        report = await worker.watch_all()["one"].wait_exited()
         assert report.status == UNKNOWN
 
 

@@ -52,7 +52,7 @@ async def test_successor_finds_programs_rings_and_entries_of_a_killed_worker(tmp
 
         second = await started.serving()
         assert second.keeper.takeovers == 1
-        terminals = second.found()
+        terminals = second.watch_all()
         assert set(terminals) == {flood.name, "quiet", over.name}
         entries = second.keeper.entries
         assert entries["t/" + flood.name].value == b"second record"
@@ -100,7 +100,9 @@ async def test_emulator_mark_stays_only_after_a_crash(tmp_path, number, stays):
             terminal.ring.header[ring.EMULATOR] = 1
         first.kill(number)
         second = await started.serving()
-        marks = {name: found.ring.header[ring.EMULATOR] for name, found in second.found().items()}
+        marks = {
+            name: found.ring.header[ring.EMULATOR] for name, found in second.watch_all().items()
+        }
         assert marks == {"running": stays, "over": stays}
 
 
@@ -113,7 +115,7 @@ async def test_emulator_mark_stays_after_repeated_kills_of_the_worker(tmp_path):
             terminal.ring.header[ring.EMULATOR] = 1
             worker.kill()
             worker = await started.serving()
-            [terminal] = worker.found().values()
+            [terminal] = worker.watch_all().values()
             marks.append(terminal.ring.header[ring.EMULATOR])
         assert marks == [0, 0, 1]
 
@@ -128,7 +130,7 @@ async def test_emulator_mark_is_cleared_after_a_restart(tmp_path):
         with trio.fail_after(10):
             await second.keeper.connect()
         first.leave()
-        [found] = second.found().values()
+        [found] = second.watch_all().values()
         assert found.ring.header[ring.EMULATOR]
         await second.keeper.ready()
         assert not found.ring.header[ring.EMULATOR]
@@ -142,13 +144,15 @@ async def test_exit_is_reported_to_the_successor_when_no_worker_ran(tmp_path):
         os.write(terminal.master, b"\n")
         await poll(lambda: not is_alive(terminal.pid))
         second = await started.serving()
-        again = second.found()[terminal.name]
+        again = second.watch_all()[terminal.name]
         await again.wait_closed()
         assert again.ring.read(0, 100)[1].endswith(b"last words\r\n")
         assert os.waitstatus_to_exitcode(again.report.status) == 9
 
 
-async def test_spawn_sent_by_a_worker_before_it_died_happened_once_with_its_record(tmp_path):
+async def test_spawn_is_executed_once_with_its_record_when_the_worker_dies_after_sending_it(
+    tmp_path,
+):
     async with daemon(tmp_path) as started:
         first = await started.serving()
         mark = tmp_path / "mark"
@@ -228,7 +232,7 @@ async def test_stopped_worker_resumes_without_loss_of_output(tmp_path):
         os.kill(worker.pid, signal.SIGCONT)
         worker.run()
         size = len(terminal.output)
-        terminal.take()
+        terminal.consume_all()
         await terminal.wait_for(lambda self: len(self.output) > size + 200_000)
         numbers = numbers_of(terminal.output)
         assert numbers == list(range(len(numbers)))
@@ -306,11 +310,13 @@ async def test_restart_replaces_the_worker_without_loss(tmp_path):
         assert (await run(first.keeper, "echo", "x")).output == "x\n"
         with trio.fail_after(10):
             await second.keeper.connect()
-        # The old worker does nothing from here on, like a stopped process.
+        # The old worker does nothing from here on, like a stopped process. Otherwise it could take
+        # a wake-up that is meant for the new one.
         first.leave()
+        await poll(lambda: not first.running)
         output = bytes(terminal.output)
         assert second.keeper.takeovers == 1
-        terminals = second.found()
+        terminals = second.watch_all()
         assert is_alive(first.pid)
         await second.keeper.ready()
         second.run()
@@ -414,7 +420,7 @@ async def test_second_restart_at_once_is_refused(tmp_path):
         assert await restarted(first) == "another restart is under way"
 
 
-async def test_signal_restarts_the_worker(tmp_path):
+async def test_keeper_restarts_the_worker_at_sigusr1(tmp_path):
     async with daemon(tmp_path) as started:
         first = await started.serving()
         started.signal(signal.SIGUSR1)
@@ -432,7 +438,7 @@ async def test_worker_shuts_the_daemon_down_at_a_signal(tmp_path, number):
         await terminal.wait_for(lambda self: b"\n" in self.output)
         strays = [terminal.pid, int(terminal.output)]
         started.signal(number)
-        await worker.told_to_terminate.wait()
+        await worker.terminate_requested.wait()
         worker.keeper.end()
         await worker.exit(0)
         assert await started.wait() == 0
@@ -461,12 +467,12 @@ async def test_worker_and_programs_are_killed_when_shutdown_times_out(tmp_path):
         assert not is_alive(terminal.pid)
 
 
-async def test_nohup_is_respected(tmp_path):
+async def test_daemon_ignores_sighup_under_nohup(tmp_path):
     async with daemon(tmp_path, prefix=["nohup"]) as started:
         worker = await started.serving()
         started.signal(signal.SIGHUP)
         assert (await run(worker.keeper, "echo", "x")).output == "x\n"
-        assert not worker.told_to_terminate.is_set()
+        assert not worker.terminate_requested.is_set()
 
 
 async def test_reports_are_queued_while_the_worker_does_not_read(tmp_path):
@@ -485,5 +491,5 @@ async def test_reports_are_queued_while_the_worker_does_not_read(tmp_path):
             await terminal.wait_closed()
         worker.kill()
         second = await started.serving()
-        assert len(second.found()) == 150
+        assert len(second.watch_all()) == 150
         assert second.keeper.entries["big"].value == big

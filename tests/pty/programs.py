@@ -1,4 +1,4 @@
-"""Programs on a terminal, whose wait for input is tested."""
+"""Run programs on a terminal, for the tests of input wait."""
 
 import contextlib
 import fcntl
@@ -18,10 +18,10 @@ from tests.support.ptys import open_pair
 
 PYTHON = [sys.executable, "-c"]
 
-# A call of Python's poll or epoll: the descriptor, the events and the timeout.
+# A wait with Python's poll or epoll: kind, descriptor, events and timeout.
 WATCH = "import select; p = select.{}(); p.register({}, select.{}{}); p.poll({})"
 
-# Each of the calls, as a program makes it, with its descriptors and timeout.
+# A call of select with its descriptors and timeout.
 SELECT = "import select; select.select({}, {}, [], {})"
 
 CALL = (
@@ -31,7 +31,7 @@ CALL = (
 
 
 class Terminal:
-    """A program on a terminal, whose output is read as it comes."""
+    """A program on a terminal, whose output is read continuously."""
 
     def __init__(self, command, **environment):
         self.master, slave = open_pair(80, 24)
@@ -80,7 +80,7 @@ class Terminal:
         self.until(lambda: text in self.output)
 
     def results(self, seconds=0.5, *, count_silence=False):
-        """Return the set of all results in that time."""
+        """Return the set of all results of `waits_for_input` within `seconds`."""
         results = set()
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

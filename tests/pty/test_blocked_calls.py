@@ -1,4 +1,4 @@
-"""Which system calls, with which timeouts, count as waiting for input."""
+"""The system calls and timeouts that count as waiting for input."""
 
 import os
 import signal
@@ -58,8 +58,8 @@ MINUTE, SECOND = (seconds.to_bytes(8, "little") + bytes(8) for seconds in (60, 1
     ],
 )
 def test_call_counts_when_it_is_on_the_terminal_with_a_long_timeout(run, code, expected):
-    again = f"print('ready', flush=True)\nwhile True: exec({code!r})"
-    terminal = run(*PYTHON, again)
+    loop = f"print('ready', flush=True)\nwhile True: exec({code!r})"
+    terminal = run(*PYTHON, loop)
     terminal.until_shown(b"ready")
     terminal.until(lambda: waits_for_input(terminal.master) is expected)
     if not expected:
@@ -69,7 +69,7 @@ def test_call_counts_when_it_is_on_the_terminal_with_a_long_timeout(run, code, e
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="has no select but pselect6")
 @pytest.mark.parametrize(("timeout", "expected"), [(MINUTE, True), (SECOND, False)])
-def test_old_select_call_counts_like_the_new_one(run, timeout, expected):
+def test_old_select_call_counts_like_pselect6(run, timeout, expected):
     code = CALL.format(b"\x01" + bytes(7), timeout, "syscall(23, 1, p, None, None, t)")
     terminal = run(*PYTHON, f"print('ready', flush=True)\nwhile True: {code}")
     terminal.until_shown(b"ready")

@@ -1,3 +1,5 @@
+"""Control groups of terminals: membership, signals, cleanup and discovery."""
+
 import fcntl
 import os
 import signal
@@ -224,20 +226,20 @@ def test_find_returns_none_without_version_2(monkeypatch):
     assert Cgroups.find() is None
 
 
-def test_find_retries_when_another_daemon_takes_the_directory_for_stale(monkeypatch):
-    created, theirs = [], []
+def test_find_retries_when_another_daemon_locks_the_new_directory_as_stale(monkeypatch):
+    created, locks = [], []
     mkdir = os.mkdir
 
     def mkdir_and_lose_race(path, mode=0o777):
         mkdir(path, mode)
         created.append(path)
         if len(created) == 1:
-            # As `clear_stale` does in another process, between our mkdir and our lock.
-            theirs.append(cgroup._lock(path, fcntl.LOCK_EX))
+            # `clear_stale` in another process locks the directory between our mkdir and our lock.
+            locks.append(cgroup._lock(path, fcntl.LOCK_EX))
 
     monkeypatch.setattr(os, "mkdir", mkdir_and_lose_race)
     groups = Cgroups.find()
-    os.close(theirs[0])
+    os.close(locks[0])
     os.rmdir(created[0])
     assert groups is not None
     assert groups._base == created[1]

@@ -1,4 +1,4 @@
-"""Whether a program waits for input, by the kinds of programs and of readers."""
+"""Detection of programs that wait for input, for several kinds of programs and readers."""
 
 import contextlib
 import os
@@ -46,7 +46,7 @@ NOBODY = 65534
 def test_program_at_a_prompt_waits(run, command):
     terminal = run(*command, PYTHON_BASIC_REPL="1")
     terminal.until_waits()
-    # It keeps waiting after the prompt is complete.
+    # The program continues to wait after the prompt is complete.
     terminal.until_quiet(0.2)
     terminal.until_waits()
     assert {waits_for_input(terminal.master) for _ in range(10)} == {True}
@@ -115,8 +115,8 @@ def test_background_job_does_not_wait(run):
     terminal = run("bash", "--norc")
     terminal.until_waits()
     # Background jobs may not read: one that tries is stopped, one that only polls is not.
-    look = f"{sys.executable} -c '{SELECT.format([0], [], None)}'"
-    terminal.type(f"{look} & cat & sleep 100\n")
+    reader = f"{sys.executable} -c '{SELECT.format([0], [], None)}'"
+    terminal.type(f"{reader} & cat & sleep 100\n")
     terminal.until(lambda: os.tcgetpgrp(terminal.master) != terminal.program.pid)
     terminal.until(lambda: waits_for_input(terminal.master) is False)
     assert terminal.results(1) == {False}
@@ -156,7 +156,7 @@ def test_reader_waits_when_the_group_leader_has_ended(run):
 
 
 def test_reader_waits_when_it_has_no_controlling_terminal(run):
-    # As `su -c` runs its command.
+    # This is how `su -c` runs its command.
     code = "import os; os.fork() or (os.setsid(), os.read(0, 1)); os.wait()"
     terminal = run(*PYTHON, code)
     terminal.until_waits()
@@ -195,8 +195,8 @@ def test_stopped_program_does_not_wait(run):
 
 
 @contextlib.contextmanager
-def as_stranger():
-    """Run the block as a user who may trace neither root's programs nor non-dumpable ones."""
+def as_other_user():
+    """Run the block as a user that may trace neither root's programs nor non-dumpable ones."""
     is_root = os.geteuid() == 0
     if is_root:
         os.seteuid(NOBODY)
@@ -213,14 +213,14 @@ UNTRACEABLE = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); "  # PR_SE
 def test_result_is_none_when_the_program_may_not_be_inspected(run):
     terminal = run(*PYTHON, UNTRACEABLE + "print('ready', flush=True); input()")
     terminal.until_shown(b"ready")
-    with as_stranger():
+    with as_other_user():
         assert terminal.results() == {None}
 
 
 def test_password_prompt_waits_when_the_program_may_not_be_inspected(run):
     terminal = run(*PYTHON, UNTRACEABLE + "import getpass; getpass.getpass()")
     terminal.until_shown(b"Password")
-    with as_stranger():
+    with as_other_user():
         terminal.until_waits()
 
 

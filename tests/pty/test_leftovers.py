@@ -1,3 +1,5 @@
+"""Processes that a gone daemon has left are killed, and no others."""
+
 import fcntl
 import os
 import signal
@@ -24,7 +26,7 @@ GONE = 2**22 + 1
 
 
 @pytest.fixture
-def ours():
+def own_daemon():
     # A socket path of its own, because other processes run these tests at the same time.
     return Daemon.of(os.getpid(), f"/nowhere/{os.urandom(8).hex()}")
 
@@ -45,46 +47,46 @@ def left():
         process.wait()
 
 
-def named(daemon, terminal="term_1"):
+def marker_environment(daemon, terminal="term_1"):
     return marks.environment(terminal, daemon)
 
 
-@pytest.mark.parametrize("place", ["ours", "none"])
-async def test_processes_of_a_gone_daemon_are_killed(ours, left, place):
-    gone = ours._replace(pid=GONE, place=ours.place if place == "ours" else 0)
-    process = left(**named(gone))
-    await end_leftovers(ours)
+@pytest.mark.parametrize("place", ["own", "none"])
+async def test_processes_of_a_gone_daemon_are_killed(own_daemon, left, place):
+    gone = own_daemon._replace(pid=GONE, place=own_daemon.place if place == "own" else 0)
+    process = left(**marker_environment(gone))
+    await end_leftovers(own_daemon)
     assert await poll(process.poll) == -signal.SIGKILL
 
 
-async def test_processes_are_killed_when_the_pid_of_their_daemon_was_reused(ours, left):
-    process = left(**named(ours._replace(ticks=ours.ticks - 1)))
-    await end_leftovers(ours)
+async def test_processes_are_killed_when_the_pid_of_their_daemon_was_reused(own_daemon, left):
+    process = left(**marker_environment(own_daemon._replace(ticks=own_daemon.ticks - 1)))
+    await end_leftovers(own_daemon)
     assert await poll(process.poll) == -signal.SIGKILL
 
 
-async def test_processes_that_are_not_leftovers_of_this_socket_are_spared(ours, left):
-    gone = ours._replace(pid=GONE)
+async def test_processes_that_are_not_leftovers_of_this_socket_are_spared(own_daemon, left):
+    gone = own_daemon._replace(pid=GONE)
     others = [
         left(),
         left(ACPTERM_TERMINAL_ID="term_1"),
         left(ACPTERM_TERMINAL_ID="term_1", ACPTERM_DAEMON="what"),
-        left(**named(ours)),
-        left(**named(gone, "term_held")),
-        left(**named(gone._replace(namespace=1))),
-        left(**named(gone._replace(place=ours.place + 1))),
+        left(**marker_environment(own_daemon)),
+        left(**marker_environment(gone, "term_held")),
+        left(**marker_environment(gone._replace(namespace=1))),
+        left(**marker_environment(gone._replace(place=own_daemon.place + 1))),
     ]
-    await end_leftovers(ours, {"term_held"})
+    await end_leftovers(own_daemon, {"term_held"})
     await trio.sleep(0.1)
     assert [process.poll() for process in others] == [None] * len(others)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="to have another user's process takes root")
-async def test_processes_of_another_user_are_spared(ours):
-    gone = ours._replace(pid=GONE)
-    process = subprocess.Popen(["sleep", "60"], env=named(gone), user=2_147_000_000)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+async def test_processes_of_another_user_are_spared(own_daemon):
+    gone = own_daemon._replace(pid=GONE)
+    process = subprocess.Popen(["sleep", "60"], env=marker_environment(gone), user=2_147_000_000)
     try:
-        await end_leftovers(ours)
+        await end_leftovers(own_daemon)
         await trio.sleep(0.1)
         assert process.poll() is None
     finally:
@@ -92,44 +94,46 @@ async def test_processes_of_another_user_are_spared(ours):
         process.wait()
 
 
-async def test_this_process_and_its_ancestors_are_spared(ours):
+async def test_this_process_and_its_ancestors_are_spared(own_daemon):
     code = (
         "import trio; from acpterm.pty.tracking.leftovers import end_leftovers;"
         "from acpterm.pty.tracking.marks import Daemon;"
-        f"trio.run(end_leftovers, Daemon.parse('{ours}')); print('here')"
+        f"trio.run(end_leftovers, Daemon.parse('{own_daemon}')); print('here')"
     )
-    gone = ours._replace(pid=GONE)
+    gone = own_daemon._replace(pid=GONE)
     shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", code]
-    done = await trio.run_process(shell, env={**os.environ, **named(gone)}, capture_stdout=True)
+    done = await trio.run_process(
+        shell, env={**os.environ, **marker_environment(gone)}, capture_stdout=True
+    )
     assert done.stdout == b"here\n"
 
 
-async def test_control_groups_of_a_gone_daemon_are_killed_and_removed(ours):
+async def test_control_groups_of_a_gone_daemon_are_killed_and_removed(own_daemon):
     if (groups := Cgroups.find()) is None:
         pytest.skip("this process may make no control groups")
     own = os.path.dirname(groups.handover()[0])
     groups.close()
     base = f"{own}/acpterm-{os.getpid()}-{os.urandom(4).hex()}"
     os.mkdir(base)
-    lock = cgroup._lock(base, fcntl.LOCK_SH)  # other tests look for such groups at the same time
+    lock = cgroup._lock(base, fcntl.LOCK_SH)  # other tests search for such groups at the same time
     os.makedirs(f"{base}/term_1/below")
     join = f"echo 0 > {base}/term_1/below/cgroup.procs; echo; exec env -i sleep 60"
     process = subprocess.Popen(["/bin/sh", "-c", join], stdout=subprocess.PIPE)
     process.stdout.readline()
     os.close(lock)
-    await end_leftovers(ours)
+    await end_leftovers(own_daemon)
     assert await poll(process.poll) == -signal.SIGKILL
     process.stdout.close()
 
     def removed():
-        # Another test may have killed it. Then the next search removes it.
+        # Another test may have killed the process. Then the next search removes the group.
         Cgroups.find().close()
         return not os.path.exists(base)
 
     await poll(removed)
 
 
-async def test_control_groups_of_running_daemons_and_of_units_are_spared(ours):
+async def test_control_groups_of_running_daemons_and_of_units_are_spared(own_daemon):
     if (groups := Cgroups.find()) is None:
         pytest.skip("this process may make no control groups")
     base, _ = groups.handover()
@@ -142,7 +146,7 @@ async def test_control_groups_of_running_daemons_and_of_units_are_spared(ours):
             join = f"echo 0 > {directory}/cgroup.procs; echo; exec env -i sleep 60"
             kept.append(subprocess.Popen(["/bin/sh", "-c", join], stdout=subprocess.PIPE))
             kept[-1].stdout.readline()
-        await end_leftovers(ours)
+        await end_leftovers(own_daemon)
         await trio.sleep(0.1)
         assert [process.poll() for process in kept] == [None, None]
     finally:
@@ -156,7 +160,7 @@ async def test_control_groups_of_running_daemons_and_of_units_are_spared(ours):
 
 
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
-async def test_next_daemon_kills_what_a_killed_daemon_left(tmp_path, tracking):
+async def test_next_daemon_kills_processes_that_a_killed_daemon_left(tmp_path, tracking):
     if tracking == "cgroup":
         if (groups := Cgroups.find()) is None:
             pytest.skip("this process may make no control groups")

@@ -1,3 +1,5 @@
+"""The master of a PTY: writes, size, modes and signals."""
+
 import contextlib
 import os
 import signal
@@ -35,7 +37,7 @@ def close(slaves):
 
 
 async def fill(master):
-    # The kernel moves input to the slave's buffer, which makes room a few more times.
+    # The kernel moves input to the slave's buffer, so several writes succeed after the first stop.
     while True:
         master.write(b"x" * 4096)
         await master.wait_writable()
@@ -47,7 +49,7 @@ async def test_write_reaches_the_slave(pair):
     assert os.read(slave, 100) == b"typed"
 
 
-async def test_write_stops_when_the_input_is_full_and_room_can_be_awaited(pair):
+async def test_wait_writable_returns_when_a_full_input_queue_was_read(pair):
     master, (slave,) = pair
     with trio.move_on_after(0.2) as scope:
         await fill(master)
@@ -109,7 +111,7 @@ async def test_echoes_follows_the_mode_of_the_terminal(pair):
 async def test_signal_foreground_signals_no_process_without_a_foreground_group(pair, monkeypatch):
     master, _ = pair
     sent = []
-    monkeypatch.setattr(os, "killpg", lambda *what: sent.append(what))
+    monkeypatch.setattr(os, "killpg", lambda *arguments: sent.append(arguments))
     assert master.signal_foreground(signal.SIGTERM) is False
     assert sent == []
 
@@ -128,7 +130,7 @@ async def test_signal_foreground_reaches_the_foreground_group():
         await trio.lowlevel.wait_readable(fd)
         assert master.signal_foreground(signal.SIGINT) is True
         while process.returncode is None:
-            # A signal that comes just before a shell begins to read is handled after that only.
+            # A shell that receives a signal just before it reads runs the trap only after the read.
             with trio.move_on_after(0.5):
                 await process.wait()
             master.signal_foreground(signal.SIGINT)

@@ -1,3 +1,5 @@
+"""Identities, environments and signals of processes."""
+
 import errno
 import os
 import signal
@@ -64,7 +66,7 @@ def test_portable_read_all_agrees_with_proc(sleeper):
     assert portable.started == psutil.Process(sleeper.pid).create_time()
 
 
-def test_environment_is_that_with_which_the_process_was_started(sleeper):
+def test_environment_of_returns_the_environment_at_the_start_of_the_process(sleeper):
     assert processes.environment_of(sleeper.pid)[b"MARK"] == b"here"
     assert processes.environment_of(2**22) == {}
 
@@ -116,20 +118,20 @@ def test_identity_and_send_raise_when_no_descriptor_is_left(sleeper):
 
 @pytest.mark.skipif(not linux.has_pidfd(), reason="no pidfds on this system")
 def test_send_to_members_signals_only_members_in_order(monkeypatch):
-    hit = []
+    signalled = []
 
-    def note(pidfd, _):
+    def record(pidfd, _):
         with open(f"/proc/self/fdinfo/{pidfd}") as info:
-            hit.extend(int(line[4:]) for line in info if line.startswith("Pid:"))
+            signalled.extend(int(line[4:]) for line in info if line.startswith("Pid:"))
 
-    monkeypatch.setattr(signal, "pidfd_send_signal", note)
+    monkeypatch.setattr(signal, "pidfd_send_signal", record)
     sleepers = [subprocess.Popen(["sleep", "60"]) for _ in range(12)]
     try:
         pids = [process.pid for process in sleepers]
         for order in (pids, pids[::-1]):
-            hit.clear()
+            signalled.clear()
             processes.send_to_members(order, signal.SIGTERM, lambda: pids[1:])
-            assert hit == [pid for pid in order if pid != pids[0]]
+            assert signalled == [pid for pid in order if pid != pids[0]]
     finally:
         for process in sleepers:
             process.kill()

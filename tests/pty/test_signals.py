@@ -1,3 +1,5 @@
+"""Names and numbers of signals."""
+
 import signal
 
 import pytest

@@ -1,3 +1,5 @@
+"""Run each scenario of process trees in a process of its own."""
+
 import os
 import sys
 from contextlib import nullcontext
@@ -9,12 +11,12 @@ from acpterm.pty import linux
 from tests.pty.scenarios import SCENARIOS, STORM
 from tests.support.bounded import bounds
 
-pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="subreapers are Linux's")
+pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="only Linux has subreapers")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_descendant_tree_scenario(name):
+async def test_scenario_passes_in_a_process_of_its_own(name):
     command = [sys.executable, "-m", "tests.pty.scenarios", name]
     with bounds(STORM) if "uses_up" in name else nullcontext([]) as bound, trio.fail_after(30):
         done = await trio.run_process(

@@ -24,5 +24,5 @@ def tracing(pid):
     )
     with tracer:
         if tracer.stdout.readline() != b"0\n":
-            pytest.skip("nothing may be traced here")
+            pytest.skip("this process may trace no other process")
         yield

@@ -1,10 +1,12 @@
-"""Start `acpterm` as a process quickly: forked from a process that has imported it (`ready`).
+"""How tests start `acpterm` as a process: quickly, from one that has imported it (`ready`).
 
-Thorough tests (`depth`) start a new Python instead, and so does `start` for options that `Started`
-does not support and for other locales.
+What is to be thorough (`depth`) starts each with a Python of its own instead; so is started what
+wishes for more than `Started` knows of, and what runs in a locale of its own.
 """
 
 import atexit
+import contextlib
+import ctypes
 import inspect
 import marshal
 import os
@@ -13,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +26,32 @@ from tests.support.ready import ANSWER
 ACPTERM = [sys.executable, "-m", "acpterm"]
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 _KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "start_new_session", "pass_fds"}
-NEW_PYTHON = THOROUGH or sys.platform != "linux"
+AFRESH = THOROUGH or sys.platform != "linux"
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+_libc = ctypes.CDLL(None)
 
 
-def start(words: list[str], **popen: Any) -> "subprocess.Popen[bytes]":
-    """Start `acpterm` with arguments; `popen` is as for `subprocess.Popen`."""
-    key = _locale(popen.get("env") or os.environ)
-    if NEW_PYTHON or popen.keys() - _KNOWN or key not in _LOCALES:
-        return subprocess.Popen([*ACPTERM, *words], **popen)
-    return Started(words, **popen)
+def start(words: list[str], **how: Any) -> "subprocess.Popen[bytes]":
+    """Start `acpterm` with words; `how` is as for `subprocess.Popen`."""
+    key = _locale(how.get("env") or os.environ)
+    if AFRESH or how.keys() - _KNOWN or key not in _LOCALES:
+        return subprocess.Popen([*ACPTERM, *words], **how)
+    return Started(words, **how)
 
 
 def _locale(env: Any) -> tuple[tuple[str, str], ...]:
-    """Return the variables that Python reads only when it starts."""
-    locale = next((env[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
+    """Give what Python looks at when it starts, and not again."""
+    found = next((env[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
     names = sorted(name for name in env if name == "TZ" or name.startswith(("PYTHON", "LD_")))
-    return ("", locale), *((name, env[name]) for name in names)
+    return ("", found), *((name, env[name]) for name in names)
 
 
 _LOCALES = {_locale(os.environ), _locale({**os.environ, "LC_ALL": "C.UTF-8"})}
 
 
 class _Ready:
-    """A process that has imported acpterm, for one locale."""
+    """A process that is ready, for one locale."""
 
     def __init__(self, env: dict[str, str]) -> None:
         ours, theirs = socket.socketpair()
@@ -70,13 +76,13 @@ class _Ready:
         self._channel.close()
         self._process.wait()
 
-    def child(self, request: dict[str, Any], fds: list[int]) -> int:
-        """Request a child; return its pid."""
-        data = marshal.dumps(request)
-        with self._lock:
-            head = len(data).to_bytes(4, "little")
+    def child(self, asked: dict[str, Any], fds: list[int]) -> int:
+        """Have it make a child: its pid."""
+        request = marshal.dumps(asked)
+        with self._lock, _subreaper():
+            head = len(request).to_bytes(4, "little")
             socket.send_fds(self._channel, [head], fds)
-            self._channel.sendall(data)
+            self._channel.sendall(request)
             answer = self._channel.recv(ANSWER.size, socket.MSG_WAITALL)
         pid, error = ANSWER.unpack(answer)
         if error:
@@ -84,12 +90,24 @@ class _Ready:
         return int(pid)
 
 
+@contextlib.contextmanager
+def _subreaper() -> Iterator[None]:
+    """Make orphans of this process's descendants its children for the block (prctl(2))."""
+    was_set = ctypes.c_int()
+    _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was_set), 0, 0, 0)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, was_set.value, 0, 0, 0)
+
+
 _ready: dict[tuple[tuple[str, str], ...], _Ready] = {}
 _lock = threading.Lock()
 
 
 class Started(subprocess.Popen[bytes]):
-    """A process of `acpterm` that was forked by a ready process."""
+    """A process of `acpterm` that was made by one that is ready."""
 
     def __init__(
         self,
@@ -97,15 +115,15 @@ class Started(subprocess.Popen[bytes]):
         *,
         keeper: bool = False,
         start_new_session: bool = False,
-        **popen: Any,
+        **how: Any,
     ) -> None:
         self._keeper = keeper
         self._session = start_new_session
-        super().__init__([*ACPTERM, *words], **popen)
+        super().__init__([*ACPTERM, *words], **how)
 
     def _execute_child(self, *arguments: Any) -> None:
-        """Start the child as `Popen` does, but from a ready process."""
-        # The stubs have neither this method nor the one below.
+        """Do what `Popen` does here, by way of a process that is ready."""
+        # Neither this method nor the one below is in the stubs.
         takes = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
         given = takes.bind(self, *arguments).arguments
         env = dict(os.environ if given["env"] is None else given["env"])
@@ -113,7 +131,7 @@ class Started(subprocess.Popen[bytes]):
         with _lock:
             if key not in _ready:
                 _ready[key] = _Ready(env)
-        request = {
+        asked = {
             "words": [os.fsdecode(word) for word in given["args"][len(ACPTERM) :]],
             "env": env,
             "cwd": os.fspath(given["cwd"] or os.getcwd()),
@@ -126,7 +144,7 @@ class Started(subprocess.Popen[bytes]):
         ends = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         fds = [standard if end == -1 else end for standard, end in enumerate(ends)]
         fds += given["pass_fds"]
-        self.pid = _ready[key].child(request, fds)
+        self.pid = _ready[key].child(asked, fds)
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]  # as above
@@ -137,7 +155,7 @@ _KEEPER_COMMAND = client.keeper_command()
 
 
 def start_embedded_keeper() -> tuple["subprocess.Popen[bytes]", socket.socket]:
-    """Start a keeper as `acpterm.keeper.client` does, but from a ready process."""
+    """Start a keeper as `acpterm.keeper.client` does, from a process that is ready."""
     if client.keeper_command() != _KEEPER_COMMAND or os.getuid() != os.geteuid():
         return _start_embedded()
     ours, theirs = client.worker_pair()

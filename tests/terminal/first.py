@@ -1,6 +1,6 @@
 """A pool in a process that is pid 1, as in a container: `python -m tests.terminal.first TRACKING`.
 
-What it asserts, it asserts here; for `test_pool`, by `unshare`.
+`test_pool` runs this module with `unshare`; the assertions are in this module.
 """
 
 import os
@@ -24,13 +24,13 @@ async def main(tracking):
     ):
         pool = Pool(keeper, trees)
         await nursery.start(pool.run)
-        # An orphan that ends, and a program that is there before, meanwhile and after.
+        # An orphan that ends while the program of the terminal continues to run.
         line = "(setsid sh -c 'sleep 0.1' & echo $!); read x"
         program = Program(["/bin/sh", "-c", line], dict(os.environ), "/", 0o22)
         terminal = await pool.create(program)
-        while not (said := terminal.text.text()):
+        while not (text := terminal.text.text()):
             await terminal.wait_changed()
-        orphan = int(said)
+        orphan = int(text)
         with trio.fail_after(15):
             while processes.identity(orphan) is not None:
                 await trio.sleep(0.02)

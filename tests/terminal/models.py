@@ -1,6 +1,6 @@
-"""Slow, obvious models of the ring and of the text, written from the rules and not from the code.
+"""Slow, simple models of the ring and of the text view, which share no code with them.
 
-`render` takes the whole stream every time and looks at one character after the other.
+`render` processes the whole stream at each call, one character after another.
 """
 
 import codecs
@@ -41,19 +41,19 @@ class TextModel:
     def finish(self):
         self.finished = True
 
-    def ask(self):
+    def read(self):
         """Return the text and whether it is truncated."""
-        over, line = render(
+        finished, line = render(
             self.data,
             final=self.finished,
             width=self.width,
             sequence_max=self.sequence_max,
         )
-        whole = (over + line).encode()
-        if len(over.encode()) > self.limit or len(whole) > self.limit:
+        whole = (finished + line).encode()
+        if len(finished.encode()) > self.limit or len(whole) > self.limit:
             self.sticky = True
         begin = max(0, len(whole) - self.limit)
-        # The last `limit` bytes; half a character at the front is no character.
+        # The last `limit` bytes, without an incomplete character at their start.
         return whole[begin:].decode(errors="ignore"), self.sticky
 
 
@@ -63,7 +63,7 @@ class _Stream:
     def __init__(self, width, sequence_max):
         self.width = width
         self.sequence_max = sequence_max
-        self.over = ""
+        self.finished_text = ""
         # None is an erased cell.
         self.cells = []
         self.column = 0
@@ -77,7 +77,7 @@ class _Stream:
 
     def put(self, char):
         if self.column == self.width:
-            self.over += self.line()
+            self.finished_text += self.line()
             self.cells, self.column = [], 0
         while len(self.cells) <= self.column:
             self.cells.append(None)
@@ -87,7 +87,7 @@ class _Stream:
     def plain(self, char):
         """Process a character outside of sequences."""
         if char == "\n":
-            self.over += self.line() + "\n"
+            self.finished_text += self.line() + "\n"
             self.cells, self.column = [], 0
         elif char == "\r":
             self.column = 0
@@ -96,12 +96,12 @@ class _Stream:
         elif char == "\t" or char >= " ":
             self.put(char)
 
-    def erase(self, how):
+    def erase(self, mode):
         for at in range(len(self.cells)):
-            if how == 2 or (how == 0 and at >= self.column) or (how == 1 and at <= self.column):
+            if mode == 2 or (mode == 0 and at >= self.column) or (mode == 1 and at <= self.column):
                 self.cells[at] = None
 
-    def take(self, char):
+    def process(self, char):
         if char in "\v\f":
             char = "\n"
         if (char < " " and char not in "\a\b\t\n\r\x18\x1a\x1b") or "\x7f" <= char <= "\x9f":
@@ -164,7 +164,7 @@ class _Stream:
             self.erase(int(known[1] or 0))
         known = re.fullmatch(r"\[([0-9]*)(;[0-9;]*)?G", spelled)
         if known and int(known[1] or 0) <= 1:
-            self.take("\r")
+            self.process("\r")
 
 
 def render(data, *, final, width=16384, sequence_max=8192):
@@ -172,5 +172,5 @@ def render(data, *, final, width=16384, sequence_max=8192):
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     stream = _Stream(width, sequence_max)
     for char in decoder.decode(data, final):
-        stream.take(char)
-    return stream.over, stream.line()
+        stream.process(char)
+    return stream.finished_text, stream.line()

@@ -1,4 +1,4 @@
-"""Input arrives whole and in order, however slowly the program reads."""
+"""Input arrives completely and in order, at any speed of the program that reads it."""
 
 import os
 import tty
@@ -42,7 +42,7 @@ async def test_input_is_typed_at_once_when_it_fits(pair, nursery):
     assert await read(slave, 5) == b"hello"
 
 
-async def test_input_is_typed_in_order_as_there_is_room(pair, nursery):
+async def test_input_is_typed_in_order_when_it_exceeds_the_kernels_buffer(pair, nursery):
     master, slave = pair
     keyboard = Keyboard(master, nursery.start_soon)
     pieces = [bytes([65 + n]) * 50_000 for n in range(4)]
@@ -101,12 +101,12 @@ async def test_input_is_dropped_when_it_fails_later_and_later_input_is_typed(pai
     keyboard = Keyboard(master, nursery.start_soon)
     earlier = keyboard.type(b"a")
     lost = [keyboard.type(bytes(100_000)), keyboard.type(b"more")]
-    told = []
+    failed = []
 
     async def wait(typed):
         with pytest.raises(trio.ClosedResourceError):
             await keyboard.wait(typed)
-        told.append(typed)
+        failed.append(typed)
 
     async with trio.open_nursery() as waiting:
         waiting.start_soon(wait, lost[0])
@@ -122,7 +122,7 @@ async def test_input_is_dropped_when_it_fails_later_and_later_input_is_typed(pai
     # A later wait raises as well, but not one for input that was typed before.
     typed = keyboard.type(b"typed")
     await wait(lost[1])
-    assert told == lost
+    assert failed == lost
     await keyboard.wait(earlier)
     await keyboard.wait(typed)
     assert await read(slave, 5) == b"typed"
@@ -135,12 +135,12 @@ async def test_input_is_dropped_when_no_task_can_be_started(pair):
     keyboard = Keyboard(master, closed.start_soon)
     with pytest.raises(trio.ClosedResourceError):
         keyboard.type(bytes(100_000))
-    # Nothing is in the way of what is typed next.
+    # The dropped input does not block later input.
     with trio.fail_after(5):
         await keyboard.wait(keyboard.type(b""))
 
 
-async def test_input_is_refused_whole_when_too_much_is_queued(pair, nursery, monkeypatch):
+async def test_input_is_refused_completely_when_too_much_is_queued(pair, nursery, monkeypatch):
     monkeypatch.setattr(keyboards, "INPUT_BYTES_MAX", 100_000)
     master, slave = pair
     keyboard = Keyboard(master, nursery.start_soon)
@@ -152,9 +152,9 @@ async def test_input_is_refused_whole_when_too_much_is_queued(pair, nursery, mon
 
 async def test_replies_are_typed_in_order_and_not_passed_to_listeners(pair, nursery):
     master, slave = pair
-    heard = []
+    typed_data = []
     keyboard = Keyboard(master, nursery.start_soon)
-    keyboard.listeners.append(lambda data, _shown: heard.append(data))
+    keyboard.listeners.append(lambda data, _shown: typed_data.append(data))
     keyboard.type(b"a" * 70_000)
     keyboard.reply(b"ANSWER")
     keyboard.type(b"b")
@@ -162,7 +162,7 @@ async def test_replies_are_typed_in_order_and_not_passed_to_listeners(pair, nurs
     data = await read(slave, 70_011)
     assert data == b"a" * 70_000 + b"ANSWER" + b"b" + b"LAST"
     with trio.fail_after(5):
-        while b"".join(heard) != b"a" * 70_000 + b"b":
+        while b"".join(typed_data) != b"a" * 70_000 + b"b":
             await trio.sleep(0.001)
 
 
@@ -175,12 +175,12 @@ async def test_unread_replies_are_bounded_and_input_is_typed(pair, nursery):
     waiting = len(keyboard._rest)
     assert waiting <= 100_000 + keyboards.REPLY_BYTES_MAX
     keyboard.type(b"end")
-    seen = b""
+    received = b""
     with trio.fail_after(20):
-        while not seen.endswith(b"end"):
-            seen += await read(slave, 1)
-    assert seen.startswith(b"x" * 100_000)
-    assert set(seen.removeprefix(b"x" * 100_000).removesuffix(b"end").split(b"\x1b")) == {
+        while not received.endswith(b"end"):
+            received += await read(slave, 1)
+    assert received.startswith(b"x" * 100_000)
+    assert set(received.removeprefix(b"x" * 100_000).removesuffix(b"end").split(b"\x1b")) == {
         b"",
         b"[1;1R",
     }

@@ -1,4 +1,4 @@
-"""The pool, without a host: it creates, runs and ends terminals, and leaves nothing."""
+"""The pool without a host: it creates, runs and ends terminals, and releases all resources."""
 
 import os
 import signal
@@ -42,7 +42,7 @@ def descriptors():
 
 
 def _open_fds():
-    # Without the one that the listing itself takes.
+    # Exclude the descriptor that the listing itself opens.
     return [fd for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
 
 
@@ -69,9 +69,9 @@ async def test_all_output_is_readable_at_the_moment_of_the_exit(line):
     async with running_pool() as pool:
         for _ in range(10):
             terminal = await pool.create(program(line))
-            # The loop is held up until output and end are both there to be seen, in either order.
+            # Block the event loop until both output and exit are pending, in either order.
             while (stat := linux.read_stat(terminal._pid)) and not stat.zombie:
-                time.sleep(0.002)  # noqa: ASYNC251  the reader is to find it all there
+                time.sleep(0.002)  # noqa: ASYNC251  blocks on purpose
             await terminal.wait_exited()
             assert text(terminal).endswith("last\n")
 
@@ -161,7 +161,7 @@ async def test_terminal_is_ended_when_the_pool_shuts_down_during_its_creation(tm
         assert not pid.exists() or not alive(int(pid.read_text() or 2**22))
 
 
-async def test_cancelled_creation_leaves_nothing():
+async def test_cancelled_creation_leaves_no_terminal_process_or_descriptor():
     async with running_pool() as pool:
         first = await pool.create(program("true"))
         pool.release(first, EndedBy.AGENT)
@@ -177,7 +177,7 @@ async def test_cancelled_creation_leaves_nothing():
         await poll(lambda: descriptors() == before)
 
 
-async def test_cancelled_pool_kills_all_programs_at_once_and_leaves_nothing():
+async def test_cancelled_pool_kills_all_programs_at_once_and_leaves_no_resources():
     before = descriptors()
     groups = Cgroups.find()
     if groups is not None:
@@ -228,7 +228,7 @@ async def test_first_reason_to_end_a_program_is_reported():
 
 
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
-async def test_failing_terminal_is_killed_and_others_go_on(tracking):
+async def test_failing_terminal_is_killed_and_others_continue(tracking):
     async def fail(*_):
         raise RuntimeError("a bug")
 
@@ -270,7 +270,7 @@ async def test_wait_changed_returns_for_changes_after_the_call():
             nursery.start_soon(terminal.wait_changed)
             await trio.testing.wait_all_tasks_blocked(0.01)
             terminal.signal(1)
-        # The end is news as well.
+        # The exit is a change, too.
         await terminal.wait_exited()
 
 
@@ -297,13 +297,13 @@ async def test_terminal_cannot_be_resized_or_signalled_after_its_end():
         assert terminal.signal(15) is False
 
 
-async def test_terminal_without_output_takes_little_memory():
+async def test_terminal_without_output_retains_no_bytes():
     async with running_pool() as pool:
         terminal = await pool.create(program("read x"), limit=16 * 2**20, ring_size=16 * 2**20)
         assert terminal.retained_bytes == 0
 
 
-async def test_control_groups_are_used_or_refused_when_requested(monkeypatch):
+async def test_trees_raise_when_the_requested_control_groups_are_missing(monkeypatch):
     monkeypatch.setattr(Cgroups, "find", classmethod(lambda *_: None))
     with pytest.raises(TrackingError, match="control groups"):
         Trees("cgroup")
@@ -334,9 +334,9 @@ def test_command_reports_missing_control_groups_in_one_line(tmp_path, command):
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
 async def test_pool_reaps_orphans_when_it_is_pid_1(tracking):
     namespace = ["unshare", "--pid", "--fork", "--mount-proc"]
-    tried = await trio.run_process([*namespace, "true"], check=False, capture_stderr=True)
-    if tried.returncode:
-        pytest.skip("no pid namespaces may be made here")
+    probe = await trio.run_process([*namespace, "true"], check=False, capture_stderr=True)
+    if probe.returncode:
+        pytest.skip("this process may create no pid namespace")
     with trio.fail_after(30):
         done = await trio.run_process(
             [*namespace, sys.executable, "-m", "tests.terminal.first", tracking],

@@ -1,3 +1,5 @@
+"""The ring of a terminal: positions, lost bytes and capacity."""
+
 import sys
 
 import pytest
@@ -56,14 +58,14 @@ def test_capacity_0_retains_nothing_and_counts():
     assert ring.read(1, None) == (b"", 3, 2)
 
 
-def test_one_write_larger_than_the_capacity():
+def test_write_larger_than_the_capacity_retains_its_end():
     ring = Ring(3)
     ring.write(b"a")
     ring.write(memoryview(b"bcdefghij"))
     assert ring.read(0, None) == (b"hij", 7, 7)
 
 
-def test_memory_follows_what_was_written():
+def test_buffer_grows_with_the_output_up_to_the_capacity():
     ring = Ring(1 << 20)
     ring.write(b"$ ")
     assert sys.getsizeof(ring._buffer) < 200

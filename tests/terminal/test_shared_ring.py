@@ -1,4 +1,4 @@
-"""The consumer's side of a ring file, with this test in the place of the keeper."""
+"""The consumer's side of a ring file, with the test in the role of the keeper."""
 
 import os
 
@@ -33,7 +33,7 @@ class Writer:
         self.kicks += 1
 
     def write(self, data):
-        """Write as much as there is room for; return how much."""
+        """Write as many bytes as fit; return their number."""
         header = self.file.header
         size = min(len(data), self.file.free_bytes())
         for at in range(size):
@@ -49,9 +49,9 @@ class Writer:
 
 @pytest.fixture
 def writer():
-    made = Writer()
-    yield made
-    made.close()
+    writer = Writer()
+    yield writer
+    writer.close()
 
 
 def test_consumed_bytes_are_readable_while_retained(writer):
@@ -65,13 +65,13 @@ def test_consumed_bytes_are_readable_while_retained(writer):
     assert ring.read(14, 1) == (b"e", 14, 0)
 
 
-@pytest.mark.parametrize(("since", "most"), [(-1, None), (4, None), (0, -1)])
-def test_read_outside_of_the_stream_raises(writer, since, most):
+@pytest.mark.parametrize(("since", "max_bytes"), [(-1, None), (4, None), (0, -1)])
+def test_read_outside_of_the_stream_raises(writer, since, max_bytes):
     ring = writer.ring()
     writer.write(b"abc")
     ring.advance(3)
     with pytest.raises(ValueError, match=r"no such position|max_bytes"):
-        ring.read(since, most)
+        ring.read(since, max_bytes)
 
 
 def test_retained_and_unread_bytes_are_not_overwritten(writer):
@@ -86,7 +86,7 @@ def test_retained_and_unread_bytes_are_not_overwritten(writer):
     assert ring.read(3).data == data[3:1003]
 
 
-def test_held_position_is_retained_until_its_reader_lets_go(writer):
+def test_held_position_is_retained_until_its_reader_releases_it(writer):
     ring = writer.ring(retained=0)
     reader = object()
     writer.write(b"0123456789")
@@ -100,7 +100,7 @@ def test_held_position_is_retained_until_its_reader_lets_go(writer):
     assert ring.start == 10
 
 
-def test_room_is_reported_only_to_a_stalled_keeper(writer):
+def test_free_space_is_reported_only_to_a_stalled_keeper(writer):
     ring = writer.ring(retained=0)
     writer.write(b"0123456789")
     ring.advance(5)
@@ -152,7 +152,7 @@ def test_reads_agree_with_the_whole_stream(pieces, retained, data):
 
 
 class Consuming:
-    """A consumer and everything that it feeds."""
+    """A consumer, with the objects that it feeds."""
 
     def __init__(self, writer, limit=1 << 20):
         self.ring = writer.ring(retained=100)
@@ -173,65 +173,65 @@ class Consuming:
         self.changes += 1
 
 
-async def test_consumer_consumes_everything_and_asks_for_a_wake_up(writer):
-    made = Consuming(writer)
+async def test_consumer_consumes_everything_and_requests_a_wake_up(writer):
+    consuming = Consuming(writer)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(made.consumer.run)
+        nursery.start_soon(consuming.consumer.run)
         await trio.testing.wait_all_tasks_blocked()
         assert writer.file.header[layout.ARMED]
         for piece in (b"one\n", b"x" * (3 * SLICE_BYTES // 4), b"\nlast\n"):
             writer.write(piece)
-            made.consumer.wake()
+            consuming.consumer.wake()
             await trio.testing.wait_all_tasks_blocked()
-            assert made.ring.unread == 0
+            assert consuming.ring.unread == 0
         assert writer.file.header[layout.ARMED]
-        assert made.text.text().endswith("x\nlast\n")
+        assert consuming.text.text().endswith("x\nlast\n")
         nursery.cancel_scope.cancel()
 
 
 async def test_catch_up_consumes_at_most_one_slice():
     writer = Writer(4 * SLICE_BYTES)
     try:
-        made = Consuming(writer)
+        consuming = Consuming(writer)
         writer.write(b"here")
-        assert made.consumer.catch_up()
-        assert made.text.text() == "here"
+        assert consuming.consumer.catch_up()
+        assert consuming.text.text() == "here"
         writer.write(b"y" * (3 * SLICE_BYTES))
-        assert not made.consumer.catch_up()
-        assert made.ring.unread == 2 * SLICE_BYTES
-        await made.consumer.caught_up()
-        assert made.ring.unread == 0
+        assert not consuming.consumer.catch_up()
+        assert consuming.ring.unread == 2 * SLICE_BYTES
+        await consuming.consumer.caught_up()
+        assert consuming.ring.unread == 0
     finally:
         writer.close()
 
 
 def test_size_is_applied_at_the_position_of_its_change(writer):
-    made = Consuming(writer)
+    consuming = Consuming(writer)
     writer.write(b"before")
-    made.consumer.resize(100, 30)
+    consuming.consumer.resize(100, 30)
     writer.write(b"after")
-    assert made.timeline.resized == 0
-    assert made.consumer.catch_up()
-    assert made.timeline.resize_at(0)[1:] == (6, 100, 30)
-    made.consumer.resize(90, 20)
-    assert made.timeline.resize_at(1)[1:] == (11, 90, 20)
+    assert consuming.timeline.resized == 0
+    assert consuming.consumer.catch_up()
+    assert consuming.timeline.resize_at(0)[1:] == (6, 100, 30)
+    consuming.consumer.resize(90, 20)
+    assert consuming.timeline.resize_at(1)[1:] == (11, 90, 20)
 
 
 async def test_other_tasks_run_between_two_slices_of_a_flood():
     writer = Writer(8 * SLICE_BYTES)
     try:
-        made = Consuming(writer)
+        consuming = Consuming(writer)
         writer.write(b"y" * (8 * SLICE_BYTES))
         turns = 0
 
         async def other():
             nonlocal turns
-            while made.ring.unread:
+            while consuming.ring.unread:
                 turns += 1
                 await trio.lowlevel.checkpoint()
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(made.consumer.run)
+            nursery.start_soon(consuming.consumer.run)
             nursery.start_soon(other)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""The text view: rules, limits and the cases of bytes and text."""
+"""The text view: characters, limits, lines, escape sequences and retention."""
 
 import time
 import tracemalloc
@@ -28,11 +28,11 @@ def text(*chunks, limit=MIB):
 
 def test_four_byte_character_is_decoded_byte_by_byte_between_reads():
     view = TextView(100)
-    seen = []
+    texts = []
     for byte in b"a" + "🙂".encode() + b"b":
         view.feed(bytes([byte]))
-        seen.append(view.text())
-    assert seen == ["a", "a", "a", "a", "a🙂", "a🙂b"]
+        texts.append(view.text())
+    assert texts == ["a", "a", "a", "a", "a🙂", "a🙂b"]
 
 
 def test_incomplete_character_at_the_end_is_one_replacement():
@@ -42,7 +42,7 @@ def test_incomplete_character_at_the_end_is_one_replacement():
     assert view.text() == "a\ufffd"
 
 
-def test_finish_adds_nothing_to_whole_text():
+def test_finish_adds_nothing_to_complete_text():
     view = view_of(b"abc")
     version = view.version
     view.finish()
@@ -69,19 +69,19 @@ def test_invalid_bytes_are_grouped_as_python_does(data):
     assert whole.text() == single.text() == data.decode(errors="replace")
 
 
-def test_replacement_counts_three_bytes():
+def test_replacement_character_counts_three_bytes():
     assert text(b"\xff\xff", limit=6) == "\ufffd\ufffd"
     view = view_of(b"\xff\xff", limit=5)
     assert (view.text(), view.truncated) == ("\ufffd", True)
 
 
-def test_only_continuation_bytes():
+def test_continuation_bytes_without_a_start_are_replaced():
     view = view_of(b"\x80" * 1000, limit=100)
     assert view.text() == "\ufffd" * 33
     assert len(view.text().encode()) == 99
 
 
-def test_megabyte_of_four_byte_characters():
+def test_limit_is_exact_for_a_mebibyte_of_four_byte_characters():
     view = TextView(MIB)
     data = "🙂".encode() * (MIB // 4)
     for at in range(0, len(data), 4095):
@@ -115,7 +115,7 @@ def test_text_is_cut_exactly_at_every_limit(limit, line):
     assert len(view.text().encode()) <= limit
 
 
-def test_truncated_stays_true():
+def test_truncated_stays_true_when_the_text_is_erased():
     view = view_of(b"123456", limit=5)
     assert view.truncated
     view.feed(b"\r\x1b[K")
@@ -148,20 +148,20 @@ def test_negative_limit_raises():
         TextView(-1)
 
 
-def test_one_feed_larger_than_the_limit():
+def test_feed_larger_than_the_limit_retains_its_end():
     view = view_of(b"x" * 79 + b"\n", (b"y" * 79 + b"\r\n") * 5000, limit=1000)
     assert view.text() == ("y" * 79 + "\n").join([""] * 14)[-1000:]
 
 
 @pytest.mark.parametrize("step", [1, 700, 3000, 5000])
 @pytest.mark.parametrize("limit", [7, 5000, 80_000])
-def test_cut_is_exact_whatever_the_pieces(limit, step):
+def test_limit_is_exact_for_any_chunk_size(limit, step):
     data = "".join(f"{number}é→🙂\n" for number in range(12_000)).encode()
     view = TextView(limit)
     for at in range(0, len(data), step):
         view.feed(data[at : at + step])
         if at % 350 == 0:
-            # What is not a whole character yet is no part of the text.
+            # The text excludes an incomplete character at its end.
             whole = data[: at + step].decode(errors="ignore").encode()
             assert view.text() == whole[-limit:].decode(errors="ignore")
     assert view.text() == data[-limit:].decode(errors="ignore")
@@ -199,12 +199,12 @@ def test_cut_is_exact_whatever_the_pieces(limit, step):
         ("héé\bx\r→".encode(), "→éx"),
     ],
 )
-def test_cursor_movements_and_erasures_in_a_line(data, expected):
+def test_cursor_movements_and_erasures_change_the_line(data, expected):
     assert text(data) == expected
     assert text(*(bytes([byte]) for byte in data)) == expected
 
 
-def test_crlf_cut_in_two():
+def test_crlf_is_one_newline_when_it_is_split():
     assert text(b"a\r", b"\nb") == "a\nb"
     assert text(b"a\r", b"\n\r\nb\r\n") == "a\n\nb\n"
 
@@ -265,7 +265,7 @@ def test_long_line_is_cut_exactly():
         b"\x1b]52;c;" + b"QUJD" * 1500 + b"\a",
     ],
 )
-def test_sequence_is_removed_wherever_it_is_cut(sequence):
+def test_sequence_is_removed_wherever_it_is_split(sequence):
     data = b"a" + sequence + b"b"
     assert text(data) == "ab"
     assert text(data * 3) == "ababab"
@@ -294,7 +294,7 @@ def test_erasure_ends_a_string():
     assert text(b"abc\r\x1b_x\x1b[2Ky\x1b[m") == "y"
 
 
-def test_title_without_its_end_costs_one_line():
+def test_unterminated_title_removes_one_line():
     data = b"\x1b]0;title\r\nimportant\r\n"
     assert text(data) == "\nimportant\n"
     assert text(*(bytes([byte]) for byte in data)) == "\nimportant\n"
@@ -302,7 +302,7 @@ def test_title_without_its_end_costs_one_line():
 
 @pytest.mark.parametrize("introducer", [b"\x1b]", b"\x1bP", b"\x1bX", b"\x1b[", b"\x1b("])
 @pytest.mark.parametrize("filler", [b"0", b"\t"])
-def test_sequence_swallows_no_more_than_its_maximum(introducer, filler):
+def test_sequence_removes_no_more_than_its_maximum(introducer, filler):
     filler = b" " if introducer == b"\x1b(" and filler == b"0" else filler
     data = introducer + filler * (8192 - 2) + b"text\n"
     shown = filler.decode() * 8190 if filler == b"\t" and introducer in {b"\x1b[", b"\x1b("} else ""
@@ -318,7 +318,7 @@ def test_sequence_of_exactly_the_maximum_length_is_removed():
     assert text(b"\x1b]" + "é".encode() * 8191 + b"\aok") == "éok"
 
 
-def test_long_string_takes_no_memory():
+def test_long_control_string_is_not_retained():
     view = TextView(MIB)
     tracemalloc.start()
     view.feed(b"\x1b]" + b"x" * 8000)
@@ -330,19 +330,19 @@ def test_long_string_takes_no_memory():
 # -- Retention
 
 
-def test_progress_bar_pushes_out_no_line():
+def test_progress_bar_displaces_no_earlier_line():
     view = view_of(b"useful\r\n", limit=1000)
     bar = b"".join(b"\r[%-60s] %3d%%" % (b"#" * (n * 60 // 100), n) for n in range(101))
-    began = time.monotonic()
+    started_at = time.monotonic()
     for _ in range(20_000_000 // len(bar)):
         view.feed(bar)
     view.feed(b"\r\nerror: the one that matters\r\n")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - started_at < 10
     assert view.text() == "useful\n[" + "#" * 60 + "] 100%\nerror: the one that matters\n"
     assert not view.truncated
 
 
-def test_cut_inside_a_sequence_a_title_and_a_crlf_is_exact():
+def test_limit_is_exact_within_a_title_a_sequence_and_a_crlf():
     data = b"one\x1b]0;a long title\a\x1b[1;31mtwo\x1b[m\r\n"
     for limit in range(10):
         assert text(data * 3, limit=limit) == ("onetwo\n" * 3)[len("onetwo\n" * 3) - limit :]
@@ -370,7 +370,7 @@ def test_memory_of_a_full_view_and_of_an_idle_view_is_bounded(chunk):
     assert used < 1.15 * limit
 
 
-def test_text_is_the_same_object_until_output_comes():
+def test_text_is_the_same_object_until_output_arrives():
     view = view_of(b"a\n" * 100)
     assert view.text() is view.text()
     version = view.version

@@ -44,7 +44,7 @@ gentle = st.lists(
     st.one_of(*(st.sampled_from(kind) for kind in (TEXT, LINES, ERASURES, SEQUENCES))), max_size=60
 ).map(b"".join)
 long_streams = st.lists(pieces | st.sampled_from(LONG), max_size=12).map(b"".join)
-# Without what moves or erases, the text of a stream is that of its slices, one after another.
+# Streams without movements and erasures: their text is that of their slices, concatenated.
 unmoved = st.lists(
     st.one_of(
         *(st.sampled_from(kind) for kind in (TEXT, SEQUENCES, [c.encode() for c in UTF8])),
@@ -63,7 +63,7 @@ cuts = st.lists(st.integers(0, 1 << 20), max_size=8) | st.just(range(1000))
 
 
 def feed(view, chunk):
-    """Feed as a consumer does."""
+    """Feed a chunk as a consumer does."""
     end = simple_output.find_end(chunk)
     if end:
         view.feed_simple(chunk[:end])
@@ -73,7 +73,7 @@ def feed(view, chunk):
 def check(data, cuts, limit, polls, width):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line, "WIDTH", width)
-        # So that the view restarts wherever it can.
+        # The view then restarts at every opportunity.
         patch.setattr(stream, "_RESTART_MARGIN_BYTES", 0)
         view, model = TextView(limit), TextModel(limit, width=width)
         for number, chunk in enumerate(chunks(data, cuts)):
@@ -81,15 +81,15 @@ def check(data, cuts, limit, polls, width):
             feed(view, chunk)
             model.feed(chunk)
             if polls >> number & 1:
-                assert (view.text(), view.truncated) == model.ask()
+                assert (view.text(), view.truncated) == model.read()
                 assert len(view.text().encode()) <= limit
             if polls and view.version == version:
                 assert view.text() == before
             if polls:
-                model.ask()
+                model.read()
         view.finish()
         model.finish()
-        assert (view.text(), view.truncated) == model.ask()
+        assert (view.text(), view.truncated) == model.read()
 
 
 @settings(max_examples=examples(250))
@@ -98,7 +98,7 @@ def test_text_agrees_with_the_model(data, cuts, limit, polls):
     check(data, cuts, limit, polls, 16384)
 
 
-# As consumers feed it: some lines at a time, the last one cut, and now and then something else.
+# Chunks as consumers feed them: some lines, the last one incomplete, and rarely other output.
 simple_chunk = st.lists(
     st.sampled_from([b"abc", b"m1;[", b"\t", b"\x1b[31m", b"\x1b[m", b"\r\n"]), max_size=12
 ).map(b"".join)
@@ -152,7 +152,7 @@ def test_text_of_covers_the_bytes_that_it_counts(data, final):
 
 @settings(max_examples=examples(200))
 @given(unmoved, st.integers(1, 30))
-def test_reader_that_follows_slice_by_slice_gets_the_whole_text(data, step):
+def test_reader_gets_the_whole_text_slice_by_slice(data, step):
     read, position, end = "", 0, 0
     while end < len(data):
         end = min(len(data), end + step)
@@ -215,7 +215,7 @@ def test_resync_skips_the_rest_of_a_sequence(data, rest):
 
 
 @given(streams, st.integers(0, 60))
-def test_text_after_a_resync_at_a_newline_is_that_of_the_whole(data, lost):
+def test_resync_continues_after_a_newline_when_the_beginning_is_lost(data, lost):
     data = b"line\r\n" + data + b"\r\n\x1b[32mlast \xf0\x9f\x99\x82\r\n"
     part = data[lost % (len(data) - 20) :]
     begin = resync(part)
@@ -224,7 +224,7 @@ def test_text_after_a_resync_at_a_newline_is_that_of_the_whole(data, lost):
 
 
 @given(streams)
-def test_after_a_whole_sequence_controls_are_outside(data):
+def test_controls_are_outside_of_a_sequence_after_cancel(data):
     controls = Controls()
     controls.feed(data.decode(errors="replace").encode())
     controls.feed(b"\x18")

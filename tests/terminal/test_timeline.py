@@ -64,7 +64,7 @@ def test_sizes_are_kept_in_order_and_divide_the_output():
     assert list(slices(line, 0, 20)) == [Slice(1.0, 0, 10), Slice(1.002, 10, 20)]
 
 
-def test_last_sizes_are_kept_and_the_one_before_them_is_the_initial_size():
+def test_last_sizes_are_retained_and_an_older_one_becomes_the_initial_size():
     line = timeline()
     assert line.size == (80, 24)
     for number in range(SIZES_MAX + 3):
@@ -76,8 +76,8 @@ def test_last_sizes_are_kept_and_the_one_before_them_is_the_initial_size():
     assert line.resize_at(SIZES_MAX + 3) is None
 
 
-def written(line, times):
-    """Record ten bytes at each time; return the true time by position."""
+def record_all(line, times):
+    """Record ten bytes at each time; yield their position and time."""
     for number, now in enumerate(times):
         line.record(10, now)
         yield number * 10, now
@@ -86,20 +86,20 @@ def written(line, times):
 def test_marks_are_bounded_and_recent_times_stay_exact():
     line = timeline()
     times = [number * 0.011 for number in range(50_000)]
-    true = dict(written(line, times))
+    true_times = dict(record_all(line, times))
     assert len(line._times) == len(line._positions) <= MARKS_MAX
-    late = list(true.items())[-MARKS_MAX // 4 :]
+    late = list(true_times.items())[-MARKS_MAX // 4 :]
     assert all(line.slice_at(position).time == time for position, time in late)
     # No time is later than the real one, or much earlier.
-    error = [time - line.slice_at(position).time for position, time in true.items()]
+    error = [time - line.slice_at(position).time for position, time in true_times.items()]
     assert min(error) == 0
     assert max(error) < times[-1] / 100
 
 
 def test_marks_of_dropped_output_are_removed_first():
     line = timeline(kept=10_000)
-    for position, now in written(line, [number * 1.0 for number in range(10_000)]):
-        # The oldest that is kept, ten bytes a second.
+    for position, now in record_all(line, [number * 1.0 for number in range(10_000)]):
+        # The oldest retained position, at ten bytes a second.
         oldest = max(0, position - 9_990)
         assert line.slice_at(oldest).time == now - (position - oldest) / 10
 
@@ -107,17 +107,17 @@ def test_marks_of_dropped_output_are_removed_first():
 def test_bursts_with_pauses_between_them_stay_separate():
     line = timeline()
     times = [burst * 600 + step * 0.02 for burst in range(100) for step in range(200)]
-    true = dict(written(line, times))
+    true_times = dict(record_all(line, times))
     assert len(line._times) <= MARKS_MAX
-    # Each within its burst of four seconds.
-    assert all(0 <= time - line.slice_at(at).time < 4 for at, time in true.items())
+    # Each time is within its burst of four seconds.
+    assert all(0 <= time - line.slice_at(at).time < 4 for at, time in true_times.items())
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(1, 1000)), max_size=50), st.data())
-def test_slices_are_in_order_without_a_gap(noted, data):
+def test_slices_are_in_order_without_a_gap(records, data):
     line = timeline()
     now = 0.0
-    for pause, size in noted:
+    for pause, size in records:
         now += pause
         line.record(size, now)
     begin = data.draw(st.integers(0, line.end))
@@ -130,12 +130,12 @@ def test_slices_are_in_order_without_a_gap(noted, data):
     assert position == end
 
 
-def test_slices_can_be_read_while_output_comes():
+def test_slices_can_be_read_while_output_arrives():
     line = timeline()
-    list(written(line, [number * 1.0 for number in range(100)]))
+    list(record_all(line, [number * 1.0 for number in range(100)]))
     found = slices(line, 0, 1000)
     next(found)
-    list(written(line, [100 + number * 1.0 for number in range(5000)]))
+    list(record_all(line, [100 + number * 1.0 for number in range(5000)]))
     rest = list(found)
     assert rest[0].position == 10
     assert rest[-1].end == 1000
@@ -165,7 +165,7 @@ async def test_terminal_records_a_timeline():
         line = terminal.timeline
         assert line.end == terminal.ring.end
         first, *_, last = slices(line, 0, line.end)
-        # Output is read some time after it was written: on a busy machine that may be long.
+        # On a busy machine, output may be read long after it was written.
         assert 0 <= first.time < last.time <= status.wall + 2
         assert line.last == pytest.approx(line.start + last.time, abs=2)
 

@@ -15,19 +15,17 @@ import msgspec
 import trio
 
 from acpterm import __version__
-from acpterm.acp import (
-    ClientCapabilities,
-    FileSystemCapabilities,
-    Implementation,
+from acpterm.acp.agent import (
     InitializeResponse,
     NewSessionResponse,
     PromptResponse,
     ReadTextFileRequest,
     RequestPermissionRequest,
-    SessionNotification,
     WriteTextFileRequest,
-    decode,
 )
+from acpterm.acp.initialize import ClientCapabilities, FileSystemCapabilities, Implementation
+from acpterm.acp.lenient import decode
+from acpterm.acp.session import SessionNotification
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import Permissions

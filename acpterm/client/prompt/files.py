@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from acpterm.acp import ReadTextFileRequest, WriteTextFileRequest
+from acpterm.acp.agent import ReadTextFileRequest, WriteTextFileRequest
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024

@@ -13,7 +13,7 @@ from typing import Final
 import click
 from msgspec import Raw
 
-from acpterm.acp import Diff
+from acpterm.acp.session import Diff
 from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client.prompt.tool_calls import ToolCallState
 from acpterm.client.sanitize import keep_sgr, one_line, strip_controls

@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec import Raw, UnsetType
 
-from acpterm.acp import Content, Diff, Terminal, ToolCall, ToolCallContent, ToolCallUpdate
 from acpterm.acp.raw_json import items, members, text
+from acpterm.acp.session import Content, Diff, Terminal, ToolCall, ToolCallContent, ToolCallUpdate
 from acpterm.client.sanitize import escape_invisible, one_line
 
 CALLS_MAX: Final = 1000

@@ -8,8 +8,14 @@ from typing import Final
 
 from msgspec import Raw, UnsetType
 
-from acpterm.acp import OtherUpdate, SessionNotification, ToolCall, ToolCallUpdate, read_update
 from acpterm.acp.raw_json import items, members, text
+from acpterm.acp.session import (
+    OtherUpdate,
+    SessionNotification,
+    ToolCall,
+    ToolCallUpdate,
+    read_update,
+)
 from acpterm.acp.terminal_updates import (
     V2_KINDS,
     Exit,

@@ -8,8 +8,7 @@ import msgspec
 
 from acpterm.acp.user_streams import EventNotification
 from acpterm.client.sanitize import one_line
-from acpterm.client.user.format import duration, summary_line
-from acpterm.client.user.words import ended
+from acpterm.client.user.format import duration, ended, summary_line
 
 RECONNECTED: Final = "reconnected"
 """Name of the event that reports a replaced worker; `events` creates it."""

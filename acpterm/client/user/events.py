@@ -1,9 +1,10 @@
-"""Subscription to the daemon's events.
+"""Subscription to the daemon's events, and a list of terminals that each event refreshes.
 
 A command that follows events ends on Ctrl-C with status 0; on another signal with the status of a
 program that the signal killed; or with status 0 once stdout has no reader, as in a pipe to `head`.
 """
 
+import math
 import signal
 import time
 from collections import deque
@@ -15,7 +16,8 @@ import trio
 from msgspec import Raw, ValidationError
 from msgspec.json import decode, encode
 
-from acpterm.acp import Empty
+from acpterm.acp.terminal import Empty
+from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
 from acpterm.acp.user_streams import EventNotification, EventsRequest
 from acpterm.client.errors import LostError
 from acpterm.client.user.client import UserClient
@@ -26,6 +28,8 @@ from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
 _SIGNALS: Final = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 # Received events that may wait to be handled; above that, no more are read.
 _QUEUE_MAX: Final = 64
+# Seconds between two requests, so that a burst of events causes one refresh.
+_PAUSE_S: Final = 0.1
 
 
 class GoneError(Exception):
@@ -122,3 +126,38 @@ class _Events:
         while len(self._queue) >= _QUEUE_MAX:
             self._has_room = trio.Event()
             await self._has_room.wait()
+
+
+async def refresh(
+    client: UserClient,
+    show: Callable[[list[TerminalInfo]], Awaitable[object]],
+    *,
+    everything: bool,
+    every: float = math.inf,
+    again: Callable[[], trio.Event] = trio.Event,
+) -> None:
+    """Call `show` with the terminals now, after each event, and every `every` seconds.
+
+    `again` returns a new `trio.Event` before each wait; setting that event also refreshes the list.
+    Runs until cancelled. Raises `GoneError` when the daemon ends.
+    """
+    happened = again()
+    request = ListRequest(all=everything)
+
+    async def note(event: EventNotification, params: Raw) -> None:
+        del event, params
+        happened.set()
+        await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow, client, note)
+        while True:
+            try:
+                answer = await client.call("terminal/list", request, ListResponse)
+            except RpcError as error:
+                raise gone(client, error) from error
+            await show(answer.terminals)
+            await trio.sleep(_PAUSE_S)
+            with trio.move_on_after(every - _PAUSE_S):
+                await happened.wait()
+            happened = again()

@@ -16,7 +16,6 @@ from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
 from acpterm.host.agent.session import Session, SessionState
 from acpterm.host.entry import AgentInfo, TerminalEntry
-from acpterm.host.exit_status import gives_signal_code
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import DirectoryCache
@@ -30,6 +29,7 @@ from acpterm.host.state.records import (
     ToolCallRecord,
 )
 from acpterm.host.state.store import connection_key
+from acpterm.host.terminal_info import gives_signal_code
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.pty import processes
 from acpterm.runtime.exec_context import ExecContext

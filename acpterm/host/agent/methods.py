@@ -1,19 +1,16 @@
 """The dispatch table of agents: each method, its parameters, and its handler."""
 
-from acpterm.acp import (
-    CancelNotification,
-    CreateTerminalRequest,
-    Empty,
-    InitializeRequest,
+from acpterm.acp.agent_api import (
     ReadRequest,
     ResizeRequest,
-    SessionNotification,
     SetSessionRequest,
     SignalRequest,
-    TerminalRequest,
     WriteRequest,
 )
-from acpterm.host.agent import extension_methods, session_methods, terminal_methods
+from acpterm.acp.initialize import InitializeRequest
+from acpterm.acp.session import CancelNotification, SessionNotification
+from acpterm.acp.terminal import CreateTerminalRequest, Empty, TerminalRequest
+from acpterm.host.agent import session_methods, terminal_methods
 from acpterm.host.server.dispatch import Method, MethodTable
 
 REQUESTS: dict[str, Method] = {
@@ -23,11 +20,11 @@ REQUESTS: dict[str, Method] = {
     "terminal/wait_for_exit": Method(TerminalRequest, terminal_methods.wait_for_exit),
     "terminal/kill": Method(TerminalRequest, terminal_methods.kill, result_at_once=Empty()),
     "terminal/release": Method(TerminalRequest, terminal_methods.release, result_at_once=Empty()),
-    "_acpterm/terminal/read": Method(ReadRequest, extension_methods.read),
-    "_acpterm/terminal/write": Method(WriteRequest, extension_methods.write, acts_first=True),
-    "_acpterm/terminal/resize": Method(ResizeRequest, extension_methods.resize),
-    "_acpterm/terminal/signal": Method(SignalRequest, extension_methods.signal),
-    "_acpterm/session/set": Method(SetSessionRequest, extension_methods.set_session),
+    "_acpterm/terminal/read": Method(ReadRequest, terminal_methods.read),
+    "_acpterm/terminal/write": Method(WriteRequest, terminal_methods.write, acts_first=True),
+    "_acpterm/terminal/resize": Method(ResizeRequest, terminal_methods.resize),
+    "_acpterm/terminal/signal": Method(SignalRequest, terminal_methods.signal),
+    "_acpterm/session/set": Method(SetSessionRequest, session_methods.set_session),
 }
 
 NOTIFICATIONS: dict[str, Method] = {

@@ -1,4 +1,7 @@
-"""The methods about connections and sessions: `initialize`, `session/update` and `cancel`."""
+"""The methods about connections and sessions.
+
+They are `initialize`, `session/update`, `session/cancel`, and `_acpterm/session/set`.
+"""
 
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -9,28 +12,31 @@ import trio
 from msgspec import UNSET, Raw, UnsetType
 
 from acpterm import __version__
-from acpterm.acp import (
-    CancelNotification,
-    Implementation,
-    InitializeAnswer,
+from acpterm.acp.agent_api import (
+    EXTENSIONS,
+    OWN,
     InitializeMeta,
-    InitializeRequest,
-    OtherUpdate,
     ResumeMeta,
+    SetSessionRequest,
+    own_meta,
+)
+from acpterm.acp.initialize import Implementation, InitializeAnswer, InitializeRequest, host_answer
+from acpterm.acp.raw_json import members
+from acpterm.acp.session import (
+    CancelNotification,
+    OtherUpdate,
     SessionNotification,
     Terminal,
-    host_answer,
-    own_meta,
     read_update,
 )
-from acpterm.acp.agent_api import EXTENSIONS, OWN
-from acpterm.acp.raw_json import members
+from acpterm.acp.terminal import Empty
 from acpterm.acp.terminal_updates import V2_KINDS, from_v2
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import Event
 from acpterm.host.launch.environment import requested_context
+from acpterm.host.launch.validation import check_absolute
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
 
@@ -136,3 +142,16 @@ async def release_later(
     for entry in entries:
         if entry.id in session.entries and not entry.is_users:
             connection.release(session, entry.id, EndedBy.AGENT)
+
+
+def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
+    """`_acpterm/session/set`: set the directory of the session's terminals that name none.
+
+    It applies to later requests, so only its use checks that the directory exists.
+    """
+    check_absolute(params.cwd)
+    session = connection.session(params.session_id)
+    connection.retain(session)
+    session.cwd = params.cwd
+    connection.count_memory(session)
+    return Empty()

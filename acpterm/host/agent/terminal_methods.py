@@ -1,4 +1,7 @@
-"""The five terminal methods of ACP v1 ("Terminals").
+"""The agents' methods about terminals: the five of ACP v1 ("Terminals"), then acpterm's own.
+
+acpterm's own are documented in `docs/protocol.md`, and advertised in
+`clientCapabilities._meta.acpterm`.
 
 A handler returns its response, or a coroutine if it has to wait, which the connection runs in a
 task of its own. Cancelling a request leaves its terminal unchanged.
@@ -8,30 +11,39 @@ import math
 from collections.abc import Coroutine
 from typing import Any
 
+import trio
 from msgspec import UNSET
 
-from acpterm.acp import (
+from acpterm.acp.agent_api import (
+    OWN,
     CreateMeta,
+    OutputMeta,
+    ReadRequest,
+    ReadResponse,
+    ResizeRequest,
+    SignalRequest,
+    WriteRequest,
+    WriteResponse,
+    own_meta,
+)
+from acpterm.acp.terminal import (
     CreateTerminalRequest,
     CreateTerminalResponse,
     Empty,
-    OutputMeta,
     TerminalOutputResponse,
     TerminalRequest,
     WaitForTerminalExitResponse,
-    own_meta,
 )
-from acpterm.acp.agent_api import OWN
 from acpterm.host import terminal_ops
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.exit_status import exit_code, exit_meta, exit_status
 from acpterm.host.input_monitor import is_waiting
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import seconds
-from acpterm.host.screens import check_screen, current_screen
+from acpterm.host.terminal_info import exit_code, exit_meta, exit_status
+from acpterm.host.terminal_ops import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.terminal import views
 from acpterm.terminal.status import EndedBy, ExitStatus
@@ -181,3 +193,36 @@ def release(
 def _exit_response(connection: AgentConnection, status: ExitStatus) -> WaitForTerminalExitResponse:
     code = exit_code(status, signal_code=connection.signal_code)
     return WaitForTerminalExitResponse(code, status.signal, exit_meta(status))
+
+
+def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any, ReadResponse]:
+    """`_acpterm/terminal/read`: read the output after a position, wait up to `waitMs` for it.
+
+    The terminal is looked up at once: a later release only ends the wait.
+    """
+    return terminal_ops.read(
+        connection, connection.session(params.session_id).readable(params.terminal_id), params
+    )
+
+
+def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
+    """`_acpterm/terminal/write`: type; the response comes once the terminal has taken all input."""
+    entry = connection.session(params.session_id).owned(params.terminal_id, "typed into")
+    return terminal_ops.write(entry.terminal, params.data.encode())
+
+
+def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
+    """`_acpterm/terminal/resize`: set the window's size, now or once no window is attached."""
+    entry = connection.session(params.session_id).owned(params.terminal_id, "resized")
+    try:
+        connection.host.windows.resize(entry, params.cols, params.rows)
+    except (trio.ClosedResourceError, OSError) as error:
+        raise terminal_ops.has_ended(entry.terminal) from error
+    return Empty()
+
+
+def signal(connection: AgentConnection, params: SignalRequest) -> Empty:
+    """`_acpterm/terminal/signal`: signal the foreground process group, as a key does."""
+    entry = connection.session(params.session_id).owned(params.terminal_id, "signalled")
+    terminal_ops.signal(entry.terminal, params.signal)
+    return Empty()

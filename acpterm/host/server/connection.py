@@ -23,7 +23,7 @@ from typing import Any, Final
 import structlog
 import trio
 
-from acpterm.acp import decode
+from acpterm.acp.lenient import decode
 from acpterm.config import Settings
 from acpterm.host.server.dispatch import ConnectionContext, MethodTable, Sender
 from acpterm.jsonrpc import (

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import trio
 
-from acpterm.acp import Wire
+from acpterm.acp.base import Wire
 from acpterm.config import Settings
 from acpterm.jsonrpc import encode_notification
 from acpterm.runtime.send_queue import SendQueue

@@ -33,8 +33,8 @@ import trio
 
 from acpterm.acp.user_streams import AttachedNotification, AttachRequest, AttachResponse
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.screens import current_screen
 from acpterm.host.terminal_info import exit_info
+from acpterm.host.terminal_ops import current_screen
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote

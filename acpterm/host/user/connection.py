@@ -11,11 +11,11 @@ from typing import Final, TypeAlias
 import trio
 
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.exit_status import gives_signal_code
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.server.dispatch import Sender
 from acpterm.host.sessions.observed import ObservedSession
+from acpterm.host.terminal_info import gives_signal_code
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quote
 from acpterm.pty.tracking import marks

@@ -4,7 +4,8 @@ import os
 from typing import Final
 
 from acpterm import __version__
-from acpterm.acp import Empty, InitializeAnswer, InitializeRequest, host_answer
+from acpterm.acp.initialize import InitializeAnswer, InitializeRequest, host_answer
+from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, StatusResponse
 from acpterm.acp.user_streams import EventNotification, EventsRequest, SubscribeRequest
 from acpterm.host.events import Event, Subscription

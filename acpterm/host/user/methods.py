@@ -6,7 +6,8 @@ A refused connection gets `refusing` instead of being closed, so that the client
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from acpterm.acp import Empty, InitializeRequest
+from acpterm.acp.initialize import InitializeRequest
+from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import (
     GetRequest,
     ListRequest,

@@ -7,7 +7,8 @@ from typing import Any
 
 import trio
 
-from acpterm.acp import Empty, ReadResponse, WriteResponse
+from acpterm.acp.agent_api import ReadResponse, WriteResponse
+from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import (
     GetRequest,
     ListRequest,
@@ -37,8 +38,8 @@ from acpterm.host.entry import TerminalEntry
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.recording import asciicast
-from acpterm.host.screens import current_screen
 from acpterm.host.terminal_info import exit_info
+from acpterm.host.terminal_ops import current_screen
 from acpterm.host.user.attach import attach as attach_window
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.follow import follow as follow_output

@@ -2,7 +2,7 @@
 
 Where this process may create control groups below its own, each terminal gets one (`cgroup_tree`).
 Every process of the terminal is in it, whatever it forks, leaves or calls itself, until it ends or
-is moved: by a system manager, or by itself if it may write to another group (see `combined`).
+is moved: by a system manager, or by itself if it may write to another group (see `trees`).
 Layout: OWN/acpterm-PID-RANDOM/TERMINAL. The daemon's directory in the middle is locked as long as
 the daemon lives. The lock belongs to an open file (flock(2)): it lasts until every copy of its
 descriptor is closed, so it can be passed to a successor of this process (`Cgroups.handover`,

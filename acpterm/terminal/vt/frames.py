@@ -14,8 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from acpterm.terminal.vt import keys
-from acpterm.terminal.vt.paint import MODES_OFF, shape_sequence
+from acpterm.terminal.vt.paint import (
+    MODES_OFF,
+    NO_KEY_FLAGS,
+    NO_OTHER_KEYS,
+    key_flags,
+    other_keys_level,
+    shape_sequence,
+)
 from acpterm.terminal.vt.rows import clipped, row_of, trimmed
 
 if TYPE_CHECKING:
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
 # character in the last column may go to the column before. It has no other effect, since the cursor
 # is placed before each write.
 _BEGIN: Final = (
-    f"\x1b\\\x1b]8;;\x1b\\\x1b[?1049h{keys.NO_LEVEL}{keys.NO_FLAGS}\x1b[?69l\x1b[r"
+    f"\x1b\\\x1b]8;;\x1b\\\x1b[?1049h{NO_OTHER_KEYS}{NO_KEY_FLAGS}\x1b[?69l\x1b[r"
     f"\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m\x1b[2J{MODES_OFF}"
 )
 # As in tmux.
@@ -48,7 +54,7 @@ class Frames:
         self._top = 0
         self._cursor = ""
         self._modes: tuple[int, ...] = ()
-        self._state = {"flags": keys.flags(0), "level": keys.level(0)}
+        self._state = {"flags": key_flags(0), "level": other_keys_level(0)}
 
     def frame(self, screen: Screen) -> bytes:
         """Return the bytes that bring the window up to date; empty if it is."""
@@ -112,8 +118,8 @@ class Frames:
         parts += [f"\x1b[?{number}h" for number in new]
         now = {
             "keypad": "\x1b=" if screen.application_keypad else "\x1b>",
-            "flags": keys.flags(screen.keys[-1]),
-            "level": keys.level(screen.other_keys),
+            "flags": key_flags(screen.keys[-1]),
+            "level": other_keys_level(screen.other_keys),
             "shape": shape_sequence(screen),
             "title": f"\x1b]2;{screen.title}\x1b\\" if screen.title else "",
         }

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from acpterm.terminal.vt import keys
 from acpterm.terminal.vt.dump import IRM, LNM, NOTHING_SAVED, Charsets, Saved
 from acpterm.terminal.vt.library import load
 from acpterm.terminal.vt.rows import linked, row_of
@@ -30,25 +29,30 @@ if TYPE_CHECKING:
     from acpterm.terminal.shared_ring import SharedRing
     from acpterm.terminal.vt.screen import Screen
 
+# Entries in kitty's stack of keyboard flags, of which each screen has one, main and alternate.
+_KEY_FLAGS_DEPTH: Final = 8
+# Empties the stack of the current screen, whatever is on it.
+NO_KEY_FLAGS: Final = f"\x1b[<{_KEY_FLAGS_DEPTH + 1}u"
+NO_OTHER_KEYS: Final = "\x1b[>4m"
 MODES_OFF: Final = "".join(f"\x1b[?{number}l" for number in MODES)
 # Ends an incomplete sequence, a synchronized update and a hyperlink.
 _ENDED: Final = "\x1b\\\x1b[?2026l\x1b]8;;\x1b\\"
 _DEFAULTS: Final = "\x1b[?6l\x1b[?7h\x1b(B\x1b)0\x1b*B\x1b+B\x0f\x1b[m"
 # And the main screen, without margins, everything at its default.
 NEUTRAL: Final = (
-    f"{_ENDED}\x1b[?1049l{keys.NO_LEVEL}{keys.NO_FLAGS}\x1b[!p"
+    f"{_ENDED}\x1b[?1049l{NO_OTHER_KEYS}{NO_KEY_FLAGS}\x1b[!p"
     f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_DEFAULTS}{MODES_OFF}"
 )
 # The alternate screen instead. No soft reset, which may lose the main screen's cursor position.
 _ALTERNATE: Final = (
-    f"{_ENDED}\x1b[?1049h{keys.NO_LEVEL}{keys.NO_FLAGS}"
+    f"{_ENDED}\x1b[?1049h{NO_OTHER_KEYS}{NO_KEY_FLAGS}"
     f"\x1b[4l\x1b[20l\x1b[?69l\x1b[r{_DEFAULTS}{MODES_OFF}"
 )
 # Leaving the alternate screen restores the saved cursor, which may be an old one if the alternate
 # screen is not current. So enter it first: that saves the cursor, unless it is current already.
 # Empty kitty's stack of keyboard flags, and disable reports of colour scheme and size.
 LEAVE: Final = (
-    f"{_ENDED}\x1b[?1049h{keys.NO_LEVEL}{keys.NO_FLAGS}\x1b[?1049l{keys.NO_FLAGS}"
+    f"{_ENDED}\x1b[?1049h{NO_OTHER_KEYS}{NO_KEY_FLAGS}\x1b[?1049l{NO_KEY_FLAGS}"
     f"\x1b7\x1b[?69l\x1b[r\x1b[?6l\x1b8\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[m"
     f"{MODES_OFF}\x1b>\x1b[?2031l\x1b[?2048l\x1b[?5W\x1b[?25h\x1b[0 q"
 ).encode()
@@ -70,10 +74,10 @@ def snapshot(screen: Screen) -> bytes:
     parts = [NEUTRAL, *_tab_stops(screen.tabs)]
     main = screen.main
     if main is not None:
-        parts += [keys.pushed(main.keys), *_painted(screen, main=True)]
+        parts += [pushed_key_flags(main.keys), *_painted(screen, main=True)]
         parts += _saved_cursor(screen, main.saved or NOTHING_SAVED, main=True)
         # Entering saves the cursor in its present state; then reset everything to defaults.
-        parts += [f"\x1b[?1049h{keys.NO_FLAGS}{_DEFAULTS}"]
+        parts += [f"\x1b[?1049h{NO_KEY_FLAGS}{_DEFAULTS}"]
     return "".join([*parts, *_active(screen)]).encode()
 
 
@@ -104,7 +108,7 @@ def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
 
 def _active(screen: Screen) -> list[str]:
     """Return what paints the current screen and sets its state."""
-    parts = [keys.pushed(screen.keys), *_painted(screen, main=False)]
+    parts = [pushed_key_flags(screen.keys), *_painted(screen, main=False)]
     parts += _saved_cursor(screen, screen.saved or NOTHING_SAVED, main=False)
     parts += [f"\x1b7{_DEFAULTS}"]
     parts += mode_sequences(screen)
@@ -128,7 +132,7 @@ def mode_sequences(screen: Screen) -> Iterable[str]:
     yield from (f"\x1b[?{number}h" for number in screen.modes)
     yield "\x1b=" if screen.application_keypad else "\x1b>"
     if screen.other_keys:
-        yield keys.level(screen.other_keys)
+        yield other_keys_level(screen.other_keys)
     yield shape_sequence(screen)
     if screen.title:
         yield f"\x1b]2;{screen.title}\x1b\\"
@@ -214,3 +218,19 @@ def _charsets(charsets: Charsets) -> Iterable[str]:
     for slot, number in zip(_DESIGNATIONS, charsets.sets, strict=True):
         yield f"\x1b{slot}{_SETS[number]}"
     yield _LOCKS[charsets.gl]
+
+
+def pushed_key_flags(stack: tuple[int, ...]) -> str:
+    """Return sequences that build a stack of kitty's keyboard flags, which is empty before."""
+    first, *rest = stack
+    return (key_flags(first) if first else "") + "".join(f"\x1b[>{number}u" for number in rest)
+
+
+def key_flags(number: int) -> str:
+    """Return the sequence that sets the current keyboard flags without pushing any."""
+    return f"\x1b[={number}u"
+
+
+def other_keys_level(number: int) -> str:
+    """Return the sequence that sets the level of modifyOtherKeys."""
+    return f"\x1b[>4;{number}m"

@@ -27,7 +27,7 @@ SCRIPTED = [sys.executable, str(HERE.parents[1] / "support" / "scripted.py")]
 OK, FAILED, TIMED_OUT = 0, 1, 3
 
 
-class Seen:
+class PromptResult:
     """The result of a prompt: acpx's exit status, and the messages that it printed."""
 
     def __init__(self, status: int, out: bytes, log: Path) -> None:
@@ -35,14 +35,14 @@ class Seen:
         self.messages: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
         self.wire = Wire(log, "proxy->agent", "agent->proxy")
 
-    def asked(self, method: str) -> list[dict[str, Any]]:
+    def params_of(self, method: str) -> list[dict[str, Any]]:
         return [m["params"] for m in self.messages if m.get("method") == method and "id" in m]
 
     def updates(self) -> list[dict[str, Any]]:
         updates = [m for m in self.messages if m.get("method") == "session/update"]
         return [m["params"]["update"] for m in updates]
 
-    def said(self) -> str:
+    def message_text(self) -> str:
         chunks = [u for u in self.updates() if u["sessionUpdate"] == "agent_message_chunk"]
         return "".join(chunk["content"]["text"] for chunk in chunks)
 
@@ -59,7 +59,9 @@ class Seen:
     def embedded(self) -> list[str]:
         """Return the ids of all terminals that acpx was sent to show."""
         contents = [u.get("content") for u in self.updates()]
-        contents += [p["toolCall"].get("content") for p in self.asked("session/request_permission")]
+        contents += [
+            p["toolCall"].get("content") for p in self.params_of("session/request_permission")
+        ]
         items = [item for content in contents if isinstance(content, list) for item in content]
         return [item["terminalId"] for item in items if item["type"] == "terminal"]
 
@@ -72,7 +74,7 @@ def _is_content_of(update: dict[str, Any], call: str) -> bool:
 def prompt(tmp_path: Path):
     """Return a function that runs acpx once with a script for the agent."""
     if not ACPX.exists():
-        raise FileNotFoundError(f"acpx is not at {ACPX}: say make interop, which installs it")
+        raise FileNotFoundError(f"acpx is not at {ACPX}: run make interop to install it")
 
     async def prompt(
         steps: list[dict[str, Any]],
@@ -80,7 +82,7 @@ def prompt(tmp_path: Path):
         proxy: tuple[str, ...] = (),
         agent: tuple[str, ...] = (),
         seconds: int = 60,
-    ) -> Seen:
+    ) -> PromptResult:
         place = Place(tmp_path, {})
         log = tmp_path / "proxy.log"
         command = [*ACPTERM, "proxy", "--embedded", "--log", str(log), *proxy]
@@ -92,9 +94,9 @@ def prompt(tmp_path: Path):
             async with running(place, line, stdout=out) as process:
                 await process.stdin.aclose()
                 status = await process.wait()
-        seen = Seen(status, (tmp_path / "out").read_bytes(), log)
-        seen.wire.check(to_client="proxy->editor")
-        return seen
+        result = PromptResult(status, (tmp_path / "out").read_bytes(), log)
+        result.wire.check(to_client="proxy->editor")
+        return result
 
     return prompt
 
@@ -130,34 +132,34 @@ FENCE = "```console\n$ echo hello; exit 5\nhello\n[exit status 5]\n```"
 
 
 async def test_client_without_terminals_gets_them_as_text(prompt):
-    seen = await prompt(RUN, "--no-terminal")
-    assert seen.status == OK
-    assert seen.text("call") == FENCE
-    assert not seen.embedded()
-    assert not seen.asked("terminal/create")
-    terminal = seen.wire.terminal()
+    result = await prompt(RUN, "--no-terminal")
+    assert result.status == OK
+    assert result.text("call") == FENCE
+    assert not result.embedded()
+    assert not result.params_of("terminal/create")
+    terminal = result.wire.terminal()
     assert (terminal.status, terminal.text) == ((5, None), "hello\n")
-    assert '"exitCode": 5' in seen.said()
+    assert '"exitCode": 5' in result.message_text()
 
 
 async def test_client_with_terminals_gets_the_terminal_requests(prompt):
-    seen = await prompt(RUN)
-    assert seen.status == OK
-    (asked,) = seen.asked("terminal/create")
-    assert asked["command"] == "echo hello; exit 5"
-    terminal = seen.wire.terminal()
-    assert seen.embedded() == [terminal.id]
+    result = await prompt(RUN)
+    assert result.status == OK
+    (params,) = result.params_of("terminal/create")
+    assert params["command"] == "echo hello; exit 5"
+    terminal = result.wire.terminal()
+    assert result.embedded() == [terminal.id]
     assert (terminal.status, terminal.text) == ((5, None), "hello\n")
     assert terminal.order == ["create", "wait_for_exit", "output", "release"]
 
 
-async def test_client_with_terminals_gets_no_requests_with_terminals_ours(prompt):
-    seen = await prompt(RUN, proxy=("--terminals", "ours"))
-    assert seen.status == OK
-    assert not seen.asked("terminal/create")
-    assert not seen.embedded()
-    assert seen.text("call") == FENCE
-    assert seen.wire.terminal().status == (5, None)
+async def test_client_with_terminals_gets_no_terminal_requests_with_terminals_ours(prompt):
+    result = await prompt(RUN, proxy=("--terminals", "ours"))
+    assert result.status == OK
+    assert not result.params_of("terminal/create")
+    assert not result.embedded()
+    assert result.text("call") == FENCE
+    assert result.wire.terminal().status == (5, None)
 
 
 async def test_permission_request_embeds_terminals_as_text(prompt):
@@ -167,22 +169,22 @@ async def test_permission_request_embeds_terminals_as_text(prompt):
         *RUN[:4],
         ask("session/request_permission", "answer", toolCall=call, options=options),
     ]
-    seen = await prompt(steps, "--no-terminal")
-    assert seen.status == OK
-    (asked,) = seen.asked("session/request_permission")
-    (shown,) = asked["toolCall"]["content"]
+    result = await prompt(steps, "--no-terminal")
+    assert result.status == OK
+    (params,) = result.params_of("session/request_permission")
+    (shown,) = params["toolCall"]["content"]
     assert shown["content"]["text"].startswith("```console\n$ echo hello; exit 5\n")
-    assert not seen.embedded()
-    assert '"outcome": "selected", "optionId": "yes"' in seen.said()
+    assert not result.embedded()
+    assert '"outcome": "selected", "optionId": "yes"' in result.message_text()
 
 
-async def test_other_requests_pass(prompt, tmp_path):
+async def test_other_requests_are_passed_to_the_client(prompt, tmp_path):
     steps = [ask("fs/read_text_file", path=str(tmp_path / "work" / "file"))]
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "file").write_text("grüße 🙂\n")
-    seen = await prompt(steps, "--no-terminal")
-    assert seen.status == OK
-    assert json.loads(seen.said()) == {"content": "grüße 🙂\n"}
+    result = await prompt(steps, "--no-terminal")
+    assert result.status == OK
+    assert json.loads(result.message_text()) == {"content": "grüße 🙂\n"}
 
 
 async def test_client_that_times_out_leaves_no_process(prompt):
@@ -191,12 +193,12 @@ async def test_client_that_times_out_leaves_no_process(prompt):
         ask("terminal/create", "t", command="setsid sleep 7533 & sleep 7533"),
         ask("terminal/wait_for_exit", terminalId="$t"),
     ]
-    seen = await prompt(steps, "--no-terminal", seconds=3)
-    assert seen.status == TIMED_OUT
-    assert seen.wire.terminal().waited is None or seen.wire.terminal().status[1] is not None
+    result = await prompt(steps, "--no-terminal", seconds=3)
+    assert result.status == TIMED_OUT
+    assert result.wire.terminal().waited is None or result.wire.terminal().status[1] is not None
 
 
 async def test_agent_that_cannot_start_is_an_error_with_its_stderr(prompt):
-    seen = await prompt([], "--no-terminal", agent=("--die",))
-    assert seen.status == FAILED
-    assert "no key in the environment: set AGENT_KEY" in json.dumps(seen.messages)
+    result = await prompt([], "--no-terminal", agent=("--die",))
+    assert result.status == FAILED
+    assert "no key in the environment: set AGENT_KEY" in json.dumps(result.messages)

@@ -1,7 +1,7 @@
 """A minimal editor: it speaks ACP over pipes, grants every permission, and records updates.
 
-It has no terminals. `shows` is whether it shows those of agents (`_meta.terminal_output`), as Zed
-does. A tool call that embeds an unknown terminal is an error, as it is in Zed.
+It has no terminals. With `shows` it displays terminals of agents (`_meta.terminal_output`), as Zed
+does. A tool call that embeds an unknown terminal is an error, as in Zed.
 """
 
 import json
@@ -23,8 +23,8 @@ class Client:
         self._answers: dict[int, Message] = {}
         self._waiting: dict[int, trio.Event] = {}
         self._last_id = 0
-        self._turn = trio.Lock()
-        self.said: dict[str, str] = {}
+        self._send_lock = trio.Lock()
+        self.message_text: dict[str, str] = {}
         """The text of the agent's messages, by session."""
         self.calls: dict[tuple[str, str], Message] = {}
         """The tool calls with their updates merged, by session and id."""
@@ -34,9 +34,9 @@ class Client:
     async def start(self, cwd: str) -> str:
         """Initialize and open a session; return its id."""
         meta = {"terminal_output": True} if self._shows else {}
-        told = {"fs": {"readTextFile": False, "writeTextFile": False}, "_meta": meta}
+        capabilities = {"fs": {"readTextFile": False, "writeTextFile": False}, "_meta": meta}
         info = {"name": "tests", "version": "1"}
-        params = {"protocolVersion": 1, "clientCapabilities": told, "clientInfo": info}
+        params = {"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": info}
         answer = await self.request("initialize", params)
         assert answer["protocolVersion"] == 1
         return await self.open(cwd)
@@ -98,18 +98,18 @@ class Client:
             self._update(params["sessionId"], params["update"])
         elif method == "session/request_permission":
             self._check(params["toolCall"])
-            yes = next(o for o in params["options"] if o["kind"].startswith("allow"))
-            outcome = {"outcome": "selected", "optionId": yes["optionId"]}
+            option = next(o for o in params["options"] if o["kind"].startswith("allow"))
+            outcome = {"outcome": "selected", "optionId": option["optionId"]}
             await self._send({"id": message["id"], "result": {"outcome": outcome}})
         elif "id" in message:
-            error = {"code": -32601, "message": f"there is no {method} here"}
+            error = {"code": -32601, "message": f"this client has no method {method}"}
             await self._send({"id": message["id"], "error": error})
 
     def _update(self, session: str, update: Message) -> None:
         match update["sessionUpdate"]:
             case "agent_message_chunk":
                 text = update["content"].get("text", "")
-                self.said[session] = self.said.get(session, "") + text
+                self.message_text[session] = self.message_text.get(session, "") + text
             case "tool_call" | "tool_call_update":
                 call = self.calls.setdefault((session, update["toolCallId"]), {})
                 self._apply_meta(update)
@@ -134,7 +134,7 @@ class Client:
 
     async def _send(self, message: Message) -> None:
         line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
-        async with self._turn:
+        async with self._send_lock:
             await self._stream.send_all(line)
 
 

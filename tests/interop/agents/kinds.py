@@ -1,4 +1,4 @@
-"""The real agents: how each is started, prompted to run a command, and how it reports the result.
+"""The real agents: commands to start them, prompts that run commands, and reports of results.
 
 Each agent has a virtual environment, which `make interop` creates, and a home in the test's
 directory. `ACPTERM_INTEROP_KIMI` and `ACPTERM_INTEROP_FAST_AGENT` name other programs to use.
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 def _program(name: str, variable: str, default: str) -> str:
     path = os.environ.get(variable) or str(ROOT / default)
     if not os.access(path, os.X_OK):
-        raise FileNotFoundError(f"{name} is not at {path}: say make interop, which installs it")
+        raise FileNotFoundError(f"{name} is not at {path}: run make interop to install it")
     return path
 
 
@@ -33,29 +33,31 @@ class Kind(Protocol):
     def command(self) -> list[str]:
         """Return the command that starts it."""
 
-    def environment(self, home: Path, model: str, *, gives_up: int | None = None) -> dict[str, str]:
+    def environment(
+        self, home: Path, model: str, *, command_timeout_s: int | None = None
+    ) -> dict[str, str]:
         """Write its configuration; return the environment variables that it needs.
 
-        `model` is the URL of a model; `gives_up` the timeout of commands in seconds.
+        `model` is the URL of a model; `command_timeout_s` the timeout of commands in seconds.
         """
 
-    def prompt(self, line: str, *, gives_up: int | None = None) -> str:
+    def prompt(self, line: str, *, command_timeout_s: int | None = None) -> str:
         """Return a prompt that makes it run a command line."""
 
     def prompt_all(self, lines: Sequence[str]) -> str:
         """Return a prompt that makes it run several command lines concurrently."""
 
-    def says_exit(self, code: int) -> str:
-        """Return what it reports to its model about an exit status."""
+    def exit_report(self, code: int) -> str:
+        """Return the text that it reports to its model about an exit status."""
 
-    def says_signal(self, name: str) -> str:
-        """Return what it reports to its model about an exit by signal."""
+    def signal_report(self, name: str) -> str:
+        """Return the text that it reports to its model about an exit by signal."""
 
-    def says_timeout(self, seconds: int) -> str:
-        """Return what it reports to its model about a timeout."""
+    def timeout_report(self, seconds: int) -> str:
+        """Return the text that it reports to its model about a timeout."""
 
     truncated: str
-    """What it reports to its model about truncated output."""
+    """The text that it reports to its model about truncated output."""
 
 
 class Kimi:
@@ -69,8 +71,10 @@ class Kimi:
     def command(self) -> list[str]:
         return [_program("kimi-cli", "ACPTERM_INTEROP_KIMI", ".venv-kimi/bin/kimi"), "acp"]
 
-    def environment(self, home: Path, model: str, *, gives_up: int | None = None) -> dict[str, str]:
-        del gives_up  # a parameter of the tool call
+    def environment(
+        self, home: Path, model: str, *, command_timeout_s: int | None = None
+    ) -> dict[str, str]:
+        del command_timeout_s  # a parameter of the tool call
         share = home / "kimi"
         share.mkdir(parents=True, exist_ok=True)
         (share / "config.toml").write_text(f"""
@@ -86,20 +90,20 @@ class Kimi:
         """)
         return {"KIMI_SHARE_DIR": str(share), "KIMI_CLI_NO_AUTO_UPDATE": "1"}
 
-    def prompt(self, line: str, *, gives_up: int | None = None) -> str:
-        more = {} if gives_up is None else {"timeout": gives_up}
+    def prompt(self, line: str, *, command_timeout_s: int | None = None) -> str:
+        more = {} if command_timeout_s is None else {"timeout": command_timeout_s}
         return tool("Shell", command=line, **more)
 
     def prompt_all(self, lines: Sequence[str]) -> str:
         return "\n".join(tool("Shell", command=line) for line in lines)
 
-    def says_exit(self, code: int) -> str:
+    def exit_report(self, code: int) -> str:
         return "executed successfully." if code == 0 else f"Command failed with exit code: {code}."
 
-    def says_signal(self, name: str) -> str:
+    def signal_report(self, name: str) -> str:
         return f"Command terminated by signal: {name}."
 
-    def says_timeout(self, seconds: int) -> str:
+    def timeout_report(self, seconds: int) -> str:
         return f"Command killed by timeout ({seconds}s)"
 
 
@@ -123,30 +127,32 @@ class FastAgent:
         program = _program("fast-agent", variable, default)
         return [program, "acp", "--shell", "--model", self._model]
 
-    def environment(self, home: Path, model: str, *, gives_up: int | None = None) -> dict[str, str]:
+    def environment(
+        self, home: Path, model: str, *, command_timeout_s: int | None = None
+    ) -> dict[str, str]:
         directory = home / "fast-agent"
         directory.mkdir(parents=True, exist_ok=True)
         config: dict[str, Any] = {"generic": {"api_key": "none", "base_url": model}}
-        if gives_up is not None:
-            config["shell_execution"] = {"timeout_seconds": gives_up}
+        if command_timeout_s is not None:
+            config["shell_execution"] = {"timeout_seconds": command_timeout_s}
         # JSON is a subset of YAML.
         (directory / "fast-agent.yaml").write_text(json.dumps(config))
         return {"FAST_AGENT_HOME": str(directory)}
 
-    def prompt(self, line: str, *, gives_up: int | None = None) -> str:
-        del gives_up  # set in the configuration
+    def prompt(self, line: str, *, command_timeout_s: int | None = None) -> str:
+        del command_timeout_s  # set in the configuration
         return f"***CALL_TOOL execute {json.dumps({'command': line})}"
 
     def prompt_all(self, lines: Sequence[str]) -> str:
         return "\n".join(tool("execute", command=line) for line in lines)
 
-    def says_exit(self, code: int) -> str:
+    def exit_report(self, code: int) -> str:
         return f"[Exit code: {code}]"
 
-    def says_signal(self, name: str) -> str:
+    def signal_report(self, name: str) -> str:
         return f"[Terminated by signal: {name}]"
 
-    def says_timeout(self, seconds: int) -> str:
+    def timeout_report(self, seconds: int) -> str:
         return f"Command timed out after {seconds}s"
 
 

@@ -1,7 +1,7 @@
 """A scripted model for agents under test: an OpenAI-compatible server controlled by the prompt.
 
 Each line `@@TOOL {"name": …, "arguments": {…}}` of the prompt is a tool call; all calls are made in
-one response. Once their results have come, the model's message is `RESULT` followed by the results.
+one response. After their results, the model's message is `RESULT` followed by the results.
 So the agent's last message has exactly what a real model would have received.
 """
 
@@ -40,12 +40,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        said = _answer(request["messages"])
+        answer = _answer(request["messages"])
         if request.get("stream"):
-            lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(said)]
+            lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(answer)]
             self._send("text/event-stream", "".join([*lines, "data: [DONE]\n\n"]))
         else:
-            self._send("application/json", json.dumps(_whole(said)))
+            self._send("application/json", json.dumps(_whole(answer)))
 
     def do_GET(self) -> None:
         models = [{"id": "scripted", "object": "model", "created": 0, "owned_by": "tests"}]
@@ -65,11 +65,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _answer(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the model's next message."""
-    asked = [n for n, message in enumerate(messages) if MARK in _text(message)]
-    asked = [n for n in asked if messages[n]["role"] == "user"]
-    if not asked:
+    prompts = [n for n, message in enumerate(messages) if MARK in _text(message)]
+    prompts = [n for n in prompts if messages[n]["role"] == "user"]
+    if not prompts:
         return {"role": "assistant", "content": "Nothing to do."}
-    after = messages[asked[-1] :]
+    after = messages[prompts[-1] :]
     results = [_text(message) for message in after if message["role"] == "tool"]
     if results:
         return {"role": "assistant", "content": "\n".join(["RESULT", *results])}
@@ -101,17 +101,17 @@ _ENVELOPE = {"id": "answer", "created": 0, "model": "scripted"}
 _USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
 
-def _reason(said: dict[str, Any]) -> str:
-    return "tool_calls" if "tool_calls" in said else "stop"
+def _reason(answer: dict[str, Any]) -> str:
+    return "tool_calls" if "tool_calls" in answer else "stop"
 
 
-def _whole(said: dict[str, Any]) -> dict[str, Any]:
-    choice = {"index": 0, "message": said, "finish_reason": _reason(said)}
+def _whole(answer: dict[str, Any]) -> dict[str, Any]:
+    choice = {"index": 0, "message": answer, "finish_reason": _reason(answer)}
     return {**_ENVELOPE, "object": "chat.completion", "choices": [choice], "usage": _USAGE}
 
 
-def _chunks(said: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _chunks(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     envelope = {**_ENVELOPE, "object": "chat.completion.chunk"}
-    yield {**envelope, "choices": [{"index": 0, "delta": said, "finish_reason": None}]}
-    yield {**envelope, "choices": [{"index": 0, "delta": {}, "finish_reason": _reason(said)}]}
+    yield {**envelope, "choices": [{"index": 0, "delta": answer, "finish_reason": None}]}
+    yield {**envelope, "choices": [{"index": 0, "delta": {}, "finish_reason": _reason(answer)}]}
     yield {**envelope, "choices": [], "usage": _USAGE}

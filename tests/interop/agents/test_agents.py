@@ -1,7 +1,7 @@
 """Real agents run commands in acpterm's terminals, through `acpterm proxy` and `acpterm prompt`.
 
-Each test checks for one behaviour what the agent received on the wire, what it made of that (its
-last message, which is what its model would receive), and what the user was shown.
+For one behaviour, each test checks the responses that the agent received, the agent's last message
+(the text that its model would receive), and the text that the user was shown.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -37,7 +37,7 @@ class Ran:
         self.turn = turn
         self.reason = reason
         self.wire: Wire = turn.wire()
-        self.said = self.wire.said()
+        self.message_text = self.wire.message_text()
         self.shown = turn.shown()
 
 
@@ -46,9 +46,9 @@ def begin(tmp_path: Path, way: str, agent: Kind) -> Begin:
     """Return a function that starts a turn with a command."""
 
     @asynccontextmanager
-    async def begin(line: str, gives_up: int | None = None) -> AsyncIterator[Turn]:
-        text = agent.prompt(line, gives_up=gives_up)
-        async with WAYS[way](tmp_path, agent, text, gives_up=gives_up) as turn:
+    async def begin(line: str, command_timeout_s: int | None = None) -> AsyncIterator[Turn]:
+        text = agent.prompt(line, command_timeout_s=command_timeout_s)
+        async with WAYS[way](tmp_path, agent, text, command_timeout_s=command_timeout_s) as turn:
             yield turn
 
     return begin
@@ -58,8 +58,8 @@ def begin(tmp_path: Path, way: str, agent: Kind) -> Begin:
 def run(begin: Begin):
     """Return a function that runs a turn with a command to its end."""
 
-    async def run(line: str, gives_up: int | None = None) -> Ran:
-        async with begin(line, gives_up) as turn:
+    async def run(line: str, command_timeout_s: int | None = None) -> Ran:
+        async with begin(line, command_timeout_s) as turn:
             reason = await turn.end()
         return Ran(turn, reason)
 
@@ -74,8 +74,8 @@ async def test_pipeline_runs_in_a_shell_in_the_sessions_directory(run, agent, wa
     assert terminal.text == f"X 2\n{work}\n"
     assert terminal.order == ["create", "wait_for_exit", "output", "release"]
     assert ran.reason == "end_turn"
-    assert agent.says_exit(0) in ran.said
-    assert f"X 2\n{work}\n" in ran.said
+    assert agent.exit_report(0) in ran.message_text
+    assert f"X 2\n{work}\n" in ran.message_text
     assert f"X 2\n{work}" in ran.shown
     if agent.embeds and way == "proxy":
         line = '$ echo "x $((1+1))" | tr a-z A-Z && pwd'
@@ -86,10 +86,10 @@ async def test_arguments_with_spaces_arrive_unchanged(run, agent):
     ran = await run("""printf '[%s]\\n' 'a b' '' "c  d" """)
     terminal = ran.wire.terminal()
     if agent.name == "fast-agent":
-        assert terminal.asked["command"] == "printf"
-        assert terminal.asked["args"] == ["[%s]\\n", "a b", "", "c  d"]
+        assert terminal.params["command"] == "printf"
+        assert terminal.params["args"] == ["[%s]\\n", "a b", "", "c  d"]
     assert terminal.text == "[a b]\n[]\n[c  d]\n"
-    assert "[a b]\n[]\n[c  d]\n" in ran.said
+    assert "[a b]\n[]\n[c  d]\n" in ran.message_text
     assert "[a b]\n[]\n[c  d]" in ran.shown
 
 
@@ -99,7 +99,7 @@ async def test_exit_code_reaches_agent_and_user(run, agent):
     assert terminal.status == (3, None)
     assert terminal.output["exitStatus"]["exitCode"] == 3
     assert terminal.text == "before\n"
-    assert agent.says_exit(3) in ran.said
+    assert agent.exit_report(3) in ran.message_text
     assert "before" in ran.shown
     if agent.embeds:
         assert "before\n[exit status 3]" in ran.shown
@@ -110,7 +110,7 @@ async def test_signal_name_reaches_agent_and_user(run, agent):
     terminal = ran.wire.terminal()
     assert terminal.status == (None, "SIGKILL")
     assert terminal.text == "dying\n"
-    assert agent.says_signal("SIGKILL") in ran.said
+    assert agent.signal_report("SIGKILL") in ran.message_text
     assert "dying" in ran.shown
     if agent.embeds:
         assert "dying\n[ended by SIGKILL]" in ran.shown
@@ -122,11 +122,11 @@ async def test_missing_program_is_reported_by_name(run, agent):
     assert terminal.status == (127, None)
     assert "not found" in terminal.text
     assert ran.reason == "end_turn"
-    assert terminal.text in ran.said
+    assert terminal.text in ran.message_text
     assert "no-such-program-here" in ran.shown
 
 
-async def test_late_output_is_shown_to_its_last_line(run, agent):
+async def test_late_output_is_shown_completely(run, agent):
     ran = await run("echo early; sleep 0.1; echo late; sleep 0.05; echo last")
     assert ran.wire.terminal().text == "early\nlate\nlast\n"
     assert "early\nlate\nlast" in ran.shown
@@ -136,22 +136,22 @@ async def test_truncated_output_starts_at_a_character_boundary(run, agent):
     ran = await run("seq 1 20000 | sed 's/$/ grüße 🙂/'")
     everything = "".join(f"{n} grüße 🙂\n" for n in range(1, 20001))
     terminal = ran.wire.terminal()
-    assert terminal.asked["outputByteLimit"] == agent.limit
+    assert terminal.params["outputByteLimit"] == agent.limit
     assert terminal.output["truncated"] is True
     assert everything.endswith(terminal.text)
     assert agent.limit - 4 < len(terminal.text.encode()) <= agent.limit
-    assert agent.truncated in ran.said
+    assert agent.truncated in ran.message_text
     # fast-agent truncates again, in the middle and regardless of characters.
-    assert "\n19999 grüße 🙂\n20000 grüße 🙂\n" in ran.said
+    assert "\n19999 grüße 🙂\n20000 grüße 🙂\n" in ran.message_text
     assert "\n19999 grüße 🙂\n20000 grüße 🙂" in ran.shown
     if agent.embeds:
-        assert "\ufffd" not in ran.said + ran.shown
+        assert "\ufffd" not in ran.message_text + ran.shown
 
 
 async def test_agents_own_timeout_ends_the_program_and_keeps_its_output(run, agent, way):
-    ran = await run("echo begun; sleep 7531; echo never", gives_up=2)
+    ran = await run("echo begun; sleep 7531; echo never", command_timeout_s=2)
     terminal = ran.wire.terminal()
-    assert [what for what in terminal.order if what != "wait_for_exit"] == [
+    assert [name for name in terminal.order if name != "wait_for_exit"] == [
         "create",
         "kill",
         "output",
@@ -160,8 +160,8 @@ async def test_agents_own_timeout_ends_the_program_and_keeps_its_output(run, age
     assert terminal.killed == terminal.released == {}
     assert terminal.text == "begun\n"
     assert terminal.output["exitStatus"]["signal"] == "SIGTERM"
-    assert agent.says_timeout(2) in ran.said
-    assert "begun" in ran.said
+    assert agent.timeout_report(2) in ran.message_text
+    assert "begun" in ran.message_text
     if agent.embeds:
         assert "begun\n[ended by SIGTERM]" in ran.shown
 
@@ -174,13 +174,13 @@ async def test_cancelled_turn_leaves_no_process(begin, agent):
         await turn.cancel()
         assert await turn.end() == "cancelled"
         await poll(lambda: not turn.place.running("sleep 7532"), 5)
-        assert turn.wire().asked("terminal/create")
+        assert turn.wire().params_of("terminal/create")
     sent = [m for m in turn.wire().to_agent if m.get("method") == "session/cancel"]
     assert len(sent) == 1
     if agent.name == "fast-agent":
         # fast-agent leaks its terminal.
-        assert not turn.wire().asked("terminal/release")
-        assert not turn.wire().asked("terminal/kill")
+        assert not turn.wire().params_of("terminal/release")
+        assert not turn.wire().params_of("terminal/kill")
 
 
 async def test_two_concurrent_terminals_are_separate(tmp_path, agent, way):
@@ -201,7 +201,7 @@ async def test_two_concurrent_terminals_are_separate(tmp_path, agent, way):
     assert {one.text, two.text} == {"one is over\n", "two is over\n"}
     assert one.status == two.status == (0, None)
     for name in ("one", "two"):
-        assert f"{name} is over" in ran.said
+        assert f"{name} is over" in ran.message_text
         assert f"{name} is over" in ran.shown
 
 
@@ -215,8 +215,8 @@ async def test_two_concurrent_sessions_are_separate(tmp_path, agent):
             line = "touch ../{0}; until [ -e ../{1} ]; do sleep 0.02; done; pwd"
             nursery.start_soon(client.prompt, first, agent.prompt(line.format("one", "two")))
             await client.prompt(second, agent.prompt(line.format("two", "one")))
-            await poll(lambda: str(place.work) in client.said.get(first, ""), 30)
-            assert str(other) in client.said[second]
+            await poll(lambda: str(place.work) in client.message_text.get(first, ""), 30)
+            assert str(other) in client.message_text[second]
     assert {t.text for t in wire().terminals()} == {f"{place.work}\n", f"{other}\n"}
 
 
@@ -226,7 +226,7 @@ async def test_editor_that_shows_terminals_gets_output_and_exit(tmp_path, agent)
     async with WAYS["proxy"](tmp_path, agent, agent.prompt(line), shows=True) as turn:
         await turn.end()
     terminals = turn.client.terminals
-    assert agent.says_exit(4) in turn.wire().said()
+    assert agent.exit_report(4) in turn.wire().message_text()
     if agent.embeds:
         (shown,) = terminals.values()
         assert shown["cwd"] == str(turn.place.work)

@@ -1,8 +1,8 @@
 """The two ways to use an agent: an editor with `acpterm proxy`, or `acpterm prompt`.
 
-Each starts a turn in a directory of its own and with an environment that only has what the test
-gives it. At the end of the turn no process started in it may be left, however it was started:
-processes are found by a marker in their environment.
+Each starts a turn in its own directory and with an environment that has only the variables of the
+test. At the end of the turn none of its processes may be left, however it was started: a marker in
+the environment identifies the processes.
 """
 
 import os
@@ -157,11 +157,15 @@ class _Prompted:
 
 @asynccontextmanager
 async def proxy(
-    directory: Path, kind: Kind, *flags: str, shows: bool = False, gives_up: int | None = None
+    directory: Path,
+    kind: Kind,
+    *flags: str,
+    shows: bool = False,
+    command_timeout_s: int | None = None,
 ) -> AsyncIterator[tuple[Client, Place, Callable[[], Wire]]]:
     """Start `acpterm proxy` with an agent, and an editor in front of it."""
     with model() as url:
-        place = _place(directory, kind, url, gives_up)
+        place = _place(directory, kind, url, command_timeout_s)
         log = directory / "proxy.log"
         arguments = ["proxy", *(flags or ["--embedded"]), "--log", str(log), "--", *kind.command()]
         command = [*ACPTERM, *arguments]
@@ -177,8 +181,8 @@ async def proxy(
 
 
 @asynccontextmanager
-async def _by_proxy(directory: Path, kind: Kind, text: str, **how: Any) -> AsyncIterator[Turn]:
-    async with proxy(directory, kind, *how.pop("flags", ()), **how) as (client, place, _):
+async def _by_proxy(directory: Path, kind: Kind, text: str, **options: Any) -> AsyncIterator[Turn]:
+    async with proxy(directory, kind, *options.pop("flags", ()), **options) as (client, place, _):
         with trio.fail_after(TURN_TIMEOUT_S):
             session = await client.start(str(place.work))
         turn = _Proxied(place, client, session, directory / "proxy.log")
@@ -190,10 +194,14 @@ async def _by_proxy(directory: Path, kind: Kind, text: str, **how: Any) -> Async
 
 @asynccontextmanager
 async def _by_prompt(
-    directory: Path, kind: Kind, text: str, flags: tuple[str, ...] = (), gives_up: int | None = None
+    directory: Path,
+    kind: Kind,
+    text: str,
+    flags: tuple[str, ...] = (),
+    command_timeout_s: int | None = None,
 ) -> AsyncIterator[Turn]:
     with model() as url:
-        place = _place(directory, kind, url, gives_up)
+        place = _place(directory, kind, url, command_timeout_s)
         log, out = directory / "prompt.log", directory / "prompt.out"
         arguments = ["prompt", "-", "--allow", "all", "--cwd", str(place.work), "--log", str(log)]
         arguments += [*(flags or ["--embedded"]), "--", *kind.command()]
@@ -211,9 +219,9 @@ async def _by_prompt(
 WAYS: dict[str, Callable[..., Any]] = {"proxy": _by_proxy, "prompt": _by_prompt}
 
 
-def _place(directory: Path, kind: Kind, url: str, gives_up: int | None) -> Place:
+def _place(directory: Path, kind: Kind, url: str, command_timeout_s: int | None) -> Place:
     directory.mkdir(exist_ok=True)
-    return Place(directory, kind.environment(directory, url, gives_up=gives_up))
+    return Place(directory, kind.environment(directory, url, command_timeout_s=command_timeout_s))
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Reads acpterm's wire log: the agent's requests and their responses."""
+"""Read acpterm's wire log: the agent's requests and their responses."""
 
 import json
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ class Terminal:
     A result is None if the agent has not sent that request or not received the response.
     """
 
-    def __init__(self, asked: Message, created: Message) -> None:
-        self.asked = asked
+    def __init__(self, params: Message, created: Message) -> None:
+        self.params = params
         self.id = created["terminalId"]
         self.waited: Message | None = None
         self.output: Message | None = None
@@ -49,40 +49,40 @@ class Wire:
         self.to_agent = [e["msg"] for e in self.entries if e["dir"] == to_agent]
         self.from_agent = [e["msg"] for e in self.entries if e["dir"] == from_agent]
 
-    def going(self, direction: str) -> list[Message]:
+    def in_direction(self, direction: str) -> list[Message]:
         return [entry["msg"] for entry in self.entries if entry["dir"] == direction]
 
-    def asked(self, method: str) -> list[Message]:
+    def params_of(self, method: str) -> list[Message]:
         """Return the params of the agent's requests of one method."""
         return [m["params"] for m in self.from_agent if m.get("method") == method and "id" in m]
 
-    def answered(self) -> Iterator[tuple[str, Message, Message]]:
+    def exchanges(self) -> Iterator[tuple[str, Message, Message]]:
         """Yield method, params and response of the answered requests, in order of the responses."""
-        asked = {m["id"]: m for m in self.from_agent if "method" in m and "id" in m}
+        requests = {m["id"]: m for m in self.from_agent if "method" in m and "id" in m}
         for message in self.to_agent:
-            if "method" not in message and message["id"] in asked:
-                request = asked[message["id"]]
+            if "method" not in message and message["id"] in requests:
+                request = requests[message["id"]]
                 yield request["method"], request["params"], message
 
     def errors(self) -> list[str]:
         """Return the messages of the errors that the agent received."""
-        return [m["error"]["message"] for _, _, m in self.answered() if "error" in m]
+        return [m["error"]["message"] for _, _, m in self.exchanges() if "error" in m]
 
     def terminals(self) -> list[Terminal]:
         """Return the agent's terminals, in the order in which they were created."""
         found: dict[str, Terminal] = {}
-        for method, params, answer in self.answered():
+        for method, params, answer in self.exchanges():
             if not method.startswith("terminal/") or "error" in answer:
                 continue
-            what = method.removeprefix("terminal/")
-            if what == "create":
-                made = Terminal(params, answer["result"])
-                found[made.id] = made
+            name = method.removeprefix("terminal/")
+            if name == "create":
+                terminal = Terminal(params, answer["result"])
+                found[terminal.id] = terminal
                 continue
-            name = {"wait_for_exit": "waited", "kill": "killed", "release": "released"}
+            attributes = {"wait_for_exit": "waited", "kill": "killed", "release": "released"}
             terminal = found[params["terminalId"]]
-            terminal.order.append(what)
-            setattr(terminal, name.get(what, what), answer["result"])
+            terminal.order.append(name)
+            setattr(terminal, attributes.get(name, name), answer["result"])
         return list(found.values())
 
     def terminal(self) -> Terminal:
@@ -90,7 +90,7 @@ class Wire:
         (found,) = self.terminals()
         return found
 
-    def said(self) -> str:
+    def message_text(self) -> str:
         """Return the text of the agent's messages."""
         updates = [m["params"]["update"] for m in self.from_agent if _is_update(m)]
         chunks = [u for u in updates if u["sessionUpdate"] == "agent_message_chunk"]
@@ -107,7 +107,7 @@ class Wire:
             validate_sent(message, methods)
         if to_client is not None:
             passed_on = {json.dumps(message, sort_keys=True) for message in self.from_agent}
-            for message in self.going(to_client):
+            for message in self.in_direction(to_client):
                 if json.dumps(message, sort_keys=True) not in passed_on:
                     validate_sent(message, methods)
 

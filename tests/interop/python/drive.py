@@ -72,13 +72,13 @@ async def until_output(client, terminal, text):
     """Poll until the output contains `text`."""
     async with asyncio.timeout(10):
         while True:
-            seen = await result(client.terminal_output(SESSION, terminal))
-            if text in seen["output"]:
-                return seen
+            output = await result(client.terminal_output(SESSION, terminal))
+            if text in output["output"]:
+                return output
             await asyncio.sleep(0.01)
 
 
-def let_go(directory):
+def create_go_file(directory):
     """Create the file that the script waits for."""
     Path(directory, "go").touch()
 
@@ -99,7 +99,7 @@ async def whole_life(client, plan):
     )
     waiting = asyncio.create_task(client.wait_for_terminal_exit(SESSION, terminal))
     running = await until_output(client, terminal, "waiting")
-    let_go(plan["directory"])
+    create_go_file(plan["directory"])
     waited = await result(waiting)
     output = await result(client.terminal_output(SESSION, terminal))
     await client.session_update(SESSION, update_tool_call("call-1", status="completed"))
@@ -166,12 +166,12 @@ async def main(plan):
     report = {}
     async with streams(plan["host"], ended) as (reader, writer):
         plain = Connection(lambda *_: asyncio.sleep(0), writer, reader)
-        asked = InitializeRequest(
+        request = InitializeRequest(
             protocol_version=PROTOCOL_VERSION,
             client_capabilities=ClientCapabilities(terminal=True),
             client_info=Implementation(name="drive", version="1"),
         )
-        answer = await plain.send_request("initialize", asked.model_dump(by_alias=True))
+        answer = await plain.send_request("initialize", request.model_dump(by_alias=True))
         await plain.close()
         ClientCapabilities.model_validate(answer["clientCapabilities"])
         Implementation.model_validate(answer["clientInfo"])

@@ -25,26 +25,26 @@ class Editor(Client):
 
     def __init__(self):
         self.updates = []
-        self.asked = []
+        self.requests = []
 
     async def session_update(self, session_id, update, **kwargs):
         self.updates.append(update.model_dump(mode="json", by_alias=True, exclude_unset=True))
 
     async def request_permission(self, session_id, tool_call, options, **kwargs):
-        self.asked.append(["permission", tool_call.tool_call_id])
+        self.requests.append(["permission", tool_call.tool_call_id])
         outcome = AllowedOutcome(outcome="selected", option_id=options[0].option_id)
         return RequestPermissionResponse(outcome=outcome)
 
     async def read_text_file(self, session_id, path, line=None, limit=None, **kwargs):
-        self.asked.append(["read", path])
+        self.requests.append(["read", path])
         return ReadTextFileResponse(content="what it holds")
 
     async def ext_method(self, method, params):
-        self.asked.append([method, params])
+        self.requests.append([method, params])
         return {"answer": params}
 
     async def ext_notification(self, method, params):
-        self.asked.append([method, params])
+        self.requests.append([method, params])
 
 
 async def main():
@@ -54,7 +54,7 @@ async def main():
     async with spawn_agent_process(editor, *request["agent"], env=os.environ) as (agent, process):
         capabilities = ClientCapabilities.model_validate(request["capabilities"])
         begun = await agent.initialize(PROTOCOL_VERSION, client_capabilities=capabilities)
-        report["told"] = begun.field_meta["clientCapabilities"]
+        report["initialize"] = begun.field_meta["clientCapabilities"]
         session = await agent.new_session(request["cwd"], mcp_servers=[])
         prompt = [text_block(json.dumps(request["steps"]))]
         try:
@@ -63,7 +63,7 @@ async def main():
         except RequestError as error:
             report["error"] = str(error)
         report["extension"] = await agent.ext_method("vendor/thing", {"x": [1, None]})
-    report |= {"updates": editor.updates, "asked": editor.asked, "status": process.returncode}
+    report |= {"updates": editor.updates, "requests": editor.requests, "status": process.returncode}
     print(json.dumps(report))
 
 

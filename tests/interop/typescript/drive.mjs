@@ -35,9 +35,9 @@ async function open(host) {
 }
 
 // Return a response; an error as its code and message.
-async function told(asked) {
+async function resultOf(request) {
   try {
-    return (await asked) ?? null;
+    return (await request) ?? null;
   } catch (error) {
     if (!(error instanceof RequestError)) throw error;
     return { error: error.code, message: error.message };
@@ -72,11 +72,11 @@ async function wholeLife(client, plan) {
       content: [{ type: "terminal", terminalId: terminal.id }],
     },
   });
-  const waiting = told(terminal.waitForExit());
+  const waiting = resultOf(terminal.waitForExit());
   const running = await untilOutput(terminal, "waiting");
   writeFileSync(`${plan.directory}/go`, "");
   const waited = await waiting;
-  const output = await told(terminal.currentOutput());
+  const output = await resultOf(terminal.currentOutput());
   await client.notify(methods.client.session.update, {
     sessionId,
     update: { sessionUpdate: "tool_call_update", toolCallId: "call-1", status: "completed" },
@@ -85,17 +85,17 @@ async function wholeLife(client, plan) {
     running,
     waited,
     output,
-    killed: await told(terminal.kill()),
-    released: await told(terminal.release()),
-    again: await told(terminal.release()),
-    after: await told(terminal.currentOutput()),
+    killed: await resultOf(terminal.kill()),
+    released: await resultOf(terminal.release()),
+    again: await resultOf(terminal.release()),
+    after: await resultOf(terminal.currentOutput()),
   };
 }
 
 async function run(client, command, more = {}) {
   const terminal = await client.createTerminal({ sessionId, command, ...more });
-  const waited = await told(terminal.waitForExit());
-  const output = await told(terminal.currentOutput());
+  const waited = await resultOf(terminal.waitForExit());
+  const output = await resultOf(terminal.currentOutput());
   await terminal.release();
   return { waited, output };
 }
@@ -104,7 +104,7 @@ async function run(client, command, more = {}) {
 async function timeOut(client, plan) {
   const terminal = await client.createTerminal({ sessionId, command: plan.sleeper });
   await untilOutput(terminal, "asleep");
-  const gave_up = await told(
+  const gave_up = await resultOf(
     client.request(
       methods.client.terminal.waitForExit,
       { sessionId, terminalId: terminal.id },
@@ -112,18 +112,18 @@ async function timeOut(client, plan) {
     ),
   );
   const start = performance.now();
-  const killed = await told(terminal.kill());
+  const killed = await resultOf(terminal.kill());
   const seconds = (performance.now() - start) / 1000;
-  const output = await told(terminal.currentOutput());
-  const waited = await told(terminal.waitForExit());
+  const output = await resultOf(terminal.currentOutput());
+  const waited = await resultOf(terminal.waitForExit());
   return {
     gave_up,
     killed,
     seconds,
     output,
     waited,
-    released: await told(terminal.release()),
-    again: await told(terminal.release()),
+    released: await resultOf(terminal.release()),
+    again: await resultOf(terminal.release()),
   };
 }
 
@@ -133,12 +133,12 @@ async function goWrong(client, plan) {
   const foreign = { sessionId: "session-2", terminalId: terminal.id };
   const path = `${plan.directory}/go`;
   const wrong = {
-    relative: await told(client.request(create, { sessionId, command: "true", cwd: "not/absolute" })),
-    empty: await told(client.request(create, { sessionId, command: "" })),
-    unknown: await told(client.request(output, { sessionId, terminalId: "never-was" })),
-    foreign: await told(client.request(output, foreign)),
-    file: await told(client.request(methods.client.fs.readTextFile, { sessionId, path })),
-    extension: await told(client.request("_nobody/knows", {})),
+    relative: await resultOf(client.request(create, { sessionId, command: "true", cwd: "not/absolute" })),
+    empty: await resultOf(client.request(create, { sessionId, command: "" })),
+    unknown: await resultOf(client.request(output, { sessionId, terminalId: "never-was" })),
+    foreign: await resultOf(client.request(output, foreign)),
+    file: await resultOf(client.request(methods.client.fs.readTextFile, { sessionId, path })),
+    extension: await resultOf(client.request("_nobody/knows", {})),
   };
   await terminal.release();
   return wrong;

@@ -1,4 +1,4 @@
-"""Scenarios of process trees, each for a process of its own: a subreaper stays one for ever.
+"""Scenarios of process trees, each for its own process: a subreaper cannot stop being one.
 
 `python -m tests.pty.scenarios NAME` runs a scenario, with its assertions. The modules import
 little, so that these processes start quickly.

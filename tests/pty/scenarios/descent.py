@@ -139,7 +139,7 @@ async def orphan_is_recognised_when_a_scan_saw_it_while_its_parent_lived():
     one, _two = new(subreaper, "one"), new(subreaper, "two")
     process = start(one, "env -i setsid sleep 60 & echo $!; read x; exit 0")
     (orphan,) = pids(process, 1)
-    # A signal reads the members as well, while the parent lives.
+    # Sending a signal reads the members, too, while the parent is alive.
     assert orphan in {member.pid for member in await one.members()}
     process.stdin.close()
     assert await reap(one, process) == 0
@@ -184,9 +184,9 @@ async def process_that_reuses_the_pid_of_the_reaped_first_child_is_spared():
     tree = new(subreaper, "one")
     process = start(tree, "exit 0")
     await reap(tree, process)
-    gone = tree._reaped_at
-    await poll(lambda: processes.now() > gone + 0.1)
-    # A later session with the same id, as if the pid had been reused.
+    reaped_at = tree._reaped_at
+    await poll(lambda: processes.now() > reaped_at + 0.1)
+    # Simulate a reused pid: a later session with the same id.
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     tree._pid = stranger.pid
     subreaper.exclude(lambda: [stranger.pid])

@@ -1,4 +1,4 @@
-"""What the scenarios share: starting programs, waiting for them, and the registry."""
+"""Helpers of the scenarios: start programs, wait for them, and register scenarios."""
 
 import os
 import subprocess
@@ -17,9 +17,9 @@ def scenario(function):
     return function
 
 
-async def poll(look):
+async def poll(condition):
     with trio.fail_after(10):
-        while (found := look()) is None or found is False:
+        while (found := condition()) is None or found is False:
             await trio.sleep(0.005)
     return found
 
@@ -87,5 +87,5 @@ async def reap(tree, process):
     return code
 
 
-# Leaves its session, its parent and its environment, and prints its pid.
+# A shell line: its process leaves session and parent, clears its environment, prints its pid.
 VANISH = "(env -i setsid sh -c 'echo $$; exec sleep 60' &)"

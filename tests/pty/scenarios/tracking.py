@@ -37,13 +37,13 @@ async def detached_orphan_is_recognised_by_its_resource_limit_when_other_trees_a
     stranger = start_marked(before, VANISH)
     process = start_marked(one, VANISH)
     other = start_marked(after, VANISH)
-    mine, *others = (pids(process, 1)[0] for process in (process, stranger, other))
+    own, *others = (pids(process, 1)[0] for process in (process, stranger, other))
     for tree, first in ((one, process), (before, stranger), (after, other)):
         await reap(tree, first)
-    found = find_origin(mine, parent=subreaper.parent, trees=subreaper.trees, base=None)
+    found = find_origin(own, parent=subreaper.parent, trees=subreaper.trees, base=None)
     assert (found.terminals, found.is_foreign) == ({"one"}, False)
     await end(one, 5)
-    assert not alive(mine)
+    assert not alive(own)
     assert all(alive(pid) for pid in others)
     await end(before, 5)
     await end(after, 5)
@@ -139,7 +139,7 @@ async def process_that_reuses_the_pid_of_the_first_child_before_its_report_is_sp
     tree = new(subreaper, "one")
     process = start(tree, "exit 0")
     await poll(process.poll)
-    # The parent has reaped it, and has not reported that yet; the pid was reused.
+    # The parent has reaped the child but not reported that yet, and the pid was reused.
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     tree._pid, tree._pid_started = stranger.pid, linux.read_stat(stranger.pid).started - 1
     subreaper.exclude(lambda: [stranger.pid])
@@ -158,12 +158,12 @@ async def successor_ends_a_tree_that_it_adopted():
     first = start_marked(gone, VANISH)
     second = start_marked(runs, VANISH + "; echo $$; exec sleep 60")
     third = start_marked(other, VANISH + "; echo $$; exec sleep 60")
-    mine = [*pids(first, 1), *pids(second, 2)]
+    own = [*pids(first, 1), *pids(second, 2)]
     others = pids(third, 2)
     await reap(gone, first)
     facts = f"{second.pid} {linux.read_stat(second.pid).started} {first.pid} {processes.now()}"
     await trio.run_process([sys.executable, "-m", "tests.pty.scenarios", "worker", *facts.split()])
-    assert not any(alive(pid) for pid in mine)
+    assert not any(alive(pid) for pid in own)
     assert all(alive(pid) for pid in others)
     await reap(runs, second)
     await other.kill()
@@ -195,7 +195,7 @@ async def handover_passes_the_control_groups_and_their_lock():
     handover = trees.handover()
     kept = handover._replace(fds=tuple(os.dup(fd) for fd in handover.fds))
     os.close(handover.fds[0])  # as when the first worker dies
-    Cgroups.find().close()  # another daemon looks for stale groups
+    Cgroups.find().close()  # another daemon searches for stale groups
     assert all(alive(pid) for pid in two)
     successor = Trees("cgroup", inherited=kept)
     adopted = successor.adopt("one", process.pid, linux.read_stat(process.pid).started)

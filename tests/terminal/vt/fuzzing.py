@@ -1,9 +1,10 @@
-"""Feeds an emulator random controls and sizes: a program, run in a process of its own.
+"""Feed an emulator random controls and sizes: a program for a process of its own.
 
     python -m tests.terminal.vt.fuzzing FIRST_SEED COUNT PROGRESS_FILE
 
-Each seed is one terminal's life. What is about to be done is noted in the file first, so that a
-crash of the native library can be told from it: `life` makes the same steps again from the seed.
+Each seed determines the steps of one terminal. The program writes the number of each step to the
+file before it executes that step, so that the test knows at which step the native library crashed:
+`steps_of` returns the same steps again for the seed.
 """
 
 import mmap
@@ -23,10 +24,10 @@ from tests.terminal.vt.streams import ALL, MARKER, QUERIES
 STEPS_MAX = 60
 SIZES = (1, 2, 3, 5, 9, 20, 40, 80, 100, 120, 121, 215, 300)
 _FINALS = bytes(range(0x40, 0x7F))
-# Where numbers meet the edges of what they are kept in.
+# Boundary values of the integers in which numbers are stored.
 _NUMBERS = (0, 1, 2, 3, 5, 9, 79, 80, 81, 119, 120, 255, 256, 999, 1000, 32767, 32768, 65535, 65536)
 
-# Letters, marks, wide ones, emoji, flags, joiners, variations, jamo, tags.
+# Letters, marks, wide characters, emoji, flags, joiners, variation selectors, jamo, tags.
 _CODES = (
     *((0x20, 0x7E), (0xA0, 0x17F), (0x300, 0x36F), (0x4E00, 0x4EFF), (0x1F300, 0x1F6FF)),
     *((0x1F1E6, 0x1F1FF), (0x200B, 0x200F), (0xFE00, 0xFE0F), (0x1100, 0x11FF), (0xE0020, 0xE007F)),
@@ -35,7 +36,7 @@ _CODES = (
 Step = tuple[int, int] | bytes
 
 
-def life(seed: int) -> tuple[tuple[int, int], list[Step]]:
+def steps_of(seed: int) -> tuple[tuple[int, int], list[Step]]:
     """Return the size and the steps of one terminal: output and size changes."""
     chance = random.Random(seed)
     size = chance.choice(SIZES), chance.choice(SIZES[:9])
@@ -49,7 +50,7 @@ def life(seed: int) -> tuple[tuple[int, int], list[Step]]:
 
 
 def piece(chance: random.Random) -> bytes:
-    """Return output that a program may print, or never would."""
+    """Return a piece of output, which real programs may or may not print."""
     kind = chance.randrange(12)
     if kind < 4:
         return chance.choice(ALL)
@@ -91,10 +92,10 @@ def code(chance: random.Random) -> int:
 
 
 def run(seed: int, note) -> None:
-    """Run one terminal, with everything that a consumer does in between."""
-    (cols, lines), steps = life(seed)
-    asked: list[bytes] = []
-    emulator = Emulator(cols, lines, asked.append)
+    """Run the steps of one terminal, and between them all operations of a consumer."""
+    (cols, lines), steps = steps_of(seed)
+    sent_replies: list[bytes] = []
+    emulator = Emulator(cols, lines, sent_replies.append)
     frames, queries = Frames(17, 7), QueryFilter()
     for number, step in enumerate(steps):
         note(seed, number)
@@ -115,7 +116,7 @@ def run(seed: int, note) -> None:
                 other = Emulator(screen.cols, screen.rows)
                 other.feed(snapshot(screen) + queries.feed(screen.held))
                 assert other.screen().cols == screen.cols
-    for reply in asked:
+    for reply in sent_replies:
         assert replies.is_allowed(reply), reply
         assert not re.search(MARKER, reply, re.IGNORECASE), reply
     emulator.close()

@@ -1,7 +1,7 @@
-"""Records the sessions of programs that `test_vt_sessions` plays: `python -m …recording [NAME…]`.
+"""Record the sessions of programs that `test_vt_sessions` plays: `python -m …recording [NAME…]`.
 
-A program runs on a PTY, gets the emulator's answers, and is typed keys and given other sizes. What
-it writes is kept as an asciicast (version 2), with the changes of size where they were.
+Each program runs on a PTY; it receives the emulator's replies, scripted keys and size changes. Its
+output is written as an asciicast (version 2), with the size changes at their positions.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ TEXT = "".join(
     f"{n:3} def f(x): return 'a string {n}'  # wörds 日本語 and more\n" for n in range(200)
 )
 WIDE = (
-    # Of full width, and at the edge of the window.
+    # Full-width characters, some of them at the edge of the window.
     "漢字かな한글 \uff46\uff55\uff4c\uff4c\uff5c\nabcdefghi漢字 at the edge of the window: "
     + "漢字" * 15
     + "x\ne\u0301 o\u0308 n\u0303 ~ \u0915\u094d\u0937 ~ ก็ ~ ע\u05b4 | combining\n"
@@ -42,7 +42,7 @@ COLOURS = "".join(
     for n in range(120)
 )
 Size = tuple[int, int]
-# Command, and what is done when it is quiet: keys, or another size.
+# Command, and the steps to take each time it is silent: keys, or a new size.
 PROGRAMS: dict[str, tuple[list[str], list[str | Size]]] = {
     "vim": (
         [
@@ -141,24 +141,24 @@ PROGRAMS: dict[str, tuple[list[str], list[str | Size]]] = {
 }
 
 
-def record(name: str, folder: Path) -> None:
+def record(name: str, directory: Path) -> None:
     command, steps = PROGRAMS[name]
-    (folder / "text.py").write_text(TEXT)
-    (folder / "wide.txt").write_text(WIDE)
-    (folder / "emoji.txt").write_text(EMOJI)
+    (directory / "text.py").write_text(TEXT)
+    (directory / "wide.txt").write_text(WIDE)
+    (directory / "emoji.txt").write_text(EMOJI)
     if name == "tig":
-        make_repository(folder)
+        make_repository(directory)
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (ROWS, COLS))
     env = {
         "PATH": os.environ["PATH"],
         "TERM": "xterm-256color",
         "LC_ALL": "C.UTF-8",
-        "HOME": str(folder),
+        "HOME": str(directory),
         "COLORTERM": "truecolor",
     }
     program = subprocess.Popen(
-        ["setsid", "-c", *command], stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env
+        ["setsid", "-c", *command], stdin=slave, stdout=slave, stderr=slave, cwd=directory, env=env
     )
     os.close(slave)
     emulator = Emulator(COLS, ROWS, lambda reply: os.write(master, reply))
@@ -195,32 +195,32 @@ def record(name: str, folder: Path) -> None:
     header = {"version": 2, "width": COLS, "height": ROWS, "title": name}
     lines = [json.dumps(header), *(json.dumps(event) for event in events)]
     whole = "\n".join(lines) + "\n"
-    whole = re.sub(re.escape(str(folder)), "/tmp/recorded", whole)
+    whole = re.sub(re.escape(str(directory)), "/tmp/recorded", whole)
     (SESSIONS / f"{name}.cast").write_text(whole)
 
 
-def make_repository(folder: Path) -> None:
+def make_repository(directory: Path) -> None:
     env = {
         "PATH": os.environ["PATH"],
-        "HOME": str(folder),
+        "HOME": str(directory),
         "GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z",
         "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z",
     }
-    subprocess.run(["git", "init", "-q"], check=True, capture_output=True, cwd=folder, env=env)
+    subprocess.run(["git", "init", "-q"], check=True, capture_output=True, cwd=directory, env=env)
     for number in range(3):
-        (folder / "file").write_text(f"{number}\n" * 5)
-        subprocess.run(["git", "add", "."], check=True, capture_output=True, cwd=folder, env=env)
-        who = ["-c", "user.name=A User", "-c", "user.email=user@example.org"]
+        (directory / "file").write_text(f"{number}\n" * 5)
+        subprocess.run(["git", "add", "."], check=True, capture_output=True, cwd=directory, env=env)
+        identity = ["-c", "user.name=A User", "-c", "user.email=user@example.org"]
         subprocess.run(
-            ["git", *who, "commit", "-qm", f"Commit {number} with wörds"],
+            ["git", *identity, "commit", "-qm", f"Commit {number} with wörds"],
             check=True,
             capture_output=True,
-            cwd=folder,
+            cwd=directory,
             env=env,
         )
 
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PROGRAMS:
-        with tempfile.TemporaryDirectory() as folder:
-            record(name, Path(folder))
+        with tempfile.TemporaryDirectory() as directory:
+            record(name, Path(directory))

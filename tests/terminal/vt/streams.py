@@ -1,4 +1,4 @@
-"""Pieces of output for tests that feed many combinations of them."""
+"""Pieces of output, for tests that feed combinations of them."""
 
 SEQUENCES = [
     *(b"\x1b[>4m", b"\x1b[>4;2m", b"\x1b[?4m", b"\x1b[?1;2c", b"\x1b[>c", b"\x1b[=c", b"\x1b[c"),

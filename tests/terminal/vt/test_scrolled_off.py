@@ -1,4 +1,4 @@
-"""Skipped simple output would have been visible nowhere."""
+"""Skipping simple output that has scrolled off does not change the screen."""
 
 import random
 
@@ -27,7 +27,7 @@ def run_of(lines, ending=b"\r\n"):
     return piece * (LENGTH // len(piece) + 3 * ROWS)
 
 
-def fed(*pieces, whole):
+def emulator_fed(*pieces, whole):
     emulator = Emulator(20, ROWS)
     for data in pieces:
         if whole:
@@ -39,7 +39,7 @@ def fed(*pieces, whole):
     return emulator
 
 
-def shown(emulator):
+def state_of(emulator):
     screen = emulator.screen()
     rows = [screen.cells(y) for y in range(screen.rows)]
     return rows, screen.cursor, screen.modes, screen.is_alternate, screen.held
@@ -54,8 +54,8 @@ def test_all_but_the_last_of_equal_lines_have_scrolled_off(line):
     assert simple_output.find_end(run + b"\x1b[3") == len(run)
     found = scrolled_off.find(run, ROWS)
     assert run[found.size :].count(b"\r\n") == 2 * ROWS
-    assert shown(fed(b"before", run, b"after", whole=False)) == shown(
-        fed(b"before", run, b"after", whole=True)
+    assert state_of(emulator_fed(b"before", run, b"after", whole=False)) == state_of(
+        emulator_fed(b"before", run, b"after", whole=True)
     )
 
 
@@ -63,19 +63,21 @@ def test_pen_set_by_skipped_lines_is_kept():
     run = b"\x1b[31mred\r\n" + run_of([b"\x1b[1mx\x1b[22my"]) + b"z"
     found = scrolled_off.find(run, ROWS)
     assert found.substitute.startswith(b"\r\n\x1b[31m")
-    assert shown(fed(b"before", run, whole=False)) == shown(fed(b"before", run, whole=True))
+    assert state_of(emulator_fed(b"before", run, whole=False)) == state_of(
+        emulator_fed(b"before", run, whole=True)
+    )
 
 
-def test_last_character_printed_is_that_of_all_output():
+def test_rep_repeats_the_last_character_of_skipped_output():
     run = run_of([b"Q"]) + b"\r\n" * (3 * ROWS)
     assert scrolled_off.find(run, ROWS) is None
     for data in (run, run + b"x\r\n"):
-        assert shown(fed(b"a", data, b"\x1b[3b", whole=False)) == shown(
-            fed(b"a", data, b"\x1b[3b", whole=True)
+        assert state_of(emulator_fed(b"a", data, b"\x1b[3b", whole=False)) == state_of(
+            emulator_fed(b"a", data, b"\x1b[3b", whole=True)
         )
 
 
-def test_pen_is_that_since_the_last_reset():
+def test_substitute_has_only_the_pen_since_the_last_reset():
     run = b"\x1b[31mred\r\n\x1b[0m\x1b[32m" + run_of([b"y"])
     found = scrolled_off.find(run, ROWS)
     assert found.substitute == b"\r\n\x1b[0m\x1b[32m"
@@ -96,7 +98,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("odd", [*ODD, b"\v", b"\xc3\xa4"])
-def test_output_with_anything_else_is_not_simple(odd):
+def test_output_with_any_other_sequence_is_not_simple(odd):
     assert simple_output.find_end(b"a\r\n" + odd + b"\r\n") == 0
 
 
@@ -114,14 +116,18 @@ def test_output_without_carriage_returns_is_emulated():
 )
 def test_output_within_margins_or_a_sequence_is_emulated(before):
     run = run_of([b"one", b"two", b"three"])
-    emulator = fed(before, whole=True)
+    emulator = emulator_fed(before, whole=True)
     assert emulator._scrolled_off(run) is None
-    assert shown(fed(before, run, whole=False)) == shown(fed(before, run, whole=True))
+    assert state_of(emulator_fed(before, run, whole=False)) == state_of(
+        emulator_fed(before, run, whole=True)
+    )
 
 
 @given(st.integers(), LINES, AFTER)
-def test_screen_is_that_of_all_output_whatever_came_before(seed, lines, after):
+def test_screen_with_skipping_equals_the_screen_without_it(seed, lines, after):
     chance = random.Random(seed)
     before = b"".join(piece(chance) for _ in range(40))
     run = run_of(lines)
-    assert shown(fed(before, run, after, whole=False)) == shown(fed(before, run, after, whole=True))
+    assert state_of(emulator_fed(before, run, after, whole=False)) == state_of(
+        emulator_fed(before, run, after, whole=True)
+    )

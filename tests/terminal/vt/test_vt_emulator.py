@@ -87,7 +87,7 @@ def test_very_large_window_has_no_links():
         emulator.feed(bytes([byte]))
     assert emulator.screen().text() == "abc"
     assert {cell.style.link for cell in emulator.screen().cells(0)} == {""}
-    # For so many the library has no room.
+    # The library has no room for so many links.
     emulator.feed(b"\x1b]8;;h\a" + b"x" * (400 * rows * 4) + b"\x1b[H\x1bM\x1bM\x1b[5L\x1b[3M")
     emulator.resize(20, 5)
     emulator.feed(b"\x1bc\x1b]8;;http://x\x1b\\b")
@@ -131,7 +131,7 @@ def test_feed_for_feeds_in_order_and_returns_in_time():
     assert emulator.screen().text() == "end"
 
 
-def test_native_calls_are_made_within_at_work():
+def test_native_calls_run_within_at_work():
     entered = []
 
     class Mark:

@@ -15,7 +15,7 @@ from acpterm.terminal.vt.style import BLANK, FAINT, Cell, Style
 from tests.support.depth import examples
 from tests.terminal.vt.streams import ALL
 
-# What is outside of the screen.
+# The cell that frames show outside of the screen.
 OUTSIDE = Cell("·", Style(flags=FAINT))
 STREAM = st.lists(
     st.sampled_from(ALL)
@@ -36,8 +36,8 @@ def screen_of(*chunks, cols=20, rows=5):
     return emulator_of(*chunks, cols=cols, rows=rows).screen()
 
 
-def painted(emulator, screen):
-    """Return another emulator that shows a screen."""
+def repaint(emulator, screen):
+    """Feed the snapshot of a screen to another emulator; return that emulator's screen."""
     emulator.feed(snapshot(screen) + screen.held)
     return emulator.screen()
 
@@ -53,7 +53,7 @@ def saved(kept):
 
 
 def state(screen):
-    """Return everything that a viewer could distinguish, now or later."""
+    """Return the complete state of a screen, as far as a viewer can observe it."""
     main = screen.main
     below = main and [screen.cells(y, main=True) for y in range(screen.rows)]
     is_shown = screen.rows, screen.cols
@@ -88,7 +88,7 @@ def cursor_is_outside(screen):
 def without_marks(screen):
     """Return the cells without combining characters on blanks.
 
-    A blank that was never written takes none, a space does, and painting writes spaces.
+    A cell that was never written accepts none, but a space does, and painting writes spaces.
     """
     return [
         [cell._replace(data=" ") if cell.data.startswith(" ") else cell for cell in row]
@@ -104,14 +104,14 @@ def test_snapshot_brings_any_screen_into_the_same_state(before, dirt, after):
     screen = source.screen()
     if cursor_is_outside(screen):
         return
-    # What REP repeats cannot always be known, and these two ways show an alternate screen as it was
-    # left: the viewer's own may have had something else on it.
+    # A snapshot cannot always restore the character that REP repeats. Modes 47 and 1047 show old
+    # contents of the alternate screen, which may differ on the viewer's terminal.
     after = after.replace(b"b", b"B").replace(b"?47h", b"?1049h").replace(b"?1047h", b"?1049h")
     source.feed(after)
     for other in Emulator(9, 6), emulator_of(dirt, cols=9, rows=6):
-        expected, found = state(screen), state(painted(other, screen))
+        expected, found = state(screen), state(repaint(other, screen))
         if not screen.title:
-            # Left as it was.
+            # A snapshot without a title does not change the viewer's title.
             found["title"] = ""
         assert found == expected
         other.feed(after)
@@ -138,7 +138,7 @@ def test_alternate_snapshot_leaves_the_main_screen_alone(stream):
     assert found == expected
     other.feed(LEAVE)
     after = other.screen()
-    assert_left(after)
+    assert_restored(after)
     assert [after.cells(y) for y in range(6)] == [before.cells(y) for y in range(6)]
     assert after.cursor == before.cursor
 
@@ -177,14 +177,14 @@ def test_frames_show_the_part_with_the_cursor_and_send_only_what_changed(dirt, s
                 if (x == 0 and not expected.data) or (
                     x == cols - 1 and behind and not behind[0].data
                 ):
-                    # The other half is outside.
+                    # The other half of the wide character is outside.
                     expected = expected._replace(data=" ")
                 assert cell == expected, (at, x)
     window.feed(LEAVE)
-    assert_left(window.screen())
+    assert_restored(window.screen())
 
 
-def assert_left(screen):
+def assert_restored(screen):
     assert not screen.is_alternate
     assert screen.cursor_visible
     assert (screen.modes, screen.application_keypad, screen.cursor_shape) == ((), False, 0)
@@ -200,22 +200,22 @@ def assert_left(screen):
     ]
 
 
-def test_leave_undoes_a_snapshot():
+def test_leave_restores_the_modes_after_a_snapshot():
     screen = screen_of(
         b"shell$ \x1b[?1049h\x1b[?1000;1006;2004;1h\x1b=\x1b[4 q\x1b[?25l\x1b[2;4r\x1b[31m\x1b(0"
         b"\x1b[>5u\x1b[>4;2m\x1b[?69h\x1b[2;9s\x1b[4h"
     )
     window = Emulator(20, 5)
-    painted(window, screen)
+    repaint(window, screen)
     window.feed(LEAVE)
-    assert_left(window.screen())
+    assert_restored(window.screen())
     assert window.screen().tabs == (8, 16)
     assert window.screen().text() == "shell$"
 
 
 def test_window_reports_keys_as_the_program_has_requested():
     screen = screen_of(b"\x1b[>1u\x1b[>3u\x1b[?1049h\x1b[=4u\x1b[>2u\x1b[>4;2m")
-    shown = painted(emulator_of(b"\x1b[>7u\x1b[?1049h\x1b[>31u"), screen)
+    shown = repaint(emulator_of(b"\x1b[>7u\x1b[?1049h\x1b[>31u"), screen)
     assert (shown.main.keys, shown.keys, shown.other_keys) == ((0, 1, 3), (4, 2), 2)
     source, window, frames = emulator_of(), Emulator(20, 5), Frames(20, 5)
     for fed, found in (
@@ -240,7 +240,7 @@ def test_rows_are_text_with_colours_that_end_in_the_default():
 
 
 def test_snapshot_does_not_erase_the_whole_screen():
-    # Some terminals would keep what it showed in their history.
+    # Some terminals would move the erased rows to their scrollback.
     assert not re.search(rb"\x1b\[[0-3]?J", snapshot(screen_of(b"a\x1b[?1049hb")))
 
 
@@ -258,10 +258,10 @@ def test_row_of_many_long_links_is_painted_with_some_of_them():
     assert snapshot(screen).count(b"http://0") == 2
 
 
-def test_program_that_leaves_the_alternate_screen_shows_the_main_one_with_its_cursor():
+def test_main_screen_and_cursor_are_shown_when_the_program_leaves_the_alternate_screen():
     source = emulator_of(b"$ vi\r\n\x1b[32m", b"\x1b[?1049h\x1b[2J\x1b[3;3Htext")
     window = Emulator(20, 5)
-    assert painted(window, source.screen()).text() == "\n\n  text"
+    assert repaint(window, source.screen()).text() == "\n\n  text"
     for one in window, source:
         one.feed(b"\x1b[?1049l$ ")
         assert one.screen().text() == "$ vi\n$"

@@ -1,4 +1,4 @@
-"""The filter of passed-through output: no query passes, and everything else does."""
+"""The filter of passed-through output: it removes queries and nothing else."""
 
 import re
 
@@ -17,7 +17,7 @@ def passed(*chunks, clipboard=False):
     return b"".join(queries.feed(chunk) for chunk in chunks)
 
 
-def in_bytes(data):
+def single_bytes(data):
     return [bytes([byte]) for byte in data]
 
 
@@ -78,11 +78,11 @@ PASSED = [
 
 
 @pytest.mark.parametrize("query", REMOVED)
-def test_query_is_removed_however_it_is_cut(query):
+def test_query_is_removed_however_it_is_split(query):
     around = b"before" + query + b"after"
-    # What ends a string for a terminal that knows nothing of it may be left: it does nothing.
+    # The terminator of a removed string may remain: it has no effect on its own.
     assert passed(around).replace(b"\x1b\\", b"") == b"beforeafter"
-    assert passed(*in_bytes(around)).replace(b"\x1b\\", b"") == b"beforeafter"
+    assert passed(*single_bytes(around)).replace(b"\x1b\\", b"") == b"beforeafter"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_query_is_removed_however_it_is_cut(query):
 )
 def test_other_output_passes_unchanged(data):
     assert passed(data) == data
-    assert passed(*in_bytes(data + b" ")) == data + b" "
+    assert passed(*single_bytes(data + b" ")) == data + b" "
 
 
 def test_only_reporting_modes_are_removed_when_several_are_set():
@@ -106,7 +106,7 @@ def test_clipboard_is_written_only_if_allowed_and_never_read():
     write, read = b"\x1b]52;c;QUJD\a", b"\x1b]52;c;?\a"
     assert passed(write + read) == b""
     assert passed(write + read, clipboard=True) == write
-    assert passed(*in_bytes(write + read + b"x"), clipboard=True) == write + b"x"
+    assert passed(*single_bytes(write + read + b"x"), clipboard=True) == write + b"x"
     large = b"\x1b]52;c;" + b"QUJD" * 50_000 + b"\a"
     assert passed(large, clipboard=True) == large
     assert passed(large, b"after") == b"after"
@@ -123,12 +123,12 @@ def test_removal_does_not_complete_a_sequence_that_was_cut_short():
             b"\x1bP$\x1bZqm\x1b\\",
         ),
     ):
-        for found in passed(data), passed(*in_bytes(data)):
-            assert answers(found) == b"", data
+        for found in passed(data), passed(*single_bytes(data)):
+            assert replies_to(found) == b"", data
             assert passed(found) == found
 
 
-def test_endless_sequence_is_not_held_for_ever():
+def test_endless_sequence_is_held_only_up_to_a_limit():
     queries = QueryFilter()
     assert queries.feed(b"\x1b]11;") == b""
     for _ in range(100):
@@ -139,7 +139,7 @@ def test_endless_sequence_is_not_held_for_ever():
     assert passed(title[:50_000], title[50_000:]) == title
 
 
-def answers(data):
+def replies_to(data):
     """Return the replies of a terminal to this output."""
     found = []
     Emulator(20, 5, found.append).feed(data)
@@ -161,16 +161,16 @@ PIECES = st.lists(
 
 @settings(max_examples=examples(500), deadline=None)
 @given(PIECES)
-def test_no_terminal_replies_to_what_passes(pieces):
+def test_terminal_does_not_reply_to_filtered_output(pieces):
     found = passed(*pieces)
-    assert answers(found + b"\x1b\\") == b""
-    # Cut differently the same is removed, but for what ends a string.
+    assert replies_to(found + b"\x1b\\") == b""
+    # The result is the same for another split, except for string terminators.
     again = passed(b"".join(pieces))
-    assert plain(again) == plain(found)
+    assert without_terminators(again) == without_terminators(found)
     assert b"\x05" not in found
 
 
-def plain(data):
+def without_terminators(data):
     return re.sub(rb"\x1b\\", b"", data)
 
 

@@ -1,4 +1,4 @@
-"""Each query gets one reply, which never has text that the program chose."""
+"""Each query gets one reply, which never contains text that the program chose."""
 
 import pytest
 from hypothesis import given, settings
@@ -11,12 +11,12 @@ from tests.support.depth import examples
 from tests.terminal.vt.streams import ALL, MARKER, QUERIES
 
 
-def answered(*chunks, cols=20, rows=5):
-    asked = []
-    emulator = Emulator(cols, rows, asked.append)
+def replies_to(*chunks, cols=20, rows=5):
+    sent = []
+    emulator = Emulator(cols, rows, sent.append)
     for chunk in chunks:
         emulator.feed(chunk)
-    return b"".join(asked)
+    return b"".join(sent)
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def answered(*chunks, cols=20, rows=5):
         (b"\x1b[?2048h", b"\x1b[48;5;20;80;160t"),
     ],
 )
-def test_query_is_answered_once_however_it_is_cut(query, answer):
-    assert answered(query) == answer
-    assert answered(*(bytes([byte]) for byte in query)) == answer
+def test_query_is_answered_once_however_it_is_split(query, answer):
+    assert replies_to(query) == answer
+    assert replies_to(*(bytes([byte]) for byte in query)) == answer
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_query_is_answered_once_however_it_is_cut(query, answer):
     ],
 )
 def test_queries_for_text_of_the_program_get_no_reply(query):
-    assert answered(query) == b""
+    assert replies_to(query) == b""
 
 
 def test_queries_are_answered_in_their_order():
-    asked = b"\x1b[?u\x1b[c" + b"ab\x1b[6n" + b"\x1b]11;?\a" + b"\x1b[>q"
-    found = answered(asked)
+    queries = b"\x1b[?u\x1b[c" + b"ab\x1b[6n" + b"\x1b]11;?\a" + b"\x1b[>q"
+    found = replies_to(queries)
     parts = [b"\x1b[?0u", b"\x1b[?62;22c", b"\x1b[1;3R", b"\x1b]11;", b"\x1bP>|"]
     places = [found.index(part) for part in parts]
     assert places == sorted(places)
@@ -112,7 +112,7 @@ def test_grammar_refuses_everything_but_replies(reply):
     )
 )
 def test_no_reply_has_text_that_the_program_chose(chunks):
-    found = answered(*chunks)
+    found = replies_to(*chunks)
     assert MARKER.lower() not in found.lower()
     assert MARKER.hex().encode() not in found.lower()
     assert not found or replies.is_allowed(found)

@@ -1,4 +1,4 @@
-"""Screens: output in, cells, cursor and modes out."""
+"""Screens: the cells, the cursor and the modes after output."""
 
 import pytest
 
@@ -29,11 +29,11 @@ def screen_of(*chunks, cols=20, rows=5):
     return emulator_of(*chunks, cols=cols, rows=rows).screen()
 
 
-def shown(*chunks, cols=20, rows=5):
+def text_of(*chunks, cols=20, rows=5):
     return screen_of(*chunks, cols=cols, rows=rows).text()
 
 
-def test_rows_without_trailing_blanks_and_no_trailing_rows():
+def test_text_omits_trailing_blanks_and_trailing_rows():
     screen = screen_of(b"one  \r\n\r\n  two \r\n")
     assert screen.text() == "one\n\n  two"
     assert screen.cursor == (0, 3)
@@ -42,12 +42,12 @@ def test_rows_without_trailing_blanks_and_no_trailing_rows():
 
 
 def test_scrolled_off_lines_are_not_shown():
-    assert shown(b"".join(b"%d\r\n" % n for n in range(10))) == "6\n7\n8\n9"
+    assert text_of(b"".join(b"%d\r\n" % n for n in range(10))) == "6\n7\n8\n9"
 
 
-def test_program_paints_by_moving_the_cursor():
+def test_text_is_written_at_the_cursor_position():
     data = b"\x1b[2J\x1b[2;3Hmenu\x1b[4;1Hstatus\x1b[2;5HNU\x1b[1mX\x1b[A\x1b[G>"
-    assert shown(data) == ">\n  meNUX\n\nstatus"
+    assert text_of(data) == ">\n  meNUX\n\nstatus"
 
 
 @pytest.mark.parametrize(
@@ -80,34 +80,34 @@ def test_program_paints_by_moving_the_cursor():
         (b"\x1b]0;title\nstill\aend", "end"),
     ],
 )
-def test_control_functions(data, expected):
-    assert shown(data) == expected
-    assert shown(*(bytes([byte]) for byte in data)) == expected
+def test_control_function_changes_the_screen(data, expected):
+    assert text_of(data) == expected
+    assert text_of(*(bytes([byte]) for byte in data)) == expected
 
 
 def test_lines_wrap_unless_wrapping_is_off():
-    assert shown(b"abcdef", cols=4) == "abcd\nef"
-    assert shown(b"\x1b[?7labcdef", cols=4) == "abcf"
+    assert text_of(b"abcdef", cols=4) == "abcd\nef"
+    assert text_of(b"\x1b[?7labcdef", cols=4) == "abcf"
     assert screen_of(b"abcd", cols=4).cursor == (3, 0)
-    assert shown(b"abcd\r\nx", cols=4) == "abcd\nx"
+    assert text_of(b"abcd\r\nx", cols=4) == "abcd\nx"
 
 
 def test_wide_characters_take_two_columns():
-    assert shown("日本語x".encode(), cols=5) == "日本\n語x"
-    assert shown("日本\rx".encode()) == "x 本"
-    assert shown("日本\x1b[2Gx".encode()) == " x本"
-    assert shown("a日\x1b[4Gb".encode()) == "a日b"
+    assert text_of("日本語x".encode(), cols=5) == "日本\n語x"
+    assert text_of("日本\rx".encode()) == "x 本"
+    assert text_of("日本\x1b[2Gx".encode()) == " x本"
+    assert text_of("a日\x1b[4Gb".encode()) == "a日b"
 
 
 def test_combining_marks_are_bounded():
-    assert shown("e\u0301x日\u0301ก็".encode()) == "e\u0301x日\u0301ก็"
-    assert shown("\u0301a".encode()) == "a"
-    assert len(shown(b"a" + "\u0316".encode() * 10_000)) < 20
-    assert shown("👩\u200d💻\ufe0f!".encode()) == "👩\u200d💻\ufe0f!"
+    assert text_of("e\u0301x日\u0301ก็".encode()) == "e\u0301x日\u0301ก็"
+    assert text_of("\u0301a".encode()) == "a"
+    assert len(text_of(b"a" + "\u0316".encode() * 10_000)) < 20
+    assert text_of("👩\u200d💻\ufe0f!".encode()) == "👩\u200d💻\ufe0f!"
 
 
 @pytest.mark.parametrize("mode", [b"47", b"1047", b"1049"])
-def test_alternate_screen_leaves_the_main_one_as_it_was(mode):
+def test_alternate_screen_does_not_change_the_main_screen(mode):
     emulator = emulator_of(b"$ vi\r\n", b"\x1b[?" + mode + b"h")
     assert emulator.screen().text() == ""
     emulator.feed(b"\x1b[2J\x1b[Hfile\x1b[5;9H~")
@@ -120,7 +120,7 @@ def test_alternate_screen_leaves_the_main_one_as_it_was(mode):
         assert emulator.screen().text() == "$ vi\n$"
 
 
-def test_size_change_keeps_the_main_screen_under_the_alternate_one():
+def test_size_change_keeps_the_main_screen_while_the_alternate_screen_is_shown():
     emulator = emulator_of(b"1\r\n2\r\n3\r\n$ less\x1b[?1049h\x1b[5;20Hx")
     emulator.resize(10, 2)
     emulator.feed(b"\x1b[?1049l")
@@ -157,22 +157,22 @@ def test_size_below_1_raises(size):
 @pytest.mark.parametrize("sequence", [*SEQUENCES, *COLOURS, *STATE])
 def test_unknown_sequences_leave_nothing_on_the_screen(sequence):
     if sequence.endswith((b"J", b"K", b"H", b"b")):
-        shown(b"a" + sequence + b"b")
+        text_of(b"a" + sequence + b"b")
         return
-    assert shown(b"a" + sequence + b"b") == "ab"
-    assert shown(*(bytes([byte]) for byte in b"a" + sequence + b"b")) == "ab"
+    assert text_of(b"a" + sequence + b"b") == "ab"
+    assert text_of(*(bytes([byte]) for byte in b"a" + sequence + b"b")) == "ab"
 
 
-def test_characters_are_decoded_wherever_they_are_cut():
-    assert shown(*(bytes([byte]) for byte in "aé日🙂".encode())) == "aé日🙂"
-    assert shown(b"\xff\x80") == "\ufffd\ufffd"
+def test_characters_are_decoded_wherever_they_are_split():
+    assert text_of(*(bytes([byte]) for byte in "aé日🙂".encode())) == "aé日🙂"
+    assert text_of(b"\xff\x80") == "\ufffd\ufffd"
 
 
-def test_erasing_leaves_blanks():
+def test_erased_cells_are_blank():
     assert screen_of(b"\x1b#8\x1b[2;2H\x1b[J", cols=3, rows=3).text() == "EEE\nE"
     assert screen_of(b"\x1b#8\x1b[2;2H\x1b[1J", cols=3, rows=3).text() == "\n  E\nEEE"
     assert screen_of(b"\x1b#8\x1b[2;2H\x1b[2Jx", cols=3, rows=3).text() == "\n x"
-    # Rows that were filled at once are rows of their own.
+    # Rows that DECALN filled are separate: writing to one does not change the others.
     assert screen_of(b"\x1b#8\x1b[2;2Hx", cols=3, rows=3).text() == "EEE\nExE\nEEE"
 
 
@@ -218,9 +218,9 @@ def style(*chunks, x=0, y=0, cols=20, rows=5):
         ("31;;3", Style(flags=ITALIC)),
     ],
 )
-def test_renditions(parameters, expected):
+def test_sgr_parameters_set_the_style(parameters, expected):
     assert style(f"\x1b[{parameters}mx".encode()) == expected
-    # And what is written out for it means the same.
+    # The parameters that `sgr` returns set the same style.
     assert style(b"\x1b[1;7;41m", sgr(expected).encode(), b"x") == expected
 
 
@@ -265,14 +265,14 @@ def test_pen_is_saved_with_the_cursor_and_reset():
     assert style(b"\x1b[31m\x1b8x") == PLAIN
 
 
-def test_modes_of_the_viewers_terminal_are_known():
+def test_screen_has_the_modes_of_the_viewers_terminal():
     screen = screen_of(
         b"\x1b[?1000h\x1b[?1002;1006;2004;1h\x1b=\x1b[3 q\x1b]0;a\xc2\x85 title\a\x1b[?1004h"
     )
     assert screen.modes == (1, 1004, 2004, 1002, 1006)
     assert (screen.application_keypad, screen.cursor_shape, screen.title) == (True, 3, "a title")
     assert (screen.application_cursor, screen.bracketed_paste) == (True, True)
-    # There is one mouse, and a title is not longer than a title is.
+    # Mouse modes replace each other, and the length of a title is bounded.
     assert screen_of(b"\x1b[?1000;1002h\x1b[?1000l").modes == ()
     assert len(screen_of(b"\x1b]2;" + b"x" * 1000 + b"\a").title) == 256
     assert screen_of(b"\x1b[?25l").cursor_visible is False
@@ -297,7 +297,7 @@ def test_modes_of_the_viewers_terminal_are_known():
         (b"".join(b"\x1b[>%du" % n for n in range(1, 12)) + b"\x1b[<8u", 0),
     ],
 )
-def test_flags_of_the_keyboard_are_known_for_each_screen(stream, flags):
+def test_screen_has_its_own_keyboard_flags(stream, flags):
     assert screen_of(stream).keys[-1] == flags
 
 
@@ -310,7 +310,7 @@ def test_flags_of_the_keyboard_are_known_for_each_screen(stream, flags):
         (b"\x1b[>4;2m\x1b[>4n", 0),
     ],
 )
-def test_level_of_other_keys_is_known(stream, level):
+def test_screen_has_the_level_of_modify_other_keys(stream, level):
     assert screen_of(stream).other_keys == level
 
 
@@ -318,19 +318,19 @@ def test_link_disappears_with_its_cells():
     def links(data):
         return [cell.style.link for cell in screen_of(data).cells(0)]
 
-    begun = b"a\x1b]8;id=x;http://a/?b;c\x1b\\b"
+    opened = b"a\x1b]8;id=x;http://a/?b;c\x1b\\b"
     link = "id=x;http://a/?b;c"
-    assert links(begun + b"\x1b[1;31mc\x1b[md\x1b]8;;\ae") == ["", link, link, link, ""]
-    # Neither saved nor restored, and no part of what is erased.
-    assert links(b"\x1b7" + begun + b"\x1b8\x1b[2Cc") == ["", link, link]
-    assert links(begun + b"\x1b7\x1b]8;;\a\x1b8c") == ["", link, ""]
-    assert links(begun + b"\x1b[2K\x1b[44m\x1b[K\rc")[:2] == [link, ""]
-    assert links(begun + b"\x1bcc") == [""]
+    assert links(opened + b"\x1b[1;31mc\x1b[md\x1b]8;;\ae") == ["", link, link, link, ""]
+    # A link is not saved with the cursor, and erased cells have none.
+    assert links(b"\x1b7" + opened + b"\x1b8\x1b[2Cc") == ["", link, link]
+    assert links(opened + b"\x1b7\x1b]8;;\a\x1b8c") == ["", link, ""]
+    assert links(opened + b"\x1b[2K\x1b[44m\x1b[K\rc")[:2] == [link, ""]
+    assert links(opened + b"\x1bcc") == [""]
 
 
-@pytest.mark.parametrize("said", ["http://日", "x" * 3000, "http://a b", ""])
-def test_invalid_links_are_ignored(said):
-    (cell,) = screen_of(f"\x1b]8;;{said}\x1b\\c".encode()).cells(0)[-1:]
+@pytest.mark.parametrize("uri", ["http://日", "x" * 3000, "http://a b", ""])
+def test_invalid_links_are_ignored(uri):
+    (cell,) = screen_of(f"\x1b]8;;{uri}\x1b\\c".encode()).cells(0)[-1:]
     assert cell.style.link == ""
 
 

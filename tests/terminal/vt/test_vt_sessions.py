@@ -1,4 +1,4 @@
-"""The screens of recorded programs, compared with those of tmux for the same bytes."""
+"""The screens of recorded programs compared with the screens of tmux for the same output."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from tests.terminal.vt.recording import COLS, ROWS, SESSIONS
 
 pytestmark = needs_tmux
 
-# Prints each event of a file, and says so in the title; a character typed asks for the next one.
+# Prints each event of a file, then sets the title; a typed character requests the next event.
 PLAYER = r"""
 import json, os, sys, tty
 tty.setraw(0)
@@ -24,8 +24,7 @@ for number, data in enumerate(json.load(open(sys.argv[1]))):
     os.read(0, 1)
 """
 
-# In a narrower window tmux scrolls by as many rows as the lines have become more, though there is
-# room for them.
+# In a narrower window tmux scrolls by the number of rows that wrapping adds, even if the rows fit.
 DIFFERENT = {("bash-resize", 1)}
 
 
@@ -49,35 +48,35 @@ def session(name):
     return parts, sizes
 
 
-def encoded(text):
+def encode(text):
     return text.encode("utf-8", "surrogateescape")
 
 
-def played(tmux, parts, folder):
-    """Return a pane that has played the first of them; a key plays the next."""
-    (folder / "player.py").write_text(PLAYER)
+def start_player(tmux, parts, directory):
+    """Return a pane that plays the first part; each key plays the next."""
+    (directory / "player.py").write_text(PLAYER)
     queries = QueryFilter()
-    shown = [queries.feed(encoded(part)).decode("utf-8", "surrogateescape") for part in parts]
-    (folder / "parts.json").write_text(json.dumps(shown))
-    command = [sys.executable, str(folder / "player.py"), str(folder / "parts.json")]
+    filtered = [queries.feed(encode(part)).decode("utf-8", "surrogateescape") for part in parts]
+    (directory / "parts.json").write_text(json.dumps(filtered))
+    command = [sys.executable, str(directory / "player.py"), str(directory / "parts.json")]
     return tmux.pane(command, size=(COLS, ROWS))
 
 
-def looks(rows):
-    """Return the visible part of cells: tmux does not capture erased ones at the end of a row."""
+def visible_cells(rows):
+    """Return text and style of cells, without trailing blanks, which tmux does not capture."""
     found = []
     for row in rows:
-        seen = [(cell.data, Style(*cell.style[:4])) for cell in row]
-        while seen and seen[-1][0] == " ":
-            seen.pop()
-        found.append(seen)
+        styled = [(cell.data, Style(*cell.style[:4])) for cell in row]
+        while styled and styled[-1][0] == " ":
+            styled.pop()
+        found.append(styled)
     return found
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SESSIONS.glob("*.cast")))
-def test_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
+def test_session_has_the_same_screen_as_in_tmux(name, tmux, tmp_path):
     parts, sizes = session(name)
-    pane = played(tmux, parts, tmp_path)
+    pane = start_player(tmux, parts, tmp_path)
     emulator = Emulator(COLS, ROWS)
     for number, (part, size) in enumerate(zip(parts, sizes, strict=True)):
         if number:
@@ -85,32 +84,32 @@ def test_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
             pane.resize(*size)
             pane.until(lambda size=size: pane.of("pane_width", "pane_height") == [*map(str, size)])
             pane.type("x")
-        emulator.feed(encoded(part))
+        emulator.feed(encode(part))
         pane.until(lambda number=number: pane.of("pane_title") == [f"played-{number}"])
         screen = emulator.screen()
-        theirs = looks(cells(pane.screen(colours=True), *size))
-        ours = looks([screen.cells(y) for y in range(screen.rows)])
+        tmux_cells = visible_cells(cells(pane.screen(colours=True), *size))
+        own_cells = visible_cells([screen.cells(y) for y in range(screen.rows)])
         if (name, number) in DIFFERENT:
             continue
         if name == "emoji":
-            # tmux has no room for all of a family.
-            del ours[2], theirs[2]
-        assert ours == theirs
+            # tmux does not store all code points of a family emoji.
+            del own_cells[2], tmux_cells[2]
+        assert own_cells == tmux_cells
         assert screen.cursor == pane.cursor
 
 
 @pytest.mark.parametrize("name", ["vim-resize", "htop", "mc", "tmux", "wide"])
-def test_snapshot_of_a_session_is_shown_as_tmux_shows_it(name, tmux, tmp_path):
+def test_snapshot_of_a_session_has_the_same_screen_as_in_tmux(name, tmux, tmp_path):
     parts, sizes = session(name)
     emulator = Emulator(*sizes[-1])
-    emulator.feed(encoded(parts[-1]))
+    emulator.feed(encode(parts[-1]))
     screen = emulator.screen()
-    pane = played(tmux, [snapshot(screen).decode()], tmp_path)
+    pane = start_player(tmux, [snapshot(screen).decode()], tmp_path)
     pane.resize(*sizes[-1])
     pane = tmux.pane(
         [sys.executable, str(tmp_path / "player.py"), str(tmp_path / "parts.json")], size=sizes[-1]
     )
     pane.until(lambda: pane.of("pane_title") == ["played-0"])
-    ours = looks([screen.cells(y) for y in range(screen.rows)])
-    assert looks(cells(pane.screen(colours=True), *sizes[-1])) == ours
+    own_cells = visible_cells([screen.cells(y) for y in range(screen.rows)])
+    assert visible_cells(cells(pane.screen(colours=True), *sizes[-1])) == own_cells
     assert screen.cursor == (min(pane.cursor[0], screen.cols - 1), pane.cursor[1])

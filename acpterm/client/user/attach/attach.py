@@ -41,7 +41,7 @@ from acpterm.client.errors import LostError
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Printer, Tty
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.words import title
+from acpterm.client.user.format import title
 from acpterm.jsonrpc import RpcError
 from acpterm.pty.tracking import marks
 from acpterm.runtime.shutdown_signals import shutdown_signals

@@ -3,24 +3,54 @@
 Output is printed as it arrives. The program blocks while the reader is slow, as it would without a
 terminal. This command exits with the program. The program is killed when the reader closes the
 pipe, or when a shutdown signal arrives.
+
+This process's stdin is forwarded to the program through a named pipe, up to its end, as ssh does.
+The program opens the named pipe as its standard input. It sees the same as in a pipeline: no
+terminal, every byte unchanged, and the end of the input.
 """
 
-from contextlib import suppress
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from signal import Signals
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import trio
 
-from acpterm.acp import Empty
+from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, TerminalInfo, UserSignalRequest
-from acpterm.client.user.attach.stdin_pipe import pass_stdin
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.output.follow import follow_output
-from acpterm.client.user.output.pipe_output import PipeOutput
+from acpterm.client.user.output.print import named
 from acpterm.client.user.output.show import missing
 from acpterm.client.user.output.stdout import note, put, while_read
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.shutdown_signals import shutdown_event
+from acpterm.runtime.stdio import StdioStream, write_all
+from acpterm.runtime.threads import run_blocking
+
+_STDIN: Final = 0
+_CHUNK_BYTES: Final = 64 * 1024
+# Longer sequences are not recognised. The text that agents read has the same bound.
+_SEQUENCE_MAX: Final = 8192
+_SEQUENCE: Final = re.compile(
+    rb"\x1b(?:"
+    rb"\[[0-?]*[ -/]*[@-~]"
+    rb"|\][^\x07\x1b\n]*(?:\x07|\x1b\\|(?=[\x1b\n]))"
+    rb"|P[^\x1b]*(?:\x1b\\|(?=\x1b))"
+    rb"|[X^_][^\x1b\n]*(?:\x1b\\|(?=[\x1b\n]))"
+    rb"|[ -/]*[0-OQ-WYZ\\`-~]"
+    rb"|)"
+)
+# What the next part may complete: a sequence, or a CR that an LF follows.
+_UNFINISHED: Final = re.compile(
+    rb"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]*\x1b?|P[^\x1b]*\x1b?|[X^_][^\x1b\n]*\x1b?|[ -/]*)"
+    rb"|\r)\Z"
+)
 
 
 class ExitResult(NamedTuple):
@@ -28,6 +58,34 @@ class ExitResult(NamedTuple):
 
     status: ExitInfo | None
     signal: Signals | None
+
+
+class PipeOutput:
+    """Converts a terminal's output to what a pipe would have received. It may be split anywhere.
+
+    A terminal writes CR LF for each LF of its program; that CR is removed, and so are escape
+    sequences. All other bytes are unchanged.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the converted bytes, without an incomplete sequence at the end of `data`."""
+        data, self._rest = self._rest + data, b""
+        begin = data.rfind(b"\x1b", max(0, len(data) - _SEQUENCE_MAX))
+        # An ESC at the end may begin the terminator of a string, so look for the string before it.
+        if begin > 0 and data[begin:] == b"\x1b":
+            begin = max(0, data.rfind(b"\x1b", max(0, begin - _SEQUENCE_MAX), begin))
+        at = begin if begin >= 0 else len(data) - data.endswith(b"\r")
+        if found := _UNFINISHED.search(data, at):
+            data, self._rest = data[: found.start()], data[found.start() :]
+        return _SEQUENCE.sub(b"", data).replace(b"\r\n", b"\n")
+
+    def finish(self) -> bytes:
+        """Return what is left at the end: a CR, but not an incomplete sequence."""
+        rest, self._rest = self._rest, b""
+        return rest if rest == b"\r" else b""
 
 
 async def follow(
@@ -81,3 +139,43 @@ async def _print(
             await put(output.feed(data) if output else data)
         await put(output.finish() if output else b"")
     return parts.end.exit_status if parts.end else None
+
+
+def is_passed_on(*, even_terminal: bool) -> bool:
+    """Return whether to forward stdin. A closed stdin is forwarded as an empty one."""
+    return even_terminal or sys.stdin is None or not os.isatty(_STDIN)
+
+
+@contextmanager
+def named_pipe(directory: str) -> Iterator[str]:
+    """Create a private named pipe, in `directory` if that is writable; remove it afterwards."""
+    # `directory` holds the daemon's socket, so the daemon can access it even from a container.
+    parent = directory if os.access(directory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="stdin-", dir=parent) as temporary:
+        path = os.path.join(temporary, "pipe")
+        os.mkfifo(path, 0o600)
+        yield path
+
+
+async def pass_stdin(path: str) -> None:
+    """Forward stdin to the named pipe, until stdin ends or the pipe has no reader."""
+    # Opening blocks until the program opens its end. When cancelled, the thread is abandoned.
+    opening = partial(os.open, path, os.O_WRONLY | os.O_CLOEXEC)
+    pipe = await run_blocking(opening, abandon_on_cancel=True)
+    try:
+        if sys.stdin is None:
+            return
+        stdin = StdioStream(_STDIN, -1)
+        with suppress(BrokenPipeError), named("stdin"):
+            while data := await _read(stdin):
+                await write_all(pipe, data)
+    finally:
+        os.close(pipe)
+
+
+async def _read(stdin: StdioStream) -> bytes:
+    """Wait for the next bytes; a stdin that cannot be read, such as a directory, is at its end."""
+    try:
+        return await stdin.receive_some(_CHUNK_BYTES)
+    except trio.BrokenResourceError:
+        return b""

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from acpterm.acp import Empty
+from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import ExportedNotification, ExportRequest
 from acpterm.client import replay

@@ -12,8 +12,7 @@ from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.output.lines import Lines, last_lines, window
 from acpterm.client.user.output.print import note, put
 from acpterm.client.user.output.read import Since, read_output
-from acpterm.client.user.output.text_follow import UNKNOWN, follow_text
-from acpterm.client.user.output.text_stream import TextStream
+from acpterm.client.user.output.text_follow import UNKNOWN, TextStream, follow_text
 from acpterm.terminal.text.slices import resync
 
 

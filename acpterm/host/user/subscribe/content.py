@@ -4,7 +4,7 @@ Everything returned is valid, whatever an agent has sent. Invalid values are dro
 place that the schema can do without. Members that are not in the schema are dropped, except
 `_meta`.
 
-v2 restricts strings further (URIs, absolute paths, times), and has another format of diffs.
+v2 restricts strings further (URIs, absolute paths, times), and has diffs as patches (`git_patch`).
 """
 
 import os
@@ -12,25 +12,22 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 
-from acpterm.acp import (
-    DEFAULT_ON_ERROR,
-    SKIP_INVALID_ITEMS,
+from acpterm.acp.base import DEFAULT_ON_ERROR, SKIP_INVALID_ITEMS, MetaIn, Wire
+from acpterm.acp.lenient import decode
+from acpterm.acp.session import (
     Content,
     Diff,
-    MetaIn,
     Terminal,
     ToolCallContent,
     ToolCallLocation,
     ToolCallUpdate,
-    Wire,
-    decode,
 )
-from acpterm.host.user.subscribe.git_patch import git_patch
 from acpterm.jsonrpc import RpcError
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*", re.ASCII)
@@ -38,6 +35,8 @@ _TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _Size: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_CONTEXT_LINES: Final = 3
+_NO_NEWLINE: Final = "\\ No newline at end of file\n"
 
 
 class _Annotations(Wire, omit_defaults=True):
@@ -208,3 +207,59 @@ def _is_time(value: str) -> bool:
         with suppress(ValueError):
             return bool(datetime.fromisoformat(value.upper()))
     return False
+
+
+def git_patch(path: str, old: str | None, new: str) -> str | None:
+    """Return a patch in git's format that turns `old` into `new`; `old` is None for a new file.
+
+    It has one hunk, from the first change to the last. Lines that both versions have within the
+    hunk are not searched for: that can take very long, and this runs on the event loop.
+    Returns None if there is no change in text, or if git would have to quote `path`.
+    """
+    if not path.isprintable() or set(path) & set('"\\') or old == new:
+        return None
+    name = path.lstrip("/")
+    head = [f"diff --git a/{name} b/{name}\n"]
+    if old is None:
+        head += ["new file mode 100644\n"]
+    before, after = _split_lines(old or ""), _split_lines(new)
+    if not before and not after:
+        return "".join(head)
+    head += [f"--- a/{name}\n" if old is not None else "--- /dev/null\n", f"+++ b/{name}\n"]
+    start = _common_lines(before, after)
+    end = _common_lines(before[start:][::-1], after[start:][::-1])
+    first = max(0, start - _CONTEXT_LINES)
+    tail = min(end, _CONTEXT_LINES)
+    removed, added = before[start : len(before) - end], after[start : len(after) - end]
+    kept_after = before[len(before) - end :][:tail]
+    counts = [start - first + len(lines) + tail for lines in (removed, added)]
+    hunk = f"@@ -{_hunk_range(first, counts[0])} +{_hunk_range(first, counts[1])} @@\n"
+    lines = chain(
+        (_patch_line(" ", line) for line in before[first:start]),
+        (_patch_line("-", line) for line in removed),
+        (_patch_line("+", line) for line in added),
+        (_patch_line(" ", line) for line in kept_after),
+    )
+    return "".join([*head, hunk, *lines])
+
+
+def _split_lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    last = lines.pop()
+    return [line + "\n" for line in lines] + ([last] if last else [])
+
+
+def _common_lines(one: list[str], two: list[str]) -> int:
+    """Return how many lines both begin with."""
+    for number, (left, right) in enumerate(zip(one, two, strict=False)):
+        if left != right:
+            return number
+    return min(len(one), len(two))
+
+
+def _hunk_range(first: int, count: int) -> str:
+    return f"{first + 1 if count else first},{count}"
+
+
+def _patch_line(mark: str, line: str) -> str:
+    return mark + line if line.endswith("\n") else f"{mark}{line}\n{_NO_NEWLINE}"

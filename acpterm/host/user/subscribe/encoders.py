@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Raw, UnsetType
 
-from acpterm.acp import ToolCallUpdate
+from acpterm.acp.session import ToolCallUpdate
 from acpterm.acp.terminal_updates import META_KEYS, ExitInfo, Info
 from acpterm.host.user.subscribe.content import content_in_v2, locations_in_v2, sanitize
 
