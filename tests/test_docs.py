@@ -18,7 +18,9 @@ from acpterm.acp.base import Wire
 from acpterm.cli.main import ALIASES, group
 from acpterm.config import Settings
 from acpterm.host.agent.methods import NOTIFICATIONS, REQUESTS
-from tests.support.hosts import agent_here, environment, poll
+from tests.support.hosts import agent_here
+from tests.support.polling import poll
+from tests.support.processes import environment
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -201,9 +203,9 @@ async def test_protocol_examples_match_a_real_host():
             for message in messages:
                 if "method" in message:
                     await agent.send(with_real_ids(json.dumps(message)).encode() + b"\n")
-                    agent._methods[message.get("id")] = message["method"]
+                    agent.methods[message.get("id")] = message["method"]
                     continue
-                answer = await poll(lambda m=message: agent._answers.get(m["id"]))
+                answer = await poll(lambda m=message: agent.responses.get(m["id"]))
                 if "terminalId" in message.get("result", {}):
                     ids[message["result"]["terminalId"]] = answer["result"]["terminalId"]
                 assert normalize(answer) == with_real_ids(normalize(message))

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import trio
 
+from tests.support.daemon import daemon
 from tests.support.fake_host import SECRET, fake_host
-from tests.support.hosts import daemon, environment, poll
+from tests.support.polling import poll
+from tests.support.processes import environment
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "resume_agent.py"
 
@@ -45,7 +47,7 @@ async def example(path, command):
 async def send_output(worker, request, data, since, status=None):
     assert request["params"]["since"] == since
     body = {"data": base64.b64encode(data).decode(), "position": since + len(data), "lost": 0}
-    await worker.answer(request, body | ({"exitStatus": status} if status else {}))
+    await worker.respond(request, body | ({"exitStatus": status} if status else {}))
 
 
 async def test_example_runs_a_command_with_a_daemon(tmp_path):
@@ -62,22 +64,22 @@ async def test_example_resumes_and_prints_each_line_once(tmp_path):
         await first.lose()
         second = await host.connected(resumed=True)
         assert second.presented == SECRET
-        assert await second.next() == create
-        await second.answer(create, {"terminalId": "t"})
+        assert await second.receive() == create
+        await second.respond(create, {"terminalId": "t"})
         await send_output(second, await second.expect("_acpterm/terminal/read"), b"one\n", 0)
         read = await second.expect("_acpterm/terminal/read")
         await second.lose()
         # This worker dies before it responds.
         await (await host.accept()).lose()
         third = await host.connected(resumed=True, secret="another")
-        assert await third.next() == read
+        assert await third.receive() == read
         status = {"exitCode": 5, "signal": None}
         await send_output(third, read, b"two\n", 4, status)
         await send_output(third, await third.expect("_acpterm/terminal/read"), b"", 8, status)
         await third.lose()
         fourth = await host.connected(resumed=True)
         assert fourth.presented == "another"
-        await fourth.answer(await fourth.expect("terminal/release"))
+        await fourth.respond(await fourth.expect("terminal/release"))
         assert await agent.wait() == (5, "one\ntwo\n", "")
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.hosts import daemon
-from tests.support.person import person_at
+from tests.support.daemon import daemon
+from tests.support.user import user_at
 
 
 @pytest.fixture
@@ -14,5 +14,5 @@ async def path(tmp_path):
 
 @pytest.fixture
 async def user(path):
-    async with person_at(path.replace("agent.sock", "user.sock")) as user:
+    async with user_at(path.replace("agent.sock", "user.sock")) as user:
         yield user

@@ -6,19 +6,20 @@ import os
 import pytest
 
 from acpterm.jsonrpc import RpcError
+from tests.support.agent import agent_at
 from tests.support.commands import run
-from tests.support.hosts import agent_at, poll
-from tests.support.person import person_at
+from tests.support.polling import poll
+from tests.support.user import user_at
 
 
 async def wait_for_output(user, terminal, text):
     """Wait until a terminal has printed a text."""
 
     async def has_printed():
-        return text in (await user.about("output", terminal))["text"]
+        return text in (await user.terminal_request("output", terminal))["text"]
 
     while not await has_printed():
-        await user.about("read", terminal, waitMs=1000)
+        await user.terminal_request("read", terminal, waitMs=1000)
 
 
 async def test_rename_changes_the_name_and_publishes_an_event(user, path):
@@ -26,7 +27,7 @@ async def test_rename_changes_the_name_and_publishes_an_event(user, path):
         await user.request("terminal/create", {"command": "sleep 1000", "name": name})
     _, token = await user.open("events")
     assert await run(path, "rename", "one", "web") == (0, "", "")
-    assert (await user.about("get", "web"))["name"] == "web"
+    assert (await user.terminal_request("get", "web"))["name"] == "web"
     await user.until(lambda: user.by_token[token])
     event = user.by_token[token][0]["params"]
     assert (event["event"], event["terminal"]["name"]) == ("renamed", "web")
@@ -44,13 +45,13 @@ async def test_rename_changes_the_name_and_publishes_an_event(user, path):
 async def test_resize_changes_the_size(user, path):
     info = await user.request("terminal/create", {"command": "sleep 1000", "name": "web"})
     assert await run(path, "resize", "web", "100x30") == (0, "", "")
-    now = await user.about("get", "web")
+    now = await user.terminal_request("get", "web")
     assert (now["cols"], now["rows"]) == (100, 30)
     for size in "100", "0x5", "x", "100x30x2", "99999x1":
         done = await run(path, "resize", "web", size)
         assert done.status == 2
         assert f"'{size}' is not a size: give COLSxROWS" in done.err
-    await user.about("kill", info["terminalId"])
+    await user.terminal_request("kill", info["terminalId"])
     done = await run(path, "resize", "web", "80x24")
     assert done.status == 1
     assert "has ended" in done.err
@@ -60,7 +61,7 @@ async def test_inspect_shows_the_terminal_its_launch_and_its_output(user, path, 
     env = [{"name": "COLOUR", "value": "blå"}]
     params = {"command": "echo", "args": ["a b"], "env": env, "cwd": str(tmp_path), "name": "web"}
     info = await user.request("terminal/create", params)
-    await user.about("wait", info["terminalId"])
+    await user.terminal_request("wait", info["terminalId"])
     found = json.loads((await run(path, "inspect", "web", "--json")).out)
     assert found["terminal"]["terminalId"] == info["terminalId"]
     assert found["terminal"]["exitStatus"]["exitCode"] == 0
@@ -108,18 +109,18 @@ async def test_restart_starts_the_same_program_again(user, path, tmp_path):
     await wait_for_output(user, "web", str(tmp_path))
     status, out, err = await run(path, "restart", "web")
     assert (status, err) == (0, "")
-    new = await user.about("get", "web")
+    new = await user.terminal_request("get", "web")
     assert new["terminalId"] == out.strip() != old["terminalId"]
     assert new["state"] == "running"
     await wait_for_output(user, "web", str(tmp_path))
-    text = (await user.about("output", "web"))["text"]
+    text = (await user.terminal_request("output", "web"))["text"]
     pid, *rest = text.split()
     assert (int(pid), rest) == (new["pid"], ["blue", "an", "argument", "20", "90", str(tmp_path)])
     # The old terminal and its program are gone.
     assert [info["terminalId"] for info in await user.list(all=True)] == [new["terminalId"]]
     await poll(lambda: not os.path.exists(f"/proc/{old['pid']}"))
     # A program that has ended is started again, too.
-    await user.about("kill", "web")
+    await user.terminal_request("kill", "web")
     found = json.loads((await run(path, "restart", "web", "--json")).out)
     assert (found["name"], found["state"]) == ("web", "running")
 
@@ -141,7 +142,7 @@ async def test_restart_leaves_a_terminal_that_cannot_be_started_again(user, path
     done = await run(path, "restart", "web")
     assert (done.status, done.out) == (1, "")
     assert str(directory) in done.err
-    assert (await user.about("get", "web"))["state"] == "running"
+    assert (await user.terminal_request("get", "web"))["state"] == "running"
     async with agent_at(path) as agent:
         terminal = await agent.create("sleep 1000")
         done = await run(path, "restart", terminal)
@@ -161,10 +162,10 @@ async def test_restart_keeps_variables_that_the_daemon_sets_by_default(user, pat
     await wait_for_output(user, "web", "vt100 99")
     # The variables are stored, too, and used by the next worker.
     assert (await run(path, "restart")).status == 0
-    async with person_at(path.replace("agent.sock", "user.sock")) as after:
+    async with user_at(path.replace("agent.sock", "user.sock")) as after:
         assert (await run(path, "restart", "web")).status == 0
         await wait_for_output(after, "web", "\n")
-        assert (await after.about("output", "web"))["text"] == "vt100 99\n"
+        assert (await after.terminal_request("output", "web"))["text"] == "vt100 99\n"
         env = json.loads((await run(path, "inspect", "web", "--json")).out)["launch"]["env"]
         assert env.items() >= values.items()
 
@@ -179,8 +180,8 @@ async def test_second_concurrent_restart_of_a_terminal_is_refused(user):
     await wait_for_output(user, terminal, "ready")
     requests = [await user.start("terminal/restart", {"terminalId": terminal}) for _ in range(2)]
     with pytest.raises(RpcError, match="is being restarted already"):
-        await user.answer(requests[1])
-    new = (await user.answer(requests[0]))["terminalId"]
+        await user.result(requests[1])
+    new = (await user.result(requests[0]))["terminalId"]
     assert [info["terminalId"] for info in await user.list(all=True)] == [new]
 
 
@@ -188,9 +189,9 @@ async def test_restart_keeps_the_remove_flag_of_a_terminal(user):
     params = {"command": "sleep 1000", "name": "web", "remove": True}
     old = (await user.request("terminal/create", params))["terminalId"]
     _, token = await user.open("events")
-    new = (await user.about("restart", "web"))["terminalId"]
+    new = (await user.terminal_request("restart", "web"))["terminalId"]
     assert [info["terminalId"] for info in await user.list(all=True)] == [new]
-    await user.about("kill", "web")
+    await user.terminal_request("kill", "web")
 
     def released():
         events = [one["params"] for one in user.by_token[token]]

@@ -9,17 +9,18 @@ import time
 import pytest
 
 from acpterm.client.user.completion import short_ids
-from tests.support.commands import run, shim, surroundings
-from tests.support.hosts import ACPTERM, agent_at, daemon
-from tests.support.person import person_at
-from tests.support.starting import start
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run, shim
+from tests.support.daemon import daemon
+from tests.support.starting import ACPTERM, start
 from tests.support.tmux import needs_tmux, tmux_server
+from tests.support.user import user_at
 
 
 @pytest.fixture
 async def path(tmp_path):
     async with daemon(tmp_path) as (_, path):
-        async with person_at(path.replace("agent.sock", "user.sock")) as user:
+        async with user_at(path.replace("agent.sock", "user.sock")) as user:
             for name in ("build", "bench", "odd name", "it's*"):
                 params = {"command": "sleep 1000 # \\e[m a:b,c", "name": name}
                 await user.request("terminal/create", params)
@@ -29,7 +30,7 @@ async def path(tmp_path):
 def completions(path: str, *words: str, **env: str) -> list[str]:
     """Return the completions of the last word, as the shell's function requests them."""
     more = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
-    env = surroundings(path, **more, _ACPTERM_COMPLETE="bash_complete", **env)
+    env = command_environment(path, **more, _ACPTERM_COMPLETE="bash_complete", **env)
     with start([], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, b"")
@@ -80,7 +81,7 @@ async def test_completion_gives_up_when_the_daemon_sends_nothing_or_invalid_data
         listener.listen()
         process = subprocess.Popen(
             ACPTERM,
-            env=surroundings(
+            env=command_environment(
                 str(tmp_path / "agent.sock"),
                 COMP_WORDS="acpterm\nkill\n",
                 COMP_CWORD="2",
@@ -139,7 +140,7 @@ async def test_completion_works_in_each_shell(tmp_path, path, shell):
     command, lines = SHELLS[shell]
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
-    env = surroundings(path, HOME=str(tmp_path))
+    env = command_environment(path, HOME=str(tmp_path))
     # tmux sets a PATH and a TERM of its own for the programs that it starts.
     command = ["env", f"PATH={shim(tmp_path / 'bin')}", *command]
     with tmux_server(tmp_path / "tmux") as tmux:

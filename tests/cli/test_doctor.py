@@ -13,7 +13,7 @@ from acpterm.client.user.doctor.check import ok
 from acpterm.config import Settings
 from acpterm.terminal.vt import library
 from tests.support.commands import run
-from tests.support.hosts import daemon
+from tests.support.daemon import daemon
 
 
 async def run_doctor(path: str, *words: str, **env: str) -> tuple[int, dict[str, dict]]:

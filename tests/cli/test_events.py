@@ -7,20 +7,22 @@ import subprocess
 
 import pytest
 
-from tests.support.commands import run, running, shim, surroundings
-from tests.support.hosts import agent_at, daemon, poll
-from tests.support.person import person_at
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run, running, shim
+from tests.support.daemon import daemon
+from tests.support.polling import poll
+from tests.support.user import user_at
 
 
 async def wait_until_subscribed(events, path):
     """Publish events until one is printed; return the number of lines."""
-    async with person_at(path.replace("agent.sock", "user.sock")) as user:
+    async with user_at(path.replace("agent.sock", "user.sock")) as user:
         while not events.lines:
             created = await user.request("terminal/create", {"command": "sleep 1000"})
-            await user.about("release", created["terminalId"])
+            await user.terminal_request("release", created["terminalId"])
         # Wait for the last event, so that no earlier one is printed afterwards.
         end = await user.request("terminal/create", {"command": "sleep 1000 # marker"})
-        await user.about("release", end["terminalId"])
+        await user.terminal_request("release", end["terminalId"])
     await poll(lambda: any("released" in line and "marker" in line for line in events.lines))
     return len(events.lines)
 
@@ -111,7 +113,7 @@ async def test_events_exits_when_its_pipe_has_no_reader(tmp_path, path, option):
 
 async def test_head_receives_the_first_line_and_events_exits_with_0(tmp_path, path):
     line = "acpterm events | head -1; echo ${PIPESTATUS[0]}"
-    env = surroundings(path, PATH=shim(tmp_path / "bin"))
+    env = command_environment(path, PATH=shim(tmp_path / "bin"))
     with subprocess.Popen(
         ["bash", "-c", line], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as shell:

@@ -9,8 +9,12 @@ import pytest
 import trio
 
 from acpterm.client import replay
-from tests.support.commands import run, surroundings
-from tests.support.hosts import ACPTERM, agent_at, agent_here, daemon, poll
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_here
+from tests.support.polling import poll
+from tests.support.starting import ACPTERM
 
 PRINT_SLOWLY = r"printf 'one\n'; sleep 0.4; printf '\033[31mtwo\033[m\n'; exit 3"
 
@@ -95,7 +99,7 @@ async def test_screen_is_exported_as_a_page_or_a_picture(path):
 
 async def test_recording_is_exported_when_it_has_more_output(tmp_path):
     directory = tmp_path / "recordings"
-    env = {**surroundings(str(tmp_path / "run" / "agent.sock"))}
+    env = {**command_environment(str(tmp_path / "run" / "agent.sock"))}
     env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(directory)}
     async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
         terminal = await agent.create("echo first; sleep 0.5; seq 300000 | cut -c1-4; echo last")
@@ -128,7 +132,7 @@ async def test_recording_is_exported_when_it_has_as_much_output_and_other_conten
     tmp_path, record_input
 ):
     directory = tmp_path / "recordings"
-    env = {**surroundings(str(tmp_path / "run" / "agent.sock"))}
+    env = {**command_environment(str(tmp_path / "run" / "agent.sock"))}
     env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(directory)}
     env |= {"ACPTERM_RECORD_INPUT": record_input}
     async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
@@ -151,7 +155,7 @@ async def test_export_exits_with_0_when_its_pipe_has_no_reader(path):
         line = f'"{ACPTERM[0]}" -m acpterm export {terminal} | head -c 10'
         done = await trio.run_process(
             ["bash", "-c", f"set -o pipefail; {line}"],
-            env=surroundings(path),
+            env=command_environment(path),
             capture_stdout=True,
             capture_stderr=True,
         )
@@ -178,7 +182,7 @@ async def test_pipe_or_device_is_written_to_in_place(path, line, printed):
         )
         done = await trio.run_process(
             ["bash", "-c", f"set -o pipefail; {line}"],
-            env=surroundings(path),
+            env=command_environment(path),
             capture_stdout=True,
             capture_stderr=True,
         )

@@ -6,8 +6,8 @@ import pytest
 
 from acpterm import __version__
 from acpterm.cli.main import _ELSEWHERE, ALIASES, SHORT
-from tests.support.hosts import ACPTERM, environment
-from tests.support.starting import start
+from tests.support.processes import environment
+from tests.support.starting import ACPTERM, start
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ import sys
 
 import trio
 
-from tests.support.commands import surroundings
+from tests.support.commands import command_environment
 
 SLOW = ("asyncio", "psutil", "rich", "structlog", "trio")
 CODE = f"""
@@ -22,7 +22,7 @@ main()
 def command(path, *words, **env):
     return subprocess.run(
         [sys.executable, "-c", CODE, *words],
-        env=surroundings(path, **env),
+        env=command_environment(path, **env),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -3,9 +3,11 @@
 import pytest
 import trio
 
+from tests.support.agent import agent_at
 from tests.support.commands import run
-from tests.support.hosts import agent_at, daemon, environment
-from tests.support.person import person_at
+from tests.support.daemon import daemon
+from tests.support.processes import environment
+from tests.support.user import user_at
 
 
 async def create_terminal(user, command, name=None):
@@ -46,38 +48,38 @@ STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 async def wait_for_output(user, terminal, text):
     """Wait until a terminal has printed a text."""
     with trio.fail_after(10):
-        while text not in (await user.about("output", terminal))["text"]:
+        while text not in (await user.terminal_request("output", terminal))["text"]:
             await trio.sleep(0.005)
 
 
 async def test_kill_waits_until_the_program_has_ended(tmp_path):
     async with (
         daemon(tmp_path, env=environment(ACPTERM_KILL_GRACE="0.5")) as (_, path),
-        person_at(path.replace("agent.sock", "user.sock")) as user,
+        user_at(path.replace("agent.sock", "user.sock")) as user,
     ):
         one = await create_terminal(user, STUBBORN, "one")
         await wait_for_output(user, one, "ready")
         assert await run(path, "kill", "one") == (0, "one: ended by SIGKILL\n", "")
-        info = await user.about("get", one)
+        info = await user.terminal_request("get", one)
         assert (info["state"], info["ending"]) == ("exited", False)
 
 
 async def test_kill_returns_at_once_with_no_wait_and_ls_shows_the_terminal_as_ending(tmp_path):
     async with (
         daemon(tmp_path, env=environment(ACPTERM_KILL_GRACE="20")) as (_, path),
-        person_at(path.replace("agent.sock", "user.sock")) as user,
+        user_at(path.replace("agent.sock", "user.sock")) as user,
     ):
         one = await create_terminal(user, STUBBORN, "one")
         await wait_for_output(user, one, "ready")
-        assert (await user.about("get", one))["ending"] is False
+        assert (await user.terminal_request("get", one))["ending"] is False
         assert await run(path, "kill", "--no-wait", "one") == (0, "", "")
         assert "  ending  " in (await run(path, "ls")).out
-        assert (await user.about("get", one))["ending"] is True
+        assert (await user.terminal_request("get", one))["ending"] is True
 
 
 async def test_kill_reports_the_exit_status_when_the_program_has_ended(user, path):
     one = await create_terminal(user, "exit 3", "one")
-    await user.about("wait", one)
+    await user.terminal_request("wait", one)
     assert await run(path, "kill", "one") == (0, "one: had exited with 3 already\n", "")
 
 
@@ -89,13 +91,13 @@ async def test_kill_sends_only_the_named_signal(user, path, name):
     await wait_for_output(user, one, "ready")
     assert await run(path, "kill", "--signal", name, "one") == (0, "", "")
     await wait_for_output(user, one, "got it")
-    assert (await user.about("get", one))["state"] == "running"
+    assert (await user.terminal_request("get", one))["state"] == "running"
 
 
 @pytest.mark.parametrize("name", ["kürzer", "\U0001f469\u200d\U0001f4bb é"])
 async def test_message_has_the_name_as_it_was_typed(user, path, name):
     one = await create_terminal(user, "exit 1", name)
-    await user.about("wait", one)
+    await user.terminal_request("wait", one)
     message = f"acpterm: terminal '{name}' has ended: its output can still be read\n"
     assert await run(path, "send", name, "hello") == (1, "", message)
     assert await run(path, "kill", "-s", "INT", name) == (1, "", message)
@@ -142,7 +144,7 @@ async def test_rm_exited_keeps_running_terminals_and_those_that_an_agent_holds(u
         update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
         await agent.notify("session/update", {"sessionId": agent.session, "update": update})
         await agent.release(kept)
-        await user.about("wait", own)
+        await user.terminal_request("wait", own)
         assert len(await user.list(all=True)) == 4
         assert await run(path, "rm", "--exited") == (0, "", "")
         assert [one["terminalId"] for one in await user.list(all=True)] == [running, held]

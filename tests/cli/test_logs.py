@@ -14,10 +14,11 @@ from acpterm.cli._params import parse_time
 from acpterm.client.user.output.lines import Lines, last_lines
 from acpterm.client.user.output.text_follow import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
-from tests.support.commands import run, running, surroundings
-from tests.support.hosts import ACPTERM, agent_at, poll
-from tests.support.person import person_at
-from tests.support.window import window_at
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run, running
+from tests.support.polling import poll
+from tests.support.starting import ACPTERM
+from tests.support.user import user_at, user_terminals_at
 
 
 async def test_logs_prints_the_text_that_agents_read(path):
@@ -88,7 +89,7 @@ async def test_logs_follow_reports_missing_bytes_when_a_flood_overruns_it(path):
         terminal = await agent.create("read x; seq 3000000; echo the end")
         process = subprocess.Popen(
             [*ACPTERM, "logs", "-f", terminal],
-            env=surroundings(path),
+            env=command_environment(path),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -156,7 +157,7 @@ async def test_logs_follow_exits_with_0_when_its_pipe_has_no_reader(path):
         with trio.fail_after(10):
             done = await trio.run_process(
                 ["bash", "-c", f"set -o pipefail; {line}"],
-                env=surroundings(path),
+                env=command_environment(path),
                 stdin=subprocess.DEVNULL,
                 capture_stdout=True,
                 capture_stderr=True,
@@ -198,12 +199,12 @@ async def test_logs_prints_a_released_terminal_that_a_tool_call_shows(path):
 
 
 async def test_logs_follow_updates_an_unfinished_line_in_a_window(path):
-    async with agent_at(path) as agent, window_at(path) as window:
+    async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(
             r"stty -echo; printf 'wait'; read x; printf ' on\r1%%'; read x; printf '\r99%%\n'"
         )
         await agent.until_output(terminal, "wait")
-        env = [{"name": n, "value": v} for n, v in surroundings(path).items()]
+        env = [{"name": n, "value": v} for n, v in command_environment(path).items()]
         words = [*ACPTERM[1:], "logs", "-f", terminal]
         recorded = await window.create(ACPTERM[0], args=words, env=env)
         await window.until_output(recorded, "wait")
@@ -232,11 +233,11 @@ ESCAPED_TEXT = r"safe \u202egnp.exe\u200b \U000e0068end"
     ],
 )
 async def test_hidden_text_is_escaped_in_a_window_and_unchanged_elsewhere(path, words):
-    async with agent_at(path) as agent, window_at(path) as window:
+    async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(PRINT_HIDDEN)
         await agent.wait(terminal)
         assert (await run(path, *words, terminal)).out == f"{HIDDEN_TEXT}\n"
-        env = [{"name": n, "value": v} for n, v in surroundings(path).items()]
+        env = [{"name": n, "value": v} for n, v in command_environment(path).items()]
         recorded = await window.create(ACPTERM[0], args=[*ACPTERM[1:], *words, terminal], env=env)
         assert (await window.wait(recorded))["exitCode"] == 0
         assert (await window.output(recorded))["output"] == f"{ESCAPED_TEXT}\n"
@@ -421,12 +422,12 @@ async def test_follow_with_times_succeeds_before_a_new_worker_has_parsed_the_out
     terminal = await start_detached(path, f"{paint}; echo; echo over; read x")
     assert (await run(path, "wait", terminal, "--for", "over")).status == 0
     user_socket = path.replace("agent.sock", "user.sock")
-    async with person_at(user_socket) as before:
-        end = (await before.about("get", terminal))["position"]
+    async with user_at(user_socket) as before:
+        end = (await before.terminal_request("get", terminal))["position"]
     assert (await run(path, "restart")).status == 0
-    async with person_at(user_socket) as after:
+    async with user_at(user_socket) as after:
         params = {"token": "t", "since": end - 10, "times": True, "stay": False}
-        assert (await after.about("follow", terminal, **params))["position"] == end
+        assert (await after.terminal_request("follow", terminal, **params))["position"] == end
         (notification,) = [one["params"] for one in after.by_token["t"]]
         assert base64.b64decode(notification["data"]).endswith(b"over\r\n")
         assert "at" not in notification

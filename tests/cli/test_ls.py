@@ -6,10 +6,13 @@ import shlex
 
 import pytest
 
-from tests.support.commands import run, running, surroundings, then_said
-from tests.support.hosts import ACPTERM, agent_at, daemon, poll
-from tests.support.person import person_at
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, report_status, run, running
+from tests.support.daemon import daemon
+from tests.support.polling import poll
+from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux, tmux_server
+from tests.support.user import user_at
 
 HEADER = "ID  NAME  STATE  OWNER  AGENT  SESSION  SIZE  AGE  OUTPUT  COMMAND\n"
 
@@ -29,7 +32,7 @@ def states(out: str) -> list[str]:
 
 async def create_terminal(path: str, command: str, *, name: str | None = None, **more) -> str:
     """Create a terminal of the user; return its id."""
-    async with person_at(user_socket(path)) as user:
+    async with user_at(user_socket(path)) as user:
         info = await user.request("terminal/create", {"command": command, "name": name, **more})
     return info["terminalId"]
 
@@ -172,8 +175,8 @@ async def test_ls_watch_json_prints_a_line_for_each_change(tmp_path, path):
         assert json.loads(watch.lines[0]) == []
         identifier = await create_terminal(path, "read x; exit 4")
         await poll(lambda: any('"waitingForInput":true' in line for line in watch.lines))
-        async with person_at(user_socket(path)) as user:
-            await user.about("write", identifier, data="\n")
+        async with user_at(user_socket(path)) as user:
+            await user.terminal_request("write", identifier, data="\n")
         await poll(lambda: any('"exited"' in line for line in watch.lines))
         watch.interrupt()
         assert await watch.wait() == 0
@@ -203,9 +206,9 @@ def tmux(tmp_path):
 async def test_ls_fits_the_width_and_has_colours_on_a_terminal(tmux, path):
     await create_terminal(path, "exit 3; " + "x" * 300, name="bad")
     await poll_state(path, "exited 3")
-    env = surroundings(path)
+    env = command_environment(path)
     for columns, words in ((80, ["exited 3", "user", "x…"]), (40, ["exited 3", "…"])):
-        pane = tmux.pane(then_said([*ACPTERM, "ls"]), size=(columns, 10), env=env)
+        pane = tmux.pane(report_status([*ACPTERM, "ls"]), size=(columns, 10), env=env)
         pane.until("ended 0")
         header, row, _ = pane.text.splitlines()
         assert header.startswith("ID ")
@@ -218,10 +221,10 @@ async def test_ls_fits_the_width_and_has_colours_on_a_terminal(tmux, path):
 async def test_ls_prints_no_colours_with_no_color_or_a_dumb_terminal(tmux, path, more):
     await create_terminal(path, "exit 3")
     await poll_state(path, "exited 3")
-    env = surroundings(path)
+    env = command_environment(path)
     # tmux sets a TERM of its own.
     words = ["env", *(f"{name}={value}" for name, value in more.items()), *ACPTERM, "ls"]
-    pane = tmux.pane(then_said(words), env=env)
+    pane = tmux.pane(report_status(words), env=env)
     pane.until("ended 0")
     assert "exited 3" in pane.text
     # NO_COLOR is about colours only: bold text is still allowed.
@@ -232,14 +235,16 @@ async def test_ls_prints_no_colours_with_no_color_or_a_dumb_terminal(tmux, path,
 @needs_tmux
 @pytest.mark.parametrize("key", ["C-c", "q"])
 async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(tmux, path, key):
-    pane = tmux.pane(then_said([*ACPTERM, "ls", "--watch"]), env=surroundings(path), size=(100, 6))
+    pane = tmux.pane(
+        report_status([*ACPTERM, "ls", "--watch"]), env=command_environment(path), size=(100, 6)
+    )
     pane.until("COMMAND")
     assert pane.of("alternate_on", "cursor_flag") == ["1", "0"]
     identifier = await create_terminal(path, "read x", name="mine")
     pane.until("waits for input")
     assert "mine" in pane.text
-    async with person_at(user_socket(path)) as user:
-        await user.about("kill", identifier)
+    async with user_at(user_socket(path)) as user:
+        await user.terminal_request("kill", identifier)
     pane.until("ended by")
     pane.resize(50, 6)
     pane.until(lambda: "OWNER" not in pane.text and "COMMAND" in pane.text)
@@ -262,7 +267,9 @@ async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(
 async def test_ls_watch_filters_rows_and_attaches_at_enter(tmux, path):
     await create_terminal(path, "sleep 1000", name="other")
     await create_terminal(path, "echo here I am; exec cat", name="mine")
-    pane = tmux.pane(then_said([*ACPTERM, "ls", "--watch"]), env=surroundings(path), size=(100, 9))
+    pane = tmux.pane(
+        report_status([*ACPTERM, "ls", "--watch"]), env=command_environment(path), size=(100, 9)
+    )
     pane.until("1-2 of 2")
     pane.type("/I AM")
     pane.until("/I AM")
@@ -293,8 +300,8 @@ async def test_ls_watch_filters_rows_and_attaches_at_enter(tmux, path):
 async def test_ls_watch_ends_at_the_same_keys_on_a_dumb_terminal(tmux, path, words, key):
     term, *more = words
     pane = tmux.pane(
-        then_said(["env", term, *ACPTERM, "ls", "--watch", *more]),
-        env=surroundings(path),
+        report_status(["env", term, *ACPTERM, "ls", "--watch", *more]),
+        env=command_environment(path),
         size=(100, 20),
     )
     pane.until("[]" if more else "COMMAND")
@@ -308,7 +315,7 @@ async def test_ls_watch_ends_at_the_same_keys_on_a_dumb_terminal(tmux, path, wor
 
 @needs_tmux
 async def test_ls_watch_does_not_change_the_tty_as_a_background_job(tmux, path):
-    pane = tmux.pane(["bash", "--norc", "--noprofile", "-m"], env=surroundings(path))
+    pane = tmux.pane(["bash", "--norc", "--noprofile", "-m"], env=command_environment(path))
     pane.line(f"{shlex.join(ACPTERM)} ls --watch --json &")
     pane.until("[]")
     # A background job that changes the tty's settings would be stopped by SIGTTOU.

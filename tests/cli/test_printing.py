@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from acpterm.cli._output import json_text
 from acpterm.client.user.output import stdout
-from tests.support.hosts import environment
+from tests.support.processes import environment
 
 # C1 controls, bidirectional controls, invisible characters, and one outside the BMP.
 CONTROLS = "\x7f\x80\x9b\x9d\x9f\u061c\u200b\u200d\u202e\u2028\u2066\ufeff\U000e0041"

@@ -6,9 +6,11 @@ import pytest
 import trio
 
 from acpterm.terminal.vt.paint import LEAVE
-from tests.support.commands import run, surroundings
-from tests.support.hosts import ACPTERM, agent_at, agent_here
-from tests.support.window import window_at
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run
+from tests.support.hosts import agent_here
+from tests.support.starting import ACPTERM
+from tests.support.user import user_terminals_at
 
 
 def cast(file, *events, cols=80, rows=24):
@@ -19,14 +21,14 @@ def cast(file, *events, cols=80, rows=24):
 
 async def window_with(window, path, *words, **more):
     """Run `acpterm replay` in a window, and record its output."""
-    env = [{"name": name, "value": value} for name, value in surroundings(path).items()]
+    env = [{"name": name, "value": value} for name, value in command_environment(path).items()]
     args = [*ACPTERM[1:], "replay", *words]
     own = {"format": "raw", **more}
     return await window.create(ACPTERM[0], args=args, env=env, own=own)
 
 
 async def test_terminal_is_played_and_the_window_restored(path):
-    async with agent_at(path) as agent, window_at(path) as window:
+    async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(r"printf '\033[?25lone\n'; sleep 0.2; printf two")
         await agent.wait(terminal)
         playback = await window_with(window, path, terminal)

@@ -9,9 +9,10 @@ import pytest
 
 from acpterm.acp.user_api import ScreenResponse
 from acpterm.client.user.export import picture
-from tests.support.commands import run, surroundings
-from tests.support.hosts import ACPTERM, agent_at
-from tests.support.window import window_at
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run
+from tests.support.starting import ACPTERM
+from tests.support.user import user_terminals_at
 
 PRINT_LINES = r"printf 'one\n\033[31mred\033[m 漢|\n\033]2;a title\007\033[3;5Hthere'; read x"
 
@@ -40,10 +41,10 @@ async def test_screen_json_escapes_invisible_characters(path):
 
 @pytest.mark.parametrize(("no_color", "expected"), [("", "\x1b[0;31mred\x1b[m"), ("1", "red 漢|")])
 async def test_screen_has_colours_in_a_window_unless_no_color_is_set(path, no_color, expected):
-    async with agent_at(path) as agent, window_at(path) as window:
+    async with agent_at(path) as agent, user_terminals_at(path) as window:
         terminal = await agent.create(PRINT_LINES)
         await agent.until_output(terminal, "there")
-        env = {**surroundings(path), "NO_COLOR": no_color}
+        env = {**command_environment(path), "NO_COLOR": no_color}
         recorded = await window.create(
             ACPTERM[0],
             args=[*ACPTERM[1:], "screen", terminal],

@@ -6,9 +6,11 @@ import pytest
 import trio
 
 from acpterm.keys import KNOWN, depends_on_cursor_mode, key_bytes
-from tests.support.commands import ended, run, running, surroundings
-from tests.support.hosts import ACPTERM, agent_at, poll
-from tests.support.person import person_at
+from tests.support.agent import agent_at
+from tests.support.commands import command_environment, run, run_with, running
+from tests.support.polling import poll
+from tests.support.starting import ACPTERM
+from tests.support.user import user_at
 
 RAW = "stty raw -echo; echo ready; head -c {} | od -An -tx1 -v | tr -d ' \\n'"
 
@@ -31,7 +33,7 @@ async def test_send_joins_words_with_a_space_and_adds_no_newline(path):
 
 
 async def test_send_last_refuses_a_terminal_of_an_agent(path):
-    async with agent_at(path) as agent, person_at(path.replace("agent.", "user.")) as user:
+    async with agent_at(path) as agent, user_at(path.replace("agent.", "user.")) as user:
         await agent.create("sleep 60")
         done = await run(path, "send", "@last", "secret")
         assert done.status == 1
@@ -39,8 +41,8 @@ async def test_send_last_refuses_a_terminal_of_an_agent(path):
         created = await user.request("terminal/create", {"command": "read x; echo got $x"})
         await agent.create("sleep 60")
         assert await run(path, "send", "@last", "-e", "secret") == (0, "", "")
-        await user.about("wait", created["terminalId"])
-        assert "got secret" in (await user.about("read", created["terminalId"]))["data"]
+        await user.terminal_request("wait", created["terminalId"])
+        assert "got secret" in (await user.terminal_request("read", created["terminalId"]))["data"]
 
 
 async def test_send_types_enter_last(path):
@@ -108,7 +110,9 @@ async def test_send_types_bytes_of_stdin_unchanged(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(RAW.format(3))
         await agent.until_output(terminal, "ready")
-        done = await ended(["send", terminal, "-"], b"\xff\x00\x80", env=surroundings(path))
+        done = await run_with(
+            ["send", terminal, "-"], b"\xff\x00\x80", env=command_environment(path)
+        )
         assert done.status == 0
         await agent.until_output(terminal, "ff0080")
 
@@ -150,7 +154,7 @@ async def test_send_reports_a_stdin_that_is_closed_or_unreadable(path):
         for redirect, expected in (("<&-", "stdin is closed"), ("0>/dev/null", "stdin: Bad file")):
             line = f'"{ACPTERM[0]}" -m acpterm send {terminal} - {redirect}'
             done = await trio.run_process(
-                ["sh", "-c", line], env=surroundings(path), capture_stderr=True, check=False
+                ["sh", "-c", line], env=command_environment(path), capture_stderr=True, check=False
             )
             assert done.returncode == 1
             assert done.stderr.decode().startswith(f"acpterm: {expected}")

@@ -4,8 +4,10 @@ import json
 import re
 
 from acpterm import __version__
+from tests.support.agent import agent_at
 from tests.support.commands import run
-from tests.support.hosts import agent_at, alive, daemon, listens
+from tests.support.daemon import daemon, listens
+from tests.support.processes import alive
 
 
 async def test_status_and_shutdown_report_not_running_without_a_daemon(tmp_path):

@@ -5,14 +5,14 @@ import os
 import pytest
 
 from tests.support.commands import running
-from tests.support.desk import daemon_in
+from tests.support.daemon import blocking_daemon
 
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory):
     """A running terminal with some output, and the socket of its daemon."""
-    with daemon_in(tmp_path_factory.mktemp("daemon")) as daemon:
-        yield daemon.make("echo hi; exec sleep 1000"), daemon.socket
+    with blocking_daemon(tmp_path_factory.mktemp("daemon")) as daemon:
+        yield daemon.create("echo hi; exec sleep 1000"), daemon.socket
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.support.commands import running, surroundings
+from tests.support.commands import command_environment, running
 from tests.support.fake_host import fake_host
-from tests.support.hosts import poll
+from tests.support.polling import poll
 
 INFO = {
     "terminalId": "term_0123456789abcdef",
@@ -62,7 +62,7 @@ async def command(tmp_path, *words, env=None, **more):
     """Run a command with a fake daemon at its user socket; yield both."""
     async with fake_host(tmp_path, "user.sock") as host:
         path = host.path.replace("user.sock", "agent.sock")
-        more["env"] = surroundings(path, **(env or {}))
+        more["env"] = command_environment(path, **(env or {}))
         async with running(tmp_path, path, *words, **more) as process:
             yield process, host
 
@@ -83,17 +83,17 @@ async def answer_get(worker, name="build"):
     """Answer the request that resolves the terminal's name."""
     request = await worker.expect("_acpterm/terminal/get")
     assert request["params"]["terminalId"] == name
-    await worker.answer(request, INFO)
+    await worker.respond(request, INFO)
 
 
 async def expect_follow(worker, output=None):
     """Return the next `follow` request; with `output`, answer a request for the text, too."""
     follow = None
     for _ in range(1 if output is None else 2):
-        request = await worker.next()
+        request = await worker.receive()
         assert request["params"]["terminalId"] == INFO["terminalId"]
         if request["method"] == "_acpterm/terminal/output":
-            await worker.answer(request, output)
+            await worker.respond(request, output)
         else:
             assert request["method"] == "_acpterm/terminal/follow"
             follow = request
@@ -117,7 +117,7 @@ async def test_logs_continues_at_its_position_when_the_worker_is_replaced(tmp_pa
         assert request["params"]["since"] == 6
         await send_output(second, request, b"o\nthree\n", 14)
         await send_output(second, request, b"ur\nfive\n", 33, lost=11)
-        await second.answer(request, {"position": 33, "exitStatus": EXIT})
+        await second.respond(request, {"position": 33, "exitStatus": EXIT})
         assert await logs.wait() == 0
     assert logs.out == "one\ntwo\nthree\nfive\n"
     assert logs.err == "[14 bytes are missing here]\n"
@@ -133,7 +133,7 @@ async def test_logs_repeats_its_output_request_when_the_worker_is_replaced(tmp_p
         known = {"text": "one\n", "truncated": False, "position": 4, "exitStatus": EXIT}
         request = await expect_follow(second, known)
         await send_output(second, request, b"one\n", 4)
-        await second.answer(request, {"position": 4, "exitStatus": EXIT})
+        await second.respond(request, {"position": 4, "exitStatus": EXIT})
         assert await logs.wait() == 0
     assert (logs.out, logs.err) == ("one\n", "")
 
@@ -148,7 +148,7 @@ async def test_wait_repeats_its_request_for_the_same_terminal_when_workers_are_l
             await worker.lose()
             worker = await host.connected()
         request = await worker.expect("_acpterm/terminal/wait")
-        await worker.answer(request, {**INFO, "state": "exited", "exitStatus": EXIT})
+        await worker.respond(request, {**INFO, "state": "exited", "exitStatus": EXIT})
         assert await waiting.wait() == 3
 
 
@@ -206,7 +206,7 @@ async def test_run_in_a_pipe_continues_its_output_when_the_worker_is_replaced(tm
     async with command(tmp_path, "run", "make") as (run, host):
         first = await host.connected()
         create = await first.expect("_acpterm/terminal/create")
-        await first.answer(create, INFO)
+        await first.respond(create, INFO)
         request = await expect_follow(first)
         assert (request["params"]["since"], request["params"]["hold"]) == (0, True)
         await send_output(first, request, b"one\r\n", 5)
@@ -216,7 +216,7 @@ async def test_run_in_a_pipe_continues_its_output_when_the_worker_is_replaced(tm
         request = await expect_follow(second)
         assert (request["params"]["since"], request["params"]["hold"]) == (5, True)
         await send_output(second, request, b"two\r\n", 10)
-        await second.answer(request, {"position": 10, "exitStatus": EXIT})
+        await second.respond(request, {"position": 10, "exitStatus": EXIT})
         assert await run.wait() == 3
     assert (run.out.replace("\r", ""), run.err) == ("one\ntwo\n", "")
 
@@ -277,7 +277,7 @@ async def test_command_does_not_reconnect_with_a_resume_timeout_of_0(tmp_path):
 async def test_status_shows_keeper_worker_and_takeovers(tmp_path):
     async with command(tmp_path, "status") as (status, host):
         worker = await host.connected()
-        await worker.answer(await worker.expect("_acpterm/status"), {**STATUS, "takeovers": 2})
+        await worker.respond(await worker.expect("_acpterm/status"), {**STATUS, "takeovers": 2})
         assert await status.wait() == 0
     assert "keeper          pid 100\n" in status.out
     assert "worker          pid 101, 2 takeovers\n" in status.out
@@ -316,12 +316,12 @@ async def test_command_prints_the_keepers_message_when_no_worker_answers(tmp_pat
 async def test_restart_reports_the_old_and_the_new_worker(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
         first = await host.connected()
-        await first.answer(await first.expect("_acpterm/status"), STATUS)
+        await first.respond(await first.expect("_acpterm/status"), STATUS)
         await first.expect("_acpterm/restart")
         await first.lose()
         second = await host.connected()
         new = {**STATUS, "version": "2.0", "workerPid": 102, "takeovers": 1}
-        await second.answer(await second.expect("_acpterm/status"), new)
+        await second.respond(await second.expect("_acpterm/status"), new)
         assert await restart.wait() == 0
     assert restart.out == (
         "replaced the worker, acpterm 1.0 (pid 101), by acpterm 2.0 (pid 102); 2 terminals run on\n"
@@ -331,14 +331,14 @@ async def test_restart_reports_the_old_and_the_new_worker(tmp_path):
 async def test_restart_json_has_the_old_and_the_new_worker(tmp_path):
     async with command(tmp_path, "restart", "--json") as (restart, host):
         first = await host.connected()
-        await first.answer(await first.expect("_acpterm/status"), STATUS)
+        await first.respond(await first.expect("_acpterm/status"), STATUS)
         # An old worker that answers before it is replaced.
-        await first.answer(await first.expect("_acpterm/restart"))
-        await first.answer(await first.expect("_acpterm/status"), STATUS)
+        await first.respond(await first.expect("_acpterm/restart"))
+        await first.respond(await first.expect("_acpterm/status"), STATUS)
         await first.lose()
         second = await host.connected()
         new = {**STATUS, "workerPid": 102, "takeovers": 1}
-        await second.answer(await second.expect("_acpterm/status"), new)
+        await second.respond(await second.expect("_acpterm/status"), new)
         assert await restart.wait() == 0
     assert json.loads(restart.out) == {
         "old": {"version": "1.0", "pid": 101},
@@ -352,9 +352,9 @@ async def test_restart_json_has_the_old_and_the_new_worker(tmp_path):
 async def test_restart_prints_the_reason_when_it_fails(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
         worker = await host.connected()
-        await worker.answer(await worker.expect("_acpterm/status"), STATUS)
+        await worker.respond(await worker.expect("_acpterm/status"), STATUS)
         why = "the new worker was not ready within 10 s: the old one goes on"
-        await worker.fail(await worker.expect("_acpterm/restart"), why)
+        await worker.respond_error(await worker.expect("_acpterm/restart"), why)
         assert await restart.wait() == 1
     assert restart.err == f"acpterm: {why}\n"
 
@@ -362,8 +362,10 @@ async def test_restart_prints_the_reason_when_it_fails(tmp_path):
 async def test_restart_advises_shutdown_when_the_daemon_lacks_the_method(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
         worker = await host.connected()
-        await worker.answer(await worker.expect("_acpterm/status"), STATUS)
-        await worker.fail(await worker.expect("_acpterm/restart"), "no such method", -32601)
+        await worker.respond(await worker.expect("_acpterm/status"), STATUS)
+        await worker.respond_error(
+            await worker.expect("_acpterm/restart"), "no such method", -32601
+        )
         assert await restart.wait() == 1
     assert "cannot be replaced while it runs: acpterm shutdown ends it" in restart.err
 
@@ -379,7 +381,7 @@ async def test_restart_makes_the_keeper_start_a_worker_when_none_answers(tmp_pat
             assert await poll(keeper.poll) == 7
             worker = await host.connected()
             new = {**STATUS, "workerPid": 102, "takeovers": 5}
-            await worker.answer(await worker.expect("_acpterm/status"), new)
+            await worker.respond(await worker.expect("_acpterm/status"), new)
             assert await restart.wait() == 0
     assert restart.out == "started a worker, acpterm 1.0 (pid 102); 2 terminals run on\n"
 

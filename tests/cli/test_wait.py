@@ -6,9 +6,9 @@ import pytest
 import trio
 
 from acpterm.cli.wait import RETAINED_CHARS, LineSearch
+from tests.support.agent import agent_at
 from tests.support.commands import run, running
-from tests.support.hosts import agent_at
-from tests.support.person import person_at
+from tests.support.user import user_at
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ async def test_wait_exits_with_the_status_when_the_terminal_is_released(path, tm
 
 async def wait_until_connected(path, waiting):
     """Wait until the command is connected, and give it time to send its request."""
-    async with person_at(path.replace("agent.sock", "user.sock")) as user:
+    async with user_at(path.replace("agent.sock", "user.sock")) as user:
         with trio.fail_after(20):
             while (await user.request("status", {}))["users"] < 2:
                 await trio.sleep(0.01)

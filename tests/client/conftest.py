@@ -2,17 +2,18 @@
 
 import pytest
 
-from tests.support.desk import Desk, daemon_in
+from tests.support.daemon import blocking_daemon
 from tests.support.tmux import tmux_server
+from tests.support.windows import Windows
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory):
-    with daemon_in(tmp_path_factory.mktemp("daemon")) as running:
+    with blocking_daemon(tmp_path_factory.mktemp("daemon")) as running:
         yield running
 
 
 @pytest.fixture
-def desk(daemon, tmp_path):
+def windows(daemon, tmp_path):
     with tmux_server(tmp_path / "tmux") as tmux:
-        yield Desk(daemon, tmux)
+        yield Windows(daemon, tmux)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import DETACH, Desk, daemon_in
-from tests.support.hosts import ACPTERM
+from tests.support.daemon import blocking_daemon
+from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux, tmux_server
+from tests.support.windows import DETACH, Windows
 
 pytestmark = needs_tmux
 
@@ -62,9 +63,9 @@ def tidy(pane):
 
 
 @pytest.mark.parametrize("way", ["key", "SIGTERM", "SIGHUP", "killed", "removed"])
-def test_window_is_restored_however_attach_ends(desk, way):
-    name = desk.daemon.make("bash", "-c", f"printf '{MESS}'; exec sleep 1000")
-    shell = desk.shell()
+def test_window_is_restored_however_attach_ends(windows, way):
+    name = windows.daemon.create("bash", "-c", f"printf '{MESS}'; exec sleep 1000")
+    shell = windows.shell()
     shell.line("echo before")
     shell.until("\nbefore")
     before = stty(shell)
@@ -77,9 +78,9 @@ def test_window_is_restored_however_attach_ends(desk, way):
     elif way.startswith("SIG"):
         os.kill(client_of(shell), getattr(signal, way))
     elif way == "killed":
-        desk.daemon.ask("terminal/kill", terminalId=name)
+        windows.daemon.request("terminal/kill", terminalId=name)
     else:
-        desk.daemon.ask("terminal/release", terminalId=name)
+        windows.daemon.request("terminal/release", terminalId=name)
     shell.until("status 0")
     outcome = "ended by SIGTERM" if way in ("killed", "removed") else "runs on"
     assert f"[{name} {outcome}]" in shell.text
@@ -94,14 +95,14 @@ def test_window_is_restored_however_attach_ends(desk, way):
     shell.until("q       x")
     assert any("q       x" in line for line in shell.screen(colours=True))
     if way not in ("killed", "removed"):
-        assert desk.daemon.about(name)["attached"] == 0
-        assert desk.daemon.about(name)["state"] == "running"
+        assert windows.daemon.info(name)["attached"] == 0
+        assert windows.daemon.info(name)["state"] == "running"
 
 
-def test_cursor_is_below_the_output_after_detach(desk):
+def test_cursor_is_below_the_output_after_detach(windows):
     """Also if a program has moved the cursor and saved its position."""
-    name = desk.daemon.make(*BASH)
-    shell = desk.shell()
+    name = windows.daemon.create(*BASH)
+    shell = windows.shell()
     shell.line(f"{OURS} attach {name}")
     shell.until("leaves it")
     shell.line("printf '\\e[?1049h\\e[?1049l'")
@@ -111,10 +112,10 @@ def test_cursor_is_below_the_output_after_detach(desk):
     shell.until(f"two\n$\n[{name} runs on]\nhere$")
 
 
-def test_attach_fails_and_restores_the_window_when_the_daemon_is_killed(desk, tmp_path):
-    with daemon_in(tmp_path / "another") as daemon:
-        other = Desk(daemon, desk.tmux)
-        name = daemon.make("bash", "-c", f"printf '{MESS}'; exec sleep 1000")
+def test_attach_fails_and_restores_the_window_when_the_daemon_is_killed(windows, tmp_path):
+    with blocking_daemon(tmp_path / "another") as daemon:
+        other = Windows(daemon, windows.tmux)
+        name = daemon.create("bash", "-c", f"printf '{MESS}'; exec sleep 1000")
         shell = other.shell()
         shell.line(f"{OURS} attach {name}; echo status $?")
         shell.until("leaves it")
@@ -125,20 +126,20 @@ def test_attach_fails_and_restores_the_window_when_the_daemon_is_killed(desk, tm
         assert not is_raw(shell)
 
 
-def test_program_survives_when_the_window_closes(desk):
-    name = desk.daemon.make(*BASH)
-    pane = desk.attach(name)
+def test_program_survives_when_the_window_closes(windows):
+    name = windows.daemon.create(*BASH)
+    pane = windows.attach(name)
     client = pane.pid
-    keep = desk.shell()
+    keep = windows.shell()
     pane.close()
     keep.until(lambda: not Path(f"/proc/{client}").exists())
-    keep.until(lambda: desk.daemon.about(name)["attached"] == 0)
-    assert desk.daemon.about(name)["state"] == "running"
+    keep.until(lambda: windows.daemon.info(name)["attached"] == 0)
+    assert windows.daemon.info(name)["state"] == "running"
 
 
-def test_screen_is_repainted_when_the_client_is_stopped_and_continued(desk):
-    name = desk.daemon.make("bash", "-c", "printf '\\e[?1049h\\e[3;3Hfull'; exec cat")
-    shell = desk.shell()
+def test_screen_is_repainted_when_the_client_is_stopped_and_continued(windows):
+    name = windows.daemon.create("bash", "-c", "printf '\\e[?1049h\\e[3;3Hfull'; exec cat")
+    shell = windows.shell()
     shell.line(f"{OURS} attach {name}")
     shell.until("full")
     os.kill(client_of(shell), signal.SIGSTOP)
@@ -153,63 +154,63 @@ def test_screen_is_repainted_when_the_client_is_stopped_and_continued(desk):
     shell.until("ended by SIGINT")
 
 
-def test_last_output_is_complete(desk):
-    name = desk.daemon.make("bash", "-c", "read x; seq 3000; printf last; exit 3")
+def test_last_output_is_complete(windows):
+    name = windows.daemon.create("bash", "-c", "read x; seq 3000; printf last; exit 3")
     # In a shell, since tmux itself may lose the last output of a window's own program.
-    shell = desk.shell()
+    shell = windows.shell()
     shell.line(f"{OURS} attach {name}")
-    shell.until(lambda: desk.daemon.about(name)["attached"])
+    shell.until(lambda: windows.daemon.info(name)["attached"])
     shell.keys("Enter")
     shell.until(f"\n3000\nlast\n[{name} exited with 3]\nhere$")
-    again = desk.acpterm("attach", name)
+    again = windows.acpterm("attach", name)
     assert again.ended() == 1
     assert (
         again.text == f"acpterm: the program of terminal {name} has ended: see acpterm logs {name}"
     )
 
 
-def test_attach_needs_a_terminal(desk):
-    pane = desk.window("sh", "-c", f"{OURS} attach x | cat; echo end")
+def test_attach_needs_a_terminal(windows):
+    pane = windows.open("sh", "-c", f"{OURS} attach x | cat; echo end")
     pane.until("acpterm: attach needs a terminal")
 
 
 # -- The detach key
 
 
-def test_notice_disappears_at_a_key_or_at_output(desk):
-    name = desk.daemon.make(*BASH)
-    pane = desk.attach(name, size=(60, 8))
+def test_notice_disappears_at_a_key_or_at_output(windows):
+    name = windows.daemon.create(*BASH)
+    pane = windows.attach(name, size=(60, 8))
     pane.until(f"[{name}: C-\\ leaves it]")
     pane.until(lambda: "leaves it" not in pane.text)
     pane.line("(sleep 0.7; seq 20) &")
     pane.keys(DETACH)
     pane.ended()
-    pane = desk.attach(name, size=(60, 8))
+    pane = windows.attach(name, size=(60, 8))
     pane.until("leaves it")
     pane.until("\n20")
     pane.until(lambda: "leaves it" not in pane.text)
     pane.keys(DETACH)
     pane.ended()
-    pane = desk.attach(name, size=(60, 8))
+    pane = windows.attach(name, size=(60, 8))
     pane.until("leaves it")
     pane.keys("a")
     pane.until(lambda: "leaves it" not in pane.text, 1)
 
 
-def test_detach_keys_are_configurable(desk):
-    name = desk.daemon.make("bash", "-c", "stty raw -echo; printf ready; cat -v")
+def test_detach_keys_are_configurable(windows):
+    name = windows.daemon.create("bash", "-c", "stty raw -echo; printf ready; cat -v")
     env = {"ACPTERM_DETACH_KEY": "C-b d"}
-    pane = desk.attach(name, env=env)
+    pane = windows.attach(name, env=env)
     pane.until("C-b d leaves it")
     pane.keys("C-\\", "C-b", "x", "C-b")
     pane.until("ready^\\^Bx")
     pane.keys("d")
     assert pane.ended() == 0
-    pane = desk.attach(name)
+    pane = windows.attach(name)
     # The same key as reported by kitty's protocol.
     pane.raw(b"\x1b[92;5u")
     assert pane.ended() == 0
-    bad = desk.acpterm("attach", name, env={"ACPTERM_DETACH_KEY": "C-Enter"})
+    bad = windows.acpterm("attach", name, env={"ACPTERM_DETACH_KEY": "C-Enter"})
     assert bad.ended() == 1
     assert "ACPTERM_DETACH_KEY: detach_key = 'C-Enter': " in bad.text
 
@@ -217,31 +218,33 @@ def test_detach_keys_are_configurable(desk):
 # -- Input
 
 
-def test_long_paste_arrives_complete(desk, tmp_path):
+def test_long_paste_arrives_complete(windows, tmp_path):
     lines = b"".join(b"%06d %s\n" % (n, b"x" * 43) for n in range(2000))
-    taken = tmp_path / "taken"
+    received = tmp_path / "taken"
     # A program that does not read for a while, and then slowly.
     reads = "while 1: file.write(os.read(0, 3000)); file.flush()"
-    slow = f"import os, time; time.sleep(1); file = open({str(taken)!r}, 'wb')\n{reads}"
-    for program in ["bash", "-c", f"cat > {taken}"], [sys.executable, "-c", slow]:
-        taken.write_bytes(b"")
-        name = desk.daemon.make("bash", "-c", 'stty -echo; printf ready; exec "$@"', "-", *program)
-        pane = desk.attach(name)
+    slow = f"import os, time; time.sleep(1); file = open({str(received)!r}, 'wb')\n{reads}"
+    for program in ["bash", "-c", f"cat > {received}"], [sys.executable, "-c", slow]:
+        received.write_bytes(b"")
+        name = windows.daemon.create(
+            "bash", "-c", 'stty -echo; printf ready; exec "$@"', "-", *program
+        )
+        pane = windows.attach(name)
         pane.until("ready")
         pane.paste(lines)
-        pane.until(lambda: taken.stat().st_size >= len(lines))
-        assert taken.read_bytes() == lines
+        pane.until(lambda: received.stat().st_size >= len(lines))
+        assert received.read_bytes() == lines
 
 
 # -- Several windows
 
 
-def test_terminal_has_the_size_of_the_smallest_window(desk):
-    name = desk.daemon.make(*BASH, size=(100, 30))
-    one = desk.attach(name, size=(80, 20))
+def test_terminal_has_the_size_of_the_smallest_window(windows):
+    name = windows.daemon.create(*BASH, size=(100, 30))
+    one = windows.attach(name, size=(80, 20))
     assert_size(one, "20 80")
-    other = desk.attach(name, size=(60, 25))
-    assert desk.daemon.size(name) == (60, 20)
+    other = windows.attach(name, size=(60, 25))
+    assert windows.daemon.size(name) == (60, 20)
     assert_size(other, "20 60")
     one.line("clear; echo typed in one")
     for pane in one, other:
@@ -255,34 +258,34 @@ def test_terminal_has_the_size_of_the_smallest_window(desk):
     one.line("clear; trap 'stty size' WINCH")
     one.keys(DETACH)
     one.ended()
-    one.until(lambda: desk.daemon.size(name) == (100, 30))
+    one.until(lambda: windows.daemon.size(name) == (100, 30))
 
 
-def test_read_only_window_neither_resizes_nor_types(desk):
-    name = desk.daemon.make(
+def test_read_only_window_neither_resizes_nor_types(windows):
+    name = windows.daemon.create(
         "bash", "-c", "printf 'one\\n%070d|\\n\\n\\n\\nsix' 7; exec cat", size=(72, 8)
     )
-    small = desk.attach(name, "-r", size=(40, 4))
-    large = desk.attach(name, "-r", size=(90, 12))
+    small = windows.attach(name, "-r", size=(40, 4))
+    large = windows.attach(name, "-r", size=(90, 12))
     large.until("six")
     large.until(lambda: inside(large) == f"one\n{7:070}|\n\n\n\nsix")
     # The small window shows the part with the cursor.
     small.until(lambda: small.text == "\n\n\nsix" and small.cursor == (3, 3))
-    assert desk.daemon.size(name) == (72, 8)
+    assert windows.daemon.size(name) == (72, 8)
     for pane in small, large:
         pane.line("typed")
     for pane in small, large:
         pane.keys(DETACH)
         pane.ended()
-    screen = desk.daemon.ask("terminal/screen", terminalId=name)
+    screen = windows.daemon.request("terminal/screen", terminalId=name)
     assert "typed" not in "".join(screen["rows"])
 
 
-def test_terminal_query_is_answered_once(desk):
-    name = desk.daemon.make(
+def test_terminal_query_is_answered_once(windows):
+    name = windows.daemon.create(
         "bash", "-c", "stty raw -echo; printf ready; read -n1 x; printf '\\e[c\\e[6n'; cat -v"
     )
-    panes = [desk.attach(name), desk.attach(name), desk.attach(name, "-r")]
+    panes = [windows.attach(name), windows.attach(name), windows.attach(name, "-r")]
     for pane in panes:
         pane.until("ready")
         pane.until(lambda pane=pane: "leaves it" not in pane.text)
@@ -294,12 +297,12 @@ def test_terminal_query_is_answered_once(desk):
 
 
 @pytest.mark.parametrize("options", [(), ("-r",)], ids=["typing", "read-only"])
-def test_replies_of_the_users_terminal_do_not_reach_their_shell(desk, options):
+def test_replies_of_the_users_terminal_do_not_reach_their_shell(windows, options):
     asking = "\\e[c\\e[6n\\e]11;?\\a\\e[>q\\e[18t\\e[?u\\005"
-    name = desk.daemon.make(
+    name = windows.daemon.create(
         "bash", "-c", f"stty raw -echo; while :; do printf '{asking}.'; sleep 0.005; done"
     )
-    shell = desk.shell()
+    shell = windows.shell()
     shell.line(f"{OURS} attach {' '.join(options)} {name}; echo status $?")
     shell.until("....")
     shell.keys(DETACH)
@@ -311,13 +314,13 @@ def test_replies_of_the_users_terminal_do_not_reach_their_shell(desk, options):
     assert not re.search(r"\^\[|\[\?|;\d+[cRt]|rgb:", after), after
 
 
-def test_window_starts_with_the_last_output_without_an_emulator(desk, tmp_path):
+def test_window_starts_with_the_last_output_without_an_emulator(windows, tmp_path):
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "pyghostty.py").write_text("raise ImportError('no wheel for this machine')\n")
-    with daemon_in(tmp_path / "daemon", PYTHONPATH=str(hidden)) as daemon:
-        other = Desk(daemon, desk.tmux)
-        name = daemon.make(
+    with blocking_daemon(tmp_path / "daemon", PYTHONPATH=str(hidden)) as daemon:
+        other = Windows(daemon, windows.tmux)
+        name = daemon.create(
             "bash", "-c", "seq 100; echo ready; read x; printf '\\e[?1049h'; exec cat"
         )
         shell = other.shell()
@@ -337,9 +340,9 @@ def test_window_starts_with_the_last_output_without_an_emulator(desk, tmp_path):
 # -- Floods
 
 
-def test_key_stops_a_flood(desk):
-    name = desk.daemon.make(*BASH)
-    pane = desk.attach(name)
+def test_key_stops_a_flood(windows):
+    name = windows.daemon.create(*BASH)
+    pane = windows.attach(name)
     pane.line("yes")
     pane.until("\ny\ny")
     end = time.monotonic() + 1.5
@@ -356,24 +359,24 @@ def test_key_stops_a_flood(desk):
 
 
 @pytest.mark.long
-def test_window_that_does_not_read_delays_no_other(desk):
-    name = desk.daemon.make(*BASH)
-    stopped, other = desk.attach(name), desk.attach(name)
+def test_window_that_does_not_read_delays_no_other(windows):
+    name = windows.daemon.create(*BASH)
+    stopped, other = windows.attach(name), windows.attach(name)
     other.until("$")
     # Long lines are less work for tmux.
     line = "y" * 70
     other.line(f"yes {line}")
     other.until(f"\n{line}\ny")
     os.kill(stopped.pid, signal.SIGSTOP)
-    before = desk.daemon.about(name)["position"]
-    memory = desk.daemon.memory()
+    before = windows.daemon.info(name)["position"]
+    memory = windows.daemon.memory()
     # Many times the retained output.
-    other.until(lambda: desk.daemon.about(name)["position"] > before + 12_000_000)
+    other.until(lambda: windows.daemon.info(name)["position"] > before + 12_000_000)
     other.keys("C-c")
     other.until(lambda: re.search(r"\^C\n\$$", other.text))
     other.line("clear; echo after all")
     other.until("after all\n$")
-    assert desk.daemon.memory() < memory + 8_000_000
+    assert windows.daemon.memory() < memory + 8_000_000
     os.kill(stopped.pid, signal.SIGCONT)
     stopped.until(lambda: stopped.text == other.text)
 
@@ -382,21 +385,21 @@ def test_window_that_does_not_read_delays_no_other(desk):
 
 
 def test_attach_without_a_name_takes_the_users_latest_terminal(tmp_path):
-    with daemon_in(tmp_path / "daemon") as daemon, tmux_server(tmp_path / "tmux") as tmux:
-        desk = Desk(daemon, tmux)
-        nothing = desk.acpterm("attach")
+    with blocking_daemon(tmp_path / "daemon") as daemon, tmux_server(tmp_path / "tmux") as tmux:
+        windows = Windows(daemon, tmux)
+        nothing = windows.acpterm("attach")
         assert nothing.ended() == 1
         assert "no terminal of yours runs: acpterm run starts one" in nothing.text
         first, second, ended = (
-            daemon.make("bash", "-c", f"echo {n}; read") for n in ("one", "two", "x")
+            daemon.create("bash", "-c", f"echo {n}; read") for n in ("one", "two", "x")
         )
-        daemon.ask("terminal/kill", terminalId=ended)
-        pane = desk.acpterm("attach")
+        daemon.request("terminal/kill", terminalId=ended)
+        pane = windows.acpterm("attach")
         pane.until(f"[{second}: C-\\ leaves it]")
         pane.keys(DETACH)
         assert pane.ended() == 0
         # The terminal that the command runs in is skipped.
-        inside = desk.acpterm(
-            "attach", env={"ACPTERM_TERMINAL_ID": daemon.about(second)["terminalId"]}
+        inside = windows.acpterm(
+            "attach", env={"ACPTERM_TERMINAL_ID": daemon.info(second)["terminalId"]}
         )
         inside.until(f"[{first}, inside of {second}")

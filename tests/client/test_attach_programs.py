@@ -8,8 +8,9 @@ import unicodedata
 
 import pytest
 
-from tests.support.desk import Desk, daemon_in
+from tests.support.daemon import blocking_daemon
 from tests.support.tmux import needs_tmux
+from tests.support.windows import Windows
 
 pytestmark = needs_tmux
 
@@ -35,20 +36,20 @@ TEXT = "".join(
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory):
-    with daemon_in(tmp_path_factory.mktemp("daemon")) as running:
-        (running.folder / "text.py").write_text(TEXT)
+    with blocking_daemon(tmp_path_factory.mktemp("daemon")) as running:
+        (running.directory / "text.py").write_text(TEXT)
         yield running
 
 
 class Both:
     """The same program twice: directly in a window, and in an attached terminal."""
 
-    def __init__(self, desk, *command, size=(70, 18)):
+    def __init__(self, windows, *command, size=(70, 18)):
         if shutil.which(command[0]) is None:
             pytest.skip(f"there is no {command[0]}")
-        self.bare = desk.bare(*command, size=size, cwd=desk.daemon.folder)
-        self.name = desk.daemon.make(*command, size=size)
-        self.attached = desk.attach(self.name, size=size)
+        self.bare = windows.bare(*command, size=size, cwd=windows.daemon.directory)
+        self.name = windows.daemon.create(*command, size=size)
+        self.attached = windows.attach(self.name, size=size)
         self.panes = self.bare, self.attached
 
     def keys(self, *names):
@@ -104,8 +105,8 @@ def seen(pane):
     return [pane.cursor, pane.modes, *pane.cells()]
 
 
-def test_shell_line_editing_completion_and_history_work(desk):
-    both = Both(desk, *BASH)
+def test_shell_line_editing_completion_and_history_work(windows):
+    both = Both(windows, *BASH)
     both.until("$")
     both.line("echo one two")
     both.until("\none two")
@@ -136,8 +137,8 @@ def test_shell_line_editing_completion_and_history_work(desk):
     both.alike()
 
 
-def test_shell_job_control_works(desk):
-    both = Both(desk, *BASH)
+def test_shell_job_control_works(windows):
+    both = Both(windows, *BASH)
     both.until("$")
     # Each program prints a line when it runs; earlier input would go to the shell.
     both.line("sh -c 'trap \"echo back\" CONT; echo begun; while :; do sleep 0.1; done'")
@@ -165,12 +166,12 @@ def test_shell_job_control_works(desk):
     both.alike()
 
 
-def test_editor_shows_colours_and_restores_the_screen(desk):
-    both = Both(desk, *BASH)
+def test_editor_shows_colours_and_restores_the_screen(windows):
+    both = Both(windows, *BASH)
     both.until("$")
     both.line("echo under it")
     # Keep it short: tmux rewraps a long line in a narrower window, and acpterm does not.
-    (desk.daemon.folder / "v").write_text(f"{shlex.join(VIM)} text.py")
+    (windows.daemon.directory / "v").write_text(f"{shlex.join(VIM)} text.py")
     both.line(". ./v")
     both.until("text.py")
     both.alike()
@@ -208,8 +209,8 @@ def test_editor_shows_colours_and_restores_the_screen(desk):
     ],
     ids=["less", "nano", "python"],
 )
-def test_program_shows_the_same_as_without_attach(desk, command, first, steps, after_resize):
-    both = Both(desk, *command)
+def test_program_shows_the_same_as_without_attach(windows, command, first, steps, after_resize):
+    both = Both(windows, *command)
     both.until(first)
     for step in steps:
         before = seen(both.bare)
@@ -224,15 +225,15 @@ def test_program_shows_the_same_as_without_attach(desk, command, first, steps, a
 @pytest.mark.parametrize(
     "command", [("htop", "-d", "50"), ("top", "-d", "50")], ids=["htop", "top"]
 )
-def test_program_that_redraws_periodically_is_shown(desk, command):
+def test_program_that_redraws_periodically_is_shown(windows, command):
     if shutil.which(command[0]) is None:
         pytest.skip(f"there is no {command[0]}")
-    name = desk.daemon.make(*command, size=(70, 18))
-    pane = desk.attach(name, size=(70, 18))
+    name = windows.daemon.create(*command, size=(70, 18))
+    pane = windows.attach(name, size=(70, 18))
     pane.until("PID")
     before = pane.screen(colours=True)
     # A second window shows the same, and the first one is repainted for the resize.
-    other = desk.attach(name, size=(70, 18))
+    other = windows.attach(name, size=(70, 18))
     other.until("PID")
     other.until(lambda: "PID" in other.text and "leaves it" not in other.text)
     assert len(before) == len(other.screen(colours=True))
@@ -240,8 +241,8 @@ def test_program_that_redraws_periodically_is_shown(desk, command):
     assert (pane.ended(), other.ended()) == (0, 0)
 
 
-def test_wide_characters_are_shown(desk):
-    both = Both(desk, *BASH)
+def test_wide_characters_are_shown(windows):
+    both = Both(windows, *BASH)
     both.until("$")
     both.line(
         "clear; PS1='> '; printf '\\n漢字かな\\ne\\u0301 o\\u0308\\n👍🏽|👩‍👩‍👧|🇩🇪|❤️|\\n'; echo end"
@@ -249,7 +250,7 @@ def test_wide_characters_are_shown(desk):
     both.until("\nend")
     both.type("echo 日本x語")
     both.keys("Left", "Left", "BSpace")
-    again = desk.attach(both.name, size=(70, 18))
+    again = windows.attach(both.name, size=(70, 18))
     # A picture of the screen has no joiners and no variation selectors.
     for pane in both.attached, again:
         pane.until(lambda pane=pane: plain(pane) == plain(both.bare))
@@ -261,14 +262,14 @@ def plain(pane):
     return text.translate({0x200D: None, 0xFE0F: None}), pane.cursor
 
 
-def test_size_follows_the_window(desk):
-    both = Both(desk, *VIM, "text.py")
+def test_size_follows_the_window(windows):
+    both = Both(windows, *VIM, "text.py")
     both.until("text.py")
     for step in range(12):
         for cols, rows in (40 + step, 10), (90, 30 - step):
             both.resize(cols, rows)
     both.resize(66, 19)
-    both.attached.until(lambda: desk.daemon.size(both.name) == (66, 19))
+    both.attached.until(lambda: windows.daemon.size(both.name) == (66, 19))
     both.alike()
 
 
@@ -284,17 +285,17 @@ printf '\\e[?1000;1006;1;2004l\\e>\\e[?1049l'; stty sane; echo over; exec sleep 
 
 
 @pytest.mark.long
-def test_modes_set_before_attach_are_restored(desk, tmp_path):
+def test_modes_set_before_attach_are_restored(windows, tmp_path):
     """The output that set the modes is no longer retained."""
     file = tmp_path / "long"
     file.write_text(LONG)
-    with daemon_in(tmp_path / "daemon", ACPTERM_RAW_BYTES=str(64 * 1024)) as daemon:
-        bare = desk.bare("bash", str(file), size=(40, 12))
+    with blocking_daemon(tmp_path / "daemon", ACPTERM_RAW_BYTES=str(64 * 1024)) as daemon:
+        bare = windows.bare("bash", str(file), size=(40, 12))
         bare.until("ready")
-        desk = Desk(daemon, desk.tmux)
-        name = daemon.make("bash", str(file), size=(40, 12))
-        bare.until(lambda: daemon.about(name)["position"] > 160_000)
-        late = desk.attach(name, size=(40, 12))
+        windows = Windows(daemon, windows.tmux)
+        name = daemon.create("bash", str(file), size=(40, 12))
+        bare.until(lambda: daemon.info(name)["position"] > 160_000)
+        late = windows.attach(name, size=(40, 12))
         late.until("ready")
         late.until(
             lambda: (late.text, late.cursor, late.modes) == (bare.text, bare.cursor, bare.modes)

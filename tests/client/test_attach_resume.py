@@ -20,7 +20,7 @@ from acpterm.client.user.client import open_user_client
 from acpterm.config import Settings
 from tests.cli.test_takeover import EXIT, INFO
 from tests.support.fake_host import fake_host
-from tests.support.hosts import poll
+from tests.support.polling import poll
 
 DETACH = b"\x1c"
 
@@ -101,7 +101,7 @@ async def show(worker, request, data, kind="screen"):
 async def typed(worker):
     """Receive the input, and the request to repaint the window over the notice."""
     while True:
-        request = await worker.next()
+        request = await worker.receive()
         if request["method"] == "_acpterm/terminal/write":
             return request, base64.b64decode(request["params"]["data"])
         assert request["method"] == "_acpterm/terminal/window"
@@ -120,7 +120,7 @@ async def test_window_keeps_its_picture_until_the_next_worker_repaints_it(tmp_pa
         assert window.look() == before
         await show(second, request, b"a new picture")
         await window.shows(b"a new picture")
-        await second.answer(request, {"reason": "exited", "exitStatus": EXIT})
+        await second.respond(request, {"reason": "exited", "exitStatus": EXIT})
         await window.has_ended()
     assert window.over.exit_status.exit_code == 3
 

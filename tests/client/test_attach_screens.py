@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.desk import DETACH
-from tests.support.hosts import ACPTERM
+from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux
+from tests.support.windows import DETACH
 
 pytestmark = needs_tmux
 
@@ -14,8 +14,8 @@ SHOWN = "full screen"
 FULL = f"printf '\\e[?1049h\\e[2J\\e[3;5H{SHOWN}'; read -rsn1; printf '\\e[?1049l'"
 
 
-def shell_with_lines(desk):
-    shell = desk.shell()
+def shell_with_lines(windows):
+    shell = windows.shell()
     shell.line("clear; seq 101 110")
     shell.until("110\nhere$")
     return shell
@@ -27,9 +27,9 @@ def lines_before(pane, line):
 
 
 @pytest.mark.parametrize("command", ["attach {name}", "attach -r {name}"])
-def test_window_is_restored_when_detached_from_a_full_screen_program(desk, command):
-    name = desk.daemon.make("bash", "-c", f"printf 'on the main screen'; {FULL}")
-    shell = shell_with_lines(desk)
+def test_window_is_restored_when_detached_from_a_full_screen_program(windows, command):
+    name = windows.daemon.create("bash", "-c", f"printf 'on the main screen'; {FULL}")
+    shell = shell_with_lines(windows)
     shell.line(f"{OURS} {command.format(name=name)}")
     shell.until(f"    {SHOWN}")
     shell.keys(DETACH)
@@ -42,11 +42,11 @@ def test_window_is_restored_when_detached_from_a_full_screen_program(desk, comma
     assert shell.modes == {}
 
 
-def test_window_is_restored_when_a_full_screen_program_exits(desk, tmp_path):
+def test_window_is_restored_when_a_full_screen_program_exits(windows, tmp_path):
     script = tmp_path / "full"
     # vim moves the cursor down on the main screen before it ends.
     script.write_text(f"sleep 0.05\n{FULL}\nprintf '\\e[24;1H\\r\\n'\n")
-    shell = shell_with_lines(desk)
+    shell = shell_with_lines(windows)
     shell.line(f"{OURS} run bash {script}; echo status $?")
     shell.until(f"    {SHOWN}")
     shell.keys("q")
@@ -55,10 +55,10 @@ def test_window_is_restored_when_a_full_screen_program_exits(desk, tmp_path):
     assert SHOWN not in shell.history()
 
 
-def test_main_screen_is_painted_when_a_program_leaves_the_alternate_one(desk):
+def test_main_screen_is_painted_when_a_program_leaves_the_alternate_one(windows):
     again = f"echo first; {FULL}; echo second; read -rsn1; {FULL}; exec sleep 1000"
-    name = desk.daemon.make("bash", "-c", again)
-    shell = shell_with_lines(desk)
+    name = windows.daemon.create("bash", "-c", again)
+    shell = shell_with_lines(windows)
     shell.line(f"{OURS} attach {name}")
     shell.until(f"    {SHOWN}")
     shell.keys("x")
@@ -75,21 +75,21 @@ def test_main_screen_is_painted_when_a_program_leaves_the_alternate_one(desk):
     assert "\n110\nhere$" in shell.history()
 
 
-def test_window_is_not_scrolled_when_attach_fails(desk):
-    shell = desk.shell()
-    inside = desk.daemon.make("bash", "--norc", "--noprofile")
+def test_window_is_not_scrolled_when_attach_fails(windows):
+    shell = windows.shell()
+    inside = windows.daemon.create("bash", "--norc", "--noprofile")
     shell.line("clear; echo before")
     shell.until("before\nhere$")
-    identifier = desk.daemon.about(inside)["terminalId"]
+    identifier = windows.daemon.info(inside)["terminalId"]
     shell.line(f"ACPTERM_TERMINAL_ID={identifier} {OURS} attach {inside}")
     shell.until(lambda: "cannot be attached to itself" in shell.history())
     assert shell.text.startswith("before\nhere$")
 
 
-def test_terminal_inside_of_another_is_mentioned(desk):
-    outer = desk.daemon.make("bash", "--norc", "--noprofile")
-    inner = desk.daemon.make("bash", "-c", "printf inner; exec sleep 1000")
-    pane = desk.attach(outer, size=(100, 24))
+def test_terminal_inside_of_another_is_mentioned(windows):
+    outer = windows.daemon.create("bash", "--norc", "--noprofile")
+    inner = windows.daemon.create("bash", "-c", "printf inner; exec sleep 1000")
+    pane = windows.attach(outer, size=(100, 24))
     pane.until("leaves it")
     pane.line(f"ACPTERM_DETACH_KEY=C-] {OURS} attach {inner}")
     pane.until(f"[{inner}, inside of {outer}: C-] leaves it, unless that key leaves {outer} first]")
@@ -99,19 +99,19 @@ def test_terminal_inside_of_another_is_mentioned(desk):
     pane.until(lambda: "cannot be attached to itself" in pane.history())
 
 
-def test_terminal_is_not_attached_to_itself_when_the_environment_does_not_name_it(desk):
-    outer = desk.daemon.make("bash", "--norc", "--noprofile")
-    pane = desk.attach(outer, size=(100, 24))
+def test_terminal_is_not_attached_to_itself_when_the_environment_does_not_name_it(windows):
+    outer = windows.daemon.create("bash", "--norc", "--noprofile")
+    pane = windows.attach(outer, size=(100, 24))
     pane.until("leaves it")
     pane.line(f"env -u ACPTERM_TERMINAL_ID {OURS} attach {outer}")
     pane.until(lambda: "cannot be attached to itself" in pane.history())
 
 
-def test_larger_window_has_dots_outside_of_the_terminal(desk):
-    name = desk.daemon.make("bash", "-c", "printf 'one\\n\\e[2;19HXY'; read; read")
-    small = desk.attach(name, size=(20, 4))
+def test_larger_window_has_dots_outside_of_the_terminal(windows):
+    name = windows.daemon.create("bash", "-c", "printf 'one\\n\\e[2;19HXY'; read; read")
+    small = windows.attach(name, size=(20, 4))
     small.until("XY")
-    large = desk.attach(name, size=(24, 6))
+    large = windows.attach(name, size=(24, 6))
     dots = "·" * 24
     large.until(
         lambda: (

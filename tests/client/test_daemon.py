@@ -1,4 +1,4 @@
-"""The daemon as the person's commands find it: running, to be started, about to end, or none."""
+"""How the user's commands find or start a daemon."""
 
 import fcntl
 import os
@@ -9,9 +9,11 @@ import subprocess
 import pytest
 import trio
 
-from tests.support.commands import run, surroundings
-from tests.support.hosts import ACPTERM, daemon, listens, poll
-from tests.support.person import person_at
+from tests.support.commands import command_environment, run
+from tests.support.daemon import daemon, listens
+from tests.support.polling import poll
+from tests.support.starting import ACPTERM
+from tests.support.user import user_at
 
 
 @pytest.fixture
@@ -20,23 +22,23 @@ def path(tmp_path):
     return str(tmp_path / "run" / "agent.sock")
 
 
-async def ended(path):
-    """End the daemon that a command has started."""
-    async with person_at(path.replace("agent.sock", "user.sock")) as person:
-        pid = (await person.request("status"))["pid"]
+async def shut_down(path):
+    """Shut down the daemon that a command has started."""
+    async with user_at(path.replace("agent.sock", "user.sock")) as user:
+        pid = (await user.request("status"))["pid"]
     os.kill(pid, signal.SIGTERM)
     await poll(lambda: not os.path.exists(path))
 
 
-async def test_one_that_is_not_running_is_started_and_keeps_what_is_run_in_it(path):
-    done = await run(path, "run", "-d", "--name", "web", "--", "sleep", "60")
-    assert (done.status, done.out) == (0, "web\n")
-    # It outlives the command, and the command after it finds the same.
+async def test_run_starts_a_daemon_that_outlives_it_when_none_runs(path):
+    result = await run(path, "run", "-d", "--name", "web", "--", "sleep", "60")
+    assert (result.status, result.out) == (0, "web\n")
+    # The daemon outlives the command, and the next command finds it.
     assert "web" in (await run(path, "ls")).out
-    await ended(path)
+    await shut_down(path)
 
 
-async def test_a_daemon_with_a_terminal_does_not_end_because_nobody_is_connected(path):
+async def test_idle_daemon_stays_while_it_has_a_terminal(path):
     idle = {"ACPTERM_IDLE_EXIT": "0.3"}
     await run(path, "run", "-d", "--name", "web", "--", "sleep", "60", **idle)
     user = path.replace("agent.sock", "user.sock")
@@ -47,38 +49,38 @@ async def test_a_daemon_with_a_terminal_does_not_end_because_nobody_is_connected
     await poll(lambda: not os.path.exists(path))
 
 
-async def test_one_that_a_service_manager_listens_for_is_woken(tmp_path, path):
+async def test_run_activates_a_daemon_whose_socket_a_service_manager_holds(tmp_path, path):
     if shutil.which("systemd-socket-activate") is None:
         pytest.skip("systemd-socket-activate is not installed (Debian: systemd)")
-    env = surroundings(path)
+    env = command_environment(path)
     passed = [f"--setenv={name}={env[name]}" for name in ("PATH", "XDG_CONFIG_HOME")]
     command = ["systemd-socket-activate", *passed, "-l", path, *ACPTERM, "serve"]
     manager = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
     try:
         await poll(lambda: os.path.exists(path))
-        done = await run(path, "run", "-d", "--name", "web", "--", "sleep", "60")
-        assert (done.status, done.out) == (0, "web\n")
+        result = await run(path, "run", "-d", "--name", "web", "--", "sleep", "60")
+        assert (result.status, result.out) == (0, "web\n")
         assert f"pid {manager.pid}" in (await run(path, "status")).out
     finally:
         manager.terminate()
         await poll(lambda: manager.poll() is not None)
 
 
-async def test_one_that_is_about_to_end_is_waited_for_and_another_started(path):
+async def test_run_waits_for_an_ending_daemon_and_starts_another(path):
     lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     async with trio.open_nursery() as nursery:
 
         async def command():
-            done = await run(path, "run", "-d", "--name", "web", "--", "sleep", "60")
-            assert done == (0, "web\n", "")
+            result = await run(path, "run", "-d", "--name", "web", "--", "sleep", "60")
+            assert result == (0, "web\n", "")
 
         nursery.start_soon(command)
-        # The first that is started finds the lock, says so and ends.
+        # The first daemon finds the lock, reports it and exits.
         await poll(lambda: "already listens" in log_of(path))
         os.unlink(f"{path}.lock")
         os.close(lock)
-    await ended(path)
+    await shut_down(path)
 
 
 def log_of(path):
@@ -89,65 +91,65 @@ def log_of(path):
         return ""
 
 
-async def test_one_that_cannot_be_started_is_an_error_that_says_why(path):
-    done = await run(path, "run", "-d", "--", "true", ACPTERM_TRACKING="nonsense")
-    assert done.status == 1
-    assert "tracking" in done.err
-    done = await run("/proc/none/agent.sock", "run", "-d", "--", "true")
-    assert done.status == 1
-    assert "/proc/none" in done.err
+async def test_run_fails_with_the_reason_when_no_daemon_can_start(path):
+    result = await run(path, "run", "-d", "--", "true", ACPTERM_TRACKING="nonsense")
+    assert result.status == 1
+    assert "tracking" in result.err
+    result = await run("/proc/none/agent.sock", "run", "-d", "--", "true")
+    assert result.status == 1
+    assert "/proc/none" in result.err
 
 
 @pytest.mark.parametrize("words", [("run", "-d", "--", "true"), ("stdio",)], ids=" ".join)
 async def test_daemon_is_not_started_from_within_a_terminal(path, words):
     terminal = "term_" + 32 * "0"
-    done = await run(path, *words, ACPTERM_TERMINAL_ID=terminal)
-    assert done.status == 1
-    assert "none is started from within a terminal" in done.err
+    result = await run(path, *words, ACPTERM_TERMINAL_ID=terminal)
+    assert result.status == 1
+    assert "none is started from within a terminal" in result.err
     assert not listens(path)
 
 
 def test_daemon_is_not_started_with_the_limit_of_a_terminal(path):
     limit = ["prlimit", f"--locks={(1 << 60) + 7}:"]
-    done = subprocess.run(
+    result = subprocess.run(
         [*limit, *ACPTERM, "run", "-d", "--", "true"],
-        env=surroundings(path),
+        env=command_environment(path),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
         text=True,
         timeout=30,
     )
-    assert done.returncode == 1
-    assert "none is started from within a terminal" in done.stderr
+    assert result.returncode == 1
+    assert "none is started from within a terminal" in result.stderr
 
 
-LOOKS = [["ls"], ["status"], ["shutdown"], ["screen", "web"], ["run", "-d", "--", "true"]]
+COMMANDS = [["ls"], ["status"], ["shutdown"], ["screen", "web"], ["run", "-d", "--", "true"]]
 
 
-@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
-async def test_a_path_with_something_that_is_no_socket_is_an_error(tmp_path, words):
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+async def test_command_fails_when_the_path_is_not_a_socket(tmp_path, words):
     file = tmp_path / "file"
     file.touch()
     for path, users in ((file, tmp_path / "user.sock"), (tmp_path / "agent.sock", file)):
-        done = await run(str(path), *words, ACPTERM_USER_SOCKET=str(users))
-        said = f"{file} is there and is no socket: remove it, or choose another --socket"
-        assert done == (1, "", f"acpterm: {said}\n")
+        result = await run(str(path), *words, ACPTERM_USER_SOCKET=str(users))
+        message = f"{file} is there and is no socket: remove it, or choose another --socket"
+        assert result == (1, "", f"acpterm: {message}\n")
     assert file.read_bytes() == b""
 
 
-@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
-async def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path, words):
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+async def test_command_fails_when_the_path_is_too_long_for_a_socket(tmp_path, words):
     path = str(tmp_path / ("x" * (103 - len(os.fsencode(tmp_path)))))
-    # It would do for the agents' socket.
+    # Short enough for the agents' socket.
     assert len(path) == 104
-    done = await run(path, *words)
-    said = f"{path}.user has 109 bytes, and a socket's path at most 107"
-    assert done == (1, "", f"acpterm: {said}: choose a shorter one with --socket\n")
+    result = await run(path, *words)
+    message = f"{path}.user has 109 bytes, and a socket's path at most 107"
+    assert result == (1, "", f"acpterm: {message}: choose a shorter one with --socket\n")
     assert os.listdir(tmp_path) == []
 
 
-async def test_the_persons_socket_can_be_somewhere_else(tmp_path, path):
+async def test_users_socket_may_be_in_another_directory(tmp_path, path):
     env = {"ACPTERM_USER_SOCKET": str(tmp_path / "mine" / "here.sock")}
     assert (await run(path, "run", "-d", "--name", "web", "--", "sleep", "60", **env)).status == 0
     assert "web" in (await run(path, "ls", **env)).out
@@ -155,7 +157,7 @@ async def test_the_persons_socket_can_be_somewhere_else(tmp_path, path):
     assert not listens(path)
 
 
-async def test_two_that_listen_in_one_folder_have_a_users_socket_each(tmp_path):
+async def test_daemons_in_one_directory_have_separate_users_sockets(tmp_path):
     other = str(tmp_path / "run" / "other.sock")
     async with daemon(tmp_path) as (_, first):
         await run(first, "run", "-d", "--name", "one", "--", "sleep", "60")

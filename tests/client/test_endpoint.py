@@ -33,7 +33,7 @@ async def test_pending_and_later_requests_fail_after_an_invalid_message(line, wh
                 pass
 
 
-async def test_endpoint_with_on_invalid_goes_on_after_an_invalid_message():
+async def test_endpoint_with_on_invalid_continues_after_an_invalid_message():
     ours, theirs = memory_stream_pair()
     errors = []
     endpoint = Endpoint(ours, "the agent", 1000, on_invalid=errors.append)

@@ -125,7 +125,7 @@ def test_write_replaces_the_content_of_the_same_file(inside):
 
 def test_write_is_refused_when_read_only(inside):
     (inside / "a").write_text("old")
-    for path in ("a", "new", "folder/new"):
+    for path in ("a", "new", "dir/new"):
         assert "--read-only" in refused(write, inside, inside / path, read_only=True)
     assert [path.name for path in inside.iterdir()] == ["a"]
     assert (inside / "a").read_text() == "old"
@@ -179,19 +179,19 @@ def test_parent_components_that_stay_inside_are_allowed(inside):
 @BOTH
 def test_symlink_to_the_outside_is_refused(operation, inside, outside):
     (inside / "file").symlink_to(outside / "secret")
-    (inside / "folder").symlink_to(outside)
+    (inside / "dir").symlink_to(outside)
     (inside / "relative").symlink_to("../inside-out")
-    (inside / "twice").symlink_to("folder")
-    for way in ("file", "folder/secret", "relative/secret", "twice/secret", "folder/../secret"):
+    (inside / "twice").symlink_to("dir")
+    for way in ("file", "dir/secret", "relative/secret", "twice/secret", "dir/../secret"):
         refused(operation, inside, inside / way)
     assert (outside / "secret").read_text() == "secret"
 
 
 def test_dangling_symlink_to_the_outside_creates_nothing(inside, outside):
     (inside / "file").symlink_to(outside / "new")
-    (inside / "folder").symlink_to(outside / "folder")
+    (inside / "dir").symlink_to(outside / "dir")
     refused(write, inside, inside / "file")
-    refused(write, inside, inside / "folder/new")
+    refused(write, inside, inside / "dir/new")
     assert os.listdir(outside) == ["secret"]
 
 
@@ -205,8 +205,8 @@ def test_symlink_inside_is_followed(inside):
     (inside / "b").mkdir()
     (inside / "b/a").write_text("x")
     (inside / "file").symlink_to("b/a")
-    (inside / "folder").symlink_to(inside / "b")
-    assert read(inside, inside / "file") == read(inside, inside / "folder/a") == "x"
+    (inside / "dir").symlink_to(inside / "b")
+    assert read(inside, inside / "file") == read(inside, inside / "dir/a") == "x"
     write(inside, inside / "file")
     assert (inside / "b/a").read_text() == "new"
     assert (inside / "file").is_symlink()

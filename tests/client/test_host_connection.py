@@ -11,8 +11,9 @@ from acpterm.client.output_poller import OutputPoller
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime import exec_context
+from tests.support.depth import DEADLINE_S
 from tests.support.editor import proxied, say, shown
-from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
+from tests.support.fake_host import SECRET, fake_host
 
 
 @asynccontextmanager
@@ -59,10 +60,10 @@ async def test_lost_requests_and_notifications_are_repeated_and_answered_once(tm
         create = PendingRequest(endpoint, "terminal/create")
         endpoint.notify("session/update", {"sessionId": "s", "update": {}})
         wait = PendingRequest(endpoint, "terminal/wait_for_exit")
-        await first.answer(await first.next(), {"output": "x"})
+        await first.respond(await first.receive(), {"output": "x"})
         assert await answered.answer() == b'{"output": "x"}'
         for _ in range(3):
-            await first.next()
+            await first.receive()
         await first.send(b'{"jsonrpc":"2.0","id":')
         await first.lose()
         second = await host.resumed()
@@ -70,8 +71,8 @@ async def test_lost_requests_and_notifications_are_repeated_and_answered_once(tm
         await second.expect("session/update")
         again = await second.expect("terminal/wait_for_exit")
         assert again["id"] == wait.id
-        await second.answer({"id": create.id}, {"terminalId": "t"})
-        await second.answer(again, {"exitCode": 0})
+        await second.respond({"id": create.id}, {"terminalId": "t"})
+        await second.respond(again, {"exitCode": 0})
         assert await create.answer() == b'{"terminalId": "t"}'
         assert await wait.answer() == b'{"exitCode": 0}'
 
@@ -79,7 +80,7 @@ async def test_lost_requests_and_notifications_are_repeated_and_answered_once(tm
 async def test_lost_write_fails_and_a_write_made_meanwhile_is_sent(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         typed = PendingRequest(endpoint, "_acpterm/terminal/write")
-        await first.next()
+        await first.receive()
         await first.lose()
         second = await host.accept()
         # The loss has been detected by now.
@@ -89,7 +90,7 @@ async def test_lost_write_fails_and_a_write_made_meanwhile_is_sent(tmp_path):
             await typed.answer()
         request = await second.expect("_acpterm/terminal/write")
         assert request["id"] == later.id
-        await second.answer(request, {"written": 1})
+        await second.respond(request, {"written": 1})
         assert await later.answer() == b'{"written": 1}'
 
 
@@ -97,24 +98,24 @@ async def test_cancelled_request_is_cancelled_again(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         wait = PendingRequest(endpoint, "terminal/wait_for_exit")
         endpoint.cancel(wait.id)
-        await first.next()
+        await first.receive()
         await first.lose()
         second = await host.resumed()
-        assert (await second.next())["id"] == wait.id
+        assert (await second.receive())["id"] == wait.id
         assert (await second.expect("$/cancel_request"))["params"] == {"requestId": wait.id}
 
 
 async def test_connection_is_resumed_after_every_loss(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         wait = PendingRequest(endpoint, "terminal/wait_for_exit")
-        await first.next()
+        await first.receive()
         await first.lose()
         for _ in range(5):
             worker = await host.resumed()
-            assert (await worker.next())["id"] == wait.id
+            assert (await worker.receive())["id"] == wait.id
             await worker.lose()
         worker = await host.resumed()
-        await worker.answer(await worker.next(), {"exitCode": 0})
+        await worker.respond(await worker.receive(), {"exitCode": 0})
         assert await wait.answer() == b'{"exitCode": 0}'
 
 
@@ -122,17 +123,17 @@ async def test_connection_is_resumed_after_every_loss(tmp_path):
 async def test_requests_fail_after_a_loss_without_a_secret_or_timeout(tmp_path, settings):
     async with connected(tmp_path, **settings) as (endpoint, first, _):
         wait = PendingRequest(endpoint, "terminal/wait_for_exit")
-        await first.next()
+        await first.receive()
         await first.lose()
-        for asked in (wait, PendingRequest(endpoint, "terminal/output")):
+        for pending in (wait, PendingRequest(endpoint, "terminal/output")):
             with pytest.raises(LostError, match="is gone"):
-                await asked.answer()
+                await pending.answer()
 
 
 async def test_requests_fail_when_the_daemon_does_not_know_the_connection(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         wait = PendingRequest(endpoint, "terminal/wait_for_exit")
-        await first.next()
+        await first.receive()
         await first.lose()
         await host.connected(resumed=False)
         with pytest.raises(LostError, match="which has none of its terminals"):
@@ -143,7 +144,7 @@ async def test_requests_fail_when_no_worker_comes_within_the_timeout(tmp_path):
     async with connected(tmp_path, resume_timeout=0.1) as (endpoint, first, host):
         host.lock("1\nno worker: run acpterm restart\n")
         wait = PendingRequest(endpoint, "terminal/wait_for_exit")
-        await first.next()
+        await first.receive()
         await first.lose()
         with pytest.raises(LostError, match=r"no worker answers within 0\.1 s: no worker: run acp"):
             await wait.answer()
@@ -153,7 +154,7 @@ async def test_drain_blocks_while_there_is_no_worker(tmp_path):
     async with connected(tmp_path) as (endpoint, first, host):
         await first.lose()
         second = await host.accept()
-        asked = [
+        pending = [
             PendingRequest(endpoint, "terminal/create", {"sessionId": "s", "args": ["x" * 100_000]})
             for _ in range(5)
         ]
@@ -161,15 +162,15 @@ async def test_drain_blocks_while_there_is_no_worker(tmp_path):
             await endpoint.drain()
         assert waited.cancelled_caught
         await second.welcome(resumed=True)
-        for one in asked:
-            request = await second.next()
+        for one in pending:
+            request = await second.receive()
             assert request["id"] == one.id
-            await second.answer(request)
+            await second.respond(request)
         with trio.fail_after(DEADLINE_S):
             await endpoint.drain()
 
 
-async def test_output_poller_goes_on_from_its_position_after_a_loss(tmp_path):
+async def test_output_poller_continues_from_its_position_after_a_loss(tmp_path):
     received, ends = [], []
 
     async def drain():
@@ -185,17 +186,17 @@ async def test_output_poller_goes_on_from_its_position_after_a_loss(tmp_path):
         )
         nursery.start_soon(poller.run)
         read = await first.expect("_acpterm/terminal/read")
-        await first.answer(read, {"data": "b25l", "position": 3, "lost": 0})
+        await first.respond(read, {"data": "b25l", "position": 3, "lost": 0})
         read = await first.expect("_acpterm/terminal/read")
         assert read["params"]["since"] == 3
         await first.lose()
         second = await host.resumed()
-        assert await second.next() == read
+        assert await second.receive() == read
         status = {"exitCode": 0, "signal": None}
         part = {"data": "dHdv", "position": 6, "lost": 0, "exitStatus": status}
-        await second.answer(read, part)
+        await second.respond(read, part)
         read = await second.expect("_acpterm/terminal/read")
-        await second.answer(read, {**part, "data": "", "position": 6})
+        await second.respond(read, {**part, "data": "", "position": 6})
         with trio.fail_after(DEADLINE_S):
             await poller.done.wait()
     assert received == [(b"one", 0), (b"two", 0)]
@@ -215,40 +216,40 @@ async def test_agent_behind_the_proxy_does_not_notice_a_loss(tmp_path):
             # The agent's name from its `agentInfo`.
             named = await first.expect("initialize")
             assert named["params"]["clientInfo"]["name"] == "scripted"
-            await first.answer(named)
+            await first.respond(named)
             await first.expect("_acpterm/session/set")
             await first.expect("session/update")
             create = await first.expect("terminal/create")
             await first.lose()
             second = await host.resumed()
             # The response to this one was lost, too.
-            await second.answer(await second.expect("_acpterm/session/set"))
+            await second.respond(await second.expect("_acpterm/session/set"))
             await second.expect("session/update")
-            assert await second.next() == create
-            await second.answer(create, {"terminalId": "t"})
+            assert await second.receive() == create
+            await second.respond(create, {"terminalId": "t"})
             while True:
                 await answer(second)
 
         await editor.open(str(tmp_path))
         assert await editor.prompt(*shown("make"), say("done")) == "end_turn"
         nursery.cancel_scope.cancel()
-    assert "done" in editor.said
+    assert "done" in editor.texts_sent
     assert editor.texts()[-1] == "```console\n$ make\nmade\n```"
 
 
 async def answer(worker):
     """Answer the next request about the only terminal, whose program has exited."""
-    message = await worker.next()
+    message = await worker.receive()
     status = {"exitCode": 0, "signal": None}
     match message["method"]:
         case "_acpterm/terminal/read":
             since = message["params"]["since"]
             data = {"data": "" if since else "bWFkZQo=", "position": 5, "lost": 0}
-            await worker.answer(message, {**data, "exitStatus": status})
+            await worker.respond(message, {**data, "exitStatus": status})
         case "terminal/wait_for_exit":
-            await worker.answer(message, status)
+            await worker.respond(message, status)
         case "terminal/output":
             output = {"output": "made\n", "truncated": False, "exitStatus": status}
-            await worker.answer(message, output)
+            await worker.respond(message, output)
         case "terminal/release" | "terminal/kill":
-            await worker.answer(message)
+            await worker.respond(message)

@@ -46,7 +46,7 @@ def view_of(count, height=5):
         (b"xyz\t\x1b[C", 0, 0),
     ],
 )
-def test_keys_select_and_the_selected_one_stays_in_sight(keys, selected, first):
+def test_selected_line_stays_visible_when_keys_move_the_selection(keys, selected, first):
     view = view_of(20)
     for key in [keys] if keys else []:
         assert view.feed(key) is None
@@ -76,7 +76,7 @@ def test_enter_opens_and_q_quits_outside_the_filter():
     assert (view.filter, view.is_typing_filter) == ("q", False)
 
 
-def test_filter_leaves_what_has_it_in_any_column_in_either_case():
+def test_filter_matches_any_column_in_either_case():
     view = view_of(20)
     assert view.feed(b"/COMMAND 1") is None
     assert [item.id for item in view.items] == ["term_1", *(f"term_{n}" for n in range(10, 20))]
@@ -98,7 +98,7 @@ WIDE = [
 
 
 @pytest.mark.parametrize("columns", range(8, 500, 7))
-def test_list_fits_and_its_ids_are_whole(columns, monkeypatch):
+def test_list_fits_the_window_with_complete_ids(columns, monkeypatch):
     monkeypatch.setattr(_tables, "window", lambda: (columns, 24))
     monkeypatch.setattr(_tables.os, "isatty", lambda _: True)
     monkeypatch.setenv("NO_COLOR", "1")
@@ -116,7 +116,7 @@ def test_selected_line_is_no_wider_than_the_window(columns):
     assert "\x1b[7m" in lines[2]
 
 
-def test_list_uses_the_width_that_there_is():
+def test_list_uses_the_whole_width():
     sizes = _tables._sizes(WIDE, 160)
     assert _tables._total(sizes) == 160
     assert sizes["command"] > 24

@@ -321,11 +321,11 @@ def test_result_is_sanitized(paper):
 
 
 def test_call_and_diffs_are_printed_once_before_a_question(paper):
-    asked = call(diffs=[Diff("/a", "new", "old")])
-    paper.printer.before_question(asked)
+    tool_call = call(diffs=[Diff("/a", "new", "old")])
+    paper.printer.before_question(tool_call)
     assert paper.out.startswith("▸ Build\n")
     assert "+new" in paper.out
-    asked.status = "completed"
-    paper.printer.tool_call(asked)
+    tool_call.status = "completed"
+    paper.printer.tool_call(tool_call)
     assert paper.out.count("+new") == 1
     assert paper.out.endswith("✓ Build\n")

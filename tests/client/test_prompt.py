@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import ended
 from tests.support.commands import run as run_command
+from tests.support.commands import run_with
+from tests.support.daemon import daemon
 from tests.support.editor import create, embed, of, say, shown, tool_call, tool_update
-from tests.support.hosts import daemon, poll
+from tests.support.polling import poll
 from tests.support.prompts import (
-    GIVEN_UP,
+    CANCELLED,
     SELECTED,
     agent_with,
     ask,
     at_a_terminal,
-    clean,
     permission,
+    prompt_environment,
     prompted,
     prompting,
     sleep,
@@ -53,7 +54,7 @@ async def test_terminal_of_a_tool_call_stays_readable_after_the_prompt(tmp_path)
 
 async def test_message_is_printed_before_the_turn_ends(tmp_path):
     async with prompting(tmp_path, say("as it comes"), sleep()) as run:
-        await run.seen("as it comes")
+        await run.until_printed("as it comes")
         assert run.process.poll() is None
         run.interrupt()
         await run.wait()
@@ -121,7 +122,7 @@ async def test_output_is_printed_while_the_program_runs(tmp_path):
         of("wait_for_exit"),
     ]
     async with prompting(tmp_path, *steps) as run:
-        await run.seen("begun")
+        await run.until_printed("begun")
         assert "over" not in run.out
         (tmp_path / "go").touch()
         assert await run.wait() == 0
@@ -391,9 +392,9 @@ async def test_permission_is_refused_with_a_notice_without_a_terminal(tmp_path):
 
 async def test_permission_uses_the_kind_from_an_earlier_update(tmp_path):
     call = tool_call(title="look around", kind="read")
-    asked = permission()
-    asked["params"]["toolCall"] = {"toolCallId": "c"}
-    _, run = await prompted(tmp_path, call, asked, options=["--allow", "reads"])
+    request = permission()
+    request["params"]["toolCall"] = {"toolCallId": "c"}
+    _, run = await prompted(tmp_path, call, request, options=["--allow", "reads"])
     assert "allowed: look around" in run.err
 
 
@@ -418,9 +419,9 @@ async def test_user_is_asked_with_the_agents_options(tmp_path):
 
 async def test_tool_call_is_printed_above_the_question(tmp_path):
     diff = {"type": "diff", "path": "/a.py", "oldText": "old\n", "newText": "new\n"}
-    asked = permission()
-    asked["params"]["toolCall"] |= {"rawInput": {"command": "rm -r x"}, "content": [diff]}
-    async with at_a_terminal(tmp_path, asked) as user:
+    request = permission()
+    request["params"]["toolCall"] |= {"rawInput": {"command": "rm -r x"}, "content": [diff]}
+    async with at_a_terminal(tmp_path, request) as user:
         screen = await user.sees("1 to 3: ")
         assert screen.index("-old") < screen.index("+new") < screen.index("May the agent do this? ")
         assert "May the agent do this? delete it all\n    rm -r x\n" in screen
@@ -458,20 +459,20 @@ async def test_end_of_input_refuses(tmp_path):
 
 
 async def test_questions_are_asked_one_at_a_time(tmp_path):
-    def asked(name):
+    def request(name):
         params = permission(name)["params"]
         return start("session/request_permission", name, **params)
 
     def answer(name):
         return {"do": "await", "as": name, "report": True}
 
-    steps = [asked("first"), asked("second"), answer("first"), answer("second")]
+    steps = [request("first"), request("second"), answer("first"), answer("second")]
     async with at_a_terminal(tmp_path, *steps) as user:
         screen = await user.sees("1 to 3: ")
         assert screen.count("May the agent") == 1
         await user.types("1\n")
         await poll(lambda: user.log.answers("session/request_permission") or None)
-        await user.sees("1 to 3: ", times=2)
+        await user.sees("1 to 3: ", count=2)
         await user.types("3\n")
         await user.end()
         answers = user.log.answers("session/request_permission")
@@ -484,7 +485,7 @@ async def test_ctrl_c_at_a_question_cancels_the_turn(tmp_path):
         await user.types("\x03")
         _, status = await user.end()
         assert status == 130
-        assert user.log.answers("session/request_permission") == [GIVEN_UP]
+        assert user.log.answers("session/request_permission") == [CANCELLED]
         assert "session/cancel" in user.log.methods()
 
 
@@ -617,7 +618,7 @@ async def test_unknown_method_is_an_error(tmp_path):
 
 
 async def test_invalid_lines_on_the_agents_stdout_are_skipped(tmp_path):
-    status, run = await prompted(tmp_path, say("hello"), agent=["--rubbish"])
+    status, run = await prompted(tmp_path, say("hello"), agent=["--garbage"])
     expected = (
         "acpterm: some of what the agent wrote is no message: the message is not JSON: Welcome"
     )
@@ -790,6 +791,6 @@ async def test_all_messages_sent_in_a_busy_turn_are_valid(tmp_path):
     ],
 )
 async def test_error_says_what_is_wrong_with_the_command_line(tmp_path, words, expected):
-    done = await ended(["prompt", *words], cwd=tmp_path, env=clean(tmp_path))
+    done = await run_with(["prompt", *words], cwd=tmp_path, env=prompt_environment(tmp_path))
     assert (done.status, done.out) == (2, "")
     assert expected in done.err

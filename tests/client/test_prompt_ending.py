@@ -12,14 +12,15 @@ import trio
 from acpterm.client.prompt.outcome import Outcome
 from acpterm.runtime.send_queue import SendQueue
 from tests.support.editor import create, embed, of, say, tool_call
-from tests.support.hosts import alive, poll
+from tests.support.polling import poll
+from tests.support.processes import alive
 from tests.support.prompts import (
-    GIVEN_UP,
+    CANCELLED,
     agent_with,
     at_a_terminal,
-    clean,
-    command,
+    command_line,
     permission,
+    prompt_environment,
     prompted,
     prompting,
     sleep,
@@ -126,7 +127,7 @@ async def test_start_timeout_ends_an_agent_without_initialize(tmp_path):
 
 async def test_start_timeout_prints_the_agents_output(tmp_path):
     code = "print('no key: set AGENT_KEY', file=scripted.sys.stderr, flush=True)"
-    agent = [*agent_with(tmp_path, code), "--silent", "--rubbish"]
+    agent = [*agent_with(tmp_path, code), "--silent", "--garbage"]
     status, run = await prompted(tmp_path, options=["--start-timeout", "1"], agent=agent)
     assert status == 124
     assert "what it wrote on stdout is no message" in run.err
@@ -146,7 +147,7 @@ async def test_start_timeout_ends_an_agent_without_a_session(tmp_path):
 
 async def test_ctrl_c_cancels_the_turn(tmp_path):
     async with prompting(tmp_path, say("begun"), sleep(), say("no more")) as run:
-        await run.seen("begun")
+        await run.until_printed("begun")
         run.interrupt()
         assert await run.wait(5) == 130
     assert run.out == "begun\n"
@@ -161,7 +162,7 @@ async def test_ctrl_c_cancels_pending_and_later_permissions(tmp_path):
         await user.sees("1 to 3: ")
         await user.types("\x03")
         await poll(lambda: user.log.answers("session/request_permission") or None)
-        assert user.log.answers("session/request_permission") == [GIVEN_UP]
+        assert user.log.answers("session/request_permission") == [CANCELLED]
         await user.types("\x03")
         _, status = await user.end()
         assert status == 130
@@ -181,16 +182,16 @@ scripted.Turn.do_late = do_late
     late = {"do": "late", "params": permission()["params"]}
     agent, options = agent_with(tmp_path, code), ["--allow", "all"]
     async with prompting(tmp_path, late, options=options, agent=agent) as run:
-        await run.seen("begun")
+        await run.until_printed("begun")
         run.interrupt()
         assert await run.wait() == 130
-    assert run.log.answers("session/request_permission") == [GIVEN_UP]
+    assert run.log.answers("session/request_permission") == [CANCELLED]
 
 
 async def test_ctrl_c_kills_the_turns_programs(tmp_path):
     steps = [create("echo $$; sleep 60"), tool_call(content=[embed()]), of("wait_for_exit")]
     async with prompting(tmp_path, *steps) as run:
-        await run.seen("│ ")
+        await run.until_printed("│ ")
         pid = int(run.out.split("│ ")[1].split()[0])
         run.interrupt()
         assert await run.wait() == 130
@@ -208,7 +209,7 @@ scripted.Turn.do_last = do_last
 """
     agent = agent_with(tmp_path, code)
     async with prompting(tmp_path, {"do": "last"}, agent=agent) as run:
-        await run.seen("begun")
+        await run.until_printed("begun")
         run.interrupt()
         assert await run.wait() == 130
     assert run.out == "begun\nI have stopped\n"
@@ -217,7 +218,7 @@ scripted.Turn.do_last = do_last
 async def test_second_ctrl_c_ends_an_agent_that_ignores_the_cancel(tmp_path):
     steps = [say("begun"), sleep()]
     async with prompting(tmp_path, *steps, agent=["--stubborn", "--stay", "--deaf"]) as run:
-        await run.seen("begun")
+        await run.until_printed("begun")
         run.interrupt()
         await poll(lambda: "once more ends the agent" in run.err)
         with trio.move_on_after(0.5):
@@ -239,7 +240,7 @@ async def test_ctrl_c_before_the_session_ends_the_run(tmp_path):
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 async def test_other_signals_end_the_run_with_a_message(tmp_path, number, status):
     async with prompting(tmp_path, say("begun"), sleep()) as run:
-        await run.seen("begun")
+        await run.until_printed("begun")
         run.process.send_signal(number)
         assert await run.wait(5) == status
     assert run.out == "begun\n"
@@ -285,11 +286,11 @@ async def test_json_end_event_reports_the_timeout(tmp_path):
 @pytest.mark.parametrize("json_", [[], ["--json"]])
 async def test_closed_stdout_ends_the_run_soon(tmp_path, json_):
     steps = [{"do": "many", "times": 100_000, "text": "\n"}, sleep()]
-    words = command(json.dumps(steps), json_)
+    words = command_line(json.dumps(steps), json_)
     with subprocess.Popen(
         ["/bin/sh", "-c", '"$@" | head -1', "sh", *words],
         cwd=tmp_path,
-        env=clean(tmp_path),
+        env=prompt_environment(tmp_path),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -325,9 +326,9 @@ async def test_slow_reader_gets_all_output(tmp_path):
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
 async def test_descriptors_closed_from_the_start_are_harmless(tmp_path, closed):
     done = await trio.run_process(
-        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *command(json.dumps([say("hi")]))],
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *command_line(json.dumps([say("hi")]))],
         cwd=tmp_path,
-        env=clean(tmp_path),
+        env=prompt_environment(tmp_path),
         capture_stdout=True,
         check=False,
     )
@@ -377,7 +378,7 @@ async def test_leftover_terminals_are_killed_and_their_exit_is_printed(tmp_path)
         say("done"),
     ]
     async with prompting(tmp_path, *steps) as run:
-        await run.seen("│ ")
+        await run.until_printed("│ ")
         pid = int(run.out.split("│ ")[1].split()[0])
         assert await run.wait(5) == 0
         assert not alive(pid)
@@ -393,7 +394,7 @@ async def test_leftover_program_does_not_delay_the_end(tmp_path):
 async def test_agent_and_terminals_end_when_the_prompt_is_killed(tmp_path):
     steps = [create("echo $$; sleep 60"), tool_call(content=[embed()]), sleep()]
     async with prompting(tmp_path, *steps) as run:
-        await run.seen("│ ")
+        await run.until_printed("│ ")
         pid = int(run.out.split("│ ")[1].split()[0])
         run.process.kill()
         await run.wait()
@@ -413,9 +414,13 @@ async def test_slow_exit_of_the_agent_does_not_change_the_status(tmp_path):
 
 async def test_sighup_is_ignored_under_nohup(tmp_path):
     words = ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
-    words += command(json.dumps([say("begun\n"), sleep(1), say("over\n")]))
+    words += command_line(json.dumps([say("begun\n"), sleep(1), say("over\n")]))
     with subprocess.Popen(
-        words, cwd=tmp_path, env=clean(tmp_path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        words,
+        cwd=tmp_path,
+        env=prompt_environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         assert await trio.to_thread.run_sync(process.stdout.readline) == b"begun\n"

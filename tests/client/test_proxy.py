@@ -13,13 +13,13 @@ from acpterm.client import daemon, handshake
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.terminals import EXTENSIONS_META
 from acpterm.config import Settings
+from acpterm.jsonrpc import RpcError
 from acpterm.runtime.unix_socket import Peer
 from tests.acp.validate import validate_sent
 from tests.support.editor import (
     AGENT,
     SHOWS,
     UPDATE,
-    AgentError,
     create,
     embed,
     of,
@@ -30,7 +30,8 @@ from tests.support.editor import (
     tool_call,
     tool_update,
 )
-from tests.support.hosts import alive, poll
+from tests.support.polling import poll
+from tests.support.processes import alive
 
 PERMISSION = "session/request_permission"
 
@@ -59,8 +60,8 @@ async def test_unknown_messages_pass_unchanged_in_both_directions():
             "params": {"deep": [1, {"x": None, "1.0": 1.50}], "_meta": {"a": "é\u0000"}},
             "_meta": {"top": True},
         }
-        await editor.send_line(json.dumps(message).encode())
-        answer = await editor.until(lambda: editor._answers.get("an id"))
+        await editor.send_message(**message)
+        answer = await editor.until(lambda: editor.responses.get("an id"))
         assert answer["result"]["echo"] == message
 
 
@@ -68,15 +69,15 @@ async def test_unknown_messages_pass_unchanged_in_both_directions():
 async def test_response_has_the_id_of_the_request(id_):
     async with proxied() as editor:
         begin = {"id": id_, "method": "initialize", "params": {"protocolVersion": 1}}
-        await editor.send(begin)
+        await editor.send_message(**begin)
         await editor.until(lambda: editor.messages)
         assert editor.messages[0]["id"] == id_
-        await editor.send({"id": id_, "method": "session/new", "params": {"cwd": "/tmp"}})
+        await editor.send_message(id=id_, method="session/new", params={"cwd": "/tmp"})
         await editor.until(lambda: editor.messages[1:])
         create = {"jsonrpc": "2.0", "id": id_, "method": "terminal/create", "params": {}}
         prompt = [text(json.dumps([{"do": "line", "text": json.dumps(create)}]))["content"]]
         params = {"sessionId": "s1", "prompt": prompt}
-        await editor.send({"id": id_, "method": "session/prompt", "params": params})
+        await editor.send_message(id=id_, method="session/prompt", params=params)
         await editor.until(lambda: editor.messages[2:])
         # Terminal requests go to the proxy, whatever their id, and never reach the editor.
         assert [message.get("id", "none") for message in editor.messages] == [id_] * 3
@@ -91,7 +92,7 @@ async def test_line_passes_byte_for_byte():
 
 
 async def test_invalid_message_passes_unchanged():
-    async with proxied("--rubbish") as editor:
+    async with proxied("--garbage") as editor:
         await editor.open("/tmp")
         assert editor.lines[:2] == [b"Welcome to the agent!", b"{broken"]
 
@@ -100,8 +101,8 @@ async def test_notifications_pass_in_order_before_the_response_that_follows():
     async with proxied() as editor:
         await editor.open("/tmp")
         id_ = await editor.begin({"do": "many", "times": 300})
-        await editor.wait(id_)
-        assert editor.said == [f"{number} " for number in range(300)]
+        await editor.result(id_)
+        assert editor.texts_sent == [f"{number} " for number in range(300)]
         assert editor.messages[-1]["id"] == id_
 
 
@@ -123,10 +124,10 @@ async def test_oversized_message_is_dropped_and_a_large_one_passes():
 async def test_editor_answers_the_agents_other_requests():
     async with proxied() as editor:
         await editor.open("/tmp")
-        editor.answer = lambda message: {"content": message["params"]["path"]}
+        editor.on_request = lambda message: {"content": message["params"]["path"]}
         ask = {"do": "ask", "method": "fs/read_text_file", "params": {"path": "/x"}, "report": True}
         await editor.prompt(ask)
-        assert json.loads(editor.said[0]) == {"content": "/x"}
+        assert json.loads(editor.texts_sent[0]) == {"content": "/x"}
 
 
 # Capabilities
@@ -136,7 +137,7 @@ async def test_agent_gets_terminals_and_the_editors_capabilities():
     capabilities = {"session": {"x": 1}, "_meta": {"mine": [1]}}
     async with proxied() as editor:
         answer = await editor.open("/tmp", **capabilities)
-    assert answer["_meta"]["told"] == {
+    assert answer["_meta"]["clientCapabilities"] == {
         "fs": {"readTextFile": True, "writeTextFile": True},
         "session": {"x": 1},
         "terminal": True,
@@ -149,7 +150,7 @@ async def test_incomplete_initialize_is_passed_on_with_terminals(params):
     async with proxied() as editor:
         answer = await editor.request("initialize", params)
     announced = {"terminal": True, "_meta": {**EXTENSIONS_META, "terminal_output": True}}
-    assert answer["_meta"]["told"] == announced
+    assert answer["_meta"]["clientCapabilities"] == announced
 
 
 @pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume"])
@@ -160,7 +161,7 @@ async def test_commands_run_in_the_sessions_directory(tmp_path, method):
         answer = await editor.request(method, params)
         editor.session = answer.get("sessionId", "old")
         await editor.prompt(*shown("pwd"))
-        assert json.loads(editor.said[1])["output"] == f"{tmp_path}\n"
+        assert json.loads(editor.texts_sent[1])["output"] == f"{tmp_path}\n"
 
 
 # The agent's terminals
@@ -173,8 +174,8 @@ async def test_agent_that_takes_null_for_success_is_sent_a_code_for_a_signal(age
     async with proxied(*AGENT, f"--name={agent_name}") as editor:
         await editor.open("/tmp")
         await editor.prompt(*shown("kill -KILL $$"))
-        assert json.loads(editor.said[0])["exitCode"] == code
-        assert json.loads(editor.said[0])["signal"] == "SIGKILL"
+        assert json.loads(editor.texts_sent[0])["exitCode"] == code
+        assert json.loads(editor.texts_sent[0])["signal"] == "SIGKILL"
 
 
 async def test_agent_gets_terminals_with_the_editors_environment(monkeypatch):
@@ -182,7 +183,7 @@ async def test_agent_gets_terminals_with_the_editors_environment(monkeypatch):
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(*shown("tty | cut -c1-8; echo $ACPTERM_TEST_MARK; exit 3"))
-        status, output = (json.loads(message) for message in editor.said)
+        status, output = (json.loads(message) for message in editor.texts_sent)
         assert (status["exitCode"], status["signal"]) == (3, None)
         assert output["output"] == "/dev/pts\nhere\n"
         valid(editor)
@@ -198,13 +199,13 @@ async def test_agent_can_use_extension_methods():
             of("wait_for_exit"),
             of("output", report=True),
         )
-        assert "got yes\n" in json.loads(editor.said[0])["output"]
+        assert "got yes\n" in json.loads(editor.texts_sent[0])["output"]
 
 
 async def test_extensions_are_not_announced_when_terminals_are_the_editors():
     async with proxied() as editor:
         answer = await editor.open("/tmp", terminal=True)
-    assert answer["_meta"]["told"]["_meta"] == {"terminal_output": True}
+    assert answer["_meta"]["clientCapabilities"]["_meta"] == {"terminal_output": True}
 
 
 async def test_host_errors_reach_the_agent_with_its_own_id():
@@ -213,8 +214,8 @@ async def test_host_errors_reach_the_agent_with_its_own_id():
         await editor.prompt(
             {**create("ls", cwd="sub"), "report": True}, {**of("kill"), "report": True}
         )
-        assert "cwd 'sub' is not absolute" in json.loads(editor.said[0])["message"]
-        assert json.loads(editor.said[1])["code"] in (-32602, -32002)
+        assert "cwd 'sub' is not absolute" in json.loads(editor.texts_sent[0])["message"]
+        assert json.loads(editor.texts_sent[1])["code"] in (-32602, -32002)
 
 
 async def test_wait_cancelled_by_the_agent_is_answered_as_cancelled():
@@ -232,7 +233,7 @@ async def test_wait_cancelled_by_the_agent_is_answered_as_cancelled():
             {"do": "line", "text": cancel_request(2)},
             {"do": "await", "as": "w", "report": True},
         )
-        assert json.loads(editor.said[0])["code"] == -32800
+        assert json.loads(editor.texts_sent[0])["code"] == -32800
 
 
 def cancel_request(id_):
@@ -334,8 +335,8 @@ async def test_content_without_the_terminal_is_not_updated_any_more():
 async def test_terminal_in_a_permission_request_becomes_text():
     async with proxied() as editor:
         await editor.open("/tmp")
-        asked = []
-        editor.answer = lambda m: asked.append(m) or {"outcome": {"outcome": "cancelled"}}
+        requests = []
+        editor.on_request = lambda m: requests.append(m) or {"outcome": {"outcome": "cancelled"}}
         tool = {"toolCallId": "c", "content": [embed(), text("sure?")]}
         params = {"toolCall": tool, "options": []}
         await editor.prompt(
@@ -344,7 +345,7 @@ async def test_terminal_in_a_permission_request_becomes_text():
             {"do": "ask", "method": "session/request_permission", "params": params},
             {"do": "ask", "method": "session/request_permission", "params": {"toolCall": {}}},
         )
-        first, second = asked
+        first, second = requests
         assert first["params"]["toolCall"]["content"][0]["content"]["text"].startswith("```console")
         assert first["params"]["toolCall"]["content"][1] == text("sure?")
         assert second["params"]["toolCall"] == {}
@@ -507,17 +508,17 @@ async def test_v2_terminals_pass_between_v2_peers():
 async def test_editor_with_terminals_gets_the_terminal_requests():
     async with proxied() as editor:
         await editor.open("/tmp", terminal=True)
-        asked = []
+        requests = []
 
         def answer(message):
-            asked.append(message["method"])
+            requests.append(message["method"])
             return {"terminalId": "theirs"} if message["method"] == "terminal/create" else {}
 
-        editor.answer = answer
+        editor.on_request = answer
         await editor.prompt(
             tool_call(), create("ls"), tool_update(content=[embed()]), of("release")
         )
-        assert asked == ["terminal/create", "terminal/release"]
+        assert requests == ["terminal/create", "terminal/release"]
         assert editor.calls()[-1]["content"] == [embed("theirs")]
 
 
@@ -531,12 +532,12 @@ async def test_editor_with_terminals_gets_no_terminal_requests_with_terminals_ou
 async def test_terminals_are_not_announced_when_the_editor_has_none():
     async with proxied(terminals="editor") as editor:
         answer = await editor.open("/tmp")
-        assert answer["_meta"]["told"].get("terminal") is None
+        assert answer["_meta"]["clientCapabilities"].get("terminal") is None
         # The agent may send the request all the same.
-        asked = []
-        editor.answer = lambda m: asked.append(m["method"]) or {"terminalId": "x"}
+        requests = []
+        editor.on_request = lambda m: requests.append(m["method"]) or {"terminalId": "x"}
         await editor.prompt(create("ls"))
-        assert asked == ["terminal/create"]
+        assert requests == ["terminal/create"]
 
 
 # The log
@@ -616,7 +617,7 @@ async def test_agents_process_tree_ends_with_the_editor(options):
             "import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(60)",
         ]
         await editor.prompt({"do": "spawn", "argv": spawn}, create("exec sleep 60"))
-        child = int(editor.said[0])
+        child = int(editor.texts_sent[0])
         assert alive(child)
         await editor.stream.aclose()
         with trio.fail_after(10):
@@ -638,15 +639,13 @@ async def test_pending_requests_fail_with_the_reason_when_the_agent_exits(capfd)
     async with proxied() as editor:
         await editor.open("/tmp")
         other = await editor.start("session/new", [])
-        await editor.wait(other)
+        await editor.result(other)
         steps = {"do": "stderr", "text": "the key is wrong"}, {"do": "exit", "code": 5}
         first = await editor.begin({"do": "sleep", "seconds": 60})
         second = await editor.begin(*steps)
         for id_ in (first, second):
-            with pytest.raises(
-                AgentError, match="exited with status 5; its last words: the key is"
-            ):
-                await editor.wait(id_)
+            with pytest.raises(RpcError, match="exited with status 5; its last words: the key is"):
+                await editor.result(id_)
         with trio.fail_after(5):
             await editor.done.wait()
         assert editor.status == 5
@@ -659,16 +658,16 @@ async def test_agents_exit_is_noticed_while_a_child_holds_its_stdout():
         id_ = await editor.begin(
             {"do": "spawn", "argv": ["sleep", "60"]}, {"do": "exit", "code": 5}
         )
-        with trio.fail_after(5), pytest.raises(AgentError, match="exited with status 5"):
-            await editor.wait(id_)
+        with trio.fail_after(5), pytest.raises(RpcError, match="exited with status 5"):
+            await editor.result(id_)
         with trio.fail_after(8):
             await editor.done.wait()
-        assert not alive(int(editor.said[0]))
+        assert not alive(int(editor.texts_sent[0]))
 
 
 async def test_error_says_why_when_the_agent_dies_in_initialize():
     async with proxied("--die") as editor:
-        with pytest.raises(AgentError, match="status 7; its last words: no key in the environment"):
+        with pytest.raises(RpcError, match="status 7; its last words: no key in the environment"):
             await editor.request("initialize", {"protocolVersion": 1})
 
 
@@ -682,9 +681,9 @@ async def test_error_says_why_when_the_agent_dies_in_initialize():
 )
 async def test_initialize_fails_when_the_agent_cannot_be_started(command, why, capfd):
     async with proxied(command) as editor:
-        with pytest.raises(AgentError, match=why):
+        with pytest.raises(RpcError, match=why):
             await editor.request("initialize", {"protocolVersion": 1})
-        with pytest.raises(AgentError, match=why):
+        with pytest.raises(RpcError, match=why):
             await editor.request("session/new", {})
         await editor.stream.aclose()
         await editor.done.wait()
@@ -697,7 +696,7 @@ async def test_initialize_fails_when_the_agents_interpreter_is_missing(tmp_path)
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
     async with proxied(str(script)) as editor:
-        with pytest.raises(AgentError, match="agent"):
+        with pytest.raises(RpcError, match="agent"):
             await editor.request("initialize", {"protocolVersion": 1})
 
 
@@ -709,7 +708,7 @@ async def test_no_agent_is_started_when_the_editor_closes_at_once():
         assert editor.status == 0
 
 
-def told_pid(path):
+def read_pid(path):
     return int(path.read_text()) if path.exists() and path.read_text().strip() else None
 
 
@@ -718,9 +717,9 @@ async def test_cancel_kills_terminals_that_the_agent_leaks(tmp_path):
     async with proxied() as editor:
         await editor.open(str(tmp_path))
         id_ = await editor.begin(create("echo $$ > pid; exec sleep 60"), of("wait_for_exit"))
-        pid = await poll(lambda: told_pid(file))
+        pid = await poll(lambda: read_pid(file))
         await editor.notify("session/cancel", {"sessionId": editor.session})
-        assert (await editor.wait(id_))["stopReason"] == "cancelled"
+        assert (await editor.result(id_))["stopReason"] == "cancelled"
         await poll(lambda: not alive(pid))
 
 
@@ -730,16 +729,16 @@ async def test_end_of_turn_kills_terminals_and_keeps_their_ids_for_a_turn(tmp_pa
         await editor.open(str(tmp_path))
         command = "echo $$ > pid; exec sleep 60"
         await editor.prompt({**create(command), "report": True}, {"do": "sleep", "seconds": 0.2})
-        terminal = json.loads(editor.said[0])["terminalId"]
-        pid = await poll(lambda: told_pid(file))
+        terminal = json.loads(editor.texts_sent[0])["terminalId"]
+        pid = await poll(lambda: read_pid(file))
         await poll(lambda: not alive(pid))
         # Its id stays valid during the next turn, and is released at the end of that.
         params = {"terminalId": terminal}
         ask = {"do": "ask", "method": "terminal/output", "params": params, "report": True}
         await editor.prompt(ask)
-        assert json.loads(editor.said[1])["exitStatus"]["signal"] == "SIGTERM"
+        assert json.loads(editor.texts_sent[1])["exitStatus"]["signal"] == "SIGTERM"
         await editor.prompt(ask)
-        assert "has been released" in json.loads(editor.said[2])["message"]
+        assert "has been released" in json.loads(editor.texts_sent[2])["message"]
 
 
 async def test_end_of_turn_kills_terminals_of_its_own_session_only(tmp_path):
@@ -749,24 +748,24 @@ async def test_end_of_turn_kills_terminals_of_its_own_session_only(tmp_path):
         opened = await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
         editor.session = opened["sessionId"]
         id_ = await editor.begin(create("echo $$ > other; exec sleep 60"), of("wait_for_exit"))
-        other = await poll(lambda: told_pid(tmp_path / "other"))
+        other = await poll(lambda: read_pid(tmp_path / "other"))
         editor.session = first
         await editor.prompt(create("echo $$ > pid; exec sleep 60"))
-        if (pid := told_pid(tmp_path / "pid")) is not None:
+        if (pid := read_pid(tmp_path / "pid")) is not None:
             await poll(lambda: not alive(pid))
         assert alive(other)
         await editor.notify("session/cancel", {"sessionId": opened["sessionId"]})
-        await editor.wait(id_)
+        await editor.result(id_)
 
 
 async def test_closing_a_session_releases_its_terminals(tmp_path):
     async with proxied() as editor:
         await editor.open(str(tmp_path))
         id_ = await editor.begin(create("echo $$ > pid; exec sleep 60"), of("wait_for_exit"))
-        pid = await poll(lambda: told_pid(tmp_path / "pid"))
+        pid = await poll(lambda: read_pid(tmp_path / "pid"))
         await editor.request("session/close", {"sessionId": editor.session})
         await poll(lambda: not alive(pid))
-        await editor.wait(id_)
+        await editor.result(id_)
 
 
 # The daemon
@@ -789,7 +788,7 @@ async def test_daemon_starts_on_demand_and_exits_when_idle(tmp_path, monkeypatch
     assert not socket.exists()
 
 
-async def test_session_goes_on_without_terminals_when_the_daemon_dies(tmp_path, monkeypatch):
+async def test_session_continues_without_terminals_when_the_daemon_dies(tmp_path, monkeypatch):
     monkeypatch.setenv("ACPTERM_IDLE_EXIT", "0.2")
     settings = {"socket": str(tmp_path / "run" / "agent.sock")}
     async with proxied(embedded=False, settings=settings) as editor:
@@ -800,15 +799,15 @@ async def test_session_goes_on_without_terminals_when_the_daemon_dies(tmp_path, 
         await poll(lambda: not alive(daemon))
         await editor.prompt({**create("true"), "report": True}, say("still here"))
         # The worker outlives its keeper by a moment.
-        why = json.loads(editor.said[0])["message"]
+        why = json.loads(editor.texts_sent[0])["message"]
         assert "agent.sock is gone" in why or "acpterm is shutting down" in why
-        assert editor.said[1] == "still here"
+        assert editor.texts_sent[1] == "still here"
 
 
 async def test_error_says_why_when_the_daemon_cannot_start(tmp_path):
     (tmp_path / "agent.sock").write_text("no socket")
     async with proxied(embedded=False, settings={"socket": str(tmp_path / "agent.sock")}) as editor:
-        with pytest.raises(AgentError, match=r"is there and is no socket.*--embedded"):
+        with pytest.raises(RpcError, match=r"is there and is no socket.*--embedded"):
             await editor.request("initialize", {"protocolVersion": 1})
 
 
@@ -827,7 +826,7 @@ async def test_nothing_is_sent_to_a_daemon_of_another_user(tmp_path, monkeypatch
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
             nursery.start_soon(trio.serve_listeners, listen, [listener])
             async with proxied(embedded=False, settings={"socket": str(path)}) as editor:
-                with pytest.raises(AgentError, match=r"another user's \(uid 65534\).*--embedded"):
+                with pytest.raises(RpcError, match=r"another user's \(uid 65534\).*--embedded"):
                     await editor.request("initialize", {"protocolVersion": 1})
             await poll(lambda: received)
         nursery.cancel_scope.cancel()
@@ -841,7 +840,7 @@ async def test_error_is_reported_when_the_daemon_does_not_respond(tmp_path, monk
         sock.bind(str(path))
         sock.listen()
         async with proxied(embedded=False, settings={"socket": str(path)}) as editor:
-            with pytest.raises(AgentError, match="cannot be used: it does not answer within"):
+            with pytest.raises(RpcError, match="cannot be used: it does not answer within"):
                 await editor.request("initialize", {"protocolVersion": 1})
 
 
@@ -940,7 +939,7 @@ async def test_end_of_turn_is_passed_on_when_the_agent_exits_at_once():
             {"do": "exit", "code": 0},
         )
         assert id_ == 3
-        assert await editor.wait(id_) == {"stopReason": "end_turn"}
+        assert await editor.result(id_) == {"stopReason": "end_turn"}
 
 
 async def test_last_line_may_lack_its_newline():
@@ -971,7 +970,7 @@ async def test_lone_surrogate_in_a_command_or_call_is_replaced():
 async def test_permission_request_may_be_the_first_to_embed_a_terminal():
     async with proxied() as editor:
         await editor.open("/tmp", **SHOWS)
-        editor.answer = lambda _: {"outcome": {"outcome": "cancelled"}}
+        editor.on_request = lambda _: {"outcome": {"outcome": "cancelled"}}
         tool = {"toolCallId": "c", "title": "run", "content": [embed()]}
         params = {"toolCall": tool, "options": []}
         await editor.prompt(
@@ -992,4 +991,4 @@ async def test_v2_initialize_is_passed_on_unchanged():
     async with proxied() as editor:
         params = {"protocolVersion": 2, "info": {"name": "x", "version": "1"}, "capabilities": {}}
         answer = await editor.request("initialize", params)
-        assert answer["_meta"]["told"] is None
+        assert answer["_meta"]["clientCapabilities"] is None

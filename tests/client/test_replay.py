@@ -22,8 +22,8 @@ def cast(*events, header=HEADER):
     return read([header, *(json.dumps(event).encode() + b"\n" for event in events)])
 
 
-async def play(found, write, **how):
-    await Playback(found, write, **how).run()
+async def play(recording, write, **how):
+    await Playback(recording, write, **how).run()
 
 
 class Screen:
@@ -47,9 +47,9 @@ SAMPLE = [
 
 
 def test_header_and_events_are_read():
-    found = cast(*SAMPLE)
-    assert found[:4] == (80, 24, "make", 12.5)
-    assert list(found.events) == [Event(*event) for event in SAMPLE]
+    recording = cast(*SAMPLE)
+    assert recording[:4] == (80, 24, "make", 12.5)
+    assert list(recording.events) == [Event(*event) for event in SAMPLE]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_bad_lines_are_skipped():
         b'[2, "o", "c"]\n',
         b'[4, "o", "cut',
     ]
-    found = read(lines)
+    recording = read(lines)
     # Times never decrease.
-    assert list(found.events) == [Event(1, "o", "a"), Event(3, "o", "b"), Event(3, "o", "c")]
+    assert list(recording.events) == [Event(1, "o", "a"), Event(3, "o", "b"), Event(3, "o", "c")]
     # Blank lines are not counted.
-    assert (found.report.events, found.report.unread) == (3, 13)
-    summary = found.report.summary("left out")
+    assert (recording.report.events, recording.report.unread) == (3, 13)
+    summary = recording.report.summary("left out")
     assert summary.startswith("13 lines left out: the first is line 4, which is no JSON: ")
 
 
@@ -118,19 +118,19 @@ def test_bad_lines_are_skipped():
     ],
 )
 def test_report_says_what_is_wrong_with_the_first_skipped_line(line, why):
-    found = read([HEADER, b'[0, "o", "a"]\n', line])
-    assert len(list(found.events)) == 1
-    assert found.report.summary("left out") == f"1 line left out: it is line 3, which {why}"
+    recording = read([HEADER, b'[0, "o", "a"]\n', line])
+    assert len(list(recording.events)) == 1
+    assert recording.report.summary("left out") == f"1 line left out: it is line 3, which {why}"
 
 
 def test_times_are_relative_in_version_3():
     header = b'{"version": 3, "term": {"cols": 90, "rows": 30}, "timestamp": 1}\n'
-    found = read(
+    recording = read(
         [header, b"# a comment\n", b'[1.5, "o", "a"]', b'[0.5, "x", "0"]', b'[-1,"o","b"]']
     )
-    assert (found.cols, found.rows) == (90, 30)
-    assert list(found.events) == [Event(1.5, "o", "a"), Event(2, "x", "0"), Event(2, "o", "b")]
-    assert found.report.unread == 0
+    assert (recording.cols, recording.rows) == (90, 30)
+    assert list(recording.events) == [Event(1.5, "o", "a"), Event(2, "x", "0"), Event(2, "o", "b")]
+    assert recording.report.unread == 0
 
 
 def test_lines_that_are_too_long_are_read_as_empty(monkeypatch):

@@ -1,4 +1,4 @@
-"""`acpterm run`: a terminal of one's own, in a window and where there is none."""
+"""`acpterm run`: in a window, and with pipes."""
 
 import hashlib
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import DETACH
-from tests.support.hosts import ACPTERM
-from tests.support.starting import start
+from tests.support.polling import poll_blocking
+from tests.support.starting import ACPTERM, start
 from tests.support.tmux import needs_tmux
+from tests.support.windows import DETACH
 
-OURS = " ".join(ACPTERM)
+ACPTERM_LINE = " ".join(ACPTERM)
 
 
 def started(daemon, *words, **more):
@@ -24,43 +24,43 @@ def started(daemon, *words, **more):
     return start(["run", *words], env=env, **{**pipes, **more})
 
 
-def run(daemon, *words, given=None, **more):
-    """Run it to its end, with `given` on stdin: its status, its output, and its stderr."""
-    if given is not None:
+def run(daemon, *words, stdin_data=None, **more):
+    """Run `acpterm run` to its end, with `stdin_data`; return its status, output and stderr."""
+    if stdin_data is not None:
         more["stdin"] = subprocess.PIPE
     process = started(daemon, *words, **more)
-    out, err = process.communicate(given, timeout=20)
+    out, err = process.communicate(stdin_data, timeout=20)
     return process.returncode, out, err.decode()
 
 
 @needs_tmux
-def test_a_command_is_run_in_the_window(desk):
-    """What it prints stays, with nothing of ours in it."""
-    shell = desk.shell(size=(60, 12))
-    shell.line(f"clear; {OURS} run 'seq 3; exit 3'; echo status $?")
+def test_run_shows_the_command_in_the_window(windows):
+    """Its output stays in the window, without messages of acpterm."""
+    shell = windows.shell(size=(60, 12))
+    shell.line(f"clear; {ACPTERM_LINE} run 'seq 3; exit 3'; echo status $?")
     shell.until("1\n2\n3\nstatus 3\nhere$")
     assert "leaves it" not in shell.history()
-    shell.line(f"clear; {OURS} run 'sleep 1.5; stty size; kill -9 $$'; echo status $?")
+    shell.line(f"clear; {ACPTERM_LINE} run 'sleep 1.5; stty size; kill -9 $$'; echo status $?")
     shell.until("leaves it")
     shell.until("12 60\nstatus 137\nhere$")
     assert "leaves it" not in shell.text
 
 
 @needs_tmux
-def test_what_is_left_runs_on(desk):
-    shell = desk.shell()
-    shell.line(f"{OURS} run --name mine-{os.getpid()}; echo status $?")
+def test_detached_command_runs_on(windows):
+    shell = windows.shell()
+    shell.line(f"{ACPTERM_LINE} run --name left-{os.getpid()}; echo status $?")
     shell.until("leaves it")
     shell.line("echo $SHELL-$PAGER")
     shell.keys(DETACH)
-    shell.until(f"[left running: acpterm attach mine-{os.getpid()} comes back to it]\nstatus 0")
-    assert desk.daemon.about(f"mine-{os.getpid()}")["state"] == "running"
+    shell.until(f"[left running: acpterm attach left-{os.getpid()} comes back to it]\nstatus 0")
+    assert windows.daemon.info(f"left-{os.getpid()}")["state"] == "running"
 
 
 @needs_tmux
-def test_a_bad_key_is_said_before_anything_runs(desk, tmp_path):
+def test_run_fails_before_it_starts_a_program_when_the_detach_key_is_invalid(windows, tmp_path):
     env = {"ACPTERM_DETACH_KEY": "C-Enter"}
-    pane = desk.acpterm("run", "touch", str(tmp_path / "ran"), env=env)
+    pane = windows.acpterm("run", "touch", str(tmp_path / "ran"), env=env)
     assert pane.ended() == 1
     assert "detach_key = 'C-Enter'" in pane.text
     assert not (tmp_path / "ran").exists()
@@ -76,15 +76,15 @@ def test_a_bad_key_is_said_before_anything_runs(desk, tmp_path):
         (["sh", "-c", "kill -9 $$"], 137, b""),
     ],
 )
-def test_the_status_and_the_output_are_those_of_the_command(daemon, words, status, printed):
+def test_run_has_the_status_and_output_of_the_command(daemon, words, status, printed):
     assert run(daemon, *words) == (status, printed, "")
 
 
-def test_it_is_run_as_whoever_runs_it_is(daemon, tmp_path):
+def test_command_runs_in_the_execution_context_of_run(daemon, tmp_path):
     line = "pwd; umask; ulimit -n; echo $MINE $PAGER; tty | tr -d 0-9; stty size"
     env = {"MINE": "value", "PAGER": "less -R"}
     wrapped = ["sh", "-c", 'umask 027; ulimit -n 77; exec "$@"', "-", *ACPTERM, "run", "-n", line]
-    said = subprocess.run(
+    result = subprocess.run(
         wrapped,
         env={**daemon.env, **env},
         cwd=tmp_path,
@@ -92,28 +92,28 @@ def test_it_is_run_as_whoever_runs_it_is(daemon, tmp_path):
         timeout=20,
         check=True,
     )
-    lines = said.stdout.decode().split()
+    lines = result.stdout.decode().split()
     assert lines == [str(tmp_path), "0027", "77", "value", "less", "-R", "/dev/pts/", "40", "120"]
 
 
-def test_it_is_left_alone(daemon, tmp_path):
+def test_detached_run_prints_the_name_and_returns_at_once(daemon, tmp_path):
     status, out, err = run(daemon, "-d", "--name", "alone", "sleep", "1000")
     assert (status, out, err) == (0, b"alone\n", "")
     status, out, err = run(daemon, "-d", "sleep", "1000")
-    assert daemon.about(out.decode().strip())["state"] == "running"
+    assert daemon.info(out.decode().strip())["state"] == "running"
     status, out, err = run(daemon, "-d", "--name", "alone", "sleep", "1000")
     assert status == 1
     assert "alone" in err
 
 
-def test_an_argument_that_is_not_utf8_is_an_error(daemon):
+def test_run_fails_when_an_argument_is_not_utf8(daemon):
     status, out, err = run(daemon, b"echo", b"\xff")
     assert (status, out) == (1, b"")
     assert "is not UTF-8" in err
     assert "Traceback" not in err
 
 
-def test_the_command_ends_when_nobody_reads_or_it_is_interrupted(daemon):
+def test_command_ends_when_its_output_is_closed_or_run_is_interrupted(daemon):
     with started(daemon, "echo $$; exec yes") as process:
         assert process.stdout.readline()
         process.stdout.close()
@@ -122,28 +122,25 @@ def test_the_command_ends_when_nobody_reads_or_it_is_interrupted(daemon):
         pid = int(process.stdout.readline())
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 128 + signal.SIGINT
-    end = time.monotonic() + 5
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    poll_blocking(lambda: not Path(f"/proc/{pid}").exists(), 5)
 
 
-def test_a_command_that_prints_much_is_printed_whole(daemon):
+def test_run_prints_long_output_completely(daemon):
     status, out, err = run(daemon, "seq", "100000")
     assert (status, err) == (0, "")
     assert out == b"".join(b"%d\n" % n for n in range(1, 100001))
 
 
-def test_a_program_in_a_pipe_waits_for_whoever_reads_and_nothing_is_missed(daemon):
+def test_program_waits_for_a_slow_reader_of_the_pipe_and_no_output_is_lost(daemon):
     with started(daemon, "seq 1000000; printf last") as process:
-        # Nobody reads for a while: far more than is kept would have come.
+        # Without flow control, more output than is retained would arrive before the first read.
         time.sleep(1)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, b"")
     assert out == b"".join(b"%d\n" % n for n in range(1, 1000001)) + b"last"
 
 
-def test_one_that_nobody_reads_any_more_ends_though_much_is_on_its_way(daemon):
+def test_run_ends_when_its_output_is_closed_during_a_flood(daemon):
     for _ in range(3):
         with started(daemon, "exec yes") as process:
             process.stdout.read(1 << 20)
@@ -152,43 +149,47 @@ def test_one_that_nobody_reads_any_more_ends_though_much_is_on_its_way(daemon):
 
 
 def test_stdin_is_passed_on_to_its_end(daemon):
-    assert run(daemon, "cat", given=b"hello\n") == (0, b"hello\n", "")
+    assert run(daemon, "cat", stdin_data=b"hello\n") == (0, b"hello\n", "")
     assert run(daemon, "cat") == (0, b"", "")
-    assert run(daemon, "cat | wc -c", given=b"no end of line")[1].split() == [b"14"]
+    assert run(daemon, "cat | wc -c", stdin_data=b"no end of line")[1].split() == [b"14"]
 
 
 def test_stdin_is_passed_on_byte_by_byte(daemon):
     data = bytes(range(256)) * 2000
     expected = hashlib.sha256(data).hexdigest().encode()
-    assert run(daemon, "sha256sum", "-", given=data)[1].split()[0] == expected
+    assert run(daemon, "sha256sum", "-", stdin_data=data)[1].split()[0] == expected
 
 
-def test_stdin_that_is_closed_is_an_empty_one(daemon):
-    line = f"{OURS} run cat <&-; echo status $?"
-    done = subprocess.run(
+def test_closed_stdin_counts_as_empty(daemon):
+    line = f"{ACPTERM_LINE} run cat <&-; echo status $?"
+    result = subprocess.run(
         ["sh", "-c", line], env=daemon.env, capture_output=True, timeout=20, check=True
     )
-    assert done.stdout == b"status 0\n"
+    assert result.stdout == b"status 0\n"
 
 
-def test_command_ends_with_its_program_though_stdin_goes_on(daemon):
+def test_run_ends_with_its_program_while_stdin_is_open(daemon):
     reads, writes = os.pipe()
     with open(writes, "wb"), open(reads, "rb") as stdin:
         assert run(daemon, "echo ended", stdin=stdin) == (0, b"ended\n", "")
-    # A program that has closed its stdin is sent no more of it, and lives.
-    assert run(daemon, "exec <&-; echo closed", given=b"x" * 1_000_000) == (0, b"closed\n", "")
+    # A program that has closed its stdin survives, and is sent no more of it.
+    assert run(daemon, "exec <&-; echo closed", stdin_data=b"x" * 1_000_000) == (0, b"closed\n", "")
 
 
-def test_stdin_is_left_alone_with_n(daemon):
-    assert run(daemon, "-n", "test -t 0 && echo terminal", given=b"x") == (0, b"terminal\n", "")
-    assert run(daemon, "test -t 0 || echo pipe", given=b"x") == (0, b"pipe\n", "")
+def test_stdin_is_not_read_with_n(daemon):
+    assert run(daemon, "-n", "test -t 0 && echo terminal", stdin_data=b"x") == (
+        0,
+        b"terminal\n",
+        "",
+    )
+    assert run(daemon, "test -t 0 || echo pipe", stdin_data=b"x") == (0, b"pipe\n", "")
 
 
-def test_a_word_is_a_program_or_a_line_with_stdin_too(daemon):
-    assert run(daemon, "no-such-program", given=b"")[0] == 127
-    assert run(daemon, "no-such-program", "x", given=b"")[0] == 127
-    # A builtin of the shell's is a line.
-    assert run(daemon, "unset", given=b"")[0] == 0
+def test_word_is_a_program_or_shell_text_with_stdin(daemon):
+    assert run(daemon, "no-such-program", stdin_data=b"")[0] == 127
+    assert run(daemon, "no-such-program", "x", stdin_data=b"")[0] == 127
+    # A shell builtin is shell text.
+    assert run(daemon, "unset", stdin_data=b"")[0] == 0
 
 
 def test_pipe_gets_no_escape_sequences_unless_raw(daemon):
@@ -199,17 +200,19 @@ def test_pipe_gets_no_escape_sequences_unless_raw(daemon):
 
 
 @needs_tmux
-def test_window_gets_what_a_terminal_gets_when_stdin_is_a_pipe(desk):
-    shell = desk.shell(size=(60, 12))
-    shell.line(f"clear; printf 'a\\nb\\n' | {OURS} run 'cat; stty size </dev/tty'; echo status $?")
+def test_window_shows_the_terminal_when_stdin_is_a_pipe(windows):
+    shell = windows.shell(size=(60, 12))
+    shell.line(
+        f"clear; printf 'a\\nb\\n' | {ACPTERM_LINE} run 'cat; stty size </dev/tty'; echo status $?"
+    )
     shell.until("a\nb\n12 60\nstatus 0\nhere$")
 
 
 @needs_tmux
-def test_stdin_that_is_a_terminal_is_passed_on_with_i(desk):
-    shell = desk.shell(size=(60, 12))
-    # The line that is typed does not have the word that is waited for.
-    shell.line(f"clear; {OURS} run -i 'printf rea%s dy; echo; head -n 1; echo end' | cat")
+def test_terminal_as_stdin_is_passed_on_with_i(windows):
+    shell = windows.shell(size=(60, 12))
+    # The typed line does not contain the word that `until` waits for.
+    shell.line(f"clear; {ACPTERM_LINE} run -i 'printf rea%s dy; echo; head -n 1; echo end' | cat")
     shell.until("ready")
     shell.line("typed")
     shell.until("ready\ntyped\ntyped\nend\nhere$")
@@ -232,7 +235,7 @@ def test_options_choose_directory_environment_and_size(daemon, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "error"),
     [
         (["--cwd", "/no/such", "true"], 1, "cwd '/no/such' does not exist"),
         (["--size", "80", "true"], 2, "'80' is not a size: give COLSxROWS, such as 80x24"),
@@ -241,22 +244,23 @@ def test_options_choose_directory_environment_and_size(daemon, tmp_path):
         (["-i", "-n", "true"], 2, "-i passes stdin on, and -n does not"),
     ],
 )
-def test_option_that_cannot_be_is_an_error(daemon, words, status, said):
-    found, out, err = run(daemon, *words)
-    assert (found, out) == (status, b"")
-    assert said in " ".join(err.split())
+def test_run_fails_when_an_option_is_invalid(daemon, words, status, error):
+    actual, out, err = run(daemon, *words)
+    assert (actual, out) == (status, b"")
+    assert error in " ".join(err.split())
 
 
 def test_terminal_is_removed_with_rm(daemon):
-    name = f"gone-{os.getpid()}"
+    name = f"removed-{os.getpid()}"
     assert run(daemon, "--rm", "--name", name, "exit 4")[0] == 4
     assert run(daemon, "-d", "--rm", "--name", name, "true")[0] == 0
-    end = time.monotonic() + 10
-    while name in [one["name"] for one in daemon.ask("terminal/list", all=True)["terminals"]]:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+
+    def listed():
+        return daemon.request("terminal/list", all=True)["terminals"]
+
+    poll_blocking(lambda: name not in [terminal["name"] for terminal in listed()], 10)
 
 
 def test_named_pipe_is_removed(daemon):
-    run(daemon, "cat", given=b"x")
-    assert not list(daemon.folder.glob("stdin-*"))
+    run(daemon, "cat", stdin_data=b"x")
+    assert not list(daemon.directory.glob("stdin-*"))

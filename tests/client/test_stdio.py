@@ -17,7 +17,9 @@ from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.exec_context import current
-from tests.support.hosts import agent_on_stdio, alive, environment, poll, process
+from tests.support.hosts import agent_on_stdio
+from tests.support.polling import poll
+from tests.support.processes import alive, environment, process
 
 MIB = 1 << 20
 HELLO = b'{"jsonrpc":"2.0","id":0,"result":{}}\n'
@@ -43,10 +45,10 @@ class Place:
 @pytest.fixture
 def place(tmp_path):
     """The place of a daemon, which is ended after the test."""
-    found = Place(tmp_path)
-    yield found
+    paths = Place(tmp_path)
+    yield paths
     deadline = time.monotonic() + 10
-    while Path(f"{found.socket}.log").exists() and alive(found.daemon):
+    while Path(f"{paths.socket}.log").exists() and alive(paths.daemon):
         assert time.monotonic() < deadline, "the daemon does not end by itself"
         time.sleep(0.01)
 
@@ -75,7 +77,7 @@ async def stood_in(place, answer=HELLO):
                 request = b""
                 while not request.endswith(b"\n"):
                     request += await ours.receive_some()
-            running.told = json.loads(request)
+            running.initialize = json.loads(request)
             if answer:
                 await ours.send_all(answer)
             agent = trio.StapledStream(
@@ -204,8 +206,8 @@ async def test_unusual_bytes_pass_unchanged_in_both_directions(place):
 
 async def test_only_the_relay_uses_its_stdin_and_stdout(place):
     async with stood_in(place) as (running, _, _):
-        found = [os.readlink(f"/proc/{running.pid}/fd/{number}") for number in range(3)]
-        assert found == [os.devnull, str(running.log), str(running.log)]
+        targets = [os.readlink(f"/proc/{running.pid}/fd/{number}") for number in range(3)]
+        assert targets == [os.devnull, str(running.log), str(running.log)]
 
 
 async def test_bytes_after_the_first_response_are_passed_on(place):
@@ -222,17 +224,17 @@ async def test_ten_megabyte_messages_pass_in_both_directions(place):
         command = "head -c 10000000 /dev/zero | tr '\\0' x"
         terminal = await agent.create(command, outputByteLimit=16 * MIB)
         await agent.wait(terminal)
-        asked = [await agent.start("terminal/output", agent.of(terminal)) for _ in range(2)]
+        requests = [await agent.start("terminal/output", agent.of(terminal)) for _ in range(2)]
         await agent.stream.send_stream.aclose()
-        for id_ in asked:
-            assert (await agent.answer(id_))["output"] == "x" * 10_000_000
+        for id_ in requests:
+            assert (await agent.result(id_))["output"] == "x" * 10_000_000
         assert await running.wait() == 0
 
 
 async def test_agents_initialize_may_be_late_repeated_or_absent(place):
     async with agent_by(place) as (_, agent):
         assert (await agent.run("echo never"))[0] == "never\n"
-        assert [message["id"] for message in agent.received] == [1, 2, 3, 4]
+        assert [message["id"] for message in agent.messages] == [1, 2, 3, 4]
         for _ in range(2):
             request = {"protocolVersion": 1, "_meta": {"acpterm": {"context": {"env": {"A": "1"}}}}}
             await agent.request("initialize", request)
@@ -245,7 +247,7 @@ async def test_agent_that_stops_reading_blocks_the_daemon_in_bounded_memory(plac
         terminal = await agent.create(command)
         await agent.until_output(terminal, "x" * MIB)
         before = memory(running.pid)
-        lines = [agent.message("terminal/output", agent.of(terminal)) for _ in range(60)]
+        lines = [agent.prepare("terminal/output", agent.of(terminal)) for _ in range(60)]
         # Written in one call, so that this process, the reader, does not run meanwhile.
         os.write(agent.stream.send_stream.fileno(), b"".join(line for _, line in lines))
         highest = 0
@@ -255,7 +257,7 @@ async def test_agent_that_stops_reading_blocks_the_daemon_in_bounded_memory(plac
         assert highest - before < 4 * MIB
         assert memory(place.daemon) < 128 * MIB
         for id_, _ in lines:
-            assert len((await agent.answer(id_))["output"]) == MIB
+            assert len((await agent.result(id_))["output"]) == MIB
 
 
 async def test_daemon_that_stops_reading_blocks_the_agent_in_bounded_memory(place):
@@ -282,7 +284,7 @@ async def test_pending_requests_are_answered_after_stdin_ends(place):
         child = int(await agent.until_output(terminal, "\n"))
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.stream.send_stream.aclose()
-        status = await agent.answer(wait)
+        status = await agent.result(wait)
         assert status["signal"] == "SIGTERM"
         assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
         await agent.closed.wait()
@@ -306,7 +308,7 @@ async def test_signal_ends_the_terminals_and_answers_pending_requests(place, num
         running.process.send_signal(number)
         await poll(lambda: "ending" in running.logged())
         running.process.send_signal(number)
-        assert (await agent.answer(wait))["signal"] == "SIGKILL"
+        assert (await agent.result(wait))["signal"] == "SIGKILL"
         assert await running.wait() == 0
         assert time.monotonic() - began < 5
         assert not alive(child)
@@ -334,7 +336,7 @@ async def test_signal_ends_the_relay_before_the_daemon_responds(place):
 async def test_relay_exits_at_once_when_the_agent_closes_its_stdout(place):
     async with stood_in(place) as (running, agent, daemon):
         await agent.receive_stream.aclose()
-        await daemon.send_all(b"nobody reads this\n")
+        await daemon.send_all(b"this is not read\n")
         with trio.fail_after(4):
             assert await until_end(daemon) == b""
         assert await running.wait(4) == 0
@@ -346,7 +348,7 @@ async def test_killed_daemon_is_reported_as_an_error(place):
         wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))
         os.kill(place.daemon, signal.SIGKILL)
         # The worker outlives its keeper by a moment.
-        status = await agent.answer(wait)
+        status = await agent.result(wait)
         assert status["_meta"]["acpterm"]["endedBy"] == "lost"
         await agent.closed.wait()
         assert await running.wait() == 1
@@ -360,7 +362,7 @@ async def test_daemon_that_shuts_down_answers_first(place):
         wait = await agent.start("terminal/wait_for_exit", agent.of(await agent.create("sleep 60")))
         await agent.request("initialize", {"protocolVersion": 1})
         os.kill(place.daemon, signal.SIGTERM)
-        assert (await agent.answer(wait))["signal"] == "SIGTERM"
+        assert (await agent.result(wait))["signal"] == "SIGTERM"
         await agent.closed.wait()
         assert await running.wait() == 1
         assert f"the daemon at {place.socket} is gone" in running.logged()
@@ -422,7 +424,7 @@ async def here(place, answer=HELLO):
 
 
 async def test_error_says_what_to_do_when_the_daemon_cannot_start(place, tmp_path):
-    (tmp_path / "run").write_text("no folder")
+    (tmp_path / "run").write_text("no directory")
     async with agent_by(place) as (running, agent):
         await agent.closed.wait()
         assert await running.wait() == 1
@@ -488,8 +490,8 @@ async def test_error_is_reported_when_the_daemon_does_not_respond(place, monkeyp
 # The context of terminals
 
 
-async def test_programs_get_the_agents_context_whoever_started_the_daemon(place, tmp_path):
-    directory = tmp_path / "folder"
+async def test_programs_get_the_agents_context_at_a_shared_daemon(place, tmp_path):
+    directory = tmp_path / "dir"
     directory.mkdir()
 
     def be_modest():
@@ -524,7 +526,7 @@ async def test_non_utf_8_variables_are_dropped_and_such_a_directory_works(place,
 async def test_daemon_gets_the_context_before_any_message(place):
     place.env["WHOSE"] = "the agent's"
     async with stood_in(place) as (running, _, _):
-        request = running.told
+        request = running.initialize
         assert request["method"] == "initialize"
         context = request["params"]["_meta"]["acpterm"]["context"]
         assert context["env"]["WHOSE"] == "the agent's"

@@ -10,54 +10,24 @@ import trio
 from acpterm.client import handshake, stdio, stdio_relay
 from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
-from tests.support.fake_host import DEADLINE_S, SECRET, fake_host
+from tests.support.depth import DEADLINE_S
+from tests.support.fake_host import SECRET, fake_host
+from tests.support.rpc import MessageStream, encode
 
 
-class Agent:
+class Agent(MessageStream):
     """The agent in front of the relay, on two pipes."""
 
     def __init__(self, writes, reads):
         self.writes = trio.lowlevel.FdStream(writes)
         self.reads = trio.lowlevel.FdStream(reads)
-        self._rest = b""
-
-    async def send(self, data):
-        with trio.fail_after(DEADLINE_S):
-            await self.writes.send_all(data)
+        super().__init__(trio.StapledStream(self.writes, self.reads))
 
     async def ask(self, id_, method="terminal/output", **params):
-        body = {
-            "jsonrpc": "2.0",
-            "id": id_,
-            "method": method,
-            "params": {"sessionId": "s", **params},
-        }
-        await self.send(json.dumps(body).encode() + b"\n")
-        return body
-
-    async def tell(self, method, params):
-        await self.send(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode())
-        await self.send(b"\n")
-
-    async def line(self):
-        with trio.fail_after(DEADLINE_S):
-            while b"\n" not in self._rest:
-                data = await self.reads.receive_some(1 << 16)
-                if not data:
-                    raise EOFError(self._rest)
-                self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
-
-    async def next(self):
-        return json.loads(await self.line())
-
-    async def ended(self):
-        """Read to the end; return what was received."""
-        with trio.fail_after(DEADLINE_S):
-            while data := await self.reads.receive_some(1 << 16):
-                self._rest += data
-        return self._rest
+        """Send a request; return its message."""
+        line = encode(id=id_, method=method, params={"sessionId": "s", **params})
+        await self.send(line)
+        return json.loads(line)
 
 
 @asynccontextmanager
@@ -102,49 +72,49 @@ class Outcome:
 
 async def test_unanswered_requests_are_repeated_in_order_with_their_ids(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = [
+        requests = [
             await agent.ask(1, "terminal/create", command="make"),
             await agent.ask("two", "terminal/wait_for_exit", terminalId="t"),
             await agent.ask(3),
         ]
-        assert [await first.next() for _ in asked] == asked
-        await first.answer(asked[1], {"exitCode": 0})
-        assert (await agent.next())["id"] == "two"
+        assert [await first.receive() for _ in requests] == requests
+        await first.respond(requests[1], {"exitCode": 0})
+        assert (await agent.receive())["id"] == "two"
         await first.lose()
         second = await host.resumed()
-        assert [await second.next(), await second.next()] == [asked[0], asked[2]]
-        await second.answer(asked[2], {"output": ""})
-        await second.answer(asked[0], {"terminalId": "t"})
-        assert [(await agent.next())["id"], (await agent.next())["id"]] == [3, 1]
-        # The connection goes on as before.
+        assert [await second.receive(), await second.receive()] == [requests[0], requests[2]]
+        await second.respond(requests[2], {"output": ""})
+        await second.respond(requests[0], {"terminalId": "t"})
+        assert [(await agent.receive())["id"], (await agent.receive())["id"]] == [3, 1]
+        # The connection works as before.
         later = await agent.ask(1)
-        assert await second.next() == later
+        assert await second.receive() == later
 
 
 async def test_answered_request_is_not_repeated(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = await agent.ask(1)
-        await first.answer(await first.next(), {"output": "all of it"})
+        request = await agent.ask(1)
+        await first.respond(await first.receive(), {"output": "all of it"})
         await first.lose()
-        assert (await agent.next())["id"] == asked["id"]
+        assert (await agent.receive())["id"] == request["id"]
         second = await host.resumed()
         later = await agent.ask(2)
-        assert await second.next() == later
+        assert await second.receive() == later
 
 
 async def test_incomplete_line_of_the_daemon_never_reaches_the_agent(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = await agent.ask(1)
-        await first.next()
+        request = await agent.ask(1)
+        await first.receive()
         await first.send(
             b'{"jsonrpc":"2.0","id":9,"result":{}}\n{"jsonrpc":"2.0","id":1,"result":{"ou'
         )
-        assert (await agent.next())["id"] == 9
+        assert (await agent.receive())["id"] == 9
         await first.lose()
         second = await host.resumed()
-        assert await second.next() == asked
-        await second.answer(asked, {"output": "whole"})
-        assert (await agent.next())["result"] == {"output": "whole"}
+        assert await second.receive() == request
+        await second.respond(request, {"output": "whole"})
+        assert (await agent.receive())["result"] == {"output": "whole"}
 
 
 async def test_incomplete_line_of_the_agent_is_sent_again_from_its_beginning(tmp_path):
@@ -156,7 +126,7 @@ async def test_incomplete_line_of_the_agent_is_sent_again_from_its_beginning(tmp
         await first.lose()
         second = await host.resumed()
         await agent.send(line[30:])
-        assert await second.next() == json.loads(line)
+        assert await second.receive() == json.loads(line)
 
 
 async def test_rest_of_an_oversized_line_is_not_sent_as_a_line(tmp_path):
@@ -170,8 +140,8 @@ async def test_rest_of_an_oversized_line_is_not_sent_as_a_line(tmp_path):
         second = await host.resumed()
         await agent.send(b'yy"}')
         await agent.send(b"\n")
-        asked = await agent.ask(1)
-        assert await second.next() == asked
+        request = await agent.ask(1)
+        assert await second.receive() == request
 
 
 @pytest.mark.parametrize(
@@ -183,15 +153,15 @@ async def test_rest_of_an_oversized_line_is_not_sent_as_a_line(tmp_path):
 )
 async def test_write_and_signal_are_not_repeated_and_fail(tmp_path, method, expected):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = await agent.ask(1, method, terminalId="t", data="rm -r x\n")
+        request = await agent.ask(1, method, terminalId="t", data="rm -r x\n")
         waits = await agent.ask(2, "terminal/wait_for_exit", terminalId="t")
-        assert [await first.next(), await first.next()] == [asked, waits]
+        assert [await first.receive(), await first.receive()] == [request, waits]
         await first.lose()
         second = await host.resumed()
-        answer = await agent.next()
+        answer = await agent.receive()
         assert (answer["id"], answer["error"]["code"]) == (1, -32603)
         assert expected in answer["error"]["message"]
-        assert await second.next() == waits
+        assert await second.receive() == waits
 
 
 async def test_messages_sent_without_a_worker_reach_the_next_one(tmp_path):
@@ -200,15 +170,15 @@ async def test_messages_sent_without_a_worker_reach_the_next_one(tmp_path):
         second = await host.accept()
         typed = await agent.ask(1, "_acpterm/terminal/write", data="x")
         await second.welcome(resumed=True)
-        assert await second.next() == typed
-        await second.answer(typed, {"written": 1})
-        assert (await agent.next())["result"] == {"written": 1}
+        assert await second.receive() == typed
+        await second.respond(typed, {"written": 1})
+        assert (await agent.receive())["result"] == {"written": 1}
 
 
 async def test_relay_tries_the_next_worker_when_one_dies_before_it_responds(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = await agent.ask(1)
-        await first.next()
+        request = await agent.ask(1)
+        await first.receive()
         await first.lose()
         await (await host.accept()).lose()
         second = await host.accept()
@@ -217,17 +187,17 @@ async def test_relay_tries_the_next_worker_when_one_dies_before_it_responds(tmp_
         third = await host.resumed()
         await third.lose()
         fourth = await host.resumed()
-        assert await fourth.next() == asked
+        assert await fourth.receive() == request
 
 
 async def test_newest_secret_is_used_even_from_the_agents_own_initialize(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         own = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
-        await agent.send(json.dumps(own).encode() + b"\n")
-        assert await first.next() == own
+        await agent.send_message(**own)
+        assert await first.receive() == own
         result = {"protocolVersion": 1, "_meta": {"acpterm": {"resume": "newer"}}}
-        await first.answer(own, result)
-        assert (await agent.next())["result"] == result
+        await first.respond(own, result)
+        assert (await agent.receive())["result"] == result
         await first.lose()
         second = await host.connected(secret="newest", resumed=True)
         assert second.presented == "newer"
@@ -239,15 +209,15 @@ async def test_newest_secret_is_used_even_from_the_agents_own_initialize(tmp_pat
 async def test_possibly_unread_notifications_are_repeated_in_order(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         read = {"sessionId": "s", "update": {"sessionUpdate": "tool_call", "toolCallId": "read"}}
-        await agent.tell("session/update", read)
-        asked = await agent.ask(1)
+        await agent.notify("session/update", read)
+        request = await agent.ask(1)
         update = {"sessionId": "s", "update": {"sessionUpdate": "tool_call", "toolCallId": "c"}}
-        await agent.tell("session/update", update)
-        await agent.tell("session/cancel", {"sessionId": "s"})
+        await agent.notify("session/update", update)
+        await agent.notify("session/cancel", {"sessionId": "s"})
         for _ in range(3):
-            await first.next()
-        await first.answer(asked)
-        await agent.next()
+            await first.receive()
+        await first.respond(request)
+        await agent.receive()
         await first.lose()
         second = await host.resumed()
         assert (await second.expect("session/update"))["params"] == update
@@ -256,25 +226,25 @@ async def test_possibly_unread_notifications_are_repeated_in_order(tmp_path):
 
 async def test_cancelled_request_is_cancelled_again(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
-        asked = await agent.ask(1, "terminal/wait_for_exit", terminalId="t")
-        await agent.tell("$/cancel_request", {"requestId": 1})
-        assert await first.next() == asked
+        request = await agent.ask(1, "terminal/wait_for_exit", terminalId="t")
+        await agent.notify("$/cancel_request", {"requestId": 1})
+        assert await first.receive() == request
         await first.lose()
         second = await host.resumed()
-        assert await second.next() == asked
+        assert await second.receive() == request
         assert (await second.expect("$/cancel_request"))["params"] == {"requestId": 1}
 
 
 async def test_relay_fails_when_the_daemon_does_not_know_the_connection(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, outcome):
         await agent.ask(1)
-        await first.next()
+        await first.receive()
         await first.lose()
         await host.connected(secret="fresh", resumed=False)
-        answer = await agent.next()
+        answer = await agent.receive()
         assert (answer["id"], answer["error"]["code"]) == (1, -32603)
         assert "the daemon is gone, and the terminals with it" in answer["error"]["message"]
-        assert await agent.ended() == b""
+        assert await agent.receive_rest() == b""
         assert (
             f"the daemon at {host.path} is gone, and the terminals with it" in await outcome.wait()
         )
@@ -285,7 +255,7 @@ async def test_relay_fails_at_once_without_a_secret_or_with_timeout_0(tmp_path, 
     async with relayed(tmp_path, **settings) as (agent, first, _, outcome):
         await first.lose()
         assert "it has closed the connection" in await outcome.wait()
-        assert await agent.ended() == b""
+        assert await agent.receive_rest() == b""
 
 
 @pytest.mark.parametrize(("remove", "expected"), [(True, "it has ended"), (False, "it was killed")])
@@ -297,7 +267,7 @@ async def test_relay_fails_soon_when_the_daemon_no_longer_listens(
         await host.stop(remove=remove)
         await first.lose()
         assert expected in await outcome.wait()
-        assert await agent.ended() == b""
+        assert await agent.receive_rest() == b""
 
 
 async def test_relay_fails_after_the_timeout_with_the_keepers_message(tmp_path):
@@ -314,17 +284,17 @@ async def test_next_worker_answers_pending_requests_after_stdin_ended(
     tmp_path,
 ):
     async with relayed(tmp_path) as (agent, first, host, outcome):
-        asked = await agent.ask(1, "terminal/wait_for_exit", terminalId="t")
-        await first.next()
+        request = await agent.ask(1, "terminal/wait_for_exit", terminalId="t")
+        await first.receive()
         await agent.writes.aclose()
-        assert await first.ended() == b""
+        assert await first.receive_rest() == b""
         await first.lose()
         second = await host.resumed()
-        assert await second.next() == asked
-        assert await second.ended() == b""
-        await second.answer(asked, {"exitCode": None, "signal": "SIGTERM"})
+        assert await second.receive() == request
+        assert await second.receive_rest() == b""
+        await second.respond(request, {"exitCode": None, "signal": "SIGTERM"})
         await second.lose()
-        assert (await agent.next())["result"]["signal"] == "SIGTERM"
+        assert (await agent.receive())["result"]["signal"] == "SIGTERM"
         assert await outcome.wait() is None
 
 
@@ -334,7 +304,7 @@ async def test_end_of_stdin_without_a_worker_reaches_the_next_worker(tmp_path):
         second = await host.accept()
         await agent.writes.aclose()
         await second.welcome(resumed=True)
-        assert await second.ended() == b""
+        assert await second.receive_rest() == b""
         await second.lose()
         assert await outcome.wait() is None
 
@@ -342,26 +312,26 @@ async def test_end_of_stdin_without_a_worker_reaches_the_next_worker(tmp_path):
 async def test_responses_are_read_while_requests_are_repeated(tmp_path):
     async with relayed(tmp_path) as (agent, first, host, _):
         # More than the socket buffers hold, in both directions.
-        asked = []
+        requests = []
         for number in range(20):
-            asked.append(await agent.ask(number, "terminal/create", args=["x" * 50_000]))
-            assert await first.next() == asked[-1]
+            requests.append(await agent.ask(number, "terminal/create", args=["x" * 50_000]))
+            assert await first.receive() == requests[-1]
         await first.lose()
         second = await host.resumed()
-        for request in asked:
-            assert await second.next() == request
-            await second.answer(request, {"terminalId": "y" * 100_000})
-            assert (await agent.next())["id"] == request["id"]
+        for request in requests:
+            assert await second.receive() == request
+            await second.respond(request, {"terminalId": "y" * 100_000})
+            assert (await agent.receive())["id"] == request["id"]
 
 
 async def test_relay_stops_reading_above_the_limit_of_unanswered_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(stdio_relay, "UNANSWERED_BYTES_MAX", 1000)
     async with relayed(tmp_path) as (agent, first, _, _):
         large = await agent.ask(1, "terminal/create", args=["x" * 2000])
-        assert await first.next() == large
-        asked = await agent.ask(2)
+        assert await first.receive() == large
+        request = await agent.ask(2)
         with trio.move_on_after(0.1) as waited:
             await first.stream.receive_some()
         assert waited.cancelled_caught
-        await first.answer(large)
-        assert await first.next() == asked
+        await first.respond(large)
+        assert await first.receive() == request

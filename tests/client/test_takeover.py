@@ -9,18 +9,21 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.commands import run, running
-from tests.support.desk import Desk, daemon_in
+from tests.support.daemon import blocking_daemon, daemon
 from tests.support.editor import AGENT, proxied, say, shown
-from tests.support.hosts import agent_on_stdio, alive, daemon, environment, poll
-from tests.support.person import person_at
+from tests.support.hosts import agent_on_stdio
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
 from tests.support.tmux import needs_tmux, tmux_server
+from tests.support.user import user_at
+from tests.support.windows import Windows
 
 COUNT = "for n in $(seq 40); do echo line $n; sleep 0.02; done; exit 3"
 COUNTED = "".join(f"line {n}\n" for n in range(1, 41))
 
 
 async def status(path):
-    async with person_at(path.replace("agent.sock", "user.sock")) as user:
+    async with user_at(path.replace("agent.sock", "user.sock")) as user:
         return await user.request("status", {})
 
 
@@ -60,7 +63,7 @@ async def test_agent_on_stdio_gets_its_waits_and_all_output_after_a_takeover(tmp
             before = await agent.until_output(pid, "\n")
             wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
             await end(path)
-            assert (await agent.answer(wait))["exitCode"] == 3
+            assert (await agent.result(wait))["exitCode"] == 3
             assert (await agent.output(terminal))["output"] == COUNTED
             assert (await agent.output(pid))["output"] == before
             await agent.type(pid, "x\n")
@@ -80,7 +83,7 @@ async def test_editor_behind_the_proxy_gets_all_output_after_a_takeover(tmp_path
             turn = await editor.begin(*shown(COUNT), say("done"))
             await editor.until(lambda: any("line 3\n" in text for text in editor.texts()))
             os.kill(before["workerPid"], signal.SIGKILL)
-            assert (await editor.wait(turn))["stopReason"] == "end_turn"
+            assert (await editor.result(turn))["stopReason"] == "end_turn"
             last = editor.texts()[-1]
             assert last.endswith("line 40\n[exit status 3]\n```")
             assert "line 1\nline 2\n" in last
@@ -99,42 +102,42 @@ async def test_prompt_prints_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         steps = json.dumps([*shown(COUNT, title="count"), say("done")])
         async with running(tmp_path, path, "prompt", steps, "--", *AGENT) as prompt:
-            await prompt.until(lambda: "line 3\n" in prompt.out)
+            await poll(lambda: "line 3\n" in prompt.out)
             await kill_worker(path)
             assert await prompt.wait() == 0
         assert prompt.out.count("line 1\n") == prompt.out.count("line 40\n") == 1
         assert prompt.out.endswith("done\n")
 
 
-async def test_logs_and_wait_go_on_without_duplicates_after_a_takeover(tmp_path):
+async def test_logs_and_wait_continue_without_duplicates_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         command = ["run", "-d", "--name", "n", "sh", "-c"]
         assert (await run(path, *command, f"read go; {COUNT}")).status == 0
         async with (
             running(tmp_path, path, "logs", "-f", "n") as logs,
             running(tmp_path, path, "wait", "n") as wait,
-            running(tmp_path, path, "wait", "n", "--for", "^line 39$") as found,
+            running(tmp_path, path, "wait", "n", "--for", "^line 39$") as line_wait,
             running(tmp_path, path, "events", "--json") as events,
         ):
             await commands_are_connected(path, 4)
             await run(path, "send", "n", "go", "--enter")
-            await logs.until(lambda: "line 3\n" in logs.out)
+            await poll(lambda: "line 3\n" in logs.out)
             await kill_worker(path)
             assert await logs.wait() == 0
             assert await wait.wait() == 3
-            assert await found.wait() == 0
+            assert await line_wait.wait() == 0
             # The exit may be part of the missing output.
-            await events.until(lambda: '"reconnected"' in events.out)
+            await poll(lambda: '"reconnected"' in events.out)
         assert logs.out.endswith(COUNTED)
         assert logs.out.count("line 3\n") == 1
-        assert found.out == "line 39\n"
+        assert line_wait.out == "line 39\n"
         assert [json.loads(line)["event"] for line in events.lines].count("reconnected") == 1
 
 
 async def test_run_in_a_pipe_prints_all_output_after_a_takeover(tmp_path):
     async with daemon(tmp_path) as (_, path):
         async with running(tmp_path, path, "run", "sh", "-c", COUNT) as process:
-            await process.until(lambda: "line 3" in process.out)
+            await poll(lambda: "line 3" in process.out)
             await kill_worker(path)
             assert await process.wait() == 3
         assert process.out.replace("\r", "") == COUNTED
@@ -142,16 +145,16 @@ async def test_run_in_a_pipe_prints_all_output_after_a_takeover(tmp_path):
 
 
 @needs_tmux
-def test_attach_goes_on_after_a_takeover(tmp_path):
-    with daemon_in(tmp_path / "run") as daemon, tmux_server(tmp_path / "tmux") as tmux:
-        desk = Desk(daemon, tmux)
-        name = daemon.make("sh", "-c", "echo a picture; while read line; do echo got $line; done")
-        window = desk.attach(name)
+def test_attach_continues_after_a_takeover(tmp_path):
+    with blocking_daemon(tmp_path / "run") as daemon, tmux_server(tmp_path / "tmux") as tmux:
+        windows = Windows(daemon, tmux)
+        name = daemon.create("sh", "-c", "echo a picture; while read line; do echo got $line; done")
+        window = windows.attach(name)
         window.until("a picture")
-        before = daemon.ask("status")
+        before = daemon.request("status")
         os.kill(before["workerPid"], signal.SIGKILL)
-        window.until(lambda: daemon.ask("status")["takeovers"] > before["takeovers"])
-        window.until(lambda: daemon.about(name)["attached"] == 1)
+        window.until(lambda: daemon.request("status")["takeovers"] > before["takeovers"])
+        window.until(lambda: daemon.info(name)["attached"] == 1)
         window.keys("Enter")
         window.until("got")
 

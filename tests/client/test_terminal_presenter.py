@@ -138,8 +138,8 @@ def test_memory_for_terminals_and_calls_is_bounded():
         shown.it.translate(line, update.parse_update(parse_envelope(line).params))
     assert len(shown.it._terminals) == terminal_presenter.TERMINALS_MAX
     assert len(shown.it._calls) == terminal_presenter.CALLS_MAX
-    kept = [known for known in shown.it._calls.values() if "rawInput" in known]
-    assert len(kept) == 1000 - 99
+    retained = [known for known in shown.it._calls.values() if "rawInput" in known]
+    assert len(retained) == 1000 - 99
 
 
 def test_raw_output_becomes_output_of_the_agents_only_silent_terminal():

@@ -222,7 +222,7 @@ async def replay(entries, tmp_path):
 
 
 class Reader:
-    """What an editor shows of tool calls: text, terminals if it can, else the raw output."""
+    """An editor's display of tool calls: text, terminals if supported, else the raw output."""
 
     def __init__(self):
         self.calls = {}
@@ -266,14 +266,14 @@ def reads_no_less(with_proxy, without):
         assert "```console\n```" not in with_proxy.shown(call)
 
 
-def said_by_agent(entries):
+def sent_by_agent(entries):
     return [entry["msg"] for entry in entries if entry["dir"] == "agent->client"]
 
 
 @pytest.mark.parametrize(("stem", "entries"), ALL, ids=IDS)
 async def test_recorded_conversation_passes_through_the_proxy(stem, entries, tmp_path):
     play = await replay(entries, tmp_path)
-    without = Reader().read(map(play.now, said_by_agent(entries)))
+    without = Reader().read(map(play.now, sent_by_agent(entries)))
     reads_no_less(Reader().read(play.editor.all), without)
     assert play.passed >= 3
     if stem.startswith(("kimi", "fast")) and "terminal/create" in play.methods.values():
@@ -284,7 +284,7 @@ CODEX = [entries for stem, entries in ALL if stem.startswith("codex")]
 
 
 def as_own_terminals(entries, *, at_once):
-    """Give a conversation of codex-acp as it is with a client that shows an agent's terminals.
+    """Return a conversation of codex-acp with a client that displays an agent's terminals.
 
     Codex embeds a terminal then and says how it ended; of a command that ends `at_once` it sends no
     output of the terminal. The client itself is one that does not show them.
@@ -313,7 +313,7 @@ def as_own_terminals(entries, *, at_once):
 @pytest.mark.parametrize("recorded", CODEX, ids=name_of)
 async def test_output_of_an_agents_own_terminal_is_shown_completely(recorded, at_once, tmp_path):
     play = await replay(as_own_terminals(recorded, at_once=at_once), tmp_path)
-    without = Reader().read(said_by_agent(recorded))
+    without = Reader().read(sent_by_agent(recorded))
     with_proxy = Reader().read(play.editor.all)
     reads_no_less(with_proxy, without)
     for call in without.calls:

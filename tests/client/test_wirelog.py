@@ -26,14 +26,14 @@ async def test_each_message_is_a_line_with_time_and_direction(tmp_path):
     async with open_log(str(path)) as log:
         log.write("a->b", b'{"id": 1,  "x": [1.50, null]}')
         log.write("b->a", '{"é":"\\n"}'.encode())
-    found = entries(path)
-    assert [(entry["dir"], entry["msg"]) for entry in found] == [
+    logged = entries(path)
+    assert [(entry["dir"], entry["msg"]) for entry in logged] == [
         ("a->b", {"id": 1, "x": [1.5, None]}),
         ("b->a", {"é": "\n"}),
     ]
-    times = [entry["t"] for entry in found]
+    times = [entry["t"] for entry in logged]
     assert 0 <= times[0] <= times[1] < 10
-    assert all(set(entry) == {"t", "dir", "msg"} for entry in found)
+    assert all(set(entry) == {"t", "dir", "msg"} for entry in logged)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_logged_stream_logs_complete_lines_in_both_directions(tmp_path):
         assert await theirs.receive_some() == b'{"n":1}\n{"n":2}\n'
         await theirs.send_all(b'{"n":3}\n\n{"n":4')
         await stream.receive_some()
-        await theirs.send_all(b"}\nrubbish\nhalf")
+        await theirs.send_all(b"}\ngarbage\nhalf")
         await stream.receive_some()
         await stream.aclose()
     assert [(entry["dir"], entry.get("msg", entry.get("text"))) for entry in entries(path)] == [
@@ -129,7 +129,7 @@ async def test_logged_stream_logs_complete_lines_in_both_directions(tmp_path):
         ("sent", {"n": 2}),
         ("received", {"n": 3}),
         ("received", {"n": 4}),
-        ("received", "rubbish"),
+        ("received", "garbage"),
     ]
 
 

@@ -20,10 +20,13 @@ from acpterm.pty import linux
 from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.cgroup import Cgroups
 from tests.pty.scarcity import no_descriptors
-from tests.support.hosts import ACPTERM, agent_at, alive, daemon, environment, poll
-from tests.support.person import person_at
+from tests.support.agent import agent_at
+from tests.support.daemon import Daemon, daemon
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
+from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux
-from tests.support.workers import Daemon
+from tests.support.user import user_at
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="the evidence is Linux's")
 
@@ -33,13 +36,13 @@ INITIALIZE = (
 )
 TRACKING = ["cgroup", "subreaper"]
 
-# ask.py SOCKET ANSWER [STEP...]: takes the steps in order, asks for the list of terminals, and
-# writes the answer to a file.
-ASK = r"""
+# peer.py SOCKET RESPONSE [STEP...]: takes the steps in order, requests the list of terminals, and
+# writes the response to a file.
+PEER = r"""
 import json, os, resource, socket, subprocess, sys, time
 
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
-path, answer, *steps = sys.argv[1:]
+path, response, *steps = sys.argv[1:]
 agent_path = path.replace("user.sock", "agent.sock")
 
 def connect(path):
@@ -66,7 +69,7 @@ while steps:
             time.sleep(60)
         os.setsid()
     elif step == "orphan":
-        # The parent ends when its child has left the session, whose end would be the child's.
+        # The parent exits once its child has left the session, so that the child survives.
         before, (reads, writes) = os.getpid(), os.pipe()
         if os.fork():
             os.close(writes)
@@ -77,9 +80,9 @@ while steps:
         os.close(writes)
         until(lambda: os.getppid() != before)
     elif step == "forget":
-        # Neither the environment nor the limit says any more where this comes from.
+        # Afterwards neither the environment nor the limit identifies the terminal.
         resource.setrlimit(10, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        os.execve(sys.executable, [sys.executable, __file__, path, answer, *steps], {})
+        os.execve(sys.executable, [sys.executable, __file__, path, response, *steps], {})
     elif step == "hold":
         hold()
     elif step.startswith("stdio"):
@@ -97,100 +100,102 @@ while steps:
             file.write("0")
 with connect(path) as sock:
     sock.sendall(b'{"jsonrpc":"2.0","id":1,"method":"_acpterm/terminal/list","params":{}}\n')
-    said = sock.makefile("rb").readline()
-with open(answer + ".part", "wb") as file:
-    file.write(said)
-os.rename(answer + ".part", answer)
+    line = sock.makefile("rb").readline()
+with open(response + ".part", "wb") as file:
+    file.write(line)
+os.rename(response + ".part", response)
 """
 
 
-class Asker:
-    """A script that asks at the user's socket, and what it is answered."""
+class PeerScript:
+    """A script that connects to the user's socket, and the response that it receives."""
 
     def __init__(self, tmp_path, path):
         self.path = path
         self.user_path = path.replace("agent.sock", "user.sock")
-        self._script = tmp_path / "ask.py"
-        self._script.write_text(ASK)
-        self._answer = tmp_path / "answer"
+        self._script = tmp_path / "peer.py"
+        self._script.write_text(PEER)
+        self._response = tmp_path / "response"
 
     def command(self, *steps):
-        self._answer.unlink(missing_ok=True)
-        arguments = [str(self._script), self.user_path, str(self._answer), *steps]
+        self._response.unlink(missing_ok=True)
+        arguments = [str(self._script), self.user_path, str(self._response), *steps]
         return sys.executable, arguments
 
-    async def answer(self):
-        """Wait for the answer: the message of the error, or None if the list came."""
-        message = json.loads(await poll(lambda: self._answer.exists() and self._answer.read_text()))
+    async def error(self):
+        """Wait for the response; return its error message, or None if it is a result."""
+        message = json.loads(
+            await poll(lambda: self._response.exists() and self._response.read_text())
+        )
         return message["error"]["message"] if "error" in message else None
 
-    async def alone(self, *steps, **how):
-        """Run it as a child of the tests: the answer. It ends with them at the latest."""
+    async def run(self, *steps, **popen):
+        """Run the script as a child of this process; return as `error` does."""
         command, arguments = self.command(*steps)
-        child = subprocess.Popen([command, *arguments], start_new_session=True, **how)
+        child = subprocess.Popen([command, *arguments], start_new_session=True, **popen)
         try:
-            return await self.answer()
+            return await self.error()
         finally:
             child.kill()
             child.wait()
 
 
 @asynccontextmanager
-async def asker_at_daemon(tmp_path, **more):
+async def peer_script(tmp_path, **more):
     if more.get("ACPTERM_TRACKING") == "cgroup":
         if (groups := Cgroups.find()) is None:
-            pytest.skip("takes control groups")
+            pytest.skip("requires control groups")
         groups.close()
     env = environment(XDG_CONFIG_HOME=str(tmp_path), **more)
     async with daemon(tmp_path, env=env) as (_, path):
-        yield Asker(tmp_path, path)
+        yield PeerScript(tmp_path, path)
 
 
 async def test_program_of_the_user_is_admitted(tmp_path):
-    async with asker_at_daemon(tmp_path) as asker, agent_at(asker.path) as agent:
+    async with peer_script(tmp_path) as script, agent_at(script.path) as agent:
         await agent.create("sleep 60")
-        assert await asker.alone() is None
-        assert await asker.alone("orphan", "forget") is None
+        assert await script.run() is None
+        assert await script.run("orphan", "forget") is None
 
 
 @pytest.mark.parametrize("tracking", TRACKING)
 async def test_orphan_of_an_agents_terminal_is_refused_when_it_has_no_marks(tmp_path, tracking):
     async with (
-        asker_at_daemon(tmp_path, ACPTERM_TRACKING=tracking) as asker,
-        agent_at(asker.path) as agent,
-        person_at(asker.user_path) as person,
+        peer_script(tmp_path, ACPTERM_TRACKING=tracking) as script,
+        agent_at(script.path) as agent,
+        user_at(script.user_path) as user,
     ):
-        await person.request("terminal/create", {"command": "sleep 60"})
-        command, arguments = asker.command("orphan", "forget")
+        await user.request("terminal/create", {"command": "sleep 60"})
+        command, arguments = script.command("orphan", "forget")
         await agent.create(command, args=arguments)
-        answer = await asker.answer()
-        assert "this is the user's endpoint" in answer
+        error = await script.error()
+        assert "this is the user's endpoint" in error
         if tracking == "subreaper":
-            assert "nothing says from which" in answer
-            assert "run the command outside of acpterm's terminals" in answer
+            assert "nothing says from which" in error
+            assert "run the command outside of acpterm's terminals" in error
 
 
 @pytest.mark.parametrize("group", ["elsewhere", "the user's"])
 async def test_process_that_moved_to_another_control_group_is_refused(tmp_path, group):
-    if (found := Cgroups.find()) is None:
-        pytest.skip("takes control groups")
-    above = os.path.dirname(found.handover()[0])
-    found.close()
+    if (groups := Cgroups.find()) is None:
+        pytest.skip("requires control groups")
+    above = os.path.dirname(groups.handover()[0])
+    groups.close()
     elsewhere = f"{above}/elsewhere-of-tests-{os.getpid()}"
     os.mkdir(elsewhere)
     try:
         async with (
-            asker_at_daemon(tmp_path, ACPTERM_TRACKING="cgroup") as asker,
-            agent_at(asker.path) as agent,
-            person_at(asker.user_path) as person,
+            peer_script(tmp_path, ACPTERM_TRACKING="cgroup") as script,
+            agent_at(script.path) as agent,
+            user_at(script.user_path) as user,
         ):
-            made = await person.request("terminal/create", {"command": "sleep 60"})
-            own = group_of_terminal(made["terminalId"], above)
+            created = await user.request("terminal/create", {"command": "sleep 60"})
+            own = group_of_terminal(created["terminalId"], above)
             assert own
             target = elsewhere if group == "elsewhere" else own
-            command, arguments = asker.command("orphan", f"group={target}")
+            command, arguments = script.command("orphan", f"group={target}")
             terminal = await agent.create(command, args=arguments)
-            assert f"you run in an agent's terminal ({terminal})" in await asker.answer()
+            assert f"you run in an agent's terminal ({terminal})" in await script.error()
     finally:
         await poll(lambda: removed(elsewhere))
 
@@ -211,10 +216,10 @@ def removed(group):
 
 
 async def test_survivor_of_another_daemon_is_refused_by_its_environment(tmp_path):
-    async with asker_at_daemon(tmp_path) as asker:
-        answer = await asker.alone(env={**os.environ, marks.TERMINAL: "term_" + "0" * 32})
-        assert "a terminal that this daemon does not have" in answer
-        assert "in a window of your own" in answer
+    async with peer_script(tmp_path) as script:
+        error = await script.run(env={**os.environ, marks.TERMINAL: "term_" + "0" * 32})
+        assert "a terminal that this daemon does not have" in error
+        assert "in a window of your own" in error
 
 
 async def test_survivor_of_another_daemon_is_refused_by_its_limit(tmp_path):
@@ -222,48 +227,48 @@ async def test_survivor_of_another_daemon_is_refused_by_its_limit(tmp_path):
         ((limit, soft, hard),) = marks.rlimits("term_" + "0" * 32)
         resource.setrlimit(limit, (soft, hard))
 
-    async with asker_at_daemon(tmp_path) as asker:
-        answer = await asker.alone(env={}, preexec_fn=mark)
-        assert "a terminal that this daemon does not have" in answer
+    async with peer_script(tmp_path) as script:
+        error = await script.run(env={}, preexec_fn=mark)
+        assert "a terminal that this daemon does not have" in error
 
 
 @pytest.mark.parametrize("tracking", TRACKING)
 async def test_program_of_a_promoted_terminal_is_refused(tmp_path, tracking):
     async with (
-        asker_at_daemon(tmp_path, ACPTERM_TRACKING=tracking) as asker,
-        agent_at(asker.path) as agent,
-        person_at(asker.user_path) as person,
+        peer_script(tmp_path, ACPTERM_TRACKING=tracking) as script,
+        agent_at(script.path) as agent,
+        user_at(script.user_path) as user,
     ):
-        command, arguments = asker.command(f"wait={tmp_path}/promoted")
+        command, arguments = script.command(f"wait={tmp_path}/promoted")
         terminal = await agent.create(command, args=arguments)
-        assert (await person.about("promote", terminal))["owner"] == "user"
+        assert (await user.terminal_request("promote", terminal))["owner"] == "user"
         (tmp_path / "promoted").touch()
-        assert f"you run in an agent's terminal ({terminal})" in await asker.answer()
+        assert f"you run in an agent's terminal ({terminal})" in await script.error()
 
 
 @pytest.mark.parametrize("tracking", TRACKING)
 async def test_background_processes_of_the_users_terminal_are_admitted(tmp_path, tracking):
     async with (
-        asker_at_daemon(tmp_path, ACPTERM_TRACKING=tracking) as asker,
-        agent_at(asker.path) as agent,
-        person_at(asker.user_path) as person,
+        peer_script(tmp_path, ACPTERM_TRACKING=tracking) as script,
+        agent_at(script.path) as agent,
+        user_at(script.user_path) as user,
     ):
         await agent.create("sleep 60")
         for steps in ([], ["orphan"]):
-            command, arguments = asker.command(*steps)
-            await person.request("terminal/create", {"command": command, "args": arguments})
-            assert await asker.answer() is None
+            command, arguments = script.command(*steps)
+            await user.request("terminal/create", {"command": command, "args": arguments})
+            assert await script.error() is None
 
 
 @pytest.mark.parametrize("steps", [["hold"], ["hold", "fork"], ["stdio"], ["stdio", "fork"]])
 async def test_descendant_of_a_process_with_an_agents_connection_is_refused(tmp_path, steps):
-    async with asker_at_daemon(tmp_path) as asker:
-        answer = await asker.alone(*steps, cwd=os.getcwd())
-        assert "holds an agent's connection: ask the user" in answer
+    async with peer_script(tmp_path) as script:
+        error = await script.run(*steps, cwd=os.getcwd())
+        assert "holds an agent's connection: ask the user" in error
 
 
-def script(path, text):
-    """Make a program that the system knows by the name of its file."""
+def program(path, text):
+    """Create an executable whose process has the name of the file; return its path."""
     path.write_text(f"#!{sys.executable}\n{text}")
     path.chmod(0o700)
     return str(path)
@@ -276,21 +281,21 @@ async def test_agent_behind_a_wrapper_of_stdio_is_refused(tmp_path, wrapper):
     if not words:
         run = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
         name = "npm exec acpter" if wrapper == "both" else wrapper
-        words = [script(tmp_path / name, run), *(shell if wrapper == "both" else [])]
-    async with asker_at_daemon(tmp_path) as asker:
-        # The process that asks is a child of the agent, and none of the wrapper's.
-        answer = await asker.alone(f"stdio={json.dumps(words)}", "fork", cwd=os.getcwd())
-        assert "holds an agent's connection: ask the user" in answer
+        words = [program(tmp_path / name, run), *(shell if wrapper == "both" else [])]
+    async with peer_script(tmp_path) as script:
+        # The connecting process is a child of the agent, not of the wrapper.
+        error = await script.run(f"stdio={json.dumps(words)}", "fork", cwd=os.getcwd())
+        assert "holds an agent's connection: ask the user" in error
 
 
 @pytest.mark.parametrize("server", ["sshd", "sshd-session", "tmux: server"])
 async def test_descendant_of_a_server_that_started_stdio_is_admitted(tmp_path, server):
-    async with asker_at_daemon(tmp_path) as asker:
-        _, (_, *arguments) = asker.command("stdio")
-        words = [script(tmp_path / server, ASK), *arguments]
+    async with peer_script(tmp_path) as script:
+        _, (_, *arguments) = script.command("stdio")
+        words = [program(tmp_path / server, PEER), *arguments]
         with subprocess.Popen(words, start_new_session=True) as child:
             try:
-                assert await asker.answer() is None
+                assert await script.error() is None
             finally:
                 child.kill()
 
@@ -299,9 +304,9 @@ async def test_descendant_of_a_server_that_started_stdio_is_admitted(tmp_path, s
 async def test_descendant_of_an_interactive_shell_that_started_stdio_is_admitted(tmp_path, shell):
     requests, answers = tmp_path / "requests", tmp_path / "answers"
     os.mkfifo(requests)
-    async with asker_at_daemon(tmp_path) as asker:
-        command, arguments = asker.command()
-        stdio = shlex.join([*ACPTERM, "stdio", "--socket", asker.path])
+    async with peer_script(tmp_path) as script:
+        command, arguments = script.command()
+        stdio = shlex.join([*ACPTERM, "stdio", "--socket", script.path])
         pid, master = pty.fork()
         if not pid:
             os.execvp("bash", ["bash", "--norc", "--noprofile"])
@@ -314,7 +319,7 @@ async def test_descendant_of_an_interactive_shell_that_started_stdio_is_admitted
                 file.flush()
                 await poll(lambda: answers.exists() and answers.read_bytes().endswith(b"\n"))
                 os.write(master, (shlex.join([command, *arguments]) + "\n").encode())
-                assert await asker.answer() is None
+                assert await script.error() is None
         finally:
             os.close(master)
             os.kill(pid, signal.SIGKILL)
@@ -325,9 +330,9 @@ async def test_descendant_of_an_interactive_shell_that_started_stdio_is_admitted
 async def test_process_in_tmux_is_admitted_when_stdio_runs_in_another_window(tmp_path):
     requests, answers = tmp_path / "requests", tmp_path / "answers"
     requests.write_bytes(INITIALIZE)
-    async with asker_at_daemon(tmp_path) as asker:
-        command, arguments = asker.command()
-        stdio = shlex.join([*ACPTERM, "stdio", "--socket", asker.path])
+    async with peer_script(tmp_path) as script:
+        command, arguments = script.command()
+        stdio = shlex.join([*ACPTERM, "stdio", "--socket", script.path])
         # Its input stays open.
         relay = f"(cat {requests}; sleep 60) >{tmp_path}/pipe & exec {stdio}"
         os.mkfifo(tmp_path / "pipe")
@@ -337,53 +342,52 @@ async def test_process_in_tmux_is_admitted_when_stdio_runs_in_another_window(tmp
         try:
             await poll(lambda: answers.exists() and answers.read_bytes().endswith(b"\n"))
             await trio.run_process([*tmux, "new-window", shlex.join([command, *arguments])])
-            assert await asker.answer() is None
+            assert await script.error() is None
         finally:
             await trio.run_process([*tmux, "kill-server"])
 
 
 async def test_agent_behind_a_proxy_is_refused(tmp_path):
-    async with asker_at_daemon(tmp_path) as asker:
-        command, arguments = asker.command("forget")
-        words = [*ACPTERM, "proxy", "--socket", asker.path, "--", command, *arguments]
+    async with peer_script(tmp_path) as script:
+        command, arguments = script.command("forget")
+        words = [*ACPTERM, "proxy", "--socket", script.path, "--", command, *arguments]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
         with subprocess.Popen(words, **pipes) as proxy:
             proxy.stdin.write(INITIALIZE)
             proxy.stdin.flush()
-            answer = await asker.answer()
-        assert f"you descend from process {proxy.pid}, which holds" in answer
+            error = await script.error()
+        assert f"you descend from process {proxy.pid}, which holds" in error
 
 
 async def test_holder_is_known_to_the_next_worker_before_it_has_resumed(tmp_path):
-    async with asker_at_daemon(tmp_path) as asker:
-        command, arguments = asker.command("hold", f"wait={tmp_path}/killed", "fork")
+    async with peer_script(tmp_path) as script:
+        command, arguments = script.command("hold", f"wait={tmp_path}/killed", "fork")
         with subprocess.Popen([command, *arguments], start_new_session=True) as child:
             try:
-                found = Daemon(None, asker.path)
+                running = Daemon(None, script.path)
                 await poll(lambda: alive(child.pid))
                 with trio.fail_after(10):
-                    while not (await found.status())["agents"]:
+                    while not (await running.status())["agents"]:
                         await trio.sleep(0.01)
-                await found.kill_worker()
+                await running.kill_worker()
                 (tmp_path / "killed").touch()
-                assert "holds an agent's connection" in await asker.answer()
+                assert "holds an agent's connection" in await script.error()
             finally:
                 child.kill()
 
 
 async def test_refusal_of_a_process_that_has_ended_is_logged(tmp_path):
     code = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
-    async with daemon(tmp_path, "--log-format", "json") as (running, path):
-        found = Daemon(running, path)
-        worker = (await found.status())["workerPid"]
+    async with daemon(tmp_path, "--log-format", "json") as running:
+        worker = (await running.status())["workerPid"]
         os.kill(worker, signal.SIGSTOP)
         try:
-            child = subprocess.Popen([sys.executable, "-c", code, found.user_path])
+            child = subprocess.Popen([sys.executable, "-c", code, running.user_path])
             await trio.to_thread.run_sync(child.wait)
         finally:
             os.kill(worker, signal.SIGCONT)
-        await poll(lambda: "connection refused" in running.logged())
-        lines = map(json.loads, running.logged().splitlines())
+        await poll(lambda: "connection refused" in running.process.logged())
+        lines = map(json.loads, running.process.logged().splitlines())
         (refused,) = [line for line in lines if line["event"] == "connection refused"]
         assert refused["pid"] == child.pid
         assert "has ended" in refused["reason"]
@@ -416,7 +420,7 @@ async def test_peer_that_cannot_be_inspected_leaves_no_descriptor_open():
         async with trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as stream:
             with PeerProcess(stream) as peer:
                 if peer._pidfd < 0:
-                    pytest.skip("takes a kernel with SO_PEERPIDFD")
+                    pytest.skip("requires a kernel with SO_PEERPIDFD")
             # The descriptor of the process is the last one: none is left to read its start time.
             with no_descriptors(but=1):
                 for _ in range(3):

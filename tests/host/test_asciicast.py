@@ -25,7 +25,7 @@ ENV = {"TERM": "xterm-256color", "SHELL": "/bin/bash", "SECRET": "x"}
 
 
 class Printed:
-    """What of a terminal an export looks at, printed by the test."""
+    """The part of a terminal that an export reads; the test prints."""
 
     exit = None
     started = 1_700_000_000.9
@@ -43,7 +43,7 @@ class Printed:
 
 
 def events(lines):
-    """Take lines apart: the header, and the events."""
+    """Return the header and the events of lines."""
     data = b"".join(lines)
     assert data.endswith(b"\n")
     header, *rest = [json.loads(line) for line in data.split(b"\n")[:-1]]
@@ -52,12 +52,12 @@ def events(lines):
     return header, rest
 
 
-def output(found):
-    return "".join(data for _, code, data in found if code == "o")
+def output(recorded):
+    return "".join(data for _, code, data in recorded if code == "o")
 
 
 def test_header_describes_the_terminal_with_two_variables_only():
-    header, found = events(export(Printed(), command="make \udcff all", env=ENV))
+    header, recorded = events(export(Printed(), command="make \udcff all", env=ENV))
     assert header == {
         "version": 2,
         "width": 80,
@@ -66,7 +66,7 @@ def test_header_describes_the_terminal_with_two_variables_only():
         "title": "make ? all",
         "env": {"TERM": "xterm-256color", "SHELL": "/bin/bash"},
     }
-    assert found == []
+    assert recorded == []
 
 
 def test_output_has_times_and_sizes_and_the_exit_have_positions():
@@ -76,8 +76,8 @@ def test_output_has_times_and_sizes_and_the_exit_have_positions():
     terminal.print(b"two\x1b[31m\r\n", 1.25)
     terminal.resize(90, 20, 2.0)
     terminal.exit = ExitStatus(3, None, EndedBy.EXITED, 2.5, 0.0, 0)
-    _, found = events(export(terminal, command=""))
-    assert found == [
+    _, recorded = events(export(terminal, command=""))
+    assert recorded == [
         [0.5, "o", "one\r\n"],
         [0.75, "r", "100x30"],
         [1.25, "o", "two\x1b[31m\r\n"],
@@ -92,8 +92,8 @@ def test_size_has_its_position_where_marks_were_thinned_out():
     terminal.resize(100, 30, 1.5)
     terminal.print(b"two", 2.0)
     del terminal.timeline._times[1], terminal.timeline._positions[1]
-    _, found = events(export(terminal, command=""))
-    assert found == [[1.0, "o", "one"], [1.5, "r", "100x30"], [1.5, "o", "two"]]
+    _, recorded = events(export(terminal, command=""))
+    assert recorded == [[1.0, "o", "one"], [1.5, "r", "100x30"], [1.5, "o", "two"]]
 
 
 def test_death_by_a_signal_is_named():
@@ -115,8 +115,13 @@ def test_divided_character_is_whole_in_the_later_event():
     terminal.print("€".encode()[1:2], 2.0)
     terminal.print("€b".encode()[2:], 3.0)
     terminal.print(b"\xff\xe2", 4.0)
-    _, found = events(export(terminal, command=""))
-    assert found == [[1.0, "o", "a"], [3.0, "o", "€b"], [4.0, "o", "\ufffd"], [4.0, "o", "\ufffd"]]
+    _, recorded = events(export(terminal, command=""))
+    assert recorded == [
+        [1.0, "o", "a"],
+        [3.0, "o", "€b"],
+        [4.0, "o", "\ufffd"],
+        [4.0, "o", "\ufffd"],
+    ]
 
 
 def test_output_and_input_are_decoded_separately_and_time_never_decreases():
@@ -127,8 +132,8 @@ def test_output_and_input_are_decoded_separately_and_time_never_decreases():
         Event(3.0, "o", b"\xac"),
         Event(3.0, "i", b"\xa9"),
     ]
-    found = [json.loads(line) for line in map(encoder.encode, given) if line]
-    assert found == [[2.0, "i", "x"], [3.0, "o", "€"], [3.0, "i", "é"]]
+    recorded = [json.loads(line) for line in map(encoder.encode, given) if line]
+    assert recorded == [[2.0, "i", "x"], [3.0, "o", "€"], [3.0, "i", "é"]]
 
 
 def test_marker_reports_dropped_output_and_the_rest_begins_with_a_line():
@@ -137,10 +142,10 @@ def test_marker_reports_dropped_output_and_the_rest_begins_with_a_line():
     for number in range(100):
         terminal.print(b"line %05d of a hundred\r\n" % number, 1.0 + number)
     terminal.resize(70, 20, 200.0)
-    header, found = events(export(terminal, command=""))
+    header, recorded = events(export(terminal, command=""))
     # The size is that of when the rest begins.
     assert (header["width"], header["height"]) == (100, 30)
-    marker, *rest = found
+    marker, *rest = recorded
     shown = output(rest).encode()
     assert marker[1:] == ["m", f"{terminal.ring.end - len(shown)} bytes are missing here"]
     assert shown.startswith(b"line ")
@@ -156,18 +161,18 @@ def test_marker_reports_output_dropped_during_the_export():
     lines = export(terminal, command="")
     sent = [next(lines), next(lines)]
     terminal.print(b"b" * 6 * CHUNK_BYTES, 2.0)
-    _, found = events([*sent, *lines])
-    assert [code for _, code, _ in found[:3]] == ["o", "m", "o"]
-    assert found[1][2] == f"{3 * CHUNK_BYTES} bytes are missing here"
+    _, recorded = events([*sent, *lines])
+    assert [code for _, code, _ in recorded[:3]] == ["o", "m", "o"]
+    assert recorded[1][2] == f"{3 * CHUNK_BYTES} bytes are missing here"
     # What came after the export began is no part of it.
-    assert output(found) == "a" * 5 * CHUNK_BYTES
+    assert output(recorded) == "a" * 5 * CHUNK_BYTES
 
 
 def test_terminal_that_retains_nothing_can_be_exported():
     terminal = Printed(ring_size=0)
     terminal.print(b"gone", 1.0)
-    _, found = events(export(terminal, command=""))
-    assert found == [[1.0, "m", "4 bytes are missing here"]]
+    _, recorded = events(export(terminal, command=""))
+    assert recorded == [[1.0, "m", "4 bytes are missing here"]]
 
 
 def test_export_works_in_small_steps():
@@ -242,9 +247,9 @@ async def ran(line, **more):
 async def test_unrecorded_terminal_is_exported_with_the_times_of_its_output():
     line = "printf one; sleep 0.3; printf two; exit 4"
     async with ran(line, size=(90, 30)) as terminal:
-        header, found = events(export(terminal, command=line, env=ENV))
+        header, recorded = events(export(terminal, command=line, env=ENV))
     assert (header["width"], header["height"], header["title"]) == (90, 30, line)
-    (first, _, one), (second, _, two), (last, *marker) = found
+    (first, _, one), (second, _, two), (last, *marker) = recorded
     assert (one, two, marker) == ("one", "two", ["m", "exited with 4"])
     assert 0 <= first < second <= last
     assert second - first > 0.25

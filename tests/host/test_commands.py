@@ -440,9 +440,9 @@ async def test_program_that_reads_its_terminal_delays_no_other(agent):
     for number in range(5):
         assert (await agent.run(f"echo {number}"))[0] == f"{number}\n"
     assert "exitStatus" not in await agent.output(reader)
-    assert not agent.answered(waiting)
+    assert not agent.has_response(waiting)
     await agent.type(reader, "hello\n")
-    assert (await agent.answer(waiting))["exitCode"] == 0
+    assert (await agent.result(waiting))["exitCode"] == 0
     assert "got <hello>" in (await agent.output(reader))["output"]
 
 

@@ -15,8 +15,8 @@ from acpterm.host.user.subscribe.content import git_patch
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.jsonrpc import encode_notification
 from tests.acp.validate import validate_sent
+from tests.support.client_models import validate_v2
 from tests.support.depth import examples
-from tests.support.front_ends import validate_v2
 
 INFO = Info("t", "/p", "make")
 
@@ -27,7 +27,7 @@ def fields(**members):
 
 def sent(form, updates):
     """Return updates as they are on the wire, after validating each."""
-    told = []
+    valid = []
     for update in updates:
         params = {"sessionId": "s", "update": update}
         message = json.loads(encode_notification("session/update", params))
@@ -35,8 +35,8 @@ def sent(form, updates):
             validate_sent(message, {})
         else:
             validate_v2(message)
-        told.append(message["params"]["update"])
-    return told
+        valid.append(message["params"]["update"])
+    return valid
 
 
 def v2(**members):
@@ -132,20 +132,22 @@ def test_first_update_of_a_call_is_a_tool_call_in_v1_only():
 
 def test_each_new_terminal_has_its_own_update():
     content = [{"type": "terminal", "terminalId": name} for name in ("t", "u")]
-    told = meta(infos=[INFO, Info("u", None, None)], title="T", kind=None, content=content)
-    assert [update["sessionUpdate"] for update in told] == ["tool_call"] * 2 + ["tool_call_update"]
-    assert told[0]["_meta"] == {"terminal_info": {"terminal_id": "t", "cwd": "/p"}}
-    assert "content" not in told[0]
-    assert told[1]["_meta"] == {"terminal_info": {"terminal_id": "u"}}
-    assert told[1]["content"] == content
+    updates = meta(infos=[INFO, Info("u", None, None)], title="T", kind=None, content=content)
+    assert [update["sessionUpdate"] for update in updates] == ["tool_call"] * 2 + [
+        "tool_call_update"
+    ]
+    assert updates[0]["_meta"] == {"terminal_info": {"terminal_id": "t", "cwd": "/p"}}
+    assert "content" not in updates[0]
+    assert updates[1]["_meta"] == {"terminal_info": {"terminal_id": "u"}}
+    assert updates[1]["content"] == content
     # Members are cleared where the schema allows it.
-    assert told[2]["kind"] is None
+    assert updates[2]["kind"] is None
 
 
 def test_meta_of_an_agent_is_passed_on_except_for_its_terminals():
-    said = {"terminal_output": {"terminal_id": "x", "data": "d"}, "k": [1]}
-    assert meta(_meta=said)[0]["_meta"] == {"k": [1]}
-    assert v2(_meta=said, title="x")["_meta"] == {"k": [1]}
+    agents_meta = {"terminal_output": {"terminal_id": "x", "data": "d"}, "k": [1]}
+    assert meta(_meta=agents_meta)[0]["_meta"] == {"k": [1]}
+    assert v2(_meta=agents_meta, title="x")["_meta"] == {"k": [1]}
     assert meta(_meta={"terminal_exit": {}}) == []
 
 
@@ -182,12 +184,12 @@ def test_content_that_v2_does_not_allow_is_dropped_in_v2():
 def test_divided_character_is_in_the_later_part():
     form = V1MetaEncoder()
     parts = [b"a\xc3", b"\xa9b\xf0\x9f\x98", b"\x80\xe2\x98"]
-    told = [update for data in parts for update in sent(form, form.output("c", "t", data))]
-    told += sent(form, form.ended("c", "t", ExitInfo(0, None)))
-    data = [u["_meta"]["terminal_output"]["data"] for u in told[:-1]]
+    updates = [update for data in parts for update in sent(form, form.output("c", "t", data))]
+    updates += sent(form, form.ended("c", "t", ExitInfo(0, None)))
+    data = [u["_meta"]["terminal_output"]["data"] for u in updates[:-1]]
     assert data == ["a", "éb", "😀", "\ufffd"]
     end = {"terminal_id": "t", "exit_code": 0, "signal": None}
-    assert told[-1]["_meta"] == {"terminal_exit": end}
+    assert updates[-1]["_meta"] == {"terminal_exit": end}
 
 
 def test_lost_output_is_a_line_in_v1_and_a_replacement_in_v2():
@@ -231,16 +233,19 @@ LINES = st.lists(st.sampled_from(["a", "b", "", " c"]), max_size=8)
 @settings(max_examples=examples(60), deadline=None)
 @given(old=st.none() | LINES, new=LINES, ends=st.tuples(st.booleans(), st.booleans()))
 def test_git_applies_the_patch(tmp_path_factory, old, new, ends):
-    folder = tmp_path_factory.mktemp("patch")
+    directory = tmp_path_factory.mktemp("patch")
     before = None if old is None else "\n".join(old) + "\n" * ends[0]
     after = "\n".join(new) + "\n" * ends[1]
     if before is not None:
-        (folder / "f").write_text(before)
-    made = git_patch("/f", before, after)
-    if made is None:
+        (directory / "f").write_text(before)
+    patch = git_patch("/f", before, after)
+    if patch is None:
         assert before == after
         return
     subprocess.run(
-        ["git", "apply", "--whitespace=nowarn", "-"], input=made.encode(), cwd=folder, check=True
+        ["git", "apply", "--whitespace=nowarn", "-"],
+        input=patch.encode(),
+        cwd=directory,
+        check=True,
     )
-    assert (folder / "f").read_text() == after
+    assert (directory / "f").read_text() == after

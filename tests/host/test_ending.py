@@ -6,7 +6,10 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError
-from tests.support.hosts import agent_here, agent_of, alive, host_here, poll
+from tests.support.agent import agent_of
+from tests.support.hosts import agent_here, host_here
+from tests.support.polling import poll
+from tests.support.processes import alive
 
 WAYS = [
     pytest.param({"tracking": "auto"}, id="auto"),
@@ -48,7 +51,7 @@ async def test_output_of_concurrent_fast_programs_is_complete_when_wait_responds
         for terminal in terminals
     ]
     for number, terminal in enumerate(terminals):
-        assert (await each_way.answer(waiting[number]))["exitCode"] == 0
+        assert (await each_way.result(waiting[number]))["exitCode"] == 0
         assert (await each_way.output(terminal))["output"] == f"line {number}\n"
 
 
@@ -126,14 +129,14 @@ async def test_program_that_closes_its_terminal_has_not_exited(each_way, tmp_pat
     waiting = await each_way.start("terminal/wait_for_exit", each_way.of(terminal))
     await poll((tmp_path / "closed").exists)
     with trio.move_on_after(0.2):
-        await each_way.answer(waiting)
-    assert not each_way.answered(waiting)
+        await each_way.result(waiting)
+    assert not each_way.has_response(waiting)
     output = await each_way.output(terminal)
     assert output["output"] == "first\n"
     assert "exitStatus" not in output
     (tmp_path / "go").touch()
     with trio.fail_after(10):
-        assert (await each_way.answer(waiting))["exitCode"] == 3
+        assert (await each_way.result(waiting))["exitCode"] == 3
     # The program has opened its terminal again.
     assert (await each_way.output(terminal))["output"] == "first\nback\n"
 
@@ -152,11 +155,11 @@ async def test_stopped_program_has_not_exited(agent):
     waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
     await agent.until_output(terminal, "\n")
     with trio.move_on_after(0.05):
-        await agent.answer(waiting)
-    assert not agent.answered(waiting)
+        await agent.result(waiting)
+    assert not agent.has_response(waiting)
     await agent.kill(terminal)
     with trio.fail_after(5):
-        assert (await agent.answer(waiting))["signal"] == "SIGTERM"
+        assert (await agent.result(waiting))["signal"] == "SIGTERM"
 
 
 # The exit status.
@@ -235,7 +238,7 @@ async def test_every_pending_wait_gets_the_exit_status(agent):
     await agent.type(terminal, "\n")
     with trio.fail_after(5):
         for id_ in waiting:
-            assert (await agent.answer(id_))["exitCode"] == 3
+            assert (await agent.result(id_))["exitCode"] == 3
 
 
 async def test_exit_status_has_the_resource_usage(each_way):
@@ -267,7 +270,7 @@ async def test_release_is_ended_by_agent(agent):
     terminal = await agent.create("sleep 60")
     waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
     await agent.release(terminal)
-    assert own(await agent.answer(waiting))["endedBy"] == "agent"
+    assert own(await agent.result(waiting))["endedBy"] == "agent"
 
 
 async def test_program_is_ended_by_timeout_after_its_lifetime(each_way):
@@ -310,7 +313,7 @@ async def test_pending_waits_are_answered_when_the_connection_closes():
         await agent.output(terminal)
         await agent.stream.send_eof()
         with trio.fail_after(5):
-            status = await agent.answer(waiting)
+            status = await agent.result(waiting)
             assert (status["signal"], own(status)["endedBy"]) == ("SIGTERM", "disconnect")
             await agent.closed.wait()
         await poll(lambda: not alive(pid))
@@ -325,10 +328,10 @@ async def test_kill_and_release_answer_a_pending_wait(each_way, method):
     terminal = await each_way.create("sleep 60")
     waiting = await each_way.start("terminal/wait_for_exit", each_way.of(terminal))
     await each_way.output(terminal)
-    assert not each_way.answered(waiting)
+    assert not each_way.has_response(waiting)
     with trio.fail_after(5):
         await getattr(each_way, method)(terminal)
-        assert (await each_way.answer(waiting))["signal"] == "SIGTERM"
+        assert (await each_way.result(waiting))["signal"] == "SIGTERM"
 
 
 async def test_release_answers_a_pending_wait_when_the_program_ignores_signals():
@@ -338,7 +341,7 @@ async def test_release_answers_a_pending_wait_when_the_program_ignores_signals()
         waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.release(terminal)
         with trio.fail_after(5):
-            assert (await agent.answer(waiting))["signal"] == "SIGKILL"
+            assert (await agent.result(waiting))["signal"] == "SIGKILL"
 
 
 async def test_repeated_kill_succeeds_after_the_exit(agent):
@@ -353,7 +356,7 @@ async def test_second_kill_succeeds_while_the_first_is_pending(agent):
     terminal = await agent.create("sleep 60")
     two = [await agent.start("terminal/kill", agent.of(terminal)) for _ in range(2)]
     for id_ in two:
-        assert await agent.answer(id_) == {}
+        assert await agent.result(id_) == {}
 
 
 async def test_killed_terminal_can_be_read_and_waited_for(agent):

@@ -11,16 +11,12 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from tests.support.hosts import (
-    agent_at,
-    agent_here,
-    agent_on_stdio,
-    daemon,
-    environment,
-    host_here,
-)
-from tests.support.person import person_of
+from tests.support.agent import agent_at
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_here, agent_on_stdio, host_here
+from tests.support.processes import environment
 from tests.support.signals import blocked_or_ignored
+from tests.support.user import user_of
 
 
 def variables(**values):
@@ -77,10 +73,10 @@ async def test_terminal_sets_type_pagers_and_id(monkeypatch):
 
 
 async def test_agents_variables_override_the_terminals():
-    said = {"TERM": "vt100", "PAGER": "less", "GIT_PAGER": "", "COLUMNS": "33", "LINES": "7"}
+    overrides = {"TERM": "vt100", "PAGER": "less", "GIT_PAGER": "", "COLUMNS": "33", "LINES": "7"}
     async with agent_here() as agent:
-        env = await env_of(agent, env=variables(**said))
-    assert said.items() <= env.items()
+        env = await env_of(agent, env=variables(**overrides))
+    assert overrides.items() <= env.items()
 
 
 async def test_agent_env_setting_overrides_pagers_and_the_agent_overrides_it():
@@ -98,7 +94,7 @@ async def test_users_terminal_keeps_the_users_pagers(monkeypatch):
     monkeypatch.setenv("GH_PAGER", "less -S")
     for name in ("BAT_PAGER", "LESS"):
         monkeypatch.delenv(name, raising=False)
-    async with host_here(agent_env={"MORE": "x"}) as host, person_of(host) as user:
+    async with host_here(agent_env={"MORE": "x"}) as host, user_of(host) as user:
         info = await user.request(
             "_acpterm/terminal/create", {"command": "env", "args": [], "env": []}
         )
@@ -253,14 +249,14 @@ async def test_program_inherits_no_descriptor_of_the_host(tmp_path, way):
 
 async def test_concurrent_programs_do_not_inherit_each_others_descriptors(tmp_path):
     async with host_at(tmp_path, "daemon") as (_, agent):
-        asked = [
+        requests = [
             await agent.start(
                 "terminal/create", {"sessionId": agent.session, "command": "echo /proc/$$/fd/*"}
             )
             for _ in range(20)
         ]
-        for id_ in asked:
-            terminal = (await agent.answer(id_))["terminalId"]
+        for id_ in requests:
+            terminal = (await agent.result(id_))["terminalId"]
             await agent.wait(terminal)
             output = (await agent.output(terminal))["output"]
             numbers = [path.rpartition("/")[2] for path in output.split()]

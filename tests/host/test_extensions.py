@@ -10,7 +10,8 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from acpterm.terminal import views
-from tests.support.hosts import agent_here, poll
+from tests.support.hosts import agent_here
+from tests.support.polling import poll
 
 TEXT = "aé→🙂b\x1b[31mred\x1b[0m\r\nend"
 
@@ -59,10 +60,10 @@ async def test_read_waits_until_there_is_output():
             "_acpterm/terminal/read", agent.of(terminal, since=3, waitMs=60_000)
         )
         await agent.output(terminal)
-        assert not agent.answered(read)
+        assert not agent.has_response(read)
         began = time.monotonic()
         await agent.type(terminal, "\n")
-        assert (await agent.answer(read))["data"]
+        assert (await agent.result(read))["data"]
         assert time.monotonic() - began < 5
         assert "exitStatus" not in await agent.output(terminal)
 
@@ -77,19 +78,19 @@ async def test_read_does_not_wait_when_there_is_output():
 
 
 async def test_read_computes_its_result_once(monkeypatch):
-    made = []
+    created = []
     one_by_one = views.since
 
     def since(*args, **kwargs):
-        made.append(one_by_one(*args, **kwargs))
-        return made[-1]
+        created.append(one_by_one(*args, **kwargs))
+        return created[-1]
 
     monkeypatch.setattr(views, "since", since)
     async with agent_here() as agent:
         terminal = await agent.create("printf précis; read line")
         await agent.until_output(terminal, "précis")
         assert (await agent.read_from(terminal, waitMs=5000))["data"] == "précis"
-    assert len(made) == 1
+    assert len(created) == 1
 
 
 async def test_read_returns_nothing_after_its_timeout():
@@ -111,7 +112,7 @@ async def test_pending_read_is_answered_when_the_program_exits(form):
             agent.of(terminal, since=position, waitMs=60_000, format=form),
         )
         await agent.type(terminal, "\n")
-        answer = await agent.answer(read)
+        answer = await agent.result(read)
         if "exitStatus" not in answer:  # the line's end was echoed
             answer = await agent.read_from(
                 terminal, since=answer["position"], waitMs=60_000, format=form
@@ -125,17 +126,17 @@ async def test_pending_read_is_answered_when_the_terminal_is_killed_or_released(
         terminal = await agent.create("sleep 60")
         read = await agent.start("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000))
         await agent.request(method, agent.of(terminal))
-        assert (await agent.answer(read))["exitStatus"]["signal"] == "SIGTERM"
+        assert (await agent.result(read))["exitStatus"]["signal"] == "SIGTERM"
 
 
 async def test_read_before_a_release_is_answered():
     async with agent_here() as agent:
         terminal = await agent.create("sleep 60")
-        read, asks = agent.message("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000))
-        release, releases = agent.message("terminal/release", agent.of(terminal))
+        read, asks = agent.prepare("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000))
+        release, releases = agent.prepare("terminal/release", agent.of(terminal))
         await agent.send(asks + releases)
-        assert await agent.answer(release) == {}
-        assert (await agent.answer(read))["exitStatus"]["signal"] == "SIGTERM"
+        assert await agent.result(release) == {}
+        assert (await agent.result(read))["exitStatus"]["signal"] == "SIGTERM"
 
 
 async def test_raw_format_is_base64_of_the_bytes():
@@ -212,9 +213,9 @@ async def test_incomplete_character_does_not_end_a_wait():
             "_acpterm/terminal/read", agent.of(terminal, since=3, waitMs=60_000)
         )
         await agent.output(terminal)
-        assert not agent.answered(read)
+        assert not agent.has_response(read)
         await agent.type(terminal, "\n")
-        second = await agent.answer(read)
+        second = await agent.result(read)
         assert (second["data"].strip(), second["lost"]) == ("é", 0)
         await agent.type(terminal, "\n")
         await agent.wait(terminal)
@@ -363,14 +364,14 @@ async def test_write_that_does_not_fit_waits_and_delays_no_other_request():
         await agent.until_output(terminal, "ready")
         write = await agent.start("_acpterm/terminal/write", agent.of(terminal, data="x" * 300_000))
         assert (await agent.run("echo other"))[0] == "other\n"
-        assert not agent.answered(write)
+        assert not agent.has_response(write)
         await agent.kill(terminal)
         await refused_answer(agent, write, terminal)
 
 
 async def refused_answer(agent, id_, terminal):
     with trio.fail_after(10), pytest.raises(RpcError) as caught:
-        await agent.answer(id_)
+        await agent.result(id_)
     assert caught.value.code == -32602
     assert f"terminal '{terminal}' has ended" in caught.value.message
 
@@ -619,17 +620,17 @@ async def test_requests_take_effect_in_order(tmp_path):
         for number in range(10):
             directory = tmp_path / str(number)
             directory.mkdir()
-            _, set_ = agent.message(
+            _, set_ = agent.prepare(
                 "_acpterm/session/set", {"sessionId": agent.session, "cwd": str(directory)}
             )
-            create, line = agent.message(
+            create, line = agent.prepare(
                 "terminal/create", {"sessionId": agent.session, "command": "pwd"}
             )
-            _, back = agent.message(
+            _, back = agent.prepare(
                 "_acpterm/session/set", {"sessionId": agent.session, "cwd": str(tmp_path)}
             )
             await agent.send(set_ + line + back)
-            terminal = (await agent.answer(create))["terminalId"]
+            terminal = (await agent.result(create))["terminalId"]
             await agent.wait(terminal)
             assert (await agent.output(terminal))["output"] == f"{directory}\n"
 
@@ -639,7 +640,7 @@ async def test_concurrent_writes_are_typed_in_order():
         terminal = await agent.create("stty raw -echo; echo on; head -c 2000")
         await agent.until_output(terminal, "on")
         lines = [
-            agent.message("_acpterm/terminal/write", agent.of(terminal, data=f"{n:04}"))[1]
+            agent.prepare("_acpterm/terminal/write", agent.of(terminal, data=f"{n:04}"))[1]
             for n in range(500)
         ]
         await agent.send(b"".join(lines))

@@ -314,14 +314,14 @@ class Checker:
 async def fuzz(stream: trio.abc.Stream, fuzzer: Fuzzer, checker: Checker, first: int, count: int):
     """Send `count` messages over a connection in batches, with a valid one after each batch."""
     async with trio.open_nursery() as nursery:
-        news = trio.Event()
+        arrived = trio.Event()
 
         async def read() -> None:
-            nonlocal news
+            nonlocal arrived
             while data := await stream.receive_some(1 << 20):
                 checker.received(data)
-                news.set()
-                news = trio.Event()
+                arrived.set()
+                arrived = trio.Event()
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(read)
@@ -336,7 +336,7 @@ async def fuzz(stream: trio.abc.Stream, fuzzer: Fuzzer, checker: Checker, first:
             await stream.send_all(b"\n".join([*lines, line, b""]))
             with trio.fail_after(HANG_TIMEOUT_S):
                 while good not in checker.answered:
-                    await news.wait()
+                    await arrived.wait()
         await stream.send_eof()
         await trio.sleep(HANG_TIMEOUT_S)
         pytest.fail("the connection was not closed")

@@ -13,10 +13,13 @@ import trio
 
 from acpterm.pty import linux
 from tests.support import other_user
-from tests.support.agent import connected
+from tests.support.agent import agent_on
 from tests.support.bounded import as_user
-from tests.support.hosts import ACPTERM, alive, daemon, environment, poll
-from tests.support.person import person_at, talking
+from tests.support.daemon import daemon
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
+from tests.support.starting import ACPTERM
+from tests.support.user import user_at, user_on
 
 pytestmark = pytest.mark.skipif(not linux.AVAILABLE, reason="the attack is Linux's")
 
@@ -62,14 +65,14 @@ def test_pidfd_getfd_works_on_an_ordinary_process():
 
 async def test_descriptors_of_a_daemon_cannot_be_copied_but_its_programs_can():
     with other_user.directory() as path:
-        async with other_user.daemon_of_user(path) as (process, socket, _):
-            stream = await other_user.connect(str(path / "user.sock"))
-            async with talking(stream) as user:
+        async with other_user.daemon_of_user(path) as (process, socket):
+            stream = await other_user.connect(str(path / "run" / "user.sock"))
+            async with user_on(stream) as user:
                 status = await user.request("status")
                 assert status["keeperPid"] == process.pid
                 assert attacked(status["keeperPid"]) == set()
                 assert attacked(status["workerPid"]) == set()
-            async with connected(await other_user.connect(socket)) as agent:
+            async with agent_on(await other_user.connect(socket)) as agent:
                 terminal = await agent.create("echo $$; exec sleep 60", cwd=str(path))
                 pid = int(await agent.until_output(terminal, "\n"))
                 assert "environ" in attacked(pid)
@@ -123,9 +126,9 @@ def window(path, socket, name):
 @pytest.mark.parametrize("name", WINDOWS)
 async def test_descriptors_of_an_attached_window_cannot_be_copied(name):
     with other_user.directory() as path:
-        async with other_user.daemon_of_user(path) as (_, socket, _):
-            stream = await other_user.connect(str(path / "user.sock"))
-            async with talking(stream) as user:
+        async with other_user.daemon_of_user(path) as (_, socket):
+            stream = await other_user.connect(str(path / "run" / "user.sock"))
+            async with user_on(stream) as user:
                 await user.request("terminal/create", {"command": "sleep 60", "cwd": str(path)})
                 with window(path, socket, name) as pid:
                     with trio.fail_after(20):
@@ -161,7 +164,7 @@ async def test_connection_of_an_ended_process_is_not_the_users(tmp_path):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path):
         user_path = path.replace("agent.sock", "user.sock")
-        async with person_at(user_path) as user:
+        async with user_at(user_path) as user:
             worker = (await user.request("status"))["workerPid"]
         # Even without an agent's terminal: an agent may have connected.
         assert b"has ended" in await left_connection(worker, user_path, tmp_path / "first")

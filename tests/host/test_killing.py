@@ -15,7 +15,10 @@ import pytest
 import trio
 
 from acpterm.pty.tracking.cgroup import Cgroups
-from tests.support.hosts import ACPTERM, agent_at, alive, environment, poll
+from tests.support.agent import agent_at
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
+from tests.support.starting import ACPTERM
 
 GRACE = 0.6
 WAYS = ["cgroup", "subreaper"]
@@ -26,10 +29,10 @@ def socket(request, tmp_path_factory):
     """Run a daemon; yield the path of its socket."""
     tracking = request.param
     if tracking == "cgroup":
-        found = Cgroups.find()
-        if found is None:
+        groups = Cgroups.find()
+        if groups is None:
             pytest.skip("this process may make no control groups")
-        found.close()
+        groups.close()
     directory = tmp_path_factory.mktemp("daemon")
     path = str(directory / "agent.sock")
     env = environment(
@@ -63,8 +66,8 @@ async def wait_for_pids(directory, count):
     """Wait until programs have written `count` pids to files in the directory; return the pids."""
 
     def read():
-        found = [int(path.read_text() or 0) for path in directory.glob("pid.*")]
-        return found if len(found) >= count and all(found) else None
+        pids = [int(path.read_text() or 0) for path in directory.glob("pid.*")]
+        return pids if len(pids) >= count and all(pids) else None
 
     return await poll(read)
 
@@ -156,7 +159,7 @@ async def test_kill_and_release_end_the_whole_tree(agent, pids_in_files, tmp_pat
     waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
     with trio.fail_after(10):
         assert await getattr(agent, method)(terminal) == {}
-        status = await agent.answer(waiting)
+        status = await agent.result(waiting)
     assert status["_meta"]["acpterm"]["endedBy"] == "agent"
     if name == "stopped":
         # It was continued and received SIGTERM.
@@ -198,7 +201,7 @@ async def test_program_gets_grace_after_sigterm(agent, pids_in_files, tmp_path, 
     pids = await pids_in_files(1)
     waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
     await getattr(agent, method)(terminal)
-    assert (await agent.answer(waiting))["exitCode"] == 7
+    assert (await agent.result(waiting))["exitCode"] == 7
     assert (tmp_path / "tidy").exists()
     await all_gone(pids)
 
@@ -254,9 +257,9 @@ async def test_ten_concurrent_kills_respond_within_a_second(agent, tmp_path):
     for terminal in terminals:
         await agent.until_output(terminal, "up")
     started = trio.current_time()
-    asked = [await agent.start("terminal/release", agent.of(terminal)) for terminal in terminals]
-    for id_ in asked:
-        assert await agent.answer(id_) == {}
+    requests = [await agent.start("terminal/release", agent.of(terminal)) for terminal in terminals]
+    for id_ in requests:
+        assert await agent.result(id_) == {}
     assert trio.current_time() - started < 1
 
 

@@ -11,17 +11,11 @@ import trio
 
 from acpterm.pty.processes import read_all
 from acpterm.pty.tracking.cgroup import Cgroups
-from tests.support.hosts import (
-    agent_at,
-    agent_here,
-    agent_of,
-    agent_on_stdio,
-    alive,
-    daemon,
-    environment,
-    host_here,
-    poll,
-)
+from tests.support.agent import agent_at, agent_of
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_here, agent_on_stdio, host_here
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
 
 WAYS = ["cgroup", "subreaper"]
 
@@ -106,12 +100,12 @@ async def run_many(agent, count):
     for number in range(count):
         terminal = await agent.create("echo", args=[str(number)])
         of = agent.of(terminal)
-        id_, wait = agent.message("terminal/wait_for_exit", of)
+        id_, wait = agent.prepare("terminal/wait_for_exit", of)
         await agent.send(wait)
-        assert (await agent.answer(id_))["exitCode"] == 0
-        last = [agent.message(f"terminal/{method}", of) for method in ("output", "release")]
+        assert (await agent.result(id_))["exitCode"] == 0
+        last = [agent.prepare(f"terminal/{method}", of) for method in ("output", "release")]
         await agent.send(b"".join(line for _, line in last))
-        output, released = [await agent.answer(id_) for id_, _ in last]
+        output, released = [await agent.result(id_) for id_, _ in last]
         assert (output["output"], released) == (f"{number}\n", {})
 
 
@@ -160,7 +154,7 @@ async def test_50_concurrent_terminals_that_are_killed_leave_nothing(tmp_path, s
         await run_many(agent, 10)
         before = await at_rest(traces)
         # All are requested at once; half are ended while the others are being created.
-        asked = [
+        requests = [
             await agent.start(
                 "terminal/create",
                 {"sessionId": agent.session, "command": LINES[number % len(LINES)]},
@@ -169,8 +163,8 @@ async def test_50_concurrent_terminals_that_are_killed_leave_nothing(tmp_path, s
         ]
         terminals = []
         pending = []
-        for number, id_ in enumerate(asked):
-            terminal = (await agent.answer(id_))["terminalId"]
+        for number, id_ in enumerate(requests):
+            terminal = (await agent.result(id_))["terminalId"]
             terminals.append(terminal)
             of = agent.of(terminal)
             pending.append(await agent.start("terminal/wait_for_exit", of))
@@ -179,7 +173,7 @@ async def test_50_concurrent_terminals_that_are_killed_leave_nothing(tmp_path, s
         pending += [await agent.start("terminal/release", agent.of(one)) for one in terminals]
         with trio.fail_after(30):
             for id_ in pending:
-                await agent.answer(id_)
+                await agent.result(id_)
         await traces.until(before)
 
 
@@ -228,10 +222,10 @@ async def test_terminals_leave_no_task():
         before = trio.lowlevel.current_statistics().tasks_living
         await run_many(agent, 50)
         terminals = [await agent.create(LINES[number % 2]) for number in range(20)]
-        asked = [await agent.start("terminal/wait_for_exit", agent.of(one)) for one in terminals]
-        asked += [await agent.start("terminal/release", agent.of(one)) for one in terminals]
-        for id_ in asked:
-            await agent.answer(id_)
+        requests = [await agent.start("terminal/wait_for_exit", agent.of(one)) for one in terminals]
+        requests += [await agent.start("terminal/release", agent.of(one)) for one in terminals]
+        for id_ in requests:
+            await agent.result(id_)
         await poll(lambda: not host.pool._running)
         assert host.pool.terminals == {}
         await poll(lambda: trio.lowlevel.current_statistics().tasks_living <= before)

@@ -17,11 +17,14 @@ from acpterm.runtime.descriptors import DescriptorReserve, reserve
 from acpterm.runtime.threads import run_blocking
 from tests.pty.scarcity import no_descriptors
 from tests.support import other_user
-from tests.support.agent import connected
+from tests.support.agent import agent_at, agent_of, agent_on
 from tests.support.bounded import bounds
 from tests.support.connector import connect_as_agent
-from tests.support.hosts import agent_at, agent_of, alive, daemon, environment, host_here, poll
-from tests.support.person import person_at, person_of, talking
+from tests.support.daemon import daemon
+from tests.support.hosts import host_here
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
+from tests.support.user import user_at, user_of, user_on
 
 PROCESSES = 60
 
@@ -39,7 +42,7 @@ async def test_host_works_without_threads(tmp_path, monkeypatch, tracking):
     settings = {"record": True, "record_dir": str(tmp_path), "kill_grace": 0.2}
     async with host_here(tracking=tracking, **settings) as host:
         monkeypatch.setattr(trio.to_thread, "run_sync", refuse_thread)
-        async with agent_of(host) as agent, person_of(host) as user:
+        async with agent_of(host) as agent, user_of(host) as user:
             line = "trap '' TERM HUP; echo $$; (setsid sh -c 'echo $$; exec sleep 60' &); sleep 60"
             terminals = [await agent.create(line, cwd=str(tmp_path)) for _ in range(2)]
             pids = []
@@ -84,12 +87,12 @@ async def test_run_blocking_raises_the_error_of_its_work_once():
 async def test_user_can_list_attach_and_kill_when_no_process_is_left():
     with other_user.directory() as path, bounds(PROCESSES) as before:
         more = {"ACPTERM_KILL_GRACE": "0.3"}
-        async with other_user.daemon_of_user(path, before, **more) as (process, agents, log):
-            user_stream = await other_user.connect(str(path / "user.sock"))
-            async with talking(user_stream) as user:
+        async with other_user.daemon_of_user(path, before, **more) as (process, agents):
+            user_stream = await other_user.connect(str(path / "run" / "user.sock"))
+            async with user_on(user_stream) as user:
                 # The user connects before this process holds an agent's connection.
                 assert await user.list() == []
-                async with connected(await other_user.connect(agents)) as agent:
+                async with agent_on(await other_user.connect(agents)) as agent:
                     quiet = await agent.create("echo quiet; read x")
                     short = await agent.create("sleep 1; exit 5")
                     storm = await agent.create(
@@ -105,7 +108,7 @@ async def test_user_can_list_attach_and_kill_when_no_process_is_left():
                         assert waited["exitCode"] == 5
                         with pytest.raises(RpcError, match="limit of this user's processes"):
                             await agent.create("echo no")
-                        await user.about("kill", storm)
+                        await user.terminal_request("kill", storm)
                         await agent.request("terminal/wait_for_exit", agent.of(storm))
                         await agent.release(quiet)
                     with trio.fail_after(20):
@@ -116,8 +119,8 @@ async def test_user_can_list_attach_and_kill_when_no_process_is_left():
                             except RpcError:
                                 await trio.sleep(0.1)
                     assert output == "here\n"
-            assert process.poll() is None
-            assert "Traceback" not in log.read_text()
+            assert process.process.poll() is None
+            assert "Traceback" not in process.logged()
 
 
 async def test_user_is_served_when_no_descriptor_is_left(tmp_path):
@@ -128,8 +131,8 @@ async def test_user_is_served_when_no_descriptor_is_left(tmp_path):
     async with daemon(tmp_path, env=env, preexec_fn=limit) as (running, path):
         async with trio.open_nursery() as nursery:
             first = await nursery.start(_agent, path)
-            kept = await first.create("trap '' TERM; echo $$; while :; do sleep 0.05; done")
-            pid = int(await first.until_output(kept, "\n"))
+            stubborn = await first.create("trap '' TERM; echo $$; while :; do sleep 0.05; done")
+            pid = int(await first.until_output(stubborn, "\n"))
             streams = []
             refusal = None
             while refusal is None:
@@ -141,14 +144,14 @@ async def test_user_is_served_when_no_descriptor_is_left(tmp_path):
             with pytest.raises(RpcError, match="limit of acpterm's open files"):
                 await first.create("echo no")
             user_path = path.replace("agent.sock", "user.sock")
-            async with person_at(user_path) as user, person_at(user_path) as other:
-                assert [one["terminalId"] for one in await user.list()] == [kept]
-                await other.open("terminal/attach", terminalId=kept, cols=80, rows=24)
+            async with user_at(user_path) as user, user_at(user_path) as other:
+                assert [one["terminalId"] for one in await user.list()] == [stubborn]
+                await other.open("terminal/attach", terminalId=stubborn, cols=80, rows=24)
                 with trio.fail_after(10):
-                    await user.about("kill", kept)
-                    await first.request("terminal/wait_for_exit", first.of(kept))
+                    await user.terminal_request("kill", stubborn)
+                    await first.request("terminal/wait_for_exit", first.of(stubborn))
                 await poll(lambda: not alive(pid))
-                await user.about("release", kept)
+                await user.terminal_request("release", stubborn)
             for stream in streams:
                 await stream.aclose()
 
@@ -201,7 +204,7 @@ async def test_burst_of_connections_waits_in_the_queue(tmp_path):
     count = min(1000, socket.SOMAXCONN)
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path), AsyncExitStack() as stack:
-        async with person_at(path.replace("agent.sock", "user.sock")) as user:
+        async with user_at(path.replace("agent.sock", "user.sock")) as user:
             worker = (await user.request("status"))["workerPid"]
         os.kill(worker, signal.SIGSTOP)
         streams = []
@@ -217,7 +220,7 @@ async def test_burst_of_connections_waits_in_the_queue(tmp_path):
 
 
 async def _agent(path, *, task_status):
-    async with connected(await connect_as_agent(path)) as agent:
+    async with agent_on(await connect_as_agent(path)) as agent:
         task_status.started(agent)
         await trio.sleep_forever()
 
@@ -234,19 +237,19 @@ async def _refusal(stream):
 
 
 def test_reserve_lends_and_takes_back():
-    kept = DescriptorReserve()
-    kept.keep(4)
+    reserve = DescriptorReserve()
+    reserve.keep(4)
     try:
         with no_descriptors():
             with pytest.raises(OSError, match="Too many open files"):
                 os.open("/dev/null", os.O_RDONLY)
-            with kept.lent(2):
+            with reserve.lent(2):
                 fd = os.open("/dev/null", os.O_RDONLY)
-            assert not kept.refill()
+            assert not reserve.refill()
             os.close(fd)
-            assert kept.refill()
+            assert reserve.refill()
     finally:
-        kept.keep(0)
+        reserve.keep(0)
 
 
 async def test_reserve_is_empty_unless_it_is_kept():

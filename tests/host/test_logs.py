@@ -11,15 +11,12 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime import logs
-from tests.support.hosts import (
-    ACPTERM,
-    agent_at,
-    agent_on_stdio,
-    daemon,
-    environment,
-    listens,
-    poll,
-)
+from tests.support.agent import agent_at
+from tests.support.daemon import daemon, listens
+from tests.support.hosts import agent_on_stdio
+from tests.support.polling import poll
+from tests.support.processes import environment
+from tests.support.starting import ACPTERM
 
 SECRETS = ["s3cr3t-argument", "s3cr3t-value", "s3cr3t-output", "s3cr3t-input", "s3cr3t-wrong"]
 ARGUMENT, VALUE, OUTPUT, INPUT, WRONG = SECRETS
@@ -181,8 +178,8 @@ def test_repeated_warnings_are_limited_and_counted():
         except structlog.DropEvent:
             return None
 
-    said = [logged("no connection", pid=number) for number in range(100)]
-    assert sum(event is not None for event in said) == logs.EVENTS_MAX
+    events = [logged("no connection", pid=number) for number in range(100)]
+    assert sum(event is not None for event in events) == logs.EVENTS_MAX
     assert logged("something else") is not None
     now = logs.WINDOW_S
     assert logged("no connection") == {
@@ -223,15 +220,15 @@ async def test_log_beside_the_socket_is_rotated(tmp_path):
 
 
 def test_rotation_touches_only_the_open_log_file(tmp_path):
-    mine, other = tmp_path / "mine.log", tmp_path / "other.log"
-    for file in (mine, other):
+    own, other = tmp_path / "mine.log", tmp_path / "other.log"
+    for file in (own, other):
         file.write_bytes(b"x" * (logs.LOG_BYTES_MAX + 1))
-    with mine.open("ab") as log:
+    with own.open("ab") as log:
         assert not logs.rotate(str(other), 17, log.fileno())
         assert other.stat().st_size == logs.LOG_BYTES_MAX + 1
-        assert logs.rotate(str(mine), 17, log.fileno())
+        assert logs.rotate(str(own), 17, log.fileno())
         log.write(b"next")
-    assert mine.read_bytes() == b"17\nnext"
+    assert own.read_bytes() == b"17\nnext"
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])

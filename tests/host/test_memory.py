@@ -13,7 +13,11 @@ from acpterm.host.server import connection as connections
 from acpterm.jsonrpc import Peer, RpcError
 from acpterm.pty import linux
 from acpterm.runtime.send_queue import SendQueue
-from tests.support.hosts import agent_here, agent_of, daemon, environment, host_here, poll
+from tests.support.agent import agent_of
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_here, host_here
+from tests.support.polling import poll
+from tests.support.processes import environment
 
 MIB = 1024 * 1024
 LARGE = "x" * 10_000_000
@@ -103,13 +107,13 @@ async def test_memory_is_released_after_large_messages(tmp_path, kind):
 
 
 async def test_connection_is_freed_without_a_collection(monkeypatch):
-    made = []
+    created = []
 
     def noted(kind):
         class Noted(kind):
             def __init__(self, *arguments, **more):
                 super().__init__(*arguments, **more)
-                made.append(weakref.ref(self))
+                created.append(weakref.ref(self))
 
         return Noted
 
@@ -129,12 +133,12 @@ async def test_connection_is_freed_without_a_collection(monkeypatch):
                     await agent.request("terminal/output", agent.of("none"))
                 with pytest.raises(RpcError):
                     await agent.create("echo", args=["x" * 200_000])
-            assert len(made) == 4
+            assert len(created) == 4
             if sys.version_info >= (3, 13):
                 # A cycle is left there; the daemon collects it when a connection has closed.
-                await poll(lambda: gc.collect() >= 0 and not any(one() for one in made))
+                await poll(lambda: gc.collect() >= 0 and not any(one() for one in created))
             else:
-                await poll(lambda: not any(one() for one in made))
+                await poll(lambda: not any(one() for one in created))
         finally:
             gc.enable()
 

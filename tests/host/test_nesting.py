@@ -4,18 +4,18 @@ import pytest
 
 from acpterm.jsonrpc import RpcError
 from tests.support.hosts import host_here
-from tests.support.person import person_of
+from tests.support.user import user_of
 
 SIZE = {"cols": 60, "rows": 20}
 
 
 async def create(user, name):
-    made = await user.request("terminal/create", {"command": "sleep 60", "name": name, **SIZE})
-    return made["terminalId"]
+    created = await user.request("terminal/create", {"command": "sleep 60", "name": name, **SIZE})
+    return created["terminalId"]
 
 
 async def move_into(user, terminal):
-    """Make a client one that runs in a terminal."""
+    """Initialize a client with the environment of a terminal."""
     context = {"env": {"ACPTERM_TERMINAL_ID": terminal}}
     hello = {"protocolVersion": 1, "_meta": {"acpterm": {"context": context}}}
     await user.request("initialize", hello)
@@ -23,34 +23,34 @@ async def move_into(user, terminal):
 
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_terminal_is_not_attached_to_itself(read_only):
-    async with host_here() as host, person_of(host) as user:
+    async with host_here() as host, user_of(host) as user:
         await move_into(user, await create(user, "web"))
         id_, _ = await user.open("terminal/attach", terminalId="web", readOnly=read_only, **SIZE)
         with pytest.raises(RpcError, match=r"'web' is the one you are in.*attached to itself"):
-            await user.answer(id_)
-        assert (await user.about("get", "web"))["attached"] == 0
+            await user.result(id_)
+        assert (await user.terminal_request("get", "web"))["attached"] == 0
 
 
 async def test_terminal_is_not_attached_to_one_that_shows_it():
-    async with host_here() as host, person_of(host) as user, person_of(host) as other:
+    async with host_here() as host, user_of(host) as user, user_of(host) as other:
         first = await create(user, "first")
         for name in "second", "third":
             await create(user, name)
         await move_into(user, first)
         id_, token = await user.open("terminal/attach", terminalId="second", **SIZE)
         await user.until(lambda: user.by_token[token])
-        assert not user.answered(id_)
+        assert not user.has_response(id_)
         # The second terminal is attached in the first one.
-        second = (await other.about("get", "second"))["terminalId"]
+        second = (await other.terminal_request("get", "second"))["terminalId"]
         await move_into(other, second)
         refused, _ = await other.open("terminal/attach", terminalId="first", **SIZE)
         with pytest.raises(RpcError, match="'first' shows the one you are in"):
-            await other.answer(refused)
+            await other.result(refused)
         _, token = await other.open("terminal/attach", terminalId="third", **SIZE)
         await other.until(lambda: other.by_token[token])
         # Without that window there is no loop any more.
         await user.cancel(id_)
         with pytest.raises(RpcError):
-            await user.answer(id_)
+            await user.result(id_)
         _, token = await other.open("terminal/attach", terminalId="first", **SIZE)
         await other.until(lambda: other.by_token[token])

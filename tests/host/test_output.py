@@ -6,7 +6,9 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import agent_at, agent_here, daemon
+from tests.support.agent import agent_at
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_here
 
 MIB = 1024 * 1024
 

@@ -8,8 +8,12 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import agent_at, agent_of, alive, daemon, host_here, poll
-from tests.support.person import person_at, person_of
+from tests.support.agent import agent_at, agent_of
+from tests.support.daemon import daemon
+from tests.support.hosts import host_here
+from tests.support.polling import poll
+from tests.support.processes import alive
+from tests.support.user import user_at, user_of
 
 WAITS = "echo $$; exec sleep 60"
 
@@ -19,20 +23,20 @@ async def pid_in(agent, terminal):
 
 
 async def test_terminal_is_the_agents_until_it_is_taken_over():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create(WAITS)
-        before = await user.about("get", terminal)
+        before = await user.terminal_request("get", terminal)
         assert (before["owner"], before["visible"]) == ("agent", False)
-        after = await user.about("promote", terminal)
+        after = await user.terminal_request("promote", terminal)
         assert (after["owner"], after["visible"]) == ("user", True)
         # A repetition changes nothing, and it cannot be undone.
-        assert (await user.about("promote", terminal))["owner"] == "user"
+        assert (await user.terminal_request("promote", terminal))["owner"] == "user"
 
 
 async def test_users_terminal_is_the_users_and_visible():
-    async with host_here() as host, person_of(host) as user:
-        made = await user.request("terminal/create", {"command": WAITS})
-        assert (made["owner"], made["visible"], made["agent"]) == ("user", True, None)
+    async with host_here() as host, user_of(host) as user:
+        created = await user.request("terminal/create", {"command": WAITS})
+        assert (created["owner"], created["visible"], created["agent"]) == ("user", True, None)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +49,10 @@ async def test_users_terminal_is_the_users_and_visible():
     ],
 )
 async def test_agent_cannot_change_a_terminal_that_was_taken_over(method, more, what):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create(WAITS)
         pid = await pid_in(agent, terminal)
-        await user.about("promote", terminal)
+        await user.terminal_request("promote", terminal)
         with pytest.raises(RpcError, match=f"cannot be {what}: the user has taken it over"):
             await agent.request(method, agent.of(terminal, **more))
         assert alive(pid)
@@ -57,41 +61,41 @@ async def test_agent_cannot_change_a_terminal_that_was_taken_over(method, more, 
 
 
 async def test_agents_release_does_not_end_a_terminal_that_was_taken_over():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create(WAITS)
         pid = await pid_in(agent, terminal)
-        await user.about("promote", terminal)
+        await user.terminal_request("promote", terminal)
         assert await agent.release(terminal) == {}
         with pytest.raises(RpcError, match="has been released"):
             await agent.output(terminal)
         assert await agent.release(terminal) == {}
-        assert (await user.about("get", terminal))["state"] == "running"
+        assert (await user.terminal_request("get", terminal))["state"] == "running"
         assert alive(pid)
-        await user.about("release", terminal)
+        await user.terminal_request("release", terminal)
         await poll(lambda: not alive(pid))
 
 
 async def test_terminal_that_was_taken_over_outlives_agent_turn_and_lifetime():
-    async with host_here() as host, person_of(host) as user:
+    async with host_here() as host, user_of(host) as user:
         async with agent_of(host) as agent:
             terminal = await agent.create(WAITS, own={"timeoutMs": 300})
             pid = await pid_in(agent, terminal)
             other = await agent.create(WAITS, own={"timeoutMs": 300})
-            await user.about("promote", terminal)
+            await user.terminal_request("promote", terminal)
             await agent.notify("session/cancel", {"sessionId": agent.session})
             # This one ends by the cancel or its lifetime, as the other would.
             await agent.wait(other)
         await user.until(lambda: True)
         await poll(lambda: not host.state.agents)
-        found = await user.about("get", terminal)
-        assert (found["state"], found["owner"]) == ("running", "user")
+        info = await user.terminal_request("get", terminal)
+        assert (info["state"], info["owner"]) == ("running", "user")
         assert alive(pid)
-        await user.about("kill", terminal)
+        await user.terminal_request("kill", terminal)
         await poll(lambda: not alive(pid))
 
 
 async def test_released_terminal_cannot_be_taken_over():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("echo precious")
         await agent.wait(terminal)
         content = [{"type": "terminal", "terminalId": terminal}]
@@ -99,23 +103,23 @@ async def test_released_terminal_cannot_be_taken_over():
         await agent.notify("session/update", {"sessionId": agent.session, "update": update})
         await agent.release(terminal)
         with pytest.raises(RpcError, match="nothing left to take over"):
-            await user.about("promote", terminal)
+            await user.terminal_request("promote", terminal)
 
 
 async def test_user_can_end_an_agents_terminal_and_the_agent_sees_who_did():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create(WAITS)
-        await user.about("kill", terminal)
+        await user.terminal_request("kill", terminal)
         status = await agent.wait(terminal)
         assert status["_meta"]["acpterm"]["endedBy"] == "user"
-        await user.about("release", terminal)
+        await user.terminal_request("release", terminal)
         with pytest.raises(RpcError, match="has been released"):
             await agent.output(terminal)
         assert await user.list(all=True) == []
 
 
 async def test_embedded_terminal_stays_readable_for_the_user_after_release():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("printf '\\033[31mprecious\\033[m'")
         await agent.wait(terminal)
         content = [{"type": "terminal", "terminalId": terminal}]
@@ -123,16 +127,18 @@ async def test_embedded_terminal_stays_readable_for_the_user_after_release():
         await agent.notify("session/update", {"sessionId": agent.session, "update": update})
         await agent.release(terminal)
         assert await user.list() == []
-        (kept,) = await user.list(all=True)
-        assert (kept["state"], kept["toolCalls"]) == ("released", ["c"])
-        assert (await user.about("read", terminal))["data"] == "precious"
-        assert (await user.about("screen", terminal))["rows"][0] == "\x1b[0;31mprecious\x1b[m"
+        (retained,) = await user.list(all=True)
+        assert (retained["state"], retained["toolCalls"]) == ("released", ["c"])
+        assert (await user.terminal_request("read", terminal))["data"] == "precious"
+        assert (await user.terminal_request("screen", terminal))["rows"][
+            0
+        ] == "\x1b[0;31mprecious\x1b[m"
 
 
 async def test_retained_terminal_is_forgotten_when_it_is_too_old():
-    async with host_here(keep_released_age=0.2) as host, person_of(host) as user:
-        made = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
-        await user.about("wait", made["terminalId"])
+    async with host_here(keep_released_age=0.2) as host, user_of(host) as user:
+        created = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
+        await user.terminal_request("wait", created["terminalId"])
         with trio.fail_after(5):
             while await user.list(all=True):
                 await trio.sleep(0.02)
@@ -140,9 +146,9 @@ async def test_retained_terminal_is_forgotten_when_it_is_too_old():
 
 @pytest.mark.parametrize("years", [-30, 30])
 async def test_retained_terminal_does_not_age_when_the_clock_is_set(monkeypatch, years):
-    async with host_here(keep_released_age=60) as host, person_of(host) as user:
-        made = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
-        await user.about("wait", made["terminalId"])
+    async with host_here(keep_released_age=60) as host, user_of(host) as user:
+        created = await user.request("terminal/create", {"command": "echo", "args": ["x"]})
+        await user.terminal_request("wait", created["terminalId"])
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + years * 365 * 86400)
         host.state.registry.expire()
@@ -150,19 +156,22 @@ async def test_retained_terminal_does_not_age_when_the_clock_is_set(monkeypatch,
 
 
 async def test_users_oldest_exited_terminals_are_forgotten_first():
-    async with host_here(keep_released=2) as host, person_of(host) as user:
+    async with host_here(keep_released=2) as host, user_of(host) as user:
         for number in range(4):
-            made = await user.request("terminal/create", {"command": f"printf {number}"})
-            await user.about("wait", made["terminalId"])
-        kept = [(await user.about("read", one["terminalId"]))["data"] for one in await user.list()]
-        assert kept == ["2", "3"]
+            created = await user.request("terminal/create", {"command": f"printf {number}"})
+            await user.terminal_request("wait", created["terminalId"])
+        retained = [
+            (await user.terminal_request("read", one["terminalId"]))["data"]
+            for one in await user.list()
+        ]
+        assert retained == ["2", "3"]
 
 
 # Names
 
 
 async def test_terminal_is_found_by_id_prefix_name_or_last():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         first = (await user.request("terminal/create", {"command": WAITS, "name": "web"}))[
             "terminalId"
         ]
@@ -174,57 +183,57 @@ async def test_terminal_is_found_by_id_prefix_name_or_last():
             ("web", first),
             ("@last", last),
         ]:
-            assert (await user.about("get", name))["terminalId"] == terminal
+            assert (await user.terminal_request("get", name))["terminalId"] == terminal
 
 
 async def test_unknown_or_ambiguous_name_is_an_error():
-    async with host_here() as host, person_of(host) as user:
+    async with host_here() as host, user_of(host) as user:
         with pytest.raises(RpcError, match="there is no terminal yet"):
-            await user.about("get", "@last")
+            await user.terminal_request("get", "@last")
         for _ in range(2):
             await user.request("terminal/create", {"command": WAITS})
         with pytest.raises(RpcError, match="2 terminals begin with 'term_'"):
-            await user.about("get", "term_")
+            await user.terminal_request("get", "term_")
         for name in ("nothing", "", "@first"):
             with pytest.raises(RpcError, match="there is no terminal"):
-                await user.about("get", name)
+                await user.terminal_request("get", name)
 
 
 async def test_last_is_the_users_for_typing_and_attaching():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         theirs = await agent.create(WAITS)
         typing = {"data": "x"}, {"token": "t", "cols": 80, "rows": 24}, {"own": True}
         methods = list(zip(("write", "attach", "get"), typing, strict=True))
         for method, params in methods:
             with pytest.raises(RpcError, match="none of the terminals is yours"):
-                await user.about(method, "@last", **params)
+                await user.terminal_request(method, "@last", **params)
         own = (await user.request("terminal/create", {"command": "read x; echo $x"}))["terminalId"]
         await agent.create(WAITS)
-        assert (await user.about("get", "@last", own=True))["terminalId"] == own
-        await user.about("write", "@last", data="mine\n")
-        await user.about("wait", own)
-        assert "mine" in (await user.about("read", own))["data"]
-        assert await user.about("write", theirs, data="x") == {"written": 1}
+        assert (await user.terminal_request("get", "@last", own=True))["terminalId"] == own
+        await user.terminal_request("write", "@last", data="mine\n")
+        await user.terminal_request("wait", own)
+        assert "mine" in (await user.terminal_request("read", own))["data"]
+        assert await user.terminal_request("write", theirs, data="x") == {"written": 1}
 
 
 @pytest.mark.parametrize("name", ["", "@last", "-x", "term_1", "a\nb", "\x1b[m"])
 async def test_ambiguous_new_name_is_refused(name):
-    async with host_here() as host, person_of(host) as user:
+    async with host_here() as host, user_of(host) as user:
         with pytest.raises(RpcError, match="a name is not empty"):
             await user.request("terminal/create", {"command": "true", "name": name})
 
 
 async def test_name_is_free_when_its_terminal_has_exited():
-    async with host_here() as host, person_of(host) as user:
+    async with host_here() as host, user_of(host) as user:
         create = {"command": "read x", "name": "web"}
         first = await user.request("terminal/create", create)
         with pytest.raises(RpcError, match="'web' runs"):
             await user.request("terminal/create", create)
-        await user.about("kill", "web")
-        await user.about("wait", "web")
+        await user.terminal_request("kill", "web")
+        await user.terminal_request("wait", "web")
         second = await user.request("terminal/create", create)
         assert first["terminalId"] != second["terminalId"]
-        assert (await user.about("get", "web"))["terminalId"] == second["terminalId"]
+        assert (await user.terminal_request("get", "web"))["terminalId"] == second["terminalId"]
 
 
 # Admission
@@ -242,22 +251,25 @@ async def test_agents_terminal_cannot_use_the_users_socket(tmp_path, tracking):
     async with daemon(tmp_path, env=env) as (_, path):
         user_path = path.replace("agent.sock", "user.sock")
         python = [sys.executable, "-S", "-c", CONNECT, user_path]
-        async with agent_at(path) as agent, person_at(user_path) as user:
+        async with agent_at(path) as agent, user_at(user_path) as user:
             output, _ = await agent.run(python[0], args=python[1:])
             assert "this is the user's endpoint" in output
             # Nor can a process that leaves the session and clears its environment.
             output, _ = await agent.run("env", args=["-i", "setsid", "-w", *python])
             assert "this is the user's endpoint" in output
             # A process in a terminal of the user's acts for the user.
-            made = await user.request(
+            created = await user.request(
                 "terminal/create", {"command": python[0], "args": python[1:], "cols": 1000}
             )
-            await user.about("wait", made["terminalId"])
-            assert '"terminals":' in (await user.about("read", made["terminalId"]))["data"]
+            await user.terminal_request("wait", created["terminalId"])
+            assert (
+                '"terminals":'
+                in (await user.terminal_request("read", created["terminalId"]))["data"]
+            )
 
 
 async def test_agents_socket_has_no_user_methods(tmp_path):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = (await user.request("terminal/create", {"command": WAITS}))["terminalId"]
         for method in ("list", "promote", "attach", "kill"):
             with pytest.raises(RpcError, match="there is no method"):
@@ -270,7 +282,7 @@ async def test_agents_socket_has_no_user_methods(tmp_path):
 
 
 async def test_prompt_is_distinguished_from_a_slow_program():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         asks = await agent.create("printf 'name? '; read x; exec sleep 60")
         works = await agent.create("printf working; exec sleep 60")
         with trio.fail_after(10):
@@ -291,21 +303,21 @@ async def test_prompt_is_distinguished_from_a_slow_program():
 
 
 async def test_waiting_for_input_is_an_event():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         _, token = await user.open("events")
         await poll(lambda: host.state.events.has_subscribers)
         terminal = await agent.create("printf 'name? '; read x; exec sleep 60")
 
-        def told():
-            events = [told["params"] for told in user.by_token[token]]
+        def event_names():
+            events = [message["params"] for message in user.by_token[token]]
             return [
                 e["event"] for e in events if (e["terminal"] or {}).get("terminalId") == terminal
             ]
 
-        await user.until(lambda: "waiting" in told())
+        await user.until(lambda: "waiting" in event_names())
         await agent.type(terminal, "me\n")
-        await user.until(lambda: "resumed" in told())
-        assert told() == ["created", "waiting", "resumed"]
+        await user.until(lambda: "resumed" in event_names())
+        assert event_names() == ["created", "waiting", "resumed"]
 
 
 # Retention
@@ -315,9 +327,9 @@ PRINTS = "printf {}; head -c 50000 /dev/zero | tr '\\0' x"
 
 
 async def keep_of_user(user, text):
-    made = await user.request("terminal/create", {"command": PRINTS.format(text)})
-    await user.about("wait", made["terminalId"])
-    return made["terminalId"]
+    created = await user.request("terminal/create", {"command": PRINTS.format(text)})
+    await user.terminal_request("wait", created["terminalId"])
+    return created["terminalId"]
 
 
 async def keep_of_agent(agent, text):
@@ -334,15 +346,15 @@ async def keep_of_agent(agent, text):
     "share", [{"keep_released": 2}, {"keep_released_bytes": 250_000}], ids=["number", "bytes"]
 )
 async def test_agents_retained_terminals_never_replace_the_users(share):
-    async with host_here(**share) as host, agent_of(host) as agent, person_of(host) as user:
+    async with host_here(**share) as host, agent_of(host) as agent, user_of(host) as user:
         own = [await keep_of_user(user, f"own{number}") for number in range(2)]
         theirs = [await keep_of_agent(agent, f"own{number}") for number in range(5)]
-        kept = {one["terminalId"] for one in await user.list(all=True)}
-        assert kept == {*own, *theirs[-2:]}
+        retained = {one["terminalId"] for one in await user.list(all=True)}
+        assert retained == {*own, *theirs[-2:]}
         # Nor the reverse.
         own.append(await keep_of_user(user, "new1"))
-        kept = {one["terminalId"] for one in await user.list(all=True)}
-        assert kept == {*own[-2:], *theirs[-2:]}
+        retained = {one["terminalId"] for one in await user.list(all=True)}
+        assert retained == {*own[-2:], *theirs[-2:]}
 
 
 async def test_agent_that_takes_the_most_loses_its_oldest_first():
@@ -350,12 +362,12 @@ async def test_agent_that_takes_the_most_loses_its_oldest_first():
         host_here(keep_released=3) as host,
         agent_of(host) as one,
         agent_of(host) as other,
-        person_of(host) as user,
+        user_of(host) as user,
     ):
         first = await keep_of_agent(other, "first")
         many = [await keep_of_agent(one, f"many{number}") for number in range(5)]
-        kept = {one["terminalId"] for one in await user.list(all=True)}
-        assert kept == {first, *many[-2:]}
+        retained = {one["terminalId"] for one in await user.list(all=True)}
+        assert retained == {first, *many[-2:]}
 
 
 async def test_agents_recordings_never_replace_the_users(tmp_path):
@@ -363,11 +375,11 @@ async def test_agents_recordings_never_replace_the_users(tmp_path):
     async with (
         host_here(**settings) as host,
         agent_of(host) as agent,
-        person_of(host) as user,
+        user_of(host) as user,
     ):
         own = [await keep_of_user(user, f"own{number}") for number in range(2)]
         for number in range(5):
             await agent.run(f"printf {number}")
-    kept = [path.name for path in (tmp_path / "cast").iterdir()]
-    assert all(any(terminal in name for name in kept) for terminal in own)
-    assert len(kept) <= 4
+    retained = [path.name for path in (tmp_path / "cast").iterdir()]
+    assert all(any(terminal in name for name in retained) for terminal in own)
+    assert len(retained) <= 4

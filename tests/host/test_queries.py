@@ -2,7 +2,8 @@
 
 import trio
 
-from tests.support.hosts import agent_of, host_here
+from tests.support.agent import agent_of
+from tests.support.hosts import host_here
 
 
 async def test_program_gets_replies_while_no_window_is_attached():

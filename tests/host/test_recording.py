@@ -20,7 +20,7 @@ from acpterm.pty.master import Master
 from acpterm.pty.program import Program
 from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.status import EndedBy
-from tests.support.hosts import poll
+from tests.support.polling import poll
 from tests.support.pools import running_pool
 from tests.support.ptys import open_pair
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWa
 
 
 @pytest.fixture
-def folder(tmp_path):
+def directory(tmp_path):
     return tmp_path / "state" / "recordings"
 
 
@@ -56,8 +56,8 @@ class Recording:
 
 
 @asynccontextmanager
-async def recordings(folder, **settings):
-    settings = Settings(record=True, record_dir=str(folder), **settings)
+async def recordings(directory, **settings):
+    settings = Settings(record=True, record_dir=str(directory), **settings)
     async with running_pool(grace=0.2) as pool, trio.open_nursery() as nursery:
         yield Recording(pool, Recorder(settings), nursery)
         nursery.cancel_scope.cancel()
@@ -76,26 +76,26 @@ def of(events, code):
     return "".join(data for _, found, data in events if found == code)
 
 
-def only(folder):
-    (path,) = folder.iterdir()
+def only(directory):
+    (path,) = directory.iterdir()
     return path
 
 
-def is_in(folder, fd):
+def is_in(directory, fd):
     """Return whether a descriptor is a file in the directory: all writes here go through `os`."""
-    return os.path.realpath(f"/proc/self/fd/{fd}").startswith(f"{folder}/")
+    return os.path.realpath(f"/proc/self/fd/{fd}").startswith(f"{directory}/")
 
 
 def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_recording_has_all_output_and_the_exit(folder):
-    async with recordings(folder) as running:
+async def test_recording_has_all_output_and_the_exit(directory):
+    async with recordings(directory) as running:
         terminal = await running.create("echo one; sleep 0.3; echo two; exit 3", size=(90, 20))
         await terminal.wait_exited()
         # It is on the disk soon, whenever the terminal is released.
-        path = await poll(lambda: next(iter(folder.glob("*")), None))
+        path = await poll(lambda: next(iter(directory.glob("*")), None))
         await poll(lambda: b"exited" in path.read_bytes())
         await running.ended(terminal)
         assert not terminal.keyboard.listeners
@@ -108,10 +108,10 @@ async def test_recording_has_all_output_and_the_exit(folder):
     assert events[-2][0] - events[0][0] > 0.25
 
 
-async def test_output_is_on_the_disk_while_the_program_runs(folder):
-    async with recordings(folder) as running:
+async def test_output_is_on_the_disk_while_the_program_runs(directory):
+    async with recordings(directory) as running:
         terminal = await running.create("echo one; read x; echo two")
-        path = await poll(lambda: next(iter(folder.glob("*")), None))
+        path = await poll(lambda: next(iter(directory.glob("*")), None))
         await poll(lambda: b"one\\r\\n" in path.read_bytes())
         terminal.resize(70, 10)
         terminal.keyboard.type(b"\n")
@@ -119,79 +119,79 @@ async def test_output_is_on_the_disk_while_the_program_runs(folder):
     assert of(read(path)[1], "r") == "70x10"
 
 
-async def test_recording_is_readable_for_this_user_only(folder):
+async def test_recording_is_readable_for_this_user_only(directory):
     before = os.umask(0)
     try:
-        async with recordings(folder) as running:
+        async with recordings(directory) as running:
             terminal = await running.create("true")
             await running.ended(terminal)
     finally:
         os.umask(before)
-    path = only(folder)
+    path = only(directory)
     assert str(path) == running.path
-    assert (mode(folder), mode(path)) == (0o700, 0o600)
+    assert (mode(directory), mode(path)) == (0o700, 0o600)
     assert re.fullmatch(rf"\d{{8}}T\d{{6}}Z-{terminal.id}\.cast", path.name)
 
 
 @pytest.mark.parametrize("loose", [0o770, 0o707])
-async def test_directory_that_others_can_write_to_is_refused_with_a_log_line(folder, loose):
-    folder.mkdir(parents=True)
-    folder.chmod(loose)
+async def test_directory_that_others_can_write_to_is_refused_with_a_log_line(directory, loose):
+    directory.mkdir(parents=True)
+    directory.chmod(loose)
     with structlog.testing.capture_logs() as logs:
-        async with recordings(folder) as running:
+        async with recordings(directory) as running:
             terminal = await running.create("echo one")
             assert (await terminal.wait_exited()).code == 0
             await running.ended(terminal)
-    assert list(folder.iterdir()) == []
+    assert list(directory.iterdir()) == []
     (entry,) = [entry for entry in logs if "recording" in entry["event"]]
-    assert f"run chmod 700 {folder}" in entry["error"]
+    assert f"run chmod 700 {directory}" in entry["error"]
 
 
-async def test_symbolic_link_in_place_of_the_file_is_not_followed(folder, tmp_path, monkeypatch):
-    folder.mkdir(mode=0o700, parents=True)
+async def test_symbolic_link_in_place_of_the_file_is_not_followed(directory, tmp_path, monkeypatch):
+    directory.mkdir(mode=0o700, parents=True)
     victim = tmp_path / "victim"
     victim.write_text("mine")
     monkeypatch.setattr(recorder.time, "strftime", lambda *_: "20260101T000000Z")
     with structlog.testing.capture_logs() as logs:
-        async with recordings(folder) as running:
+        async with recordings(directory) as running:
             program = Program(["/bin/echo", "one"], {}, "/", 0o22)
             terminal = await running.pool.create(program)
-            (folder / f"20260101T000000Z-{terminal.id}.cast").symlink_to(victim)
+            (directory / f"20260101T000000Z-{terminal.id}.cast").symlink_to(victim)
             running.recorder.start(terminal, command="", nursery=running.nursery)
             await running.ended(terminal)
     assert victim.read_text() == "mine"
     assert [entry["event"] for entry in logs] == ["a recording was given up"]
 
 
-async def test_oldest_recordings_are_removed_and_no_other_files(folder):
-    folder.mkdir(mode=0o700, parents=True)
-    old = [folder / f"2020010{day}T000000Z-term_{day}.cast" for day in range(1, 6)]
-    others = [folder / "mine.cast", folder / "notes"]
+async def test_oldest_recordings_are_removed_and_no_other_files(directory):
+    directory.mkdir(mode=0o700, parents=True)
+    old = [directory / f"2020010{day}T000000Z-term_{day}.cast" for day in range(1, 6)]
+    others = [directory / "mine.cast", directory / "notes"]
     for path in (*old, *others):
         path.write_text("x")
     with old[1].open() as written:
         fcntl.flock(written, fcntl.LOCK_EX)
-        async with recordings(folder, record_files=3) as running:
+        async with recordings(directory, record_files=3) as running:
             await running.ended(await running.create("true"))
-    left = set(folder.iterdir())
+    left = set(directory.iterdir())
     # The one that is being written stays, in place of a later one.
     assert {old[1], old[4], *others} < left
     assert len(left) == 5
 
 
-async def test_recordings_in_progress_are_not_removed(folder):
-    async with recordings(folder, record_files=1) as running:
+async def test_recordings_in_progress_are_not_removed(directory):
+    async with recordings(directory, record_files=1) as running:
         terminals = [await running.create("echo one; read x") for _ in range(3)]
-        await poll(lambda: len(list(folder.glob("*.cast"))) == 3)
+        await poll(lambda: len(list(directory.glob("*.cast"))) == 3)
         for terminal in terminals:
             running.pool.release(terminal, EndedBy.AGENT)
         await poll(lambda: not running.nursery.child_tasks)
         await running.ended(await running.create("true"))
-    assert len(list(folder.iterdir())) == 1
+    assert len(list(directory.iterdir())) == 1
 
 
-async def test_recording_is_complete_once_output_has_ended_before_the_release(folder):
-    async with recordings(folder, record_files=2) as running:
+async def test_recording_is_complete_once_output_has_ended_before_the_release(directory):
+    async with recordings(directory, record_files=2) as running:
         held = [await running.create(f"echo {number}") for number in range(4)]
         for terminal in held:
             await terminal.wait_exited()
@@ -199,33 +199,33 @@ async def test_recording_is_complete_once_output_has_ended_before_the_release(fo
         for terminal in held:
             assert not terminal.is_closed
         await running.create("echo last")
-        await poll(lambda: len(list(folder.glob("*"))) == 2)
+        await poll(lambda: len(list(directory.glob("*"))) == 2)
 
 
-async def test_full_recording_ends_with_a_marker_and_the_terminal_goes_on(folder):
-    async with recordings(folder, record_bytes=64 * 1024) as running:
+async def test_full_recording_ends_with_a_marker_and_the_terminal_runs_on(directory):
+    async with recordings(directory, record_bytes=64 * 1024) as running:
         terminal = await running.create("seq 100000; read x; echo on")
         await poll(lambda: not running.nursery.child_tasks)
         terminal.keyboard.type(b"\n")
         assert (await terminal.wait_exited()).code == 0
         assert terminal.text.text().endswith("on\n")
-    path = only(folder)
+    path = only(directory)
     assert 32 * 1024 < path.stat().st_size <= 64 * 1024
     _, events = read(path)
     assert events[-1][1:] == ["m", "the recording ends here: it is full"]
 
 
-async def test_marker_reports_output_that_the_ring_dropped(folder, monkeypatch):
+async def test_marker_reports_output_that_the_ring_dropped(directory, monkeypatch):
     go = threading.Event()
     write = os.write
 
     def slow(fd, data):
         # The first line; what comes after it is only read when that has been written.
-        assert not is_in(folder, fd) or go.wait(10)
+        assert not is_in(directory, fd) or go.wait(10)
         return write(fd, data)
 
     monkeypatch.setattr(os, "write", slow)
-    async with recordings(folder) as running:
+    async with recordings(directory) as running:
         terminal = await running.create("seq 10000", ring_size=1000)
         # A disk that hangs delays nothing else.
         with trio.fail_after(10):
@@ -233,7 +233,7 @@ async def test_marker_reports_output_that_the_ring_dropped(folder, monkeypatch):
         monkeypatch.setattr(os, "write", write)
         go.set()
         await running.ended(terminal)
-    _, events = read(only(folder))
+    _, events = read(only(directory))
     marker, *rest = events
     assert marker[1] == "m"
     lost = int(re.fullmatch(r"(\d+) bytes are missing here", marker[2])[1])
@@ -241,11 +241,13 @@ async def test_marker_reports_output_that_the_ring_dropped(folder, monkeypatch):
     assert of(rest, "o").endswith("9999\r\n10000\r\n")
 
 
-async def test_full_disk_ends_one_recording_with_one_log_line_and_whole_lines(folder, monkeypatch):
+async def test_full_disk_ends_one_recording_with_one_log_line_and_whole_lines(
+    directory, monkeypatch
+):
     write, written = os.write, []
 
     def full(fd, data):
-        if not is_in(folder, fd):
+        if not is_in(directory, fd):
             return write(fd, data)
         if not written:
             written.append(1)
@@ -257,7 +259,7 @@ async def test_full_disk_ends_one_recording_with_one_log_line_and_whole_lines(fo
 
     monkeypatch.setattr(os, "write", full)
     with structlog.testing.capture_logs() as logs:
-        async with recordings(folder) as running:
+        async with recordings(directory) as running:
             terminal = await running.create("echo one; read x; echo two")
             await poll(lambda: not running.nursery.child_tasks)
             terminal.keyboard.type(b"\n")
@@ -265,7 +267,7 @@ async def test_full_disk_ends_one_recording_with_one_log_line_and_whole_lines(fo
             await running.ended(terminal)
     assert [entry["event"] for entry in logs] == ["a recording was given up"]
     assert "No space left on device" in logs[0]["error"]
-    header, events = read(only(folder))
+    header, events = read(only(directory))
     assert header["version"] == 2
     assert events == []
 
@@ -280,11 +282,11 @@ async def test_directory_that_cannot_be_created_affects_nothing_else(tmp_path):
     assert [entry["event"] for entry in logs] == ["a recording was given up"]
 
 
-async def test_cancelled_recording_writes_pending_output(folder):
-    async with recordings(folder) as running:
+async def test_cancelled_recording_writes_pending_output(directory):
+    async with recordings(directory) as running:
         terminal = await running.create("echo one; read x")
         await poll(lambda: terminal.ring.end or None)
-        path = await poll(lambda: next(iter(folder.glob("*")), None))
+        path = await poll(lambda: next(iter(directory.glob("*")), None))
         await poll(lambda: b"one\\r\\n" in path.read_bytes())
         await poll(lambda: terminal._changed.statistics().tasks_waiting)
         # Not yet on the disk: the period has just begun.
@@ -294,18 +296,18 @@ async def test_cancelled_recording_writes_pending_output(folder):
     assert of(read(path)[1], "o") == "one\r\ntyped"
 
 
-async def test_cancelled_recording_ends_in_time_while_the_disk_hangs(folder, monkeypatch):
+async def test_cancelled_recording_ends_in_time_while_the_disk_hangs(directory, monkeypatch):
     go, write = threading.Event(), os.write
     monkeypatch.setattr(recorder, "CLOSE_TIMEOUT_S", 0.2)
 
     def slow(fd, data):
-        assert not is_in(folder, fd) or go.wait(10)
+        assert not is_in(directory, fd) or go.wait(10)
         return write(fd, data)
 
     with structlog.testing.capture_logs() as logs:
-        async with recordings(folder) as running:
+        async with recordings(directory) as running:
             terminal = await running.create("echo one; read x")
-            path = await poll(lambda: next(iter(folder.glob("*")), None))
+            path = await poll(lambda: next(iter(directory.glob("*")), None))
             await poll(lambda: b"one\\r\\n" in path.read_bytes())
             monkeypatch.setattr(os, "write", slow)
             terminal.keyboard.type(b"two\n")
@@ -345,14 +347,14 @@ async def answer(terminal):
     await terminal.wait_exited()
 
 
-async def test_input_is_recorded_at_its_position_without_passwords(folder):
-    async with recordings(folder, record_input=True) as running:
+async def test_input_is_recorded_at_its_position_without_passwords(directory):
+    async with recordings(directory, record_input=True) as running:
         terminal = await running.create(QUESTION)
         assert terminal.keyboard.listeners
         await answer(terminal)
         await running.ended(terminal)
         assert not terminal.keyboard.listeners
-    path = only(folder)
+    path = only(directory)
     assert b"secret" not in path.read_bytes()
     _, events = read(path)
     assert of(events, "i") == "joe\nyes\n"
@@ -363,31 +365,31 @@ async def test_input_is_recorded_at_its_position_without_passwords(folder):
 @pytest.mark.parametrize("echoes", [[True, True], [True, False], [False, True], [False, False]])
 async def test_input_counts_as_echoed_only_if_the_echo_was_on_before_and_after(monkeypatch, echoes):
     ours, slave = open_pair(80, 24)
-    master, heard = Master(os.getpid(), ours), []
+    master, received = Master(os.getpid(), ours), []
     keyboard = Keyboard(master, lambda _: None)
     answers = iter(echoes)
     monkeypatch.setattr(Master, "echoes", property(lambda _: next(answers, True)))
-    keyboard.listeners.append(lambda piece, shown: heard.append((piece, shown)))
+    keyboard.listeners.append(lambda piece, shown: received.append((piece, shown)))
     keyboard.type(b"word")
-    assert heard == [(b"word", all(echoes))]
+    assert received == [(b"word", all(echoes))]
     master.close()
     os.close(slave)
 
 
-async def test_input_is_not_recorded_by_default(folder):
-    async with recordings(folder) as running:
+async def test_input_is_not_recorded_by_default(directory):
+    async with recordings(directory) as running:
         terminal = await running.create(QUESTION)
         assert not terminal.keyboard.listeners
         await answer(terminal)
         await running.ended(terminal)
-    assert of(read(only(folder))[1], "i") == ""
+    assert of(read(only(directory))[1], "i") == ""
 
 
-async def test_pending_input_is_bounded(folder, monkeypatch):
+async def test_pending_input_is_bounded(directory, monkeypatch):
     monkeypatch.setattr(recorder, "_INPUT_BYTES_MAX", 5000)
-    async with recordings(folder, record_input=True) as running:
+    async with recordings(directory, record_input=True) as running:
         terminal = await running.create("cat > /dev/null")
-        path = await poll(lambda: next(iter(folder.glob("*")), None))
+        path = await poll(lambda: next(iter(directory.glob("*")), None))
         for _ in range(100):
             terminal.keyboard.type(b"x\n")
         await poll(lambda: b"x" in path.read_bytes())

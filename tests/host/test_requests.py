@@ -9,15 +9,16 @@ import trio
 from acpterm.host.server.connection import PENDING_MAX
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import Agent
-from tests.support.hosts import agent_here, poll
+from tests.support.hosts import agent_here
+from tests.support.polling import poll
 
 
 async def refusal(agent: Agent, line: bytes) -> dict:
     """Send a line that is not a request; return the error response, which has a null id."""
-    before = len(agent.received)
+    before = len(agent.messages)
     await agent.send(line + b"\n")
-    await poll(lambda: len(agent.received) > before)
-    return agent.received[before]
+    await poll(lambda: len(agent.messages) > before)
+    return agent.messages[before]
 
 
 async def is_served(agent: Agent) -> bool:
@@ -36,9 +37,9 @@ async def test_other_requests_are_answered_while_a_wait_is_pending():
         assert (await agent.run("echo other"))[0] == "other\n"
         assert "exitStatus" not in await agent.output(terminal)
         await agent.request("initialize", {"protocolVersion": 1})
-        assert not agent.answered(wait)
+        assert not agent.has_response(wait)
         await agent.type(terminal, "it\n")
-        assert (await agent.answer(wait))["exitCode"] == 0
+        assert (await agent.result(wait))["exitCode"] == 0
 
 
 async def test_200_requests_in_one_write_are_answered():
@@ -47,47 +48,47 @@ async def test_200_requests_in_one_write_are_answered():
         sent = []
         for number in range(40):
             sent += [
-                agent.message(
+                agent.prepare(
                     "terminal/create",
                     {"sessionId": agent.session, "command": "echo", "args": [str(number)]},
                 ),
-                agent.message("terminal/output", agent.of(terminal)),
-                agent.message("terminal/wait_for_exit", agent.of(terminal)),
-                agent.message("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000)),
-                agent.message("terminal/output", agent.of("term_that_never_was")),
+                agent.prepare("terminal/output", agent.of(terminal)),
+                agent.prepare("terminal/wait_for_exit", agent.of(terminal)),
+                agent.prepare("_acpterm/terminal/read", agent.of(terminal, waitMs=60_000)),
+                agent.prepare("terminal/output", agent.of("term_that_never_was")),
             ]
         assert len(sent) == 200
         await agent.send(b"".join(line for _, line in sent))
         for number in range(40):
             created, output, wait, read, missing = (id_ for id_, _ in sent[5 * number :][:5])
-            made = (await agent.answer(created))["terminalId"]
-            assert (await agent.wait(made))["exitCode"] == 0
-            assert (await agent.output(made))["output"] == f"{number}\n"
-            assert (await agent.answer(output))["output"] == ""
+            terminal_id = (await agent.result(created))["terminalId"]
+            assert (await agent.wait(terminal_id))["exitCode"] == 0
+            assert (await agent.output(terminal_id))["output"] == f"{number}\n"
+            assert (await agent.result(output))["output"] == ""
             with pytest.raises(RpcError, match="term_that_never_was"):
-                await agent.answer(missing)
-            assert not agent.answered(wait)
-            assert not agent.answered(read)
+                await agent.result(missing)
+            assert not agent.has_response(wait)
+            assert not agent.has_response(read)
         await agent.kill(terminal)
         for index, (id_, _) in enumerate(sent):
             if index % 5 == 2:
-                assert (await agent.answer(id_))["signal"] == "SIGTERM"
+                assert (await agent.result(id_))["signal"] == "SIGTERM"
             elif index % 5 == 3:
-                assert (await agent.answer(id_))["exitStatus"]["signal"] == "SIGTERM"
-        assert len([m for m in agent.received if m["id"] in {id_ for id_, _ in sent}]) == 200
+                assert (await agent.result(id_))["exitStatus"]["signal"] == "SIGTERM"
+        assert len([m for m in agent.messages if m["id"] in {id_ for id_, _ in sent}]) == 200
 
 
 async def test_requests_beyond_the_pending_maximum_are_refused():
     async with agent_here() as agent:
         terminal = await agent.create("read line")
         sent = [
-            agent.message("terminal/wait_for_exit", agent.of(terminal))
+            agent.prepare("terminal/wait_for_exit", agent.of(terminal))
             for _ in range(PENDING_MAX + 3)
         ]
         await agent.send(b"".join(line for _, line in sent))
         for id_, _ in sent[PENDING_MAX:]:
             with pytest.raises(RpcError, match=f"{PENDING_MAX} requests are pending") as caught:
-                await agent.answer(id_)
+                await agent.result(id_)
             assert caught.value.code == -32603
         # Requests that need not wait are still answered; others are again once these are.
         await agent.output(terminal)
@@ -95,7 +96,7 @@ async def test_requests_beyond_the_pending_maximum_are_refused():
             b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"session-1"}}\n'
         )
         for id_, _ in sent[:PENDING_MAX]:
-            assert (await agent.answer(id_))["signal"] == "SIGTERM"
+            assert (await agent.result(id_))["signal"] == "SIGTERM"
         assert await is_served(agent)
 
 
@@ -103,7 +104,7 @@ async def test_kill_and_release_respond_at_the_pending_maximum():
     async with agent_here() as agent:
         terminals = [await agent.create("trap '' TERM; read line") for _ in range(2)]
         sent = [
-            agent.message("terminal/wait_for_exit", agent.of(terminals[0]))
+            agent.prepare("terminal/wait_for_exit", agent.of(terminals[0]))
             for _ in range(PENDING_MAX)
         ]
         await agent.send(b"".join(line for _, line in sent))
@@ -114,7 +115,7 @@ async def test_kill_and_release_respond_at_the_pending_maximum():
         assert await agent.kill(terminals[0]) == {}
         assert await agent.release(terminals[1]) == {}
         for id_, _ in sent:
-            assert (await agent.answer(id_))["signal"]
+            assert (await agent.result(id_))["signal"]
         with pytest.raises(RpcError, match="has been released"):
             await agent.output(terminals[1])
 
@@ -122,21 +123,20 @@ async def test_kill_and_release_respond_at_the_pending_maximum():
 async def test_duplicate_id_is_refused_and_the_first_request_answered():
     async with agent_here() as agent:
         terminal = await agent.create("read line")
-        id_, line = agent.message("terminal/wait_for_exit", agent.of(terminal))
+        id_, line = agent.prepare("terminal/wait_for_exit", agent.of(terminal))
         await agent.send(line)
         error = (await refusal(agent, line.rstrip()))["error"]
         assert error["code"] == -32600
         assert f"id {id_} is still in progress" in error["message"]
-        agent._answers.clear()
-        agent._waiting[id_] = trio.Event()
+        agent.expect_response(id_, "terminal/wait_for_exit")
         await agent.type(terminal, "\n")
-        assert (await agent.answer(id_))["exitCode"] == 0
+        assert (await agent.result(id_))["exitCode"] == 0
 
 
 @pytest.mark.parametrize("id_", [0, -1, 2**63 - 1, "", "a", "\u2028é", None])
 async def test_ids_are_returned_unchanged(id_):
     async with agent_here() as agent:
-        agent._methods[id_] = "initialize"
+        agent.methods[id_] = "initialize"
         params = {"protocolVersion": 1}
         request = {"jsonrpc": "2.0", "id": id_, "method": "initialize", "params": params}
         assert (await refusal(agent, json.dumps(request).encode()))["id"] == id_
@@ -147,40 +147,40 @@ async def test_ids_are_returned_unchanged(id_):
 
 async def test_line_in_two_reads_is_one_request():
     async with agent_here() as agent:
-        id_, line = agent.message("initialize", {"protocolVersion": 1})
+        id_, line = agent.prepare("initialize", {"protocolVersion": 1})
         await agent.send(line[:20])
         await trio.testing.wait_all_tasks_blocked(0.01)
-        assert not agent.answered(id_)
+        assert not agent.has_response(id_)
         await agent.send(line[20:])
-        assert (await agent.answer(id_))["protocolVersion"] == 1
+        assert (await agent.result(id_))["protocolVersion"] == 1
 
 
 async def test_request_received_byte_by_byte_is_one_request():
     async with agent_here() as agent:
         params = {"sessionId": "é→🙂", "command": "echo é→🙂"}
-        id_, line = agent.message("terminal/create", params)
+        id_, line = agent.prepare("terminal/create", params)
         line = json.dumps(json.loads(line), ensure_ascii=False).encode() + b"\r\n"
         for index in range(len(line)):
             await agent.send(line[index : index + 1])
             await trio.lowlevel.checkpoint()
         agent.session = "é→🙂"
-        terminal = (await agent.answer(id_))["terminalId"]
+        terminal = (await agent.result(id_))["terminalId"]
         await agent.wait(terminal)
         assert (await agent.output(terminal))["output"] == "é→🙂\n"
 
 
 async def test_partial_line_after_two_requests_becomes_a_third():
     async with agent_here() as agent:
-        first, one = agent.message("initialize", {"protocolVersion": 1})
-        second, two = agent.message("terminal/output", agent.of("none"))
-        third, three = agent.message("initialize", {"protocolVersion": 1})
+        first, one = agent.prepare("initialize", {"protocolVersion": 1})
+        second, two = agent.prepare("terminal/output", agent.of("none"))
+        third, three = agent.prepare("initialize", {"protocolVersion": 1})
         await agent.send(one + b"\n \r\n" + two + three[:9])
-        await agent.answer(first)
+        await agent.result(first)
         with pytest.raises(RpcError):
-            await agent.answer(second)
+            await agent.result(second)
         await agent.send(three[9:])
-        await agent.answer(third)
-        assert len(agent.received) == 3, "empty lines are not answered"
+        await agent.result(third)
+        assert len(agent.messages) == 3, "empty lines are not answered"
 
 
 # Invalid messages
@@ -235,7 +235,7 @@ async def test_unexpected_responses_and_empty_lines_are_ignored(line):
     async with agent_here() as agent:
         await agent.send(line + b"\n")
         await agent.request("initialize", {"protocolVersion": 1})
-        assert len(agent.received) == 1
+        assert len(agent.messages) == 1
         assert await is_served(agent)
 
 
@@ -251,12 +251,12 @@ async def test_message_of_10_mb_is_answered():
 
 async def test_oversized_message_is_refused_and_the_next_one_answered():
     async with agent_here(max_message_bytes=4096) as agent:
-        id_, line = agent.message("initialize", {"protocolVersion": 1, "x": ""})
+        id_, line = agent.prepare("initialize", {"protocolVersion": 1, "x": ""})
         padding = 4096 - len(line.rstrip())
         exact = line.replace(b'"x": ""', b'"x": "%s"' % (b"y" * padding))
         assert len(exact.rstrip()) == 4096
         await agent.send(exact)
-        await agent.answer(id_)
+        await agent.result(id_)
 
         answer = await refusal(agent, exact.rstrip().replace(b"yyy", b"yyyy", 1))
         assert answer["id"] is None
@@ -307,7 +307,7 @@ async def test_unknown_and_invalid_notifications_are_ignored(method, params):
     async with agent_here() as agent:
         await agent.notify(method, params)
         await agent.request("initialize", {"protocolVersion": 1})
-        assert len(agent.received) == 1
+        assert len(agent.messages) == 1
         assert await is_served(agent)
 
 
@@ -322,26 +322,26 @@ async def test_cancelled_wait_is_answered_and_the_terminal_runs_on():
         await agent.output(terminal)
         await agent.notify("$/cancel_request", {"requestId": wait})
         with pytest.raises(RpcError) as caught:
-            await agent.answer(wait)
+            await agent.result(wait)
         assert caught.value.code == -32800
-        assert not agent.answered(other)
+        assert not agent.has_response(other)
         # A second cancellation, or that of an answered request, is ignored.
         await agent.notify("$/cancel_request", {"requestId": wait})
         await agent.type(terminal, "it\n")
-        assert (await agent.answer(other))["exitCode"] == 0
+        assert (await agent.result(other))["exitCode"] == 0
         assert "got it" in (await agent.output(terminal))["output"]
-        assert len([m for m in agent.received if m["id"] == wait]) == 1
+        assert len([m for m in agent.messages if m["id"] == wait]) == 1
 
 
 async def test_request_cancelled_in_the_same_write_is_answered_as_cancelled():
     async with agent_here() as agent:
         terminal = await agent.create("read line")
         for _ in range(40):
-            id_, line = agent.message("terminal/wait_for_exit", agent.of(terminal))
+            id_, line = agent.prepare("terminal/wait_for_exit", agent.of(terminal))
             cancel = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id_}}
             await agent.send(line + json.dumps(cancel).encode() + b"\n")
             with trio.fail_after(5), pytest.raises(RpcError) as caught:
-                await agent.answer(id_)
+                await agent.result(id_)
             assert caught.value.code == -32800
 
 
@@ -352,7 +352,7 @@ async def test_cancelled_read_is_answered():
         await agent.output(terminal)
         await agent.notify("$/cancel_request", {"requestId": read})
         with pytest.raises(RpcError) as caught:
-            await agent.answer(read)
+            await agent.result(read)
         assert caught.value.code == -32800
         assert "exitStatus" not in await agent.output(terminal)
 
@@ -362,14 +362,14 @@ async def test_cancelled_creates_leave_no_unknown_program():
         sent = []
         for _ in range(20):
             params = {"sessionId": agent.session, "command": "sleep 60"}
-            id_, line = agent.message("terminal/create", params)
+            id_, line = agent.prepare("terminal/create", params)
             cancel = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id_}}
             await agent.send(line + json.dumps(cancel).encode() + b"\n")
             sent.append(id_)
         for id_ in sent:
             with suppress(RpcError):
-                await agent.release((await agent.answer(id_))["terminalId"])
-            error = agent._answers[id_].get("error", {"code": -32800})
+                await agent.release((await agent.result(id_))["terminalId"])
+            error = agent.responses[id_].get("error", {"code": -32800})
             assert error["code"] == -32800
         assert await is_served(agent)
 
@@ -439,8 +439,8 @@ async def test_number_of_any_size_causes_no_internal_error(method, more):
         await agent.wait(terminal)
         id_ = await agent.start(method, agent.of(terminal, **more))
         with suppress(RpcError):
-            await agent.answer(id_)
-        error = agent._answers[id_].get("error", {"code": -32602})
+            await agent.result(id_)
+        error = agent.responses[id_].get("error", {"code": -32602})
         assert error["code"] == -32602, error
         assert await is_served(agent)
 

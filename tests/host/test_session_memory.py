@@ -8,8 +8,11 @@ import pytest
 
 from acpterm.host import memory
 from acpterm.pty import linux
-from tests.support.hosts import agent_at, agent_of, daemon, environment, host_here
-from tests.support.person import person_at
+from tests.support.agent import agent_at, agent_of
+from tests.support.daemon import daemon
+from tests.support.hosts import host_here
+from tests.support.processes import environment
+from tests.support.user import user_at
 
 MIB = 1024 * 1024
 MESSAGES = 12
@@ -68,7 +71,7 @@ def resident(pid):
 async def test_memory_after_large_updates_is_bounded(tmp_path, kind):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path):
-        async with person_at(path.replace("agent.", "user.")) as user:
+        async with user_at(path.replace("agent.", "user.")) as user:
             status = await user.request("status")
         pids = status["keeperPid"], status["workerPid"]
         async with agent_at(path) as agent:

@@ -12,8 +12,12 @@ from acpterm.host.agent import session_methods
 from acpterm.host.agent.session import _RELEASED_MAX
 from acpterm.host.sessions.tool_calls import CALLS_MAX, TERMINALS_MAX
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import agent_at, agent_here, agent_of, alive, daemon, host_here, poll
+from tests.support.agent import agent_at, agent_of
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_here, host_here
 from tests.support.keepers import SlowKeeper
+from tests.support.polling import poll
+from tests.support.processes import alive
 
 NAMING_A_TERMINAL = {
     "terminal/output": {},
@@ -166,22 +170,22 @@ def tool_call(*terminals, call="call-1", session="session-1", update="tool_call"
     return {"sessionId": session, "update": body | more}
 
 
-async def kept(host, agent, *updates, command="printf precious") -> str | None:
+async def retained_text(host, agent, *updates, command="printf precious") -> str | None:
     """Show a terminal with updates, release it; return its text for the user, if retained."""
     terminal = await agent.create(command)
     await agent.wait(terminal)
     for update in updates:
         await agent.notify("session/update", update(terminal))
     await agent.release(terminal)
-    found = host.state.registry.get(terminal)
-    return None if found is None else found.terminal.text.text()
+    entry = host.state.registry.get(terminal)
+    return None if entry is None else entry.terminal.text.text()
 
 
 @pytest.mark.parametrize("update", ["tool_call", "tool_call_update"])
 async def test_terminal_in_a_tool_call_is_retained_after_release(update):
     async with host_here() as host, agent_of(host) as agent:
-        assert await kept(host, agent, lambda t: tool_call(t, update=update)) == "precious"
-        assert await kept(host, agent) is None
+        assert await retained_text(host, agent, lambda t: tool_call(t, update=update)) == "precious"
+        assert await retained_text(host, agent) is None
         assert len(host.state.registry) == 1
 
 
@@ -202,9 +206,9 @@ async def test_retained_terminal_is_ended_and_keeps_its_output():
         await agent.notify("session/update", tool_call(terminal))
         await agent.release(terminal)
         await poll(lambda: not alive(pid))
-        found = host.state.registry.get(terminal)
-        await found.terminal.wait_closed()
-        assert found.terminal.text.text() == f"{pid}\nbye\n"
+        entry = host.state.registry.get(terminal)
+        await entry.terminal.wait_closed()
+        assert entry.terminal.text.text() == f"{pid}\nbye\n"
         assert terminal not in host.pool.terminals
 
 
@@ -255,7 +259,7 @@ async def test_retained_terminal_outlives_its_connection():
 )
 async def test_new_content_replaces_the_terminals_of_a_tool_call(updates, stays):
     async with host_here() as host, agent_of(host) as agent:
-        assert await kept(host, agent, *updates) == ("precious" if stays else None)
+        assert await retained_text(host, agent, *updates) == ("precious" if stays else None)
 
 
 def without_content(update):
@@ -272,8 +276,8 @@ async def test_oldest_retained_terminals_are_forgotten_first_by_number():
             await agent.wait(ids[-1])
             await agent.notify("session/update", tool_call(ids[-1], call=f"call-{number}"))
             await agent.release(ids[-1])
-        found = [host.state.registry.get(id_) for id_ in ids]
-        assert [item and item.terminal.text.text() for item in found] == [None, None, "2", "3"]
+        entries = [host.state.registry.get(id_) for id_ in ids]
+        assert [item and item.terminal.text.text() for item in entries] == [None, None, "2", "3"]
 
 
 async def test_oldest_retained_terminals_are_forgotten_first_by_size():
@@ -289,7 +293,7 @@ async def test_oldest_retained_terminals_are_forgotten_first_by_size():
 
 async def test_no_terminal_is_retained_when_the_limit_is_zero():
     async with host_here(keep_released=0) as host, agent_of(host) as agent:
-        assert await kept(host, agent, tool_call) is None
+        assert await retained_text(host, agent, tool_call) is None
 
 
 async def test_number_of_retained_tool_calls_is_limited():
@@ -314,8 +318,8 @@ async def test_number_of_retained_tool_calls_is_limited():
 async def test_number_of_terminals_per_tool_call_is_limited():
     async with host_here() as host, agent_of(host) as agent:
         others = ["other"] * (TERMINALS_MAX - 1)
-        assert await kept(host, agent, lambda t: tool_call(*others, t)) == "precious"
-        assert await kept(host, agent, lambda t: tool_call(*others, "one more", t)) is None
+        assert await retained_text(host, agent, lambda t: tool_call(*others, t)) == "precious"
+        assert await retained_text(host, agent, lambda t: tool_call(*others, "one more", t)) is None
 
 
 async def test_oldest_session_is_forgotten_beyond_the_maximum(monkeypatch):
@@ -365,7 +369,7 @@ async def test_cancelled_turn_kills_its_terminals_and_then_releases_them():
         await agent.wait(done)
         wait = await agent.start("terminal/wait_for_exit", agent.of(running))
         await agent.notify("session/cancel", {"sessionId": "session-1"})
-        status = await agent.answer(wait)
+        status = await agent.result(wait)
         assert status["signal"] == "SIGTERM"
         assert status["_meta"]["acpterm"]["endedBy"] == "agent"
         assert not alive(pid)
@@ -392,15 +396,15 @@ async def test_requested_terminal_is_not_created_after_a_cancelled_turn(known):
             "method": "session/cancel",
             "params": {"sessionId": "session-1"},
         }
-        made, one = agent.message("terminal/create", params)
-        after, another = agent.message("terminal/create", params)
+        created, one = agent.prepare("terminal/create", params)
+        after, another = agent.prepare("terminal/create", params)
         # In one write, so that the cancel arrives before the terminal exists.
         await agent.send(one + json.dumps(cancel).encode() + b"\n" + another)
         with pytest.raises(RpcError, match="cancelled with the turn") as caught:
-            await agent.answer(made)
+            await agent.result(created)
         assert caught.value.code == -32800
         # Only the next turn's terminal is left.
-        terminal = (await agent.answer(after))["terminalId"]
+        terminal = (await agent.result(after))["terminalId"]
         assert "exitStatus" not in await agent.output(terminal)
         await poll(lambda: [running.id for running in host.pool._running] == [terminal])
 
@@ -409,15 +413,15 @@ async def test_terminal_being_created_is_released_with_the_cancelled_turn():
     async with host_here() as host, agent_of(host) as agent:
         host.pool._keeper = slow = SlowKeeper(host.pool._keeper)
         params = {"sessionId": "session-1", "command": "sleep 60"}
-        made = await agent.start("terminal/create", params)
+        created = await agent.start("terminal/create", params)
         with trio.fail_after(10):
-            await slow.asked.wait()
+            await slow.requested.wait()
         (connection,) = host._connections
         session = CancelNotification(session_id="session-1")
         assert session_methods.cancel(connection._context, session) is None
-        slow.may_answer.set()
+        slow.may_respond.set()
         with pytest.raises(RpcError, match="cancelled with the turn"):
-            await agent.answer(made)
+            await agent.result(created)
         await poll(lambda: not host.pool._running)
         assert not host.pool.terminals
 

@@ -15,17 +15,11 @@ from trio.testing import wait_all_tasks_blocked
 
 from acpterm.host.daemon import _end_when_idle
 from acpterm.host.server.sockets import has_queued
-from tests.support.hosts import (
-    agent_at,
-    agent_of,
-    agent_on_stdio,
-    alive,
-    daemon,
-    environment,
-    host_here,
-    listens,
-    poll,
-)
+from tests.support.agent import agent_at, agent_of
+from tests.support.daemon import daemon, listens
+from tests.support.hosts import agent_on_stdio, host_here
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
 
 # Ignores all signals it can, as do its child and a process that has left the session.
 STUBBORN = """
@@ -80,11 +74,11 @@ async def test_daemon_ends_in_order_within_five_seconds(tmp_path, number, tracki
         assert await process.wait() == 0
         assert time.monotonic() - began < 5
         for agent, wait in waits:
-            status = await agent.answer(wait)
+            status = await agent.result(wait)
             assert status["signal"] == "SIGKILL"
             assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
-        assert (await two.answer(reads))["exitStatus"]["signal"] == "SIGKILL"
-        assert one._answers[read]["error"]["code"] == -32002, "it was two's terminal"
+        assert (await two.result(reads))["exitStatus"]["signal"] == "SIGKILL"
+        assert one.responses[read]["error"]["code"] == -32002, "it was two's terminal"
         await one.closed.wait()
         await two.closed.wait()
         assert not [pid for pid in pids if alive(pid)]
@@ -101,7 +95,7 @@ async def test_stdio_host_ends_in_order_within_five_seconds(tmp_path, number):
         process.process.send_signal(number)
         assert await process.wait() == 0
         assert time.monotonic() - began < 5
-        assert (await agent.answer(wait))["signal"] == "SIGKILL"
+        assert (await agent.result(wait))["signal"] == "SIGKILL"
         await agent.closed.wait()
         assert not [pid for pid in pids if alive(pid)]
 
@@ -115,7 +109,7 @@ async def test_second_signal_does_not_cut_the_end_short(tmp_path):
         await poll(lambda: "ending" in process.logged())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
             process.process.send_signal(number)
-        assert (await agent.answer(wait))["signal"] == "SIGKILL"
+        assert (await agent.result(wait))["signal"] == "SIGKILL"
         assert await process.wait() == 0
         assert not [pid for pid in pids if alive(pid)]
 
@@ -130,7 +124,7 @@ async def test_program_gets_grace_when_the_daemon_ends(tmp_path):
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.request("initialize", {"protocolVersion": 1})
         process.terminate()
-        assert (await agent.answer(wait))["exitCode"] == 3
+        assert (await agent.result(wait))["exitCode"] == 3
         assert await process.wait() == 0
         assert tidy.read_text() == "done\n"
 
@@ -221,13 +215,13 @@ def command_line(pid: str) -> bytes:
 
 async def test_disconnected_agents_terminals_are_ended_and_no_others(tmp_path):
     async with host_here() as host, agent_of(host) as stays:
-        kept = await stays.create("read line; echo got $line")
+        terminal = await stays.create("read line; echo got $line")
         async with agent_of(host) as leaves:
             _, pids = await stubborn(leaves, tmp_path)
         await poll(lambda: not [pid for pid in pids if alive(pid)])
         await poll(lambda: len(host.pool.terminals) == 1)
-        await stays.type(kept, "it\n")
-        assert (await stays.wait(kept))["exitCode"] == 0
+        await stays.type(terminal, "it\n")
+        assert (await stays.wait(terminal))["exitCode"] == 0
 
 
 async def test_program_gets_grace_when_the_agent_disconnects(tmp_path):
@@ -258,14 +252,14 @@ async def test_idle_daemon_ends_when_no_client_is_connected(
 
 async def test_idle_daemon_waits_for_the_first_connection():
     async with host_here() as host, trio.open_nursery() as nursery:
-        told = trio.Event()
-        nursery.start_soon(_end_when_idle, host, lambda: False, 0, told)
+        shutdown = trio.Event()
+        nursery.start_soon(_end_when_idle, host, lambda: False, 0, shutdown)
         await wait_all_tasks_blocked(0.05)
-        assert not told.is_set()
+        assert not shutdown.is_set()
         async with agent_of(host) as agent:
             await agent.run("echo here")
         with trio.fail_after(5):
-            await told.wait()
+            await shutdown.wait()
 
 
 async def test_idle_daemon_stays_while_a_connection_is_queued(tmp_path, monkeypatch):
@@ -276,16 +270,16 @@ async def test_idle_daemon_stays_while_a_connection_is_queued(tmp_path, monkeypa
             await sock.bind(path)
             sock.listen()
             listener = trio.SocketListener(sock)
-            told = trio.Event()
+            shutdown = trio.Event()
             async with await trio.open_unix_socket(path):
                 queued = partial(has_queued, [listener])
-                nursery.start_soon(_end_when_idle, host, queued, 0.02, told)
+                nursery.start_soon(_end_when_idle, host, queued, 0.02, shutdown)
                 with trio.move_on_after(0.3):
-                    await told.wait()
-                assert not told.is_set()
+                    await shutdown.wait()
+                assert not shutdown.is_set()
                 async with await listener.accept():
                     with trio.fail_after(5):
-                        await told.wait()
+                        await shutdown.wait()
 
 
 async def test_daemon_without_idle_exit_stays(tmp_path):

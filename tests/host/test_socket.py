@@ -19,9 +19,12 @@ from acpterm.client.daemon_stream import connect
 from acpterm.config import Settings
 from acpterm.host.server.listener import UnixListener
 from acpterm.runtime.unix_socket import ListenError
+from tests.support.agent import agent_at
 from tests.support.commands import run
-from tests.support.hosts import agent_at, daemon, environment, listens, poll, process
-from tests.support.person import person_at
+from tests.support.daemon import daemon, listens
+from tests.support.polling import poll
+from tests.support.processes import environment, process
+from tests.support.user import user_at
 
 
 def mode(path) -> int:
@@ -36,11 +39,11 @@ async def refused(tmp_path: Path, path: str | Path) -> str:
     """Start a daemon that cannot listen at `path`; return its error message."""
     async with process(tmp_path, "serve", "--socket", str(path)) as running:
         assert await running.wait() == 1
-        said = running.logged()
-    assert said.startswith("acpterm: ")
-    assert "Traceback" not in said
-    assert len(said.splitlines()) == 1
-    return said
+        message = running.logged()
+    assert message.startswith("acpterm: ")
+    assert "Traceback" not in message
+    assert len(message.splitlines()) == 1
+    return message
 
 
 # Path and owner
@@ -135,9 +138,9 @@ async def test_stale_socket_is_replaced(tmp_path):
 async def test_live_socket_is_left_alone(tmp_path):
     async with daemon(tmp_path) as (running, path), agent_at(path) as agent:
         terminal = await agent.create("read line; echo got $line")
-        said = await refused(tmp_path, path)
-        assert f"a daemon already listens on {path} (pid {running.pid})" in said
-        assert "--socket" in said
+        message = await refused(tmp_path, path)
+        assert f"a daemon already listens on {path} (pid {running.pid})" in message
+        assert "--socket" in message
         await agent.type(terminal, "it\n")
         assert (await agent.wait(terminal))["exitCode"] == 0
         async with agent_at(path) as second:
@@ -177,9 +180,9 @@ async def test_directory_that_others_may_write_to_is_refused(tmp_path, bits):
     directory = tmp_path / "loose"
     directory.mkdir()
     directory.chmod(bits)
-    said = await refused(tmp_path, directory / "agent.sock")
-    assert f"mode {bits:o}" in said
-    assert f"chmod 700 {directory}" in said
+    message = await refused(tmp_path, directory / "agent.sock")
+    assert f"mode {bits:o}" in message
+    assert f"chmod 700 {directory}" in message
     assert os.listdir(directory) == []
 
 
@@ -189,11 +192,11 @@ async def test_sticky_directory_that_others_may_write_to_is_refused(tmp_path):
     directory.chmod(0o1777)
     # Another user's, in place of the log of a daemon that a command starts: open would block.
     os.mkfifo(directory / "agent.sock.log")
-    said = await refused(tmp_path, directory / "agent.sock")
-    assert "mode 1777" in said
-    assert "choose a --socket in a directory of your own" in said
+    message = await refused(tmp_path, directory / "agent.sock")
+    assert "mode 1777" in message
+    assert "choose a --socket in a directory of your own" in message
     # So that the mode of /tmp is not changed.
-    assert "chmod" not in said
+    assert "chmod" not in message
     with trio.fail_after(5):
         done = await run(str(directory / "agent.sock"), "run", "-d", "true")
     assert done.status == 1
@@ -216,14 +219,14 @@ async def test_directory_of_another_user_is_refused(tmp_path):
     directory = tmp_path / "theirs"
     directory.mkdir(mode=0o755)
     os.chown(directory, 65534, 65534)
-    said = await refused(tmp_path, directory / "agent.sock")
-    assert f"{directory} belongs to uid 65534" in said
+    message = await refused(tmp_path, directory / "agent.sock")
+    assert f"{directory} belongs to uid 65534" in message
 
 
 async def test_path_too_long_for_a_socket_is_refused(tmp_path):
-    said = await refused(tmp_path, tmp_path / ("x" * 120))
-    assert "cannot listen on" in said
-    assert "too long" in said
+    message = await refused(tmp_path, tmp_path / ("x" * 120))
+    assert "cannot listen on" in message
+    assert "too long" in message
 
 
 async def test_path_below_a_file_is_refused(tmp_path):
@@ -246,8 +249,8 @@ async def test_one_of_several_daemons_that_start_at_once_wins(tmp_path):
             (winner,) = [p for p in running if p.poll() is None]
             await poll(lambda: listens(path))
             assert sorted(p.wait() for p in running if p is not winner) == [1, 1, 1]
-            said = "".join(log.read_text() for log in logs)
-            assert said.count(f"a daemon already listens on {path}") == 3
+            message = "".join(log.read_text() for log in logs)
+            assert message.count(f"a daemon already listens on {path}") == 3
             async with agent_at(path) as agent:
                 assert (await agent.run("echo served"))[0] == "served\n"
             winner.terminate()
@@ -285,7 +288,7 @@ async def test_foreign_socket_at_the_path_is_not_removed(tmp_path):
 async def test_removed_sockets_are_bound_again(tmp_path):
     async with daemon(tmp_path) as (running, path):
         user_path = path.replace("agent.sock", "user.sock")
-        async with agent_at(path) as agent, person_at(user_path) as user:
+        async with agent_at(path) as agent, user_at(user_path) as user:
             terminal = await agent.create("sleep 60")
             worker = (await user.request("status"))["workerPid"]
             # With and without a lock file.
@@ -297,7 +300,7 @@ async def test_removed_sockets_are_bound_again(tmp_path):
             assert (await agent.output(terminal))["output"] == ""
         # The next worker gets them, too.
         os.kill(worker, signal.SIGKILL)
-        async with person_at(user_path) as user:
+        async with user_at(user_path) as user:
             assert (await user.request("status"))["workerPid"] != worker
         running.terminate()
         assert await running.wait() == 0
@@ -307,7 +310,7 @@ async def test_removed_sockets_are_bound_again(tmp_path):
 async def test_daemon_serves_on_when_a_replaced_socket_is_found_without_descriptors(tmp_path):
     async with (
         daemon(tmp_path) as (running, path),
-        person_at(path.replace("agent.sock", "user.sock")) as user,
+        user_at(path.replace("agent.sock", "user.sock")) as user,
     ):
         worker = (await user.request("status"))["workerPid"]
         os.unlink(path)
@@ -375,7 +378,7 @@ async def test_path_that_another_daemon_has_taken_is_not_taken_back(tmp_path):
 async def test_lock_holder_is_named_while_the_socket_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr("acpterm.client.daemon.START_TIMEOUT_S", 3)
     async with daemon(tmp_path) as (running, path):
-        async with person_at(path.replace("agent.sock", "user.sock")) as user:
+        async with user_at(path.replace("agent.sock", "user.sock")) as user:
             worker = (await user.request("status"))["workerPid"]
         os.kill(worker, signal.SIGSTOP)
         try:

@@ -14,10 +14,13 @@ import pytest
 import trio
 
 from acpterm.runtime.stdio import StdioStream
-from tests.support.agent import connected
-from tests.support.hosts import ACPTERM, agent_on_stdio, alive, environment, listens, poll
+from tests.support.agent import agent_on
+from tests.support.daemon import listens
+from tests.support.hosts import agent_on_stdio
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
 from tests.support.signals import blocked_or_ignored
-from tests.support.starting import start
+from tests.support.starting import ACPTERM, start
 
 
 def line(method, id_=1, **params) -> bytes:
@@ -69,7 +72,7 @@ def hosted(tmp_path, redirections="", *arguments, **more):
                 pipe.close()
 
 
-def said(tmp_path) -> str:
+def stderr_of(tmp_path) -> str:
     return (tmp_path / "stderr").read_text()
 
 
@@ -89,7 +92,7 @@ async def test_host_serves_until_the_end_of_its_input(tmp_path):
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.stream.send_stream.aclose()
         # The pending request is answered: the terminal is ended, as its agent has disconnected.
-        status = await agent.answer(wait)
+        status = await agent.result(wait)
         assert status["signal"] == "SIGTERM"
         assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
         assert await process.wait() == 0
@@ -103,7 +106,7 @@ async def test_stdout_has_only_messages(tmp_path, whose):
         out, _ = await trio.to_thread.run_sync(running.communicate, b"nonsense\n" + HELLO)
     assert [json.loads(one)["jsonrpc"] for one in out.splitlines()] == ["2.0", "2.0"]
     assert out.endswith(b"\n")
-    assert "connect" in said(tmp_path)
+    assert "connect" in stderr_of(tmp_path)
 
 
 async def test_programs_inherit_no_descriptor_of_the_host(tmp_path):
@@ -154,7 +157,7 @@ async def test_shared_description_is_never_left_non_blocking(tmp_path, whose, pa
     with pair() as (ours, theirs):
         with hosted(tmp_path, "", *whose, stdin=theirs, stdout=theirs) as running:
             stream = trio.lowlevel.FdStream(os.dup(ours))
-            async with connected(stream) as agent:
+            async with agent_on(stream) as agent:
                 terminal = await agent.create("echo $$; exec sleep 60")
                 child = int(await agent.until_output(terminal, "\n"))
                 wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
@@ -168,12 +171,12 @@ async def test_shared_description_is_never_left_non_blocking(tmp_path, whose, pa
                 if how == "end" and pair is socket_pair:
                     with socket.socket(fileno=os.dup(ours)) as end:
                         end.shutdown(socket.SHUT_WR)
-                    assert (await agent.answer(wait))["signal"] == "SIGTERM"
+                    assert (await agent.result(wait))["signal"] == "SIGTERM"
                 elif how == "end":
                     running.terminate()
                 elif how == "SIGTERM":
                     running.terminate()
-                    assert (await agent.answer(wait))["signal"] == "SIGTERM"
+                    assert (await agent.result(wait))["signal"] == "SIGTERM"
                 else:
                     running.kill()
                 assert await poll(running.poll) == (-9 if how == "SIGKILL" else 0)
@@ -185,7 +188,7 @@ async def test_non_blocking_description_works(tmp_path, whose):
     with socket_pair() as (ours, theirs):
         os.set_blocking(theirs, False)
         with hosted(tmp_path, "", *whose, stdin=theirs, stdout=theirs):
-            async with connected(trio.lowlevel.FdStream(os.dup(ours))) as agent:
+            async with agent_on(trio.lowlevel.FdStream(os.dup(ours))) as agent:
                 output, _ = await agent.run("head -c 3000000 /dev/zero | tr '\\0' x")
                 assert len(output) == 1 << 20
         assert is_non_blocking(theirs), "it is not ours to change"
@@ -198,21 +201,21 @@ async def test_closed_stdin_counts_as_ended(tmp_path, whose):
     with hosted(tmp_path, "<&-", *whose, stdout=subprocess.PIPE) as running:
         assert await trio.to_thread.run_sync(running.stdout.read) == b""
         assert await poll(running.poll) == 0
-    assert "Traceback" not in said(tmp_path)
+    assert "Traceback" not in stderr_of(tmp_path)
 
 
 @pytest.mark.parametrize("redirections", [">&-", "<&- >&-"])
 async def test_closed_stdout_is_an_error(tmp_path, whose, redirections):
     with hosted(tmp_path, redirections, *whose, stdin=subprocess.PIPE) as running:
         assert await poll(running.poll) == 1
-    assert said(tmp_path) == "acpterm: stdout is closed: there is nowhere to answer to\n"
+    assert stderr_of(tmp_path) == "acpterm: stdout is closed: there is nowhere to answer to\n"
 
 
 async def test_closed_stderr_changes_nothing(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "2>&-", *whose, **pipes) as running:
-        asked = b"nonsense\n" + HELLO + line("terminal/create", 2, sessionId="s", command="true")
-        running.stdin.write(asked)
+        requests = b"nonsense\n" + HELLO + line("terminal/create", 2, sessionId="s", command="true")
+        running.stdin.write(requests)
         running.stdin.flush()
         answers = [
             json.loads(await trio.to_thread.run_sync(running.stdout.readline)) for _ in range(3)
@@ -249,7 +252,7 @@ async def test_broken_stdout_ends_the_host_and_its_terminals(tmp_path, whose):
         running.stdin.flush()
         assert await poll(running.poll) == 0
         await poll(lambda: not alive(int(pids.read_text())))
-    assert "Traceback" not in said(tmp_path)
+    assert "Traceback" not in stderr_of(tmp_path)
 
 
 async def test_agent_that_dies_within_a_line_ends_the_host(tmp_path, whose):
@@ -267,8 +270,8 @@ async def test_pending_responses_are_sent_after_the_end_of_the_input(tmp_path, w
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "", *whose, **pipes) as running:
         long = "x" * 70_000
-        asked = b"".join(line(f"_{long}", number) for number in range(20))
-        running.stdin.write(asked)
+        requests = b"".join(line(f"_{long}", number) for number in range(20))
+        running.stdin.write(requests)
         running.stdin.close()
         out = await trio.to_thread.run_sync(running.stdout.read)
         assert [json.loads(one)["id"] for one in out.splitlines()] == list(range(20))
@@ -279,25 +282,25 @@ async def test_pending_responses_are_sent_after_the_end_of_the_input(tmp_path, w
 
 
 async def test_file_of_requests_is_answered_into_a_file(tmp_path, whose):
-    asked, answered = tmp_path / "in", tmp_path / "out"
-    asked.write_bytes(
+    requests, responses = tmp_path / "in", tmp_path / "out"
+    requests.write_bytes(
         HELLO
         + line("terminal/create", 2, sessionId="s", command="sleep 60")
         + b"nonsense\n"
         + line("unknown", 3)
     )
-    with hosted(tmp_path, f"<{asked} >{answered}", *whose) as running:
+    with hosted(tmp_path, f"<{requests} >{responses}", *whose) as running:
         assert await poll(running.poll) == 0
-    answers = [json.loads(one) for one in answered.read_text().splitlines()]
+    answers = [json.loads(one) for one in responses.read_text().splitlines()]
     assert sorted(str(answer["id"]) for answer in answers) == ["1", "2", "3", "None"]
-    assert "Traceback" not in said(tmp_path)
+    assert "Traceback" not in stderr_of(tmp_path)
 
 
 async def test_empty_input_ends_the_host(tmp_path, whose):
     null = subprocess.DEVNULL
     with hosted(tmp_path, "", *whose, stdin=null, stdout=null) as running:
         assert await poll(running.poll) == 0
-    assert "Traceback" not in said(tmp_path)
+    assert "Traceback" not in stderr_of(tmp_path)
 
 
 async def test_full_stdout_ends_the_host_without_a_crash(tmp_path, whose):
@@ -305,7 +308,7 @@ async def test_full_stdout_ends_the_host_without_a_crash(tmp_path, whose):
         running.stdin.write(HELLO)
         running.stdin.flush()
         assert await poll(running.poll) == 0
-    assert "Traceback" not in said(tmp_path)
+    assert "Traceback" not in stderr_of(tmp_path)
 
 
 async def test_host_ends_when_the_agent_reads_nothing(tmp_path, whose):

@@ -12,17 +12,11 @@ import trio
 from structlog.testing import capture_logs
 
 from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue
-from tests.support.agent import connected
-from tests.support.hosts import (
-    agent_at,
-    agent_of,
-    agent_on_stdio,
-    alive,
-    daemon,
-    environment,
-    host_here,
-    poll,
-)
+from tests.support.agent import agent_at, agent_of, agent_on
+from tests.support.daemon import daemon
+from tests.support.hosts import agent_on_stdio, host_here
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
 
 MIB = 1 << 20
 
@@ -67,9 +61,9 @@ class Mute:
             # Long ones, since a socket buffers some 200 kB.
             self.rest += self.line("terminal/output", terminalId=terminal, unknown="x" * 20_000)
         while self.rest:
-            with trio.move_on_after(0.5) as patience:
+            with trio.move_on_after(0.5) as timeout:
                 await trio.lowlevel.wait_writable(self.socket)
-            if patience.cancelled_caught:
+            if timeout.cancelled_caught:
                 return
             self.rest = self.rest[self.socket.send(self.rest) :]
 
@@ -79,9 +73,9 @@ class Mute:
 
 @pytest.fixture
 def mutes():
-    made = []
-    yield lambda path: made.append(Mute(path)) or made[-1]
-    for mute in made:
+    created = []
+    yield lambda path: created.append(Mute(path)) or created[-1]
+    for mute in created:
         mute.close()
 
 
@@ -107,14 +101,14 @@ async def test_peer_that_reads_nothing_slows_no_terminal_and_no_other_peer(tmp_p
 
         # When it finally reads, it gets every response, and each is complete. Those to requests
         # that waited for the output to be consumed may be in another order.
-        taken = mute.number - mute.rest.count(b"\n")
+        accepted = mute.number - mute.rest.count(b"\n")
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(mute.socket.dup()))
         received = bytearray()
         with trio.fail_after(20):
-            while received.count(b"\n") < taken - 1:
+            while received.count(b"\n") < accepted - 1:
                 received += await stream.receive_some(MIB)
-        answers = [json.loads(line) for line in received.splitlines()[: taken - 1]]
-        assert sorted(answer["id"] for answer in answers) == list(range(2, taken + 1))
+        answers = [json.loads(line) for line in received.splitlines()[: accepted - 1]]
+        assert sorted(answer["id"] for answer in answers) == list(range(2, accepted + 1))
         assert {len(answer["result"]["output"]) for answer in answers[-3:]} == {MIB}
         await stream.aclose()
 
@@ -153,8 +147,8 @@ async def test_peer_on_pipes_that_reads_nothing_slows_no_terminal(tmp_path):
         command = "head -c 2000000 /dev/zero | tr '\\0' x; read line; yes | head -c 9000000; "
         terminal = await agent.create(f"{command} touch {done}; sleep 60")
         await agent.until_output(terminal, "x" * MIB)
-        write, line = agent.message("_acpterm/terminal/write", agent.of(terminal, data="go\n"))
-        lines = [agent.message("terminal/output", agent.of(terminal))[1] for _ in range(3)]
+        write, line = agent.prepare("_acpterm/terminal/write", agent.of(terminal, data="go\n"))
+        lines = [agent.prepare("terminal/output", agent.of(terminal))[1] for _ in range(3)]
         # In one write, before this process, which is the reader, runs again.
         fd = agent.stream.send_stream.fileno()
         os.write(fd, line + b"".join(lines))
@@ -164,7 +158,7 @@ async def test_peer_on_pipes_that_reads_nothing_slows_no_terminal(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.01)  # noqa: ASYNC251  nothing is read meanwhile, on purpose
         assert memory(process.pid) - before < 32 * MIB
-        assert (await agent.answer(write))["written"] == 3
+        assert (await agent.result(write))["written"] == 3
         assert (await agent.output(terminal))["output"].endswith("y\ny\n")
 
 
@@ -246,15 +240,15 @@ async def test_peer_that_ended_its_stream_is_still_answered():
         ours, theirs = trio.socket.socketpair()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(host.serve, trio.SocketStream(theirs), host.context)
-            async with connected(trio.SocketStream(ours)) as agent:
+            async with agent_on(trio.SocketStream(ours)) as agent:
                 terminal = await agent.create("sleep 60")
                 wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
                 missing = await agent.start("terminal/output", agent.of("none"))
                 ours.shutdown(socket.SHUT_WR)
-                status = await agent.answer(wait)
+                status = await agent.result(wait)
                 assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
                 await agent.closed.wait()
-                assert agent.answered(missing)
+                assert agent.has_response(missing)
 
 
 async def test_terminals_of_a_killed_agent_are_ended(tmp_path):
@@ -307,7 +301,7 @@ async def test_connection_that_fails_unexpectedly_ends_no_other():
         ours, theirs = trio.socket.socketpair()
         with capture_logs() as logs:
             nursery.start_soon(host.serve_agent_socket, Faulty(theirs))
-            async with connected(trio.SocketStream(ours)) as agent:
+            async with agent_on(trio.SocketStream(ours)) as agent:
                 await agent.send(b"{}\n")
                 await agent.closed.wait()
             assert (await other.run("echo served"))[0] == "served\n"
@@ -373,9 +367,9 @@ async def test_queue_drains_below_its_high_water_mark():
         with trio.move_on_after(0.02) as full:
             await outbox.drain()
         assert full.cancelled_caught
-        taken = 0
-        while taken < HIGH_WATER_BYTES + 1:
-            taken += len(await theirs.receive_some(MIB))
+        received = 0
+        while received < HIGH_WATER_BYTES + 1:
+            received += len(await theirs.receive_some(MIB))
         await outbox.drain()
         nursery.cancel_scope.cancel()
 

@@ -21,47 +21,53 @@ from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.host.user.subscribe.subscriber import Subscriber
 from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCursor
 from acpterm.jsonrpc import RpcError, encode_notification
+from tests.support.agent import agent_at, agent_of
+from tests.support.client_models import CLIENT_MODELS
+from tests.support.daemon import daemon
 from tests.support.depth import examples
-from tests.support.front_ends import FRONT_ENDS
-from tests.support.hosts import agent_at, agent_of, daemon, environment, host_here, poll
-from tests.support.person import person_at, person_of
+from tests.support.hosts import host_here
+from tests.support.polling import poll
+from tests.support.processes import environment
 from tests.support.stores import MemoryStore
+from tests.support.user import user_at, user_of
 
 FORMS = ["meta", "v2"]
 
 
-def said(call="call-1", says="tool_call_update", session="session-1", terminals=None, **more):
+def tool_call(
+    call="call-1", update="tool_call_update", session="session-1", terminals=None, **more
+):
     """Return the params of a `session/update` of a tool call."""
-    body = {"sessionUpdate": says, "toolCallId": call, **more}
+    body = {"sessionUpdate": update, "toolCallId": call, **more}
     if terminals is not None:
         body["content"] = [{"type": "terminal", "terminalId": name} for name in terminals]
     return {"sessionId": session, "update": body}
 
 
-async def tell(agent, *updates):
+async def send_updates(agent, *updates):
     for update in updates:
         await agent.notify("session/update", update)
-    # Whatever is asked after is answered after.
+    # The host responds once it has processed the updates.
     await agent.request("initialize", {"protocolVersion": 1})
 
 
-async def follow(person, form="meta", session="session-1", **more):
+async def follow(user, form="meta", session="session-1", **more):
     """Subscribe; return the id of the request, and the token."""
-    return await person.open("session/subscribe", sessionId=session, format=form, **more)
+    return await user.open("session/subscribe", sessionId=session, format=form, **more)
 
 
-def shown(person, token, form="meta", foreign=()):
-    """Return what a client shows by now: a model that processes each message once."""
-    fronts = person.__dict__.setdefault("fronts", {})
-    if token not in fronts:
-        fronts[token] = [FRONT_ENDS[form](*foreign), 0]
-    front, taken = fronts[token]
-    fronts[token][1] = len(person.by_token[token])
-    return front.take_all(person.by_token[token][taken:])
+def displayed(user, token, form="meta", foreign=()):
+    """Return what a client displays so far: a model that processes each message once."""
+    models = user.__dict__.setdefault("models", {})
+    if token not in models:
+        models[token] = [CLIENT_MODELS[form](*foreign), 0]
+    model, processed = models[token]
+    models[token][1] = len(user.by_token[token])
+    return model.process_all(user.by_token[token][processed:])
 
 
-def status_of(person, token, form="meta", call="call-1"):
-    return shown(person, token, form).calls.get(call, {}).get("status")
+def status_of(user, token, form="meta", call="call-1"):
+    return displayed(user, token, form).calls.get(call, {}).get("status")
 
 
 def printed(host, terminal) -> bytes:
@@ -73,70 +79,74 @@ def printed(host, terminal) -> bytes:
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_call_and_its_terminal_are_sent_as_they_come(form):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("printf 'é one\\n'; read line; echo $line; exit 3")
-        await tell(agent, said(says="tool_call", title="Run", status="pending"))
-        _, token = await follow(person, form)
-        await person.until(lambda: person.by_token[token])
-        await tell(agent, said(terminals=[terminal], status="in_progress"))
-        await person.until(lambda: b"one" in _output(person, token, form, terminal))
+        await send_updates(agent, tool_call(update="tool_call", title="Run", status="pending"))
+        _, token = await follow(user, form)
+        await user.until(lambda: user.by_token[token])
+        await send_updates(agent, tool_call(terminals=[terminal], status="in_progress"))
+        await user.until(lambda: b"one" in _output(user, token, form, terminal))
         await agent.type(terminal, "two\n")
         await agent.wait(terminal)
-        await tell(agent, said(status="completed"))
-        await person.until(lambda: status_of(person, token, form) == "completed")
-        front = shown(person, token, form)
-        assert front.terminals[terminal].output == printed(host, terminal)
-        assert front.terminals[terminal].exit == (3, None)
-        assert front.calls["call-1"]["title"] == "Run"
+        await send_updates(agent, tool_call(status="completed"))
+        await user.until(lambda: status_of(user, token, form) == "completed")
+        model = displayed(user, token, form)
+        assert model.terminals[terminal].output == printed(host, terminal)
+        assert model.terminals[terminal].exit == (3, None)
+        assert model.calls["call-1"]["title"] == "Run"
         # The end comes after all output, and what says that it is completed after that.
-        assert front.log[-1] == ("call", "call-1", "completed")
-        assert front.log[-2] == ("exit", terminal)
+        assert model.log[-1] == ("call", "call-1", "completed")
+        assert model.log[-2] == ("exit", terminal)
         if form == "v2":
-            assert "read line" in front.terminals[terminal].command
+            assert "read line" in model.terminals[terminal].command
 
 
-def _output(person, token, form, terminal, foreign=()):
-    found = shown(person, token, form, foreign).terminals.get(terminal)
-    return found.output if found else b""
+def _output(user, token, form, terminal, foreign=()):
+    seen = displayed(user, token, form, foreign).terminals.get(terminal)
+    return seen.output if seen else b""
 
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_each_update_of_a_call_is_sent_to_a_reading_client(form):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
-        await tell(agent, said(says="tool_call", title="Run"))
-        _, token = await follow(person, form)
-        await person.until(lambda: person.by_token[token])
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        await send_updates(agent, tool_call(update="tool_call", title="Run"))
+        _, token = await follow(user, form)
+        await user.until(lambda: user.by_token[token])
         # At once: nothing is merged.
-        await tell(agent, *(said(title=f"title {n}") for n in range(50)))
-        await person.until(lambda: len(person.by_token[token]) == 51)
-        titles = [m["params"]["update"]["title"] for m in person.by_token[token]]
+        await send_updates(agent, *(tool_call(title=f"title {n}") for n in range(50)))
+        await user.until(lambda: len(user.by_token[token]) == 51)
+        titles = [m["params"]["update"]["title"] for m in user.by_token[token]]
         assert titles == ["Run", *(f"title {n}" for n in range(50))]
 
 
 async def test_terminal_in_several_calls_is_sent_once_and_shown_by_each_call():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("printf once")
-        _, token = await started(agent, person)
-        await tell(agent, said("a", terminals=[terminal]), said("b", terminals=[terminal]))
+        _, token = await subscribed(agent, user)
+        await send_updates(
+            agent, tool_call("a", terminals=[terminal]), tool_call("b", terminals=[terminal])
+        )
         await agent.wait(terminal)
-        await tell(agent, said("b", status="completed"), said("a", status="completed"))
-        await person.until(lambda: shown(person, token).calls.get("a", {}).get("status"))
-        front = shown(person, token)
-        assert front.terminals[terminal].output == b"once"
+        await send_updates(
+            agent, tool_call("b", status="completed"), tool_call("a", status="completed")
+        )
+        await user.until(lambda: displayed(user, token).calls.get("a", {}).get("status"))
+        model = displayed(user, token)
+        assert model.terminals[terminal].output == b"once"
         for call in "ab":
-            assert front.calls[call]["content"] == [{"type": "terminal", "terminalId": terminal}]
+            assert model.calls[call]["content"] == [{"type": "terminal", "terminalId": terminal}]
 
 
-def _exit(person, token, terminal, form="meta"):
-    found = shown(person, token, form).terminals.get(terminal)
-    return found and found.exit
+def _exit(user, token, terminal, form="meta"):
+    seen = displayed(user, token, form).terminals.get(terminal)
+    return seen and seen.exit
 
 
-async def started(agent, person, form="meta"):
+async def subscribed(agent, user, form="meta"):
     """Create a session, and subscribe to it."""
-    await tell(agent, said("first", says="tool_call", title="First"))
-    id_, token = await follow(person, form)
-    await person.until(lambda: person.by_token[token])
+    await send_updates(agent, tool_call("first", update="tool_call", title="First"))
+    id_, token = await follow(user, form)
+    await user.until(lambda: user.by_token[token])
     return id_, token
 
 
@@ -146,36 +156,38 @@ async def test_terminal_of_another_session_is_not_sent(form):
         host_here() as host,
         agent_of(host) as agent,
         agent_of(host, "session-2") as other,
-        person_of(host) as person,
+        user_of(host) as user,
     ):
-        theirs = await other.create("echo secret")
+        other_terminal = await other.create("echo secret")
         also = await agent.create("echo secret", sessionId="session-3")
-        await other.wait(theirs)
-        _, token = await started(agent, person, form)
-        await tell(agent, said(terminals=[theirs, also]), said(status="completed"))
-        foreign = [theirs, also]
-        await person.until(
-            lambda: shown(person, token, form, foreign).calls.get("call-1", {}).get("status")
+        await other.wait(other_terminal)
+        _, token = await subscribed(agent, user, form)
+        await send_updates(
+            agent, tool_call(terminals=[other_terminal, also]), tool_call(status="completed")
         )
-        assert not shown(person, token, form, foreign).terminals
-        assert b"secret" not in b"".join(person.lines)
+        foreign = [other_terminal, also]
+        await user.until(
+            lambda: displayed(user, token, form, foreign).calls.get("call-1", {}).get("status")
+        )
+        assert not displayed(user, token, form, foreign).terminals
+        assert "secret" not in json.dumps(user.messages)
 
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_divided_character_is_sent_whole(form):
     code = r"printf 'a\303'; read line; printf '\251b\360\237'; read line; printf '\230\200\377'"
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create(f"stty -echo; {code}")
-        _, token = await started(agent, person, form)
-        await tell(agent, said(terminals=[terminal]))
-        await person.until(lambda: b"a" in _output(person, token, form, terminal))
+        _, token = await subscribed(agent, user, form)
+        await send_updates(agent, tool_call(terminals=[terminal]))
+        await user.until(lambda: b"a" in _output(user, token, form, terminal))
         for so_far in (b"b", b""):
             await agent.type(terminal, "\n")
-            await person.until(lambda: so_far in _output(person, token, form, terminal))  # noqa: B023
+            await user.until(lambda: so_far in _output(user, token, form, terminal))  # noqa: B023
         await agent.wait(terminal)
-        await tell(agent, said(status="completed"))
-        await person.until(lambda: shown(person, token, form).terminals[terminal].exit)
-        output = _output(person, token, form, terminal).replace(b"\r\n", b"")
+        await send_updates(agent, tool_call(status="completed"))
+        await user.until(lambda: displayed(user, token, form).terminals[terminal].exit)
+        output = _output(user, token, form, terminal).replace(b"\r\n", b"")
         bad = "\ufffd".encode() if form == "meta" else b"\xff"
         assert output == "aéb😀".encode() + bad
 
@@ -185,10 +197,10 @@ async def test_divided_character_is_sent_whole(form):
 
 SCRIPT = [
     ("create", "t1", "for n in $(seq 200); do echo $n é; done; read line; echo last"),
-    said("a", says="tool_call", title="A", status="pending", rawInput={"x": 1}),
+    tool_call("a", update="tool_call", title="A", status="pending", rawInput={"x": 1}),
     ("tell", "a", {"status": "in_progress"}, ["t1"]),
     ("until", "t1", "200 é"),
-    said("b", title="B", locations=[{"path": "/x", "line": 3}], _meta={"k": 1, "m": {"n": 2}}),
+    tool_call("b", title="B", locations=[{"path": "/x", "line": 3}], _meta={"k": 1, "m": {"n": 2}}),
     ("create", "t2", "printf two; sleep 60"),
     ("tell", "b", {"kind": "execute", "_meta": {"k": 2}}, ["t2", "t1"]),
     ("until", "t2", "two"),
@@ -196,13 +208,13 @@ SCRIPT = [
     ("wait", "t1"),
     ("tell", "a", {"status": "completed", "rawOutput": [1]}, None),
     ("release", "t1"),
-    said("c", terminals=["own"], title="C", _meta={"terminal_info": {"terminal_id": "own"}}),
-    said("c", _meta={"terminal_output": {"terminal_id": "own", "data": "shown é"}, "k": 1}),
+    tool_call("c", terminals=["own"], title="C", _meta={"terminal_info": {"terminal_id": "own"}}),
+    tool_call("c", _meta={"terminal_output": {"terminal_id": "own", "data": "shown é"}, "k": 1}),
     ("kill", "t2"),
     ("wait", "t2"),
-    said("c", _meta={"terminal_exit": {"terminal_id": "own", "exit_code": 4, "signal": None}}),
+    tool_call("c", _meta={"terminal_exit": {"terminal_id": "own", "exit_code": 4, "signal": None}}),
     ("tell", "b", {"status": "failed", "title": "B, changed"}, None),
-    said("c", status="completed"),
+    tool_call("c", status="completed"),
     ("release", "t2"),
 ]
 
@@ -213,7 +225,7 @@ async def act(agent, names, step):
             names[name] = await agent.create(command)
         case ("tell", call, fields, shows):
             terminals = None if shows is None else [names[name] for name in shows]
-            await tell(agent, said(call, terminals=terminals, **fields))
+            await send_updates(agent, tool_call(call, terminals=terminals, **fields))
         case ("until", name, text):
             await agent.until_output(names[name], text)
         case ("type", name, data):
@@ -221,52 +233,52 @@ async def act(agent, names, step):
         case ("wait" | "kill" | "release" as what, name):
             await getattr(agent, what)(names[name])
         case _:
-            await tell(agent, step)
+            await send_updates(agent, step)
 
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_late_subscriber_gets_the_same_state(form):
-    async with host_here() as host, person_of(host) as person:
+    async with host_here() as host, user_of(host) as user:
         followed = []
         async with agent_of(host) as agent:
             names = {}
             for number, step in enumerate(SCRIPT):
                 await act(agent, names, step)
-                followed.append(await follow(person, form))
+                followed.append(await follow(user, form))
                 if number % 3 == 0:
                     await trio.sleep(0.03)
-            last = await follow(person, form)
+            last = await follow(user, form)
         for id_, _ in [*followed, last]:
-            assert await person.answer(id_) == {}
-        fronts = [shown(person, token, form) for _, token in [*followed, last]]
-        for front in fronts:
-            assert front.state == fronts[0].state
+            assert await user.result(id_) == {}
+        models = [displayed(user, token, form) for _, token in [*followed, last]]
+        for model in models:
+            assert model.state == models[0].state
             for name in ("t1", "t2"):
-                assert front.terminals[names[name]].output == printed(host, names[name])
-            assert front.terminals["own"].output == "shown é".encode()
-            assert front.terminals["own"].exit == (4, None)
-            assert list(front.calls) == ["a", "b", "c"]
-            status = [front.calls[call]["status"] for call in "abc"]
+                assert model.terminals[names[name]].output == printed(host, names[name])
+            assert model.terminals["own"].output == "shown é".encode()
+            assert model.terminals["own"].exit == (4, None)
+            assert list(model.calls) == ["a", "b", "c"]
+            status = [model.calls[call]["status"] for call in "abc"]
             assert status == ["completed", "failed", "completed"]
-        assert fronts[0].calls["b"]["_meta"] == {"k": 2, "m": {"n": 2}}
+        assert models[0].calls["b"]["_meta"] == {"k": 2, "m": {"n": 2}}
 
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_completion_is_sent_to_a_late_subscriber_after_the_output(form):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("seq 100000")
-        await tell(agent, said(says="tool_call", title="Run", terminals=[terminal]))
+        await send_updates(agent, tool_call(update="tool_call", title="Run", terminals=[terminal]))
         await agent.wait(terminal)
-        await tell(agent, said(status="completed"))
+        await send_updates(agent, tool_call(status="completed"))
         await agent.release(terminal)
-        id_, token = await follow(person, form)
-        await person.until(lambda: status_of(person, token, form))
-        front = shown(person, token, form)
-        assert front.log[-2:] == [("exit", terminal), ("call", "call-1", "completed")]
-        assert front.terminals[terminal].output == printed(host, terminal)
-        await person.cancel(id_)
+        id_, token = await follow(user, form)
+        await user.until(lambda: status_of(user, token, form))
+        model = displayed(user, token, form)
+        assert model.log[-2:] == [("exit", terminal), ("call", "call-1", "completed")]
+        assert model.terminals[terminal].output == printed(host, terminal)
+        await user.cancel(id_)
         with pytest.raises(RpcError) as caught:
-            await person.answer(id_)
+            await user.result(id_)
         assert caught.value.code == -32800
 
 
@@ -283,7 +295,7 @@ class Reader:
                 return None
 
     def __init__(self, form):
-        self.front = FRONT_ENDS[form]("x", "y", "z")
+        self.model = CLIENT_MODELS[form]("x", "y", "z")
         self.open = trio.Event()
         self.open.set()
         # What is sent arrives in this very object.
@@ -303,7 +315,7 @@ class Reader:
 
     def notify(self, method, params):
         message = json.loads(encode_notification(method, params))
-        self.front.take(message)
+        self.model.process(message)
 
 
 CALLS = st.sampled_from(["a", "b"])
@@ -375,7 +387,7 @@ def say(session, step):
         case ("tell", call, fields):
             shows = fields.get("terminals")
             others = {name: value for name, value in fields.items() if name != "terminals"}
-            update = said(call, terminals=shows, **others)["update"]
+            update = tool_call(call, terminals=shows, **others)["update"]
             session.record_update(call, members(Raw(json.dumps(update).encode())), shows)
         case ("replace", name, text):
             data = base64.b64encode(text.encode()).decode()
@@ -394,8 +406,8 @@ async def same_for_all(form, steps):
     async def join(nursery):
         reader = Reader(form)
         readers.append(reader)
-        made = V1MetaEncoder() if form == "meta" else V2Encoder(None)
-        nursery.start_soon(Subscriber(reader, session, made, "t").run)
+        encoder = V1MetaEncoder() if form == "meta" else V2Encoder(None)
+        nursery.start_soon(Subscriber(reader, session, encoder, "t").run)
         await trio.lowlevel.checkpoint()
 
     with trio.fail_after(100):
@@ -421,13 +433,13 @@ async def same_for_all(form, steps):
 def check(session, readers):
     for reader in readers:
         assert final(reader) == final(readers[0])
-    for name, terminal in readers[0].front.terminals.items():
+    for name, terminal in readers[0].model.terminals.items():
         assert terminal.output == session.agent_terminals.get(name).ring.read(0).data
 
 
 def final(reader):
     """Return what a client shows in the end of the output that is still retained."""
-    calls, terminals = reader.front.state
+    calls, terminals = reader.model.state
     embedded = {
         item["terminalId"]
         for call in calls.values()
@@ -448,70 +460,70 @@ async def test_client_that_does_not_read_costs_nothing_and_gets_what_is_left(for
     monkeypatch.setattr(
         TerminalCursor, "step", lambda self, form: looks.append(1) or step(self, form)
     )
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("yes | head -c 6000000; read line; echo done")
-        _, token = await started(agent, person, form)
-        person.pause()
-        await tell(agent, said(terminals=[terminal], status="in_progress"))
+        _, token = await subscribed(agent, user, form)
+        user.pause()
+        await send_updates(agent, tool_call(terminals=[terminal], status="in_progress"))
         (connection,) = [c for c in host._connections if isinstance(c._context, UserConnection)]
         seen = host.state.registry.get(terminal).terminal
         most = 0
         for number in range(2000):
             # Some of it is long.
-            await agent.notify("session/update", said(title=f"title {number} {'x' * 500}"))
+            await agent.notify("session/update", tool_call(title=f"title {number} {'x' * 500}"))
             most = max(most, connection._queue._size)
         with trio.fail_after(60):
             before = len(looks)
             while seen.ring.end < 9_000_000:
                 most = max(most, connection._queue._size)
                 await trio.sleep(0.01)
-        # Nobody has looked at the terminal for it, so that was not slowed.
+        # No subscriber has read the terminal, so its program was not slowed.
         assert len(looks) - before <= 2
         assert most < 64 * 1024 + 6 * CHUNK_BYTES
-        assert _held_untold() < 2 * 256 * 1024
-        person.resume()
+        assert _held_bytes() < 2 * 256 * 1024
+        user.resume()
         await agent.type(terminal, "x\n")
         await agent.wait(terminal)
-        await tell(agent, said(status="completed"))
+        await send_updates(agent, tool_call(status="completed"))
         with trio.fail_after(30):
-            while shown(person, token, form).calls.get("call-1", {}).get("status") != "completed":
+            while displayed(user, token, form).calls.get("call-1", {}).get("status") != "completed":
                 await trio.sleep(0.05)
-        front = shown(person, token, form)
+        model = displayed(user, token, form)
         data = printed(host, terminal)
-        output = front.terminals[terminal].output
+        output = model.terminals[terminal].output
         # The output sent may begin a little before what is retained now.
         assert data.endswith(output) or output.endswith(data)
         assert output.endswith(b"done\r\n")
-        assert front.calls["call-1"]["title"].startswith("title 1999 ")
-        assert front.terminals[terminal].exit == (0, None)
+        assert model.calls["call-1"]["title"].startswith("title 1999 ")
+        assert model.terminals[terminal].exit == (0, None)
         if form == "meta":
-            assert front.terminals[terminal].missing > 0
+            assert model.terminals[terminal].missing > 0
 
 
-def _held_untold() -> int:
+def _held_bytes() -> int:
     """Return the bytes of updates that subscribers hold."""
     from acpterm.host.user.subscribe.backlog import UpdateBacklog
 
-    return sum(found._size for found in gc.get_objects() if isinstance(found, UpdateBacklog))
+    return sum(one._size for one in gc.get_objects() if isinstance(one, UpdateBacklog))
 
 
 async def test_few_terminals_are_held_for_a_client_that_does_not_read():
     async with (
         host_here(keep_released=1) as host,
         agent_of(host) as agent,
-        person_of(host) as person,
+        user_of(host) as user,
     ):
-        _, token = await started(agent, person)
-        person.pause()
+        _, token = await subscribed(agent, user)
+        user.pause()
         # Fills what is on its way to it.
         flood = await agent.create("yes | head -c 3000000")
-        await tell(agent, said("flood", terminals=[flood]))
+        await send_updates(agent, tool_call("flood", terminals=[flood]))
         await agent.wait(flood)
         terminals = []
         for number in range(30):
             terminal = await agent.create(f"head -c 100000 /dev/zero | tr '\\0' x; echo {number}")
             terminals.append(terminal)
-            await tell(agent, said(f"call {number}", terminals=[terminal]))
+            await send_updates(agent, tool_call(f"call {number}", terminals=[terminal]))
             await agent.wait(terminal)
             ended = host.state.registry.get(terminal).terminal
             await agent.release(terminal)
@@ -519,19 +531,21 @@ async def test_few_terminals_are_held_for_a_client_that_does_not_read():
         from acpterm.host.user.subscribe.sources import LocalSource
 
         gc.collect()
-        held = [found for found in gc.get_objects() if isinstance(found, LocalSource)]
+        held = [one for one in gc.get_objects() if isinstance(one, LocalSource)]
         assert len(held) <= 2 + 16 + 1
-        person.resume()
-        await tell(agent, *(said(f"call {number}", status="completed") for number in range(30)))
-        await person.until(lambda: shown(person, token).calls.get("call 29", {}).get("status"), 20)
-        front = shown(person, token)
+        user.resume()
+        await send_updates(
+            agent, *(tool_call(f"call {number}", status="completed") for number in range(30))
+        )
+        await user.until(lambda: displayed(user, token).calls.get("call 29", {}).get("status"), 20)
+        model = displayed(user, token)
         for number, terminal in enumerate(terminals):
-            found = front.terminals[terminal]
-            assert found.exit == (0, None)
-            assert found.missing == 100_000 + len(f"{number}\r\n") or found.output.endswith(
+            seen = model.terminals[terminal]
+            assert seen.exit == (0, None)
+            assert seen.missing == 100_000 + len(f"{number}\r\n") or seen.output.endswith(
                 b"x%d\r\n" % number
             )
-        assert front.terminals[terminals[-1]].output.endswith(b"x29\r\n")
+        assert model.terminals[terminals[-1]].output.endswith(b"x29\r\n")
 
 
 # Ends
@@ -539,112 +553,112 @@ async def test_few_terminals_are_held_for_a_client_that_does_not_read():
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_subscription_ends_when_the_agent_has_gone_and_all_is_sent(form):
-    async with host_here() as host, person_of(host) as person:
+    async with host_here() as host, user_of(host) as user:
         async with agent_of(host) as agent:
             terminal = await agent.create("trap 'sleep 0.2; echo bye; exit 5' TERM; echo up; cat")
-            id_, token = await started(agent, person, form)
-            await tell(agent, said(terminals=[terminal]))
-            await person.until(lambda: b"up" in _output(person, token, form, terminal))
-        assert not person.answered(id_)
-        assert await person.answer(id_) == {}
-        found = shown(person, token, form).terminals[terminal]
-        assert found.output.endswith(b"bye\r\n")
-        assert found.exit == (5, None)
+            id_, token = await subscribed(agent, user, form)
+            await send_updates(agent, tool_call(terminals=[terminal]))
+            await user.until(lambda: b"up" in _output(user, token, form, terminal))
+        assert not user.has_response(id_)
+        assert await user.result(id_) == {}
+        seen = displayed(user, token, form).terminals[terminal]
+        assert seen.output.endswith(b"bye\r\n")
+        assert seen.exit == (5, None)
 
 
 @pytest.mark.parametrize("command", ["yes", "echo calm; sleep 60"])
 async def test_promoted_terminal_is_still_sent_and_outlives_the_session(command):
-    async with host_here() as host, person_of(host) as person:
+    async with host_here() as host, user_of(host) as user:
         async with agent_of(host) as agent:
             terminal = await agent.create(command)
-            id_, token = await started(agent, person)
-            await tell(agent, said(terminals=[terminal]))
-            await person.until(lambda: _output(person, token, "meta", terminal))
-            await person.about("promote", terminal)
+            id_, token = await subscribed(agent, user)
+            await send_updates(agent, tool_call(terminals=[terminal]))
+            await user.until(lambda: _output(user, token, "meta", terminal))
+            await user.terminal_request("promote", terminal)
             await agent.release(terminal)
-            before = len(person.by_token[token])
-            await tell(agent, said("another", terminals=[terminal]))
-            await person.until(lambda: len(person.by_token[token]) > before)
-        assert await person.answer(id_) == {}
-        assert shown(person, token).terminals[terminal].exit is None
-        await person.about("kill", terminal)
+            before = len(user.by_token[token])
+            await send_updates(agent, tool_call("another", terminals=[terminal]))
+            await user.until(lambda: len(user.by_token[token]) > before)
+        assert await user.result(id_) == {}
+        assert displayed(user, token).terminals[terminal].exit is None
+        await user.terminal_request("kill", terminal)
 
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_removed_terminal_is_sent_to_its_end(form):
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("echo up; sleep 60")
-        _, token = await started(agent, person, form)
-        await tell(agent, said(terminals=[terminal]))
-        await person.until(lambda: b"up" in _output(person, token, form, terminal))
-        await person.about("release", terminal)
+        _, token = await subscribed(agent, user, form)
+        await send_updates(agent, tool_call(terminals=[terminal]))
+        await user.until(lambda: b"up" in _output(user, token, form, terminal))
+        await user.terminal_request("release", terminal)
         assert host.state.registry.get(terminal) is None
-        await person.until(lambda: _exit(person, token, terminal, form))
-        await tell(agent, said("late", terminals=[terminal], title="still told"))
-        await person.until(lambda: "late" in shown(person, token, form).calls)
+        await user.until(lambda: _exit(user, token, terminal, form))
+        await send_updates(agent, tool_call("late", terminals=[terminal], title="still sent"))
+        await user.until(lambda: "late" in displayed(user, token, form).calls)
 
 
 async def test_output_of_background_processes_is_sent_after_the_exit():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         command = "(trap '' HUP; sleep 0.5; echo after) & sleep 0.1; echo before"
         terminal = await agent.create(command)
-        _, token = await started(agent, person)
-        await tell(agent, said(terminals=[terminal]))
-        await person.until(lambda: _exit(person, token, terminal))
+        _, token = await subscribed(agent, user)
+        await send_updates(agent, tool_call(terminals=[terminal]))
+        await user.until(lambda: _exit(user, token, terminal))
         with trio.move_on_after(2):
-            await person.until(lambda: b"after" in _output(person, token, "meta", terminal))
+            await user.until(lambda: b"after" in _output(user, token, "meta", terminal))
         # It may have been hung up: then nothing came.
-        assert _output(person, token, "meta", terminal) == printed(host, terminal)
+        assert _output(user, token, "meta", terminal) == printed(host, terminal)
 
 
 async def test_disconnected_client_leaves_nothing():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("yes")
-        await tell(agent, said(terminals=[terminal]))
-        async with person_of(host) as person:
-            _, token = await follow(person)
-            await person.until(lambda: person.by_token[token])
+        await send_updates(agent, tool_call(terminals=[terminal]))
+        async with user_of(host) as user:
+            _, token = await follow(user)
+            await user.until(lambda: user.by_token[token])
         (caller,) = host._resumption.connections
         await poll(lambda: not caller.sessions["session-1"]._observers)
 
 
 async def test_token_can_be_used_again_after_a_cancel():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
-        await tell(agent, said(says="tool_call", title="Run"))
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        await send_updates(agent, tool_call(update="tool_call", title="Run"))
         for _ in range(2):
-            id_, _ = await follow(person, token="same")
-            before = len(person.by_token["same"])
-            await person.until(lambda: len(person.by_token["same"]) > before - 1)  # noqa: B023
-            twice, _ = await follow(person, token="same")
+            id_, _ = await follow(user, token="same")
+            before = len(user.by_token["same"])
+            await user.until(lambda: len(user.by_token["same"]) > before - 1)  # noqa: B023
+            twice, _ = await follow(user, token="same")
             with pytest.raises(RpcError, match="'same' is in use"):
-                await person.answer(twice)
-            await person.cancel(id_)
+                await user.result(twice)
+            await user.cancel(id_)
             with pytest.raises(RpcError, match="cancelled"):
-                await person.answer(id_)
+                await user.result(id_)
 
 
 # Which session
 
 
 async def test_session_is_found_or_the_error_says_what_there_is():
-    async with host_here() as host, person_of(host) as person:
+    async with host_here() as host, user_of(host) as user:
         with pytest.raises(RpcError, match="there is none yet") as caught:
-            await person.answer((await follow(person))[0])
+            await user.result((await follow(user))[0])
         assert caught.value.code == -32002
         async with agent_of(host) as one, agent_of(host) as two:
             for agent in (one, two):
-                await tell(agent, said(says="tool_call", title="Run"))
+                await send_updates(agent, tool_call(update="tool_call", title="Run"))
             with pytest.raises(RpcError, match=r"one of c\d, c\d") as caught:
-                await person.answer((await follow(person))[0])
+                await user.result((await follow(user))[0])
             assert caught.value.code == -32602
             with pytest.raises(RpcError, match=r"no session 'other'.*'session-1' of c") as caught:
-                await person.answer((await follow(person, session="other"))[0])
+                await user.result((await follow(user, session="other"))[0])
             assert caught.value.code == -32002
             with pytest.raises(RpcError, match="of connection 'c9'"):
-                await person.answer((await follow(person, connection="c9"))[0])
+                await user.result((await follow(user, connection="c9"))[0])
             (name, _) = {caller.agent.connection_id for caller in host._resumption.connections}
-            _, token = await follow(person, connection=name)
-            await person.until(lambda: person.by_token[token])
+            _, token = await follow(user, connection=name)
+            await user.until(lambda: user.by_token[token])
 
 
 async def test_subscription_works_over_a_daemons_socket(tmp_path):
@@ -652,9 +666,9 @@ async def test_subscription_works_over_a_daemons_socket(tmp_path):
     async with (
         daemon(tmp_path, env=environment(ACPTERM_USER_SOCKET=users)) as (_, path),
         agent_at(path) as agent,
-        person_at(users) as person,
+        user_at(users) as user,
     ):
         terminal = await agent.create("echo hello")
-        await tell(agent, said(terminals=[terminal]))
-        _, token = await follow(person, "v2")
-        await person.until(lambda: _output(person, token, "v2", terminal) == b"hello\r\n")
+        await send_updates(agent, tool_call(terminals=[terminal]))
+        _, token = await follow(user, "v2")
+        await user.until(lambda: _output(user, token, "v2", terminal) == b"hello\r\n")

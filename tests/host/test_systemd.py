@@ -16,8 +16,12 @@ import trio
 
 from acpterm.config import Settings, default_socket, user_socket
 from tests.support import starting
-from tests.support.hosts import ACPTERM, agent_at, alive, environment, listens, poll
-from tests.support.person import person_at
+from tests.support.agent import agent_at
+from tests.support.daemon import listens
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
+from tests.support.starting import ACPTERM
+from tests.support.user import user_at
 
 UNITS = Path(__file__).parents[2] / "systemd"
 
@@ -56,7 +60,7 @@ def handed(tmp_path, fds, *arguments, pid="self", count=None, **more):
         running.wait()
 
 
-def said(tmp_path) -> str:
+def stderr_of(tmp_path) -> str:
     return (tmp_path / "stderr").read_text()
 
 
@@ -81,7 +85,7 @@ async def test_handed_socket_is_served_and_neither_locked_nor_removed(tmp_path):
         assert sorted(os.listdir(tmp_path)) == ["handed.sock", "stderr"]
         # It still listens: the next connection starts the next daemon.
         assert listens(path)
-    assert "handed over" in said(tmp_path)
+    assert "handed over" in stderr_of(tmp_path)
 
 
 async def test_all_handed_sockets_are_served(tmp_path):
@@ -99,7 +103,7 @@ async def test_users_socket_is_recognised_by_its_path_beside_the_agents(tmp_path
     with ExitStack() as stack:
         fds = [stack.enter_context(bound(path)).fileno() for path in paths]
         stack.enter_context(handed(tmp_path, fds))
-        async with agent_at(paths[0]) as agent, person_at(paths[1]) as user:
+        async with agent_at(paths[0]) as agent, user_at(paths[1]) as user:
             terminal = await agent.create("sleep 60")
             assert [one["terminalId"] for one in await user.list()] == [terminal]
 
@@ -108,18 +112,22 @@ async def test_users_socket_is_bound_beside_a_handed_agents_socket(tmp_path):
     path = str(tmp_path / "handed.sock")
     with bound(path) as sock, handed(tmp_path, [sock.fileno()]):
         await poll(lambda: listens(f"{path}.user"))
-        async with agent_at(path) as agent, person_at(f"{path}.user") as user:
+        async with agent_at(path) as agent, user_at(f"{path}.user") as user:
             terminal = await agent.create("sleep 60")
             assert [one["terminalId"] for one in await user.list()] == [terminal]
 
 
 async def test_programs_do_not_inherit_systemds_variables(tmp_path):
     path = str(tmp_path / "handed.sock")
-    told = {"LISTEN_FDNAMES": "x", "NOTIFY_SOCKET": str(tmp_path / "none"), "WATCHDOG_USEC": "1"}
-    with bound(path) as sock, handed(tmp_path, [sock.fileno()], **told):
+    inherited = {
+        "LISTEN_FDNAMES": "x",
+        "NOTIFY_SOCKET": str(tmp_path / "none"),
+        "WATCHDOG_USEC": "1",
+    }
+    with bound(path) as sock, handed(tmp_path, [sock.fileno()], **inherited):
         async with agent_at(path) as agent:
             names = (await agent.run("env | cut -d= -f1; ls /proc/self/fd"))[0].split()
-            assert not {"LISTEN_PID", "LISTEN_FDS", *told} & set(names)
+            assert not {"LISTEN_PID", "LISTEN_FDS", *inherited} & set(names)
             assert "PATH" in names
             assert names[-4:] == ["0", "1", "2", "3"], "3 is the directory that ls reads"
 
@@ -171,23 +179,23 @@ async def test_unusable_descriptor_is_named_in_the_error(tmp_path, what):
     with no_listener(tmp_path, what) as fd, handed(tmp_path, [fd]) as running:
         assert await poll(running.poll) == 1
     wrong = "descriptor 3, handed over by LISTEN_FDS, is no listening Unix stream socket"
-    assert said(tmp_path).startswith(f"acpterm: {wrong}")
-    assert len(said(tmp_path).splitlines()) == 1
+    assert stderr_of(tmp_path).startswith(f"acpterm: {wrong}")
+    assert len(stderr_of(tmp_path).splitlines()) == 1
 
 
 async def test_missing_descriptor_is_named_in_the_error(tmp_path):
     path = tmp_path / "handed.sock"
     with bound(path) as sock, handed(tmp_path, [sock.fileno()], count="2") as running:
         assert await poll(running.poll) == 1
-    assert said(tmp_path).startswith("acpterm: descriptor 4, handed over by LISTEN_FDS, is no")
-    assert len(said(tmp_path).splitlines()) == 1
+    assert stderr_of(tmp_path).startswith("acpterm: descriptor 4, handed over by LISTEN_FDS, is no")
+    assert len(stderr_of(tmp_path).splitlines()) == 1
 
 
 @pytest.mark.parametrize("count", ["x", "-1", "", "²", "1.0"])
 async def test_invalid_descriptor_count_is_named_in_the_error(tmp_path, count):
     with handed(tmp_path, [], count=count) as running:
         assert await poll(running.poll) == 1
-    assert said(tmp_path) == f"acpterm: LISTEN_FDS is {count!r}, and should be a number\n"
+    assert stderr_of(tmp_path) == f"acpterm: LISTEN_FDS is {count!r}, and should be a number\n"
 
 
 @pytest.mark.skipif(
@@ -201,7 +209,7 @@ async def test_systemd_socket_activate_starts_the_daemon(tmp_path):
     command = ["systemd-socket-activate", *passed, "-l", path, *ACPTERM, "serve"]
     activator = start(command, env, tmp_path)
     try:
-        await poll(lambda: "Listening on" in said(tmp_path))
+        await poll(lambda: "Listening on" in stderr_of(tmp_path))
         # Not started before the first connection.
         assert b"systemd-socket-activate" in running_as(activator.pid)
         async with agent_at(path) as agent:
@@ -249,7 +257,7 @@ def manager(address):
         yield sock
 
 
-def told(sock: socket.socket) -> bytes | None:
+def notified(sock: socket.socket) -> bytes | None:
     try:
         return sock.recv(1000)
     except BlockingIOError:
@@ -264,7 +272,7 @@ async def test_service_manager_is_notified_of_readiness_and_end(tmp_path, kind):
     with manager(name) as sock:
         running = served(path, env, tmp_path)
         try:
-            assert await poll(lambda: told(sock)) == b"READY=1"
+            assert await poll(lambda: notified(sock)) == b"READY=1"
             # At once, not some time later.
             async with agent_at(path) as agent:
                 assert (await agent.run("echo served"))[0] == "served\n"
@@ -272,12 +280,12 @@ async def test_service_manager_is_notified_of_readiness_and_end(tmp_path, kind):
                 assert (await agent.run("echo ${NOTIFY_SOCKET-none}"))[0] == "none\n"
                 terminal = await agent.create("trap '' TERM; echo go; while :; do sleep 1; done")
                 await agent.until_output(terminal, "go")
-                assert told(sock) is None
+                assert notified(sock) is None
                 running.send_signal(signal.SIGTERM)
-                assert await poll(lambda: told(sock)) == b"STOPPING=1"
-                assert running.poll() is None, "told at the beginning of the end"
+                assert await poll(lambda: notified(sock)) == b"STOPPING=1"
+                assert running.poll() is None, "notified when the shutdown begins"
             assert await poll(running.poll) == 0
-            assert told(sock) is None
+            assert notified(sock) is None
         finally:
             running.kill()
             running.wait()
@@ -292,7 +300,7 @@ async def test_missing_service_manager_is_ignored(tmp_path, address):
         await poll(lambda: listens(path))
         running.terminate()
         assert await poll(running.poll) == 0
-        assert "Traceback" not in said(tmp_path)
+        assert "Traceback" not in stderr_of(tmp_path)
     finally:
         running.kill()
         running.wait()
@@ -396,5 +404,5 @@ async def test_json_logs_name_the_handed_socket(tmp_path):
             await agent.run("true")
         running.terminate()
         assert await poll(running.poll) == 0
-    first = json.loads(said(tmp_path).splitlines()[0])
+    first = json.loads(stderr_of(tmp_path).splitlines()[0])
     assert (first["event"], first["socket"]) == ("listening", "handed over")

@@ -16,71 +16,75 @@ from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.ring import STALLED
 from acpterm.terminal.terminal import Terminal
-from tests.support.hosts import agent_of, host_here, poll
-from tests.support.person import person_of
+from tests.support.agent import agent_of
+from tests.support.hosts import host_here
+from tests.support.polling import poll
+from tests.support.user import user_of
 
 
 async def test_painted_window_ends_when_the_program_ends():
-    async with host_here() as host, person_of(host) as person:
+    async with host_here() as host, user_of(host) as user:
         for pause in ("", "sleep 0.02", "sleep 0.05"):
-            made = await person.request(
+            created = await user.request(
                 "terminal/create", {"command": f"seq 30000; {pause}", "cols": 100, "rows": 30}
             )
-            terminal = made["terminalId"]
+            terminal = created["terminalId"]
             window = {"cols": 60, "rows": 20, "readOnly": True}
-            id_, _ = await person.open("terminal/attach", terminalId=terminal, **window)
-            assert (await person.answer(id_))["reason"] == "exited"
+            id_, _ = await user.open("terminal/attach", terminalId=terminal, **window)
+            assert (await user.result(id_))["reason"] == "exited"
 
 
 async def test_name_is_given_once_when_requests_race():
-    async with host_here() as host, person_of(host) as person:
+    async with host_here() as host, user_of(host) as user:
         order = {"command": "sleep 60", "name": "web"}
-        asked = [await person.start("terminal/create", order) for _ in range(3)]
-        assert (await person.answer(asked[0]))["name"] == "web"
-        for id_ in asked[1:]:
+        requests = [await user.start("terminal/create", order) for _ in range(3)]
+        assert (await user.result(requests[0]))["name"] == "web"
+        for id_ in requests[1:]:
             with pytest.raises(RpcError, match="'web' runs"):
-                await person.answer(id_)
+                await user.result(id_)
 
 
 async def test_agents_terminal_cannot_be_held():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("seq 1000000")
-        id_, _ = await person.open("terminal/follow", terminalId=terminal, hold=True)
+        id_, _ = await user.open("terminal/follow", terminalId=terminal, hold=True)
         with pytest.raises(RpcError, match="is an agent's"):
-            await person.answer(id_)
+            await user.result(id_)
         assert (await agent.wait(terminal))["exitCode"] == 0
 
 
 async def test_held_program_blocks_until_its_reader_disconnects():
     async with host_here() as host:
-        async with person_of(host) as person:
-            made = await person.request("terminal/create", {"command": "seq 1000000", "hold": True})
-            entry = host.state.registry.find(made["terminalId"])
+        async with user_of(host) as user:
+            created = await user.request(
+                "terminal/create", {"command": "seq 1000000", "hold": True}
+            )
+            entry = host.state.registry.find(created["terminalId"])
             ring = entry.terminal.ring
             # The keeper writes no further than there is room for all that was not read.
             await poll(lambda: ring._header[STALLED] == 1 and not ring.unread)
             end = ring.end
             assert entry.terminal.exit is None
-            await person.request("status")
+            await user.request("status")
             assert (ring.start, ring.end) == (0, end)
         await entry.terminal.wait_exited()
 
 
 async def test_removing_a_terminal_does_not_evict_retained_ones():
-    async with host_here(keep_released=2) as host, person_of(host) as person:
+    async with host_here(keep_released=2) as host, user_of(host) as user:
         for name in ("a", "b"):
-            await person.request("terminal/create", {"command": "true", "name": name})
-            await person.about("wait", name)
-        await person.request("terminal/create", {"command": "sleep 60", "name": "c"})
-        await person.about("release", "c")
-        assert [one["name"] for one in await person.list()] == ["a", "b"]
+            await user.request("terminal/create", {"command": "true", "name": name})
+            await user.terminal_request("wait", name)
+        await user.request("terminal/create", {"command": "sleep 60", "name": "c"})
+        await user.terminal_request("release", "c")
+        assert [one["name"] for one in await user.list()] == ["a", "b"]
 
 
 async def test_event_queue_is_bounded_when_the_client_does_not_read():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
-        await person.open("events")
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        await user.open("events")
         await poll(lambda: host.state.events.has_subscribers)
-        person.pause()
+        user.pause()
         update = {
             "sessionUpdate": "tool_call",
             "toolCallId": "c",
@@ -102,49 +106,49 @@ async def test_event_queue_is_bounded_when_the_client_does_not_read():
 
 async def test_pending_requests_do_not_delay_the_shutdown(monkeypatch):
     monkeypatch.setattr(server_connection, "CLOSE_TIMEOUT_S", 60.0)
-    async with host_here() as host, person_of(host) as person:
-        await person.request("terminal/create", {"command": "sleep 60", "name": "web"})
-        waiting = await person.start("terminal/wait", {"terminalId": "web"})
-        reading = await person.start("terminal/read", {"terminalId": "web", "waitMs": 60_000})
+    async with host_here() as host, user_of(host) as user:
+        await user.request("terminal/create", {"command": "sleep 60", "name": "web"})
+        waiting = await user.start("terminal/wait", {"terminalId": "web"})
+        reading = await user.start("terminal/read", {"terminalId": "web", "waitMs": 60_000})
         await wait_all_tasks_blocked(0.05)
         before = trio.current_time()
         await host.close()
         assert trio.current_time() - before < 10
         for id_ in (waiting, reading):
             with pytest.raises(RpcError, match="connection is closing"):
-                await person.answer(id_)
+                await user.result(id_)
 
 
 async def test_request_is_cancelled_at_once_after_the_connection_closed():
     async with host_here() as host:
-        person = UserConnection(host.context, host.state, lambda: ())
-        person.close()
+        user = UserConnection(host.context, host.state, lambda: ())
+        user.close()
         closing = pytest.raises(RpcError, match="connection is closing")
-        with trio.fail_after(10), closing, person.cancel_on_close():
+        with trio.fail_after(10), closing, user.cancel_on_close():
             await trio.sleep_forever()
 
 
 async def test_no_window_is_opened_after_the_connection_closed(monkeypatch):
-    async with host_here() as host, person_of(host) as other:
-        made = await other.request("terminal/create", {"command": "sleep 60"})
-        entry = host.state.registry.find(made["terminalId"])
-        person = UserConnection(host.context, host.state, lambda: ())
-        person.close()
+    async with host_here() as host, user_of(host) as other:
+        created = await other.request("terminal/create", {"command": "sleep 60"})
+        entry = host.state.registry.find(created["terminalId"])
+        user = UserConnection(host.context, host.state, lambda: ())
+        user.close()
         opened = []
         monkeypatch.setattr(host.state.windows, "open", lambda *one: opened.append(one))
         params = AttachRequest(entry.id, token="t", cols=33, rows=10)
         with pytest.raises(RpcError, match="connection is closing"):
-            await attach(person, entry, params)
+            await attach(user, entry, params)
         assert opened == []
 
 
 async def test_read_only_window_survives_a_size_that_cannot_be_shown():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("while read line; do echo seen $line; done", cols=40, rows=10)
-        id_, token = await person.open(
+        id_, token = await user.open(
             "terminal/attach", terminalId=terminal, cols=40, rows=10, readOnly=True
         )
-        await person.until(lambda: person.by_token[token])
+        await user.until(lambda: user.by_token[token])
         for size in ((10_000, 10_000), (30, 10)):
             params = {**agent.of(terminal), "cols": size[0], "rows": size[1]}
             await agent.request("_acpterm/terminal/resize", params)
@@ -152,19 +156,19 @@ async def test_read_only_window_survives_a_size_that_cannot_be_shown():
         await agent.type(terminal, "it\n")
 
         def shown():
-            parts = [told["params"]["data"] for told in person.by_token[token]]
+            parts = [one["params"]["data"] for one in user.by_token[token]]
             return b"".join(map(base64.b64decode, parts))
 
-        await person.until(lambda: b"seen it" in shown())
-        assert not person.answered(id_)
+        await user.until(lambda: b"seen it" in shown())
+        assert not user.has_response(id_)
 
 
 async def test_tool_calls_of_an_agent_do_not_make_the_list_long():
-    async with host_here() as host, agent_of(host) as agent, person_of(host) as person:
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         await agent.create("true", args=["x" * 100_000])
         await agent.create("true", args=["y"] * 30_000)
         await agent.create("echo " + "z" * 50_000)
-        for info in await person.list():
+        for info in await user.list():
             assert len(info["command"]) == 4096
             assert info["command"].endswith("…")
         with pytest.raises(RpcError, match="4096 at most"):
@@ -172,20 +176,20 @@ async def test_tool_calls_of_an_agent_do_not_make_the_list_long():
 
 
 async def test_directory_whose_name_is_not_utf_8_is_reported_with_replacements(tmp_path):
-    folder = os.fsencode(tmp_path) + b"/odd\xff"
-    os.mkdir(folder)
-    async with host_here() as host, person_of(host) as person:
-        host.context = host.context._replace(cwd=os.fsdecode(folder))
-        async with person_of(host) as other:
-            made = await other.request("terminal/create", {"command": "true"})
-            assert made["cwd"] == f"{tmp_path}/odd\ufffd"
-            assert [info["cwd"] for info in await person.list()] == [made["cwd"]]
+    directory = os.fsencode(tmp_path) + b"/odd\xff"
+    os.mkdir(directory)
+    async with host_here() as host, user_of(host) as user:
+        host.context = host.context._replace(cwd=os.fsdecode(directory))
+        async with user_of(host) as other:
+            created = await other.request("terminal/create", {"command": "true"})
+            assert created["cwd"] == f"{tmp_path}/odd\ufffd"
+            assert [info["cwd"] for info in await user.list()] == [created["cwd"]]
 
 
 async def test_input_monitor_publishes_each_change_once(monkeypatch):
-    async with host_here() as host, person_of(host) as person:
-        made = await person.request("terminal/create", {"command": "sleep 60"})
-        entry = host.state.registry.find(made["terminalId"])
+    async with host_here() as host, user_of(host) as user:
+        created = await user.request("terminal/create", {"command": "sleep 60"})
+        entry = host.state.registry.find(created["terminalId"])
         answers, published = iter([True, True, False, True]), []
         bus = EventBus()
         bus.publish_terminal = lambda event, *_: published.append(event)
@@ -198,29 +202,31 @@ async def test_input_monitor_publishes_each_change_once(monkeypatch):
 
 
 async def test_program_is_not_held_after_its_reader_disconnected():
-    async with host_here() as host, person_of(host) as other:
+    async with host_here() as host, user_of(host) as other:
         flood = "head -c 3000000 /dev/zero | tr '\\0' x"
-        made = await other.request("terminal/create", {"command": flood})
-        entry = host.state.registry.find(made["terminalId"])
-        person = UserConnection(host.context, host.state, lambda: ())
-        person.close()
-        person.hold_output(entry.terminal, 0)
-        assert (await other.about("wait", made["terminalId"]))["exitStatus"]["exitCode"] == 0
+        created = await other.request("terminal/create", {"command": flood})
+        entry = host.state.registry.find(created["terminalId"])
+        user = UserConnection(host.context, host.state, lambda: ())
+        user.close()
+        user.hold_output(entry.terminal, 0)
+        assert (await other.terminal_request("wait", created["terminalId"]))["exitStatus"][
+            "exitCode"
+        ] == 0
 
 
 async def test_waiting_event_comes_after_the_created_event(monkeypatch):
     monkeypatch.setattr("acpterm.host.input_monitor.QUIET_S", -1)
     monkeypatch.setattr(Terminal, "waits_for_input", lambda _: True)
-    async with host_here() as host, person_of(host) as person:
-        _, token = await person.open("events")
+    async with host_here() as host, user_of(host) as user:
+        _, token = await user.open("events")
         await poll(lambda: host.state.events.has_subscribers)
-        await person.request("terminal/create", {"command": "sleep 60"})
+        await user.request("terminal/create", {"command": "sleep 60"})
 
-        def told():
-            return [one["params"]["event"] for one in person.by_token[token]]
+        def event_names():
+            return [one["params"]["event"] for one in user.by_token[token]]
 
-        await person.until(lambda: "waiting" in told())
-        assert told() == ["created", "waiting"]
+        await user.until(lambda: "waiting" in event_names())
+        assert event_names() == ["created", "waiting"]
 
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
@@ -232,10 +238,10 @@ PERSIAN = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
     "name", ["build 2", "e\u0301t\u00e9", "\u65e5\u672c", FAMILY, ENGLAND, PERSIAN, "1\ufe0f\u20e3"]
 )
 async def test_name_may_be_any_printable_characters(name):
-    async with host_here() as host, person_of(host) as person:
-        info = await person.request("terminal/create", {"command": "true", "name": name})
+    async with host_here() as host, user_of(host) as user:
+        info = await user.request("terminal/create", {"command": "true", "name": name})
         assert info["name"] == name
-        assert (await person.about("get", name))["terminalId"] == info["terminalId"]
+        assert (await user.terminal_request("get", name))["terminalId"] == info["terminalId"]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +260,7 @@ async def test_name_may_be_any_printable_characters(name):
     ],
 )
 async def test_name_with_invisible_characters_is_refused(name):
-    async with host_here() as host, person_of(host) as person:
+    async with host_here() as host, user_of(host) as user:
         with pytest.raises(RpcError) as caught:
-            await person.request("terminal/create", {"command": "true", "name": name})
+            await user.request("terminal/create", {"command": "true", "name": name})
     assert "a name is not empty, is printable" in caught.value.message

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.editor import AGENT, SHOWS, create, of, shown, tool_call, tool_update
-from tests.support.hosts import ACPTERM, environment
+from tests.support.processes import environment
+from tests.support.starting import ACPTERM
 
 pytestmark = pytest.mark.interop
 EDITOR = Path(__file__).parent / "python" / "edit.py"

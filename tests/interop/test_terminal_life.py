@@ -12,7 +12,10 @@ import pytest
 import trio
 
 from tests.interop.sdks import SDKS
-from tests.support.hosts import ACPTERM, alive, daemon, environment, poll
+from tests.support.daemon import daemon
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
+from tests.support.starting import ACPTERM
 
 # Installing an SDK can take longer than the timeout of other tests.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]

@@ -14,7 +14,8 @@ from acpterm.pty.tracking import cgroup
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.tree import end, wait_empty
 from tests.pty.scarcity import no_descriptors
-from tests.support.hosts import alive, poll
+from tests.support.polling import poll
+from tests.support.processes import alive
 
 _found = Cgroups.find()
 if _found is None:

@@ -11,7 +11,7 @@ import pytest
 
 from acpterm.pty import linux, processes
 from tests.pty.scarcity import no_descriptors
-from tests.support.hosts import poll
+from tests.support.polling import poll
 
 
 @pytest.fixture

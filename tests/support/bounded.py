@@ -1,8 +1,8 @@
-"""Run a command that may use up what it is allowed to, and nothing beyond: bounded twice.
+"""Run a command that may exhaust its processes, within two bounds.
 
 `python -m tests.support.bounded GROUP UID PROCESSES COMMAND…` joins the control group GROUP, whose
-`pids.max` is the outer bound, takes the identity UID, which has no other process, with
-RLIMIT_NPROC as the inner bound, sees from inside that both hold, and becomes COMMAND.
+`pids.max` is the outer bound, becomes the user UID, who has no other process, with RLIMIT_NPROC as
+the inner bound, checks that both apply, and executes COMMAND.
 """
 
 import contextlib
@@ -17,18 +17,18 @@ from pathlib import Path
 
 import pytest
 
-# No user of any system that this runs on has it; one for each process that runs tests.
+# No real user has such a uid; each process that runs tests adds its pid.
 FIRST_UID = 2_147_000_000
 _PLACES = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup")
 
 
 @contextmanager
 def bounds(processes: int) -> Iterator[list[str]]:
-    """Make both bounds: what comes before a command. At the end all that is left is killed."""
+    """Set both bounds up; yield the command prefix. Kill the remaining processes at the end."""
     if os.geteuid() != 0:
-        pytest.skip("a user of its own takes root")
+        pytest.skip("another user requires root")
     if shutil.which("setpriv") is None:
-        pytest.skip("a user of its own takes setpriv")
+        pytest.skip("another user requires setpriv")
     uid = FIRST_UID + os.getpid()
     with _group(2 * processes) as group:
         yield [sys.executable, "-m", "tests.support.bounded", group, str(uid), str(processes)]
@@ -62,7 +62,7 @@ def _group(processes: int) -> Iterator[str]:
 
 
 def check(processes: int) -> None:
-    """Check from inside that both bounds hold. Raises `AssertionError`."""
+    """Raise AssertionError unless both bounds apply to this process."""
     assert os.getuid() == os.geteuid() >= FIRST_UID
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     assert 0 < soft <= hard <= processes
@@ -73,16 +73,16 @@ def check(processes: int) -> None:
         for _, controllers, path in lines
         if ("pids" in controllers.split(",") or not controllers) and "acpterm-tests-" in path
     )
-    found = [Path(place + group, "pids.max") for place in _PLACES]
-    limits = [int(path.read_text()) for path in found if path.exists()]
+    paths = [Path(place + group, "pids.max") for place in _PLACES]
+    limits = [int(path.read_text()) for path in paths if path.exists()]
     assert limits
     assert max(limits) <= 2 * processes
 
 
 def as_user(uid: int) -> list[str]:
-    """Give what comes before a command to run it as that user, who may only read what root may.
+    """Return the command prefix that runs a command as that user, with root's read access.
 
-    Python may lie where only root may enter.
+    Python may be installed in a directory that only root may enter.
     """
     caps = "-all,+dac_read_search"
     return [

@@ -1,6 +1,6 @@
-"""How deep the tests go, and how long they wait.
+"""How many examples tests try, and how long they wait.
 
-`ACPTERM_THOROUGH=1`: as deep as they can, as `make test-all` does.
+`ACPTERM_THOROUGH=1`, which `make test-all` sets, selects the maximum.
 """
 
 import os
@@ -8,9 +8,9 @@ import os
 THOROUGH = os.environ.get("ACPTERM_THOROUGH", "0") not in ("", "0")
 
 DEADLINE_S = 30.0
-"""How long a test waits for what has to come: only a hang, on no machine a delay, takes longer."""
+"""How long a test waits for an expected event: longer than any delay of a slow machine."""
 
 
 def examples(count: int) -> int:
-    """Say how many examples hypothesis is to try, of `count` that it may: each run has others."""
+    """Return how many of at most `count` examples hypothesis tries; each run has other ones."""
     return count if THOROUGH else max(20, count // 5)

@@ -1,10 +1,9 @@
-"""A daemon for tests that does what the test says: a listening socket, and its connections.
+"""A daemon whose messages the test sends: a listening socket and its connections.
 
-The listening socket is the keeper's: it stays while connections, each to another worker, are lost.
-Every wait has a deadline.
+The listening socket is the keeper's: it stays open while connections, each to another worker, are
+lost. Every wait for the client has a deadline.
 """
 
-import json
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -14,54 +13,27 @@ from typing import Any
 
 import trio
 
-DEADLINE_S = 10
+from tests.support.depth import DEADLINE_S
+from tests.support.rpc import Message, MessageStream
+
 SECRET = "5ec7e7"
 
 
-class Connection:
+class Connection(MessageStream):
     """The daemon's end of one connection."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self.stream = stream
-        self._rest = b""
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        super().__init__(stream)
         self.initialize: dict[str, Any] = {}
 
-    async def next(self) -> dict[str, Any]:
-        """Receive the next message."""
-        with trio.fail_after(DEADLINE_S):
-            while b"\n" not in self._rest:
-                data = await self.stream.receive_some(1 << 16)
-                if not data:
-                    raise EOFError(f"the client has closed the connection after {self._rest!r}")
-                self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
-        return message
-
-    async def expect(self, method: str) -> dict[str, Any]:
-        """Receive the next message, which has to be of `method`."""
-        message = await self.next()
+    async def expect(self, method: str) -> Message:
+        """Receive the next message, which must be of `method`."""
+        message = await self.receive()
         assert message.get("method") == method, message
         return message
 
-    async def send(self, data: bytes) -> None:
-        with trio.fail_after(DEADLINE_S):
-            await self.stream.send_all(data)
-
-    async def say(self, message: dict[str, Any]) -> None:
-        await self.send(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-
-    async def answer(self, request: dict[str, Any], result: Any = None) -> None:
-        await self.say({"id": request["id"], "result": {} if result is None else result})
-
-    async def fail(self, request: dict[str, Any], message: str, code: int = -32603) -> None:
-        await self.say({"id": request["id"], "error": {"code": code, "message": message}})
-
-    async def notify(self, method: str, params: Any) -> None:
-        await self.say({"method": method, "params": params})
-
     async def welcome(self, *, secret: str | None = SECRET, resumed: bool | None = None) -> None:
-        """Receive `initialize`, and answer it."""
+        """Receive `initialize` and respond to it."""
         message = await self.expect("initialize")
         self.initialize = message["params"]
         own: dict[str, Any] = {}
@@ -69,24 +41,17 @@ class Connection:
             own["resume"] = secret
         if resumed is not None:
             own["resumed"] = resumed
-        await self.answer(message, {"protocolVersion": 1, "_meta": {"acpterm": own}})
+        await self.respond(message, {"protocolVersion": 1, "_meta": {"acpterm": own}})
 
     @property
     def presented(self) -> str | None:
-        """The secret that `initialize` presented."""
+        """The secret in the client's `initialize`."""
         secret: str | None = self.initialize["_meta"]["acpterm"].get("resume")
         return secret
 
     async def lose(self) -> None:
         """Close the connection, as when the worker dies."""
         await trio.aclose_forcefully(self.stream)
-
-    async def ended(self) -> bytes:
-        """Receive to the end of what the client sends."""
-        with trio.fail_after(DEADLINE_S):
-            while data := await self.stream.receive_some(1 << 16):
-                self._rest += data
-        return self._rest
 
 
 class FakeHost:
@@ -104,7 +69,7 @@ class FakeHost:
         self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
     def lock(self, text: str) -> None:
-        """Write the lock file, which is beside the agents' socket."""
+        """Write the lock file, which is in the directory of the agents' socket."""
         agents = Path(self.path).with_name("agent.sock.lock")
         agents.write_text(text)
 
@@ -116,10 +81,10 @@ class FakeHost:
         self._connections.append(connection)
         return connection
 
-    async def connected(self, **answer: Any) -> Connection:
-        """Accept a connection, and answer its `initialize`."""
+    async def connected(self, **options: Any) -> Connection:
+        """Accept a connection and respond to its `initialize`."""
         connection = await self.accept()
-        await connection.welcome(**answer)
+        await connection.welcome(**options)
         return connection
 
     async def resumed(self) -> Connection:
@@ -130,7 +95,7 @@ class FakeHost:
         return connection
 
     async def stop(self, *, remove: bool = True) -> None:
-        """Listen no more: the keeper is gone. A killed one does not `remove` its socket."""
+        """Stop listening; `remove` the socket, as a keeper does unless it is killed."""
         if self._listener is not None:
             await self._listener.aclose()
             self._listener = None
@@ -145,7 +110,7 @@ class FakeHost:
 
 @asynccontextmanager
 async def fake_host(tmp_path: Path, name: str = "agent.sock") -> AsyncIterator[FakeHost]:
-    """Listen at a socket in a directory of its own for as long as the block lasts."""
+    """Listen at a socket in a directory of its own until the end of the block."""
     directory = tmp_path / "run"
     directory.mkdir(mode=0o700, exist_ok=True)
     host = FakeHost(str(directory / name))

@@ -1,4 +1,4 @@
-"""Keepers that behave as tests need them to."""
+"""A keeper that responds late."""
 
 from typing import Any
 
@@ -8,18 +8,18 @@ from acpterm.keeper.client import KeeperClient, TerminalEvents
 
 
 class SlowKeeper:
-    """A keeper whose answer to a spawn is held back until `may_answer` is set."""
+    """A keeper whose response to a spawn is delayed until `may_respond` is set."""
 
     def __init__(self, keeper: KeeperClient) -> None:
         self.keeper = keeper
-        self.asked = trio.Event()
-        self.may_answer = trio.Event()
+        self.requested = trio.Event()
+        self.may_respond = trio.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.keeper, name)
 
     async def spawn(self, *arguments: Any, **more: Any) -> TerminalEvents:
-        self.asked.set()
+        self.requested.set()
         with trio.CancelScope(shield=True):
-            await self.may_answer.wait()
+            await self.may_respond.wait()
         return await self.keeper.spawn(*arguments, **more)

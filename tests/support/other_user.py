@@ -1,28 +1,29 @@
-"""Daemons and processes of a user of their own, for tests that run as root."""
+"""Daemons and processes of another user, for tests that run as root."""
 
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
 from tests.support.bounded import FIRST_UID, as_user
-from tests.support.hosts import ACPTERM, environment, poll
+from tests.support.daemon import Daemon, daemon
+from tests.support.processes import environment
 
 UID = FIRST_UID + os.getpid()
 
 
 @contextmanager
 def directory() -> Iterator[Path]:
-    """Make a directory of that user's; pytest's own are in one that only root may enter."""
+    """Create a directory of that user; only root may enter the parent of pytest's directories."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip("a user of its own takes root and setpriv")
+        pytest.skip("another user requires root and setpriv")
     path = Path(tempfile.mkdtemp(prefix="acpterm-tests-"))
     try:
         os.chown(path, UID, UID)
@@ -33,7 +34,7 @@ def directory() -> Iterator[Path]:
 
 @contextmanager
 def identity() -> Iterator[None]:
-    """Connect as that user: a socket's peer sees the effective one."""
+    """Make that user the effective one, which the peer of a socket sees."""
     os.seteuid(UID)
     try:
         yield
@@ -48,40 +49,26 @@ async def connect(path: str) -> trio.SocketStream:
 
 
 def variables(path: Path, **more: str) -> dict[str, str]:
-    """Make the environment of that user's commands."""
+    """Return the environment of that user's commands."""
     here = {"HOME": str(path), "XDG_CONFIG_HOME": str(path), "XDG_RUNTIME_DIR": str(path)}
     return environment(**here, **more)
 
 
-@asynccontextmanager
-async def daemon_of_user(
-    path: Path, before: list[str] | None = None, **more: str
-) -> AsyncIterator[tuple[subprocess.Popen[bytes], str, Path]]:
-    """Run a daemon of that user: its process, the agents' socket, and its log."""
-    socket = str(path / "agent.sock")
-    log = path / "log"
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            [*(as_user(UID) if before is None else before), *ACPTERM, "serve", "--socket", socket],
-            stderr=stderr,
-            stdin=subprocess.DEVNULL,
-            env=variables(path, **more),
-        )
-    try:
-        await poll(lambda: (path / "user.sock").exists() or process.poll() is not None, 20)
-        assert process.poll() is None, log.read_text()
-        yield process, socket, log
-    finally:
-        process.terminate()
-        try:
-            process.wait(8)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+def daemon_of_user(
+    path: Path, prefix: Sequence[str] | None = None, **more: str
+) -> AbstractAsyncContextManager[Daemon]:
+    """Run a daemon as that user; `prefix` is a command that executes it as that user."""
+    return daemon(
+        path,
+        env=variables(path, **more),
+        prefix=as_user(UID) if prefix is None else prefix,
+        is_ready=os.path.exists,
+        terminate=True,
+    )
 
 
 def python_as_user(code: str, *arguments: str) -> str:
-    """Run Python as that user: what it prints."""
+    """Run Python code as that user; return its output."""
     done = subprocess.run(
         [*as_user(UID), sys.executable, "-c", code, *arguments],
         capture_output=True,

@@ -13,7 +13,7 @@ from acpterm.terminal.pool import Pool
 
 @asynccontextmanager
 async def running_pool(tracking: Any = "auto", **settings: Any) -> AsyncIterator[Pool]:
-    """Run a pool for as long as the block lasts."""
+    """Run a pool until the end of the block."""
     async with (
         embedded_keeper() as keeper,
         open_trees(tracking, parent=keeper.pid) as trees,

@@ -1,6 +1,6 @@
-"""`acpterm prompt` for tests: a program of its own, before the scripted agent.
+"""`acpterm prompt` as a process, with the scripted agent.
 
-Each run writes its wire to a log, and what it has sent is checked against ACP's schema.
+Each run writes a wire log, and the messages that it sent are validated against ACP's schema.
 """
 
 import json
@@ -19,48 +19,51 @@ from tests.acp.validate import validate_sent
 from tests.support.agent import Agent
 from tests.support.depth import DEADLINE_S
 from tests.support.editor import AGENT, SCRIPTED
-from tests.support.hosts import ACPTERM, agent_here, environment, poll
+from tests.support.hosts import agent_here
+from tests.support.polling import poll
+from tests.support.processes import environment
+from tests.support.starting import ACPTERM
 from tests.support.starting import start as start_acpterm
 
 TO_AGENT = "client->agent"
 
 
 class Log:
-    """A log of the wire, as far as it is written."""
+    """A wire log, as far as it is written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def entries(self) -> list[dict[str, Any]]:
-        """Give its lines that are whole."""
+        """Return its complete lines."""
         text = self.path.read_text() if self.path.exists() else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line[-1:] == "\n"]
 
     def sent(self) -> list[dict[str, Any]]:
-        """Give what the client has sent, in order; each is valid, or else an assertion fails."""
-        asked: dict[Any, str] = {}
-        found = []
+        """Return the messages that the client sent, in order, after validating each."""
+        methods: dict[Any, str] = {}
+        messages = []
         for entry in self.entries():
             message = entry.get("msg", {})
             if entry["dir"] == TO_AGENT:
-                validate_sent(message, asked)
-                found.append(message)
+                validate_sent(message, methods)
+                messages.append(message)
             elif isinstance(message, dict) and "method" in message and "id" in message:
-                asked[message["id"]] = message["method"]
-        return found
+                methods[message["id"]] = message["method"]
+        return messages
 
     def methods(self) -> list[str]:
-        """Give the methods of what the client has asked and told, in order."""
+        """Return the methods of the client's requests and notifications, in order."""
         return [message["method"] for message in self.sent() if "method" in message]
 
     def params(self, method: str) -> dict[str, Any]:
-        """Give the params of the first such request or notification of the client's."""
-        found = next(m["params"] for m in self.sent() if m.get("method") == method)
-        assert isinstance(found, dict)
-        return found
+        """Return the params of the client's first request or notification of a method."""
+        params = next(m["params"] for m in self.sent() if m.get("method") == method)
+        assert isinstance(params, dict)
+        return params
 
     def answers(self, method: str) -> list[Any]:
-        """Give what the client has answered such requests of the agent's: results, or errors."""
+        """Return the results or errors with which the client answered the agent's requests."""
         ids = [
             entry["msg"]["id"]
             for entry in self.entries()
@@ -75,58 +78,63 @@ class Log:
 
 
 class Run:
-    """A run of `acpterm prompt`, and what it has printed by now."""
+    """A run of `acpterm prompt`, and what it has printed so far."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, log: Log) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", directory: Path, log: Log) -> None:
         self.process = process
         self.log = log
-        self._folder = folder
+        self._directory = directory
 
     @property
     def out(self) -> str:
-        return (self._folder / "stdout").read_bytes().decode()
+        return (self._directory / "stdout").read_bytes().decode()
 
     @property
     def err(self) -> str:
-        return (self._folder / "stderr").read_bytes().decode()
+        return (self._directory / "stderr").read_bytes().decode()
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What it has printed, with --json."""
+        """The events that it has printed with --json."""
         return [
             json.loads(line) for line in self.out.splitlines(keepends=True) if line[-1:] == "\n"
         ]
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """Give its events of one kind, without their name."""
-        found = [dict(one) for one in self.events if one["event"] == event]
-        return [one for one in found if one.pop("event")]
+        """Return its events of one kind, without their name."""
+        return [
+            {name: value for name, value in one.items() if name != "event"}
+            for one in self.events
+            if one["event"] == event
+        ]
 
-    async def seen(self, text: str, seconds: float = DEADLINE_S) -> None:
+    async def until_printed(self, text: str, timeout_s: float = DEADLINE_S) -> None:
         """Wait until it has printed `text`."""
-        await poll(lambda: text in self.out, seconds)
+        await poll(lambda: text in self.out, timeout_s)
 
     async def pid(self) -> int:
-        """Wait for a line that is a number, and give that."""
+        """Wait for a line that is a number; return the number."""
         return int(await poll(lambda: next(filter(str.isdigit, self.out.split()), None)))
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
-    async def wait(self, seconds: float = DEADLINE_S) -> int:
-        """Wait for its end: the exit status."""
-        return int(await poll(self.process.poll, seconds))
+    async def wait(self, timeout_s: float = DEADLINE_S) -> int:
+        """Wait until it exits; return the exit status."""
+        return int(await poll(self.process.poll, timeout_s))
 
 
-def command(text: str | None, options: Sequence[str] = (), agent: Sequence[str] = ()) -> list[str]:
-    """Put the command line together. `agent`: options of the scripted one, or another command."""
-    said = [] if text is None else [text]
+def command_line(
+    text: str | None, options: Sequence[str] = (), agent: Sequence[str] = ()
+) -> list[str]:
+    """Return a command line. `agent`: options of the scripted agent, or another command."""
+    prompt = [] if text is None else [text]
     whole = list(agent) if agent and os.sep in agent[0] else [*AGENT, *agent]
-    return [*ACPTERM, "prompt", *said, "--embedded", *options, "--", *whole]
+    return [*ACPTERM, "prompt", *prompt, "--embedded", *options, "--", *whole]
 
 
-def clean(tmp_path: Path, **more: str) -> dict[str, str]:
-    """Make an environment that no settings, and no wishes about colours, come with."""
+def prompt_environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    """Return an environment without settings and preferences for colours."""
     env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), ACPTERM_KILL_GRACE="0.2")
     return {name: env[name] for name in env if name not in ("NO_COLOR", "TERM")} | more
 
@@ -140,22 +148,21 @@ async def prompting(
     text: str | None = "",
     **more: Any,
 ) -> AsyncIterator[Run]:
-    """Have the agent do steps in `tmp_path`, with nobody at a terminal; end it if it still runs.
+    """Run a prompt of steps in `tmp_path`, without a terminal; terminate it with the block.
 
-    `text` is a prompt instead of steps, None for none. At the end of the block it is checked what
-    was sent.
+    `text` is a prompt instead of steps; None passes none. Finally, validate the messages sent.
     """
-    folder = tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}"
-    folder.mkdir()
-    log = Log(folder / "log")
-    said = json.dumps(steps) if text == "" else text
+    directory = tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}"
+    directory.mkdir()
+    log = Log(directory / "log")
+    prompt = json.dumps(steps) if text == "" else text
     options = ["--log", str(log.path), *options]
-    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+    with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:
         process = start_acpterm(
-            command(said, options, agent)[len(ACPTERM) :],
+            command_line(prompt, options, agent)[len(ACPTERM) :],
             **{
                 "cwd": tmp_path,
-                "env": clean(tmp_path),
+                "env": prompt_environment(tmp_path),
                 "stdin": subprocess.DEVNULL,
                 "stdout": out,
                 "stderr": err,
@@ -163,11 +170,11 @@ async def prompting(
                 **more,
             },
         )
-    run = Run(process, folder, log)
+    run = Run(process, directory, log)
     try:
         yield run
     finally:
-        # Killed it could not end its agent, which may be one that stays.
+        # If it were killed, an agent that ignores the end of its stdin would remain.
         process.terminate()
         with trio.CancelScope(shield=True):
             with trio.move_on_after(12):
@@ -178,35 +185,30 @@ async def prompting(
     log.sent()
 
 
-async def prompted(tmp_path: Path, *steps: dict[str, Any], **how: Any) -> tuple[int, Run]:
-    """Have the agent do steps to the end: the exit status, and the run."""
-    async with prompting(tmp_path, *steps, **how) as run:
+async def prompted(tmp_path: Path, *steps: dict[str, Any], **options: Any) -> tuple[int, Run]:
+    """Run a prompt of steps to its end; return the exit status and the run."""
+    async with prompting(tmp_path, *steps, **options) as run:
         status = await run.wait()
     return status, run
 
 
-class Person:
-    """Somebody at a terminal that a command runs in."""
+class TerminalUser:
+    """A user at the terminal that a command runs in."""
 
     def __init__(self, host: Agent, terminal: str, log: Log) -> None:
         self._host = host
         self._terminal = terminal
         self.log = log
 
-    async def sees(self, text: str, times: int = 1) -> str:
-        """Wait until the terminal shows `text` so many times: all that it shows."""
-        with trio.fail_after(DEADLINE_S):
-            while True:
-                shown = str((await self._host.output(self._terminal))["output"])
-                if shown.count(text) >= times:
-                    return shown
-                await trio.sleep(0.01)
+    async def sees(self, text: str, count: int = 1) -> str:
+        """Wait until the terminal shows `text` so many times; return all that it shows."""
+        return await self._host.until_output(self._terminal, text, count=count)
 
     async def types(self, keys: str) -> None:
         await self._host.type(self._terminal, keys)
 
     async def end(self) -> tuple[str, int]:
-        """Wait for the end: what the terminal shows, and the exit status."""
+        """Wait until the command exits; return what the terminal shows and the exit status."""
         status = await self._host.wait(self._terminal)
         return (await self._host.output(self._terminal))["output"], status["exitCode"]
 
@@ -219,10 +221,10 @@ async def at_a_terminal(
     agent: Sequence[str] = (),
     raw: bool = False,
     env: dict[str, str] | None = None,
-) -> AsyncIterator[Person]:
-    """Have the agent do steps, with a person before the terminal. `raw`: as bytes come."""
+) -> AsyncIterator[TerminalUser]:
+    """Run `acpterm prompt` with steps in a terminal; `raw`: the terminal's format is raw."""
     log = Log(tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}")
-    words = command(json.dumps(steps), ["--log", str(log.path), *options], agent)
+    words = command_line(json.dumps(steps), ["--log", str(log.path), *options], agent)
     variables = {"XDG_CONFIG_HOME": str(tmp_path / "none"), "NO_COLOR": "", **(env or {})}
     async with agent_here() as host:
         terminal = await host.create(
@@ -232,15 +234,15 @@ async def at_a_terminal(
             env=[{"name": name, "value": value} for name, value in variables.items()],
             own={"format": "raw"} if raw else {},
         )
-        yield Person(host, terminal, log)
+        yield TerminalUser(host, terminal, log)
         await host.release(terminal)
     log.sent()
 
 
 def agent_with(tmp_path: Path, code: str) -> list[str]:
-    """Make a scripted agent of which `code` changes something: the command for it.
+    """Create a scripted agent that `code` patches; return its command.
 
-    The code has the agent's module as `scripted`.
+    The code finds the agent's module as `scripted`.
     """
     script = tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}.py"
     begin = f"import sys\nsys.path.insert(0, {str(SCRIPTED.parent)!r})\nimport scripted\n"
@@ -248,11 +250,11 @@ def agent_with(tmp_path: Path, code: str) -> list[str]:
     return [sys.executable, "-S", "-E", str(script)]
 
 
-# Steps of the scripted agent, in short.
+# Steps of the scripted agent.
 
 
 def ask(method: str, name: str = "last", **params: Any) -> dict[str, Any]:
-    """Ask, and say the answer."""
+    """Return a step that sends a request and a message with its result."""
     return {"do": "ask", "method": method, "params": params, "as": name, "report": True}
 
 
@@ -283,4 +285,4 @@ def permission(title: str = "delete it all", kind: str = "delete", **more: Any) 
 SELECTED = {
     name: {"outcome": {"outcome": "selected", "optionId": name}} for name in ("yes", "always", "no")
 }
-GIVEN_UP = {"outcome": {"outcome": "cancelled"}}
+CANCELLED = {"outcome": {"outcome": "cancelled"}}

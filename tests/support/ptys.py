@@ -1,4 +1,4 @@
-"""PTYs without a keeper, for tests of what uses one side."""
+"""PTYs without a keeper."""
 
 import os
 import termios
@@ -7,7 +7,7 @@ from acpterm.pty import linux
 
 
 def open_pair(cols: int, rows: int) -> tuple[int, int]:
-    """Open a PTY whose window has that size: the descriptors of master and slave."""
+    """Open a PTY of that size; return the descriptors of master and slave."""
     master, slave = os.openpty()
     termios.tcsetwinsize(slave, (rows, cols))
     linux.set_utf8_input(slave)

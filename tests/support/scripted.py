@@ -1,21 +1,22 @@
-"""An ACP agent that does what its prompt says: `python tests/support/scripted.py [OPTION]…`.
+"""An ACP agent whose prompt is a list of steps: `python tests/support/scripted.py [OPTION]…`.
 
-It needs nothing but Python. A prompt's text is JSON: a list of steps, each an object with `do`:
+It uses only the standard library. A prompt's text is a JSON list of steps, objects with `do`:
 
-- `say` `text`: a message; `update` `update`: a `session/update` as given;
+- `say` `text`: a message; `update` `update`: a `session/update`;
 - `ask` `method` `params` [`as` NAME] [`report`]: a request to the client, with `sessionId` added.
-  Its result is kept as NAME, and said with `report`. `"$NAME"` in later steps is its `terminalId`;
+  Its result is stored as NAME; with `report` it is also sent as a message. `"$NAME"` in later steps
+  is its `terminalId`;
 - `start` likewise, without waiting for the answer; `await` `as` waits for it;
-- `many` `times` [`text`]: so many messages;
-- `stderr` `text`, `line` `text` (a line as it is), `sleep` `seconds`, `exit` `code`,
-  `spawn` `argv` [`as`]: a child of its own that nobody waits for, its pid said;
-- `stop` `reason`: the end of the turn, for another reason than `end_turn`.
+- `many` `times` [`text`]: that number of messages;
+- `stderr` `text`, `line` `text` (a raw line), `sleep` `seconds`, `exit` `code`,
+  `spawn` `argv` [`as`]: a child that is not waited for, whose pid is sent as a message;
+- `stop` `reason`: the end of the turn with another stop reason than `end_turn`.
 
-A cancel ends the turn at once with `cancelled`; what it has created stays, as with real agents.
-Options: `--stay` stays when stdin closes; `--deaf` ignores SIGTERM too; `--rubbish` says things
-that are no JSON first; `--silent` never answers `initialize`; `--die N` exits with N on it;
-`--login` has to be logged in to; `--v2` says that it speaks version 2; `--stubborn` takes no notice
-of a cancel; `--name=NAME` is what it calls itself.
+A cancel ends the turn at once with `cancelled`, without releasing terminals, as with real agents.
+Options: `--stay` does not exit when stdin closes; `--deaf` ignores SIGTERM; `--garbage` first
+prints lines that are not JSON; `--silent` never answers `initialize`; `--die` exits on it with
+status 7; `--login` requires authentication; `--v2` claims protocol version 2; `--stubborn` ignores
+cancels; `--name=NAME` sets the name in `agentInfo`.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def wait(id_: int) -> dict[str, Any] | None:
 
 def fill(value: Any, names: dict[str, Any]) -> Any:
     if isinstance(value, str) and value.startswith("$") and value[1:] in names:
-        found = names[value[1:]]
-        return found.get("terminalId", found) if isinstance(found, dict) else found
+        result = names[value[1:]]
+        return result.get("terminalId", result) if isinstance(result, dict) else result
     if isinstance(value, dict):
         return {name: fill(item, names) for name, item in value.items()}
     return [fill(item, names) for item in value] if isinstance(value, list) else value
@@ -86,7 +87,7 @@ class Turn:
         content = {"type": "text", "text": text}
         self.update({"sessionUpdate": "agent_message_chunk", "content": content})
 
-    def got(self, step: dict[str, Any], id_: int) -> None:
+    def record_result(self, step: dict[str, Any], id_: int) -> None:
         answer = wait(id_)
         if answer is None:
             return
@@ -112,14 +113,14 @@ class Turn:
 
     def do_ask(self, step: dict[str, Any]) -> None:
         params = {"sessionId": self.session, **step.get("params", {})}
-        self.got(step, ask(step["method"], params))
+        self.record_result(step, ask(step["method"], params))
 
     def do_start(self, step: dict[str, Any]) -> None:
         params = {"sessionId": self.session, **step.get("params", {})}
         self.names["?" + step["as"]] = ask(step["method"], params)
 
     def do_await(self, step: dict[str, Any]) -> None:
-        self.got(step, self.names["?" + step["as"]])
+        self.record_result(step, self.names["?" + step["as"]])
 
     def do_stderr(self, step: dict[str, Any]) -> None:
         print(step["text"], file=sys.stderr, flush=True)
@@ -175,7 +176,7 @@ def initialize(id_: Any, params: dict[str, Any]) -> None:
         "agentCapabilities": {"loadSession": True, "sessionCapabilities": {"resume": {}}},
         "agentInfo": {"name": NAME, "version": "1"},
         "authMethods": [],
-        "_meta": {"told": params.get("clientCapabilities")},
+        "_meta": {"clientCapabilities": params.get("clientCapabilities")},
     }
     if "--login" in OPTIONS:
         method = {"id": "login", "name": "Log in", "description": "Run `scripted login` first."}
@@ -208,7 +209,7 @@ ANSWERS = {
 }
 
 
-def take(message: dict[str, Any]) -> None:
+def process(message: dict[str, Any]) -> None:
     id_: Any = message.get("id")
     method = message.get("method")
     if method is None:
@@ -221,7 +222,7 @@ def take(message: dict[str, Any]) -> None:
         if "--stubborn" not in OPTIONS:
             cancelled.set()
     elif "id" in message:
-        # What nobody knows comes back as it was, so that a test can see what came through.
+        # Echo unknown requests and notifications, so that a test sees what the proxy passed on.
         send({"id": id_, "result": {"echo": message}})
     else:
         send({"method": "_echo", "params": {"echo": message}})
@@ -230,10 +231,10 @@ def take(message: dict[str, Any]) -> None:
 def main() -> None:
     if "--deaf" in OPTIONS:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if "--rubbish" in OPTIONS:
+    if "--garbage" in OPTIONS:
         print("Welcome to the agent!\n{broken", flush=True)
     for line in sys.stdin:
-        take(json.loads(line))
+        process(json.loads(line))
     while "--stay" in OPTIONS:
         time.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""A store of state that is in this process."""
+"""An in-memory store of state."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from acpterm.keeper.client import Entry
 
 
 class MemoryStore:
-    """What a keeper holds, and what was asked of it."""
+    """The entries that a keeper would store, and the calls that were made."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}

@@ -1,6 +1,6 @@
-"""Use up the processes that this user may have, within the bounds of `bounded`; for some seconds.
+"""Exhaust the processes that this user may have, within the bounds of `bounded`, for some seconds.
 
-`python -m tests.support.storm PROCESSES SECONDS`: prints `full` once no process can be made.
+`python -m tests.support.storm PROCESSES SECONDS`: prints `full` once no process can be created.
 """
 
 import os
@@ -14,15 +14,15 @@ def main() -> None:
     processes, seconds = int(sys.argv[1]), float(sys.argv[2])
     check(processes)
     end = time.monotonic() + seconds
-    said = False
+    printed = False
     while time.monotonic() < end:
         try:
             if os.fork() == 0:
-                said = True  # the first says it
+                printed = True  # the first process prints it
         except BlockingIOError:
-            if not said:
+            if not printed:
                 os.write(1, b"full\n")
-                said = True
+                printed = True
             time.sleep(0.002)
 
 

@@ -1,9 +1,8 @@
-"""tmux for tests: terminals that are looked at as a person would, each with a program in it.
+"""tmux: panes that tests type into and read, each with a program.
 
-A server of its own, by a name that nobody else has, with a configuration of its own; it is ended by
-its pid. Every pane is a window of a session of its own, of the size that the test says. Nothing
-here sleeps for a while and hopes: `until` looks until it sees what is waited for, or fails and says
-what there was instead.
+The server has a unique name and its own configuration, and is terminated by its pid. Each pane is
+the only window of its session and has the size that the test chooses. Nothing sleeps for a fixed
+time: `until` polls for a condition, or fails with the state of the pane.
 """
 
 import os
@@ -34,103 +33,103 @@ set -s escape-time 0
 set -s exit-empty off
 """
 
-# Of another tmux, and of another window.
+# Variables of a tmux or window in which the tests run.
 _NOT_PASSED_ON = ("TMUX", "COLUMNS", "LINES")
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
 
 
 class Pane:
-    """One terminal, `cols` wide and `rows` high."""
+    """A pane: a terminal and its program."""
 
     def __init__(self, server: "Tmux", name: str) -> None:
         self._server = server
         self._name = name
 
-    # What is done to it
+    # Input
 
     def keys(self, *names: str) -> None:
-        """Press keys, by tmux's names of them (`Enter`, `C-c`, `Up`), or characters."""
+        """Press keys, named as in tmux (`Enter`, `C-c`, `Up`), or characters."""
         self._server.call("send-keys", "-t", self._name, "--", *names)
 
     def type(self, text: str) -> None:
-        """Type text as it is."""
+        """Type text literally."""
         self._server.call("send-keys", "-t", self._name, "-l", "--", text)
 
     def line(self, text: str) -> None:
-        """Type text, and Enter."""
+        """Type text and Enter."""
         self.type(text)
         self.keys("Enter")
 
     def raw(self, data: bytes) -> None:
-        """Have these bytes arrive as if typed."""
+        """Type bytes."""
         self._server.call("send-keys", "-t", self._name, "-H", *(f"{byte:02x}" for byte in data))
 
     def paste(self, data: bytes) -> None:
-        """Paste; in brackets if the program has asked for that. LF is LF, and not Enter."""
-        file = self._server.folder / f"paste-{uuid.uuid4().hex}"
+        """Paste bytes unchanged, bracketed if the program has enabled that mode."""
+        file = self._server.directory / f"paste-{uuid.uuid4().hex}"
         file.write_bytes(data)
         self._server.call("load-buffer", str(file))
         self._server.call("paste-buffer", "-d", "-p", "-r", "-t", self._name)
 
     def resize(self, cols: int, rows: int) -> None:
-        """Give the window another size."""
+        """Resize the window."""
         self._server.call("resize-window", "-t", self._name, "-x", str(cols), "-y", str(rows))
 
     def close(self) -> None:
-        """Have the window go away, as when it is closed with the mouse."""
+        """Close the window, as with the mouse."""
         self._server.call("kill-session", "-t", self._name)
 
-    # What is seen of it
+    # State
 
     def screen(self, *, colours: bool = False) -> list[str]:
-        """Give its rows; with `colours`, with SGR sequences and the blanks that have them."""
+        """Return its rows; with `colours`, including SGR sequences and blanks with attributes."""
         more = ("-e", "-N") if colours else ()
         return self._server.call("capture-pane", "-p", "-t", self._name, *more).split("\n")[:-1]
 
     def history(self) -> str:
-        """Give all that can be scrolled back to, and what is shown."""
+        """Return the scrollback and the screen."""
         return self._server.call("capture-pane", "-p", "-J", "-S", "-", "-t", self._name)
 
     def cells(self) -> list[list[Any]]:
-        """Give its cells, row by row, without blanks at the end of a row."""
+        """Return its cells, row by row, without blanks at the end of a row."""
         cols, rows = map(int, self.of("pane_width", "pane_height"))
         return cells(self.screen(colours=True), cols, rows)
 
     @property
     def text(self) -> str:
-        """What it shows, without blanks at the end."""
+        """The text of the screen, without blanks at the end of rows."""
         return "\n".join(line.rstrip() for line in self.screen()).rstrip()
 
     def of(self, *formats: str) -> list[str]:
-        """Give tmux's variables of it, as `cursor_x` (tmux(1), FORMATS)."""
-        said = self._server.call(
+        """Return variables of tmux for this pane, such as `cursor_x` (tmux(1), FORMATS)."""
+        line = self._server.call(
             "display-message", "-p", "-t", self._name, "\t".join(f"#{{{name}}}" for name in formats)
         )
-        return said.removesuffix("\n").split("\t")
+        return line.removesuffix("\n").split("\t")
 
     @property
     def cursor(self) -> tuple[int, int]:
-        """Where the cursor is: column and row, from 0."""
+        """The position of the cursor: column and row, from 0."""
         x, y = self.of("cursor_x", "cursor_y")
         return int(x), int(y)
 
     @property
     def modes(self) -> dict[str, str]:
-        """What the program has set of the terminal, by tmux's names: what is not as usual."""
+        """The modes of the terminal that differ from the defaults, by tmux's names."""
         names = [
             *("alternate_on", "cursor_flag", "insert_flag", "keypad_cursor_flag"),
             *("keypad_flag", "mouse_any_flag", "mouse_sgr_flag", "origin_flag", "wrap_flag"),
             *("scroll_region_upper", "scroll_region_lower", "pane_height"),
         ]
-        found = dict(zip(names, self.of(*names), strict=True))
-        whole = {"scroll_region_lower": str(int(found.pop("pane_height")) - 1)}
-        usual = {"cursor_flag": "1", "wrap_flag": "1", **whole}
-        return {name: said for name, said in found.items() if said != usual.get(name, "0")}
+        values = dict(zip(names, self.of(*names), strict=True))
+        full_height = {"scroll_region_lower": str(int(values.pop("pane_height")) - 1)}
+        defaults = {"cursor_flag": "1", "wrap_flag": "1", **full_height}
+        return {name: value for name, value in values.items() if value != defaults.get(name, "0")}
 
     @property
     def pid(self) -> int:
-        """That of the program it was made with."""
+        """The pid of its program."""
         return int(self.of("pane_pid")[0])
 
     @property
@@ -145,52 +144,52 @@ class Pane:
         if dead != "1":
             return None
         if not (code or number):
-            # The program's end is seen after the terminal's, and sometimes missed (tmux 3.3a).
+            # tmux notices the exit after the end of the terminal, and sometimes misses it (3.3a).
             self._server.process.send_signal(signal.SIGCHLD)
             return None
         return int(code) if code else 128 + int(number)
 
-    def until(self, what: str | Callable[[], Any], seconds: float = DEADLINE_S) -> Any:
-        """Look until it shows a text, or something is so: what that is."""
-        end = time.monotonic() + seconds
+    def until(self, wanted: str | Callable[[], Any], timeout_s: float = DEADLINE_S) -> Any:
+        """Poll until it shows a text or a function returns a true value; return that."""
+        end = time.monotonic() + timeout_s
         while True:
-            found = what in self.text if isinstance(what, str) else what()
-            if found or time.monotonic() > end:
+            value = wanted in self.text if isinstance(wanted, str) else wanted()
+            if value or time.monotonic() > end:
                 break
-            # Each look is a program, and some for the server to do.
+            # Each poll starts a tmux client.
             time.sleep(0.025)
-        if not found:
-            shown = f"{self.text}\ncursor {self.cursor}, modes {self.modes}, status {self.status}"
-            pytest.fail(f"{what!r} did not come in {seconds} s; there is:\n{shown}", pytrace=True)
-        return found
+        if not value:
+            state = f"{self.text}\ncursor {self.cursor}, modes {self.modes}, status {self.status}"
+            pytest.fail(f"no {wanted!r} in {timeout_s} s, but:\n{state}", pytrace=True)
+        return value
 
-    def ended(self, seconds: float = DEADLINE_S) -> int:
-        """Wait for the end of its program: its exit status."""
-        self.until(lambda: self.status is not None, seconds)
+    def ended(self, timeout_s: float = DEADLINE_S) -> int:
+        """Wait until its program exits; return the exit status."""
+        self.until(lambda: self.status is not None, timeout_s)
         assert self.status is not None
         return self.status
 
 
 class Tmux:
-    """A server. Made by `tmux_server`."""
+    """A tmux server, started by `tmux_server`."""
 
-    def __init__(self, folder: Path, process: "subprocess.Popen[bytes]", name: str) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path, process: "subprocess.Popen[bytes]", name: str) -> None:
+        self.directory = directory
         self.process = process
         self._name = name
 
     def call(self, *words: str) -> str:
-        """Give tmux a command: what it prints."""
+        """Run a command of tmux; return its output."""
         run = self._run(*words)
         assert run.returncode == 0, (words[:4], run.stderr)
         return run.stdout.decode()
 
     def _run(self, *words: str) -> "subprocess.CompletedProcess[bytes]":
-        line = ["tmux", "-u", "-L", self._name, "-f", str(self.folder / "tmux.conf"), *words]
+        line = ["tmux", "-u", "-L", self._name, "-f", str(self.directory / "tmux.conf"), *words]
         return subprocess.run(line, check=False, capture_output=True, timeout=20)
 
     def wait_ready(self) -> None:
-        """Wait until it listens."""
+        """Wait until the server listens."""
         end = time.monotonic() + 10
         while (run := self._run("display-message", "-p", "#{pid}")).returncode:
             assert time.monotonic() < end, run.stderr
@@ -204,21 +203,21 @@ class Tmux:
         env: dict[str, str] | None = None,
         cwd: Path | None = None,
     ) -> Pane:
-        """Run a program in a terminal of its own. `env` is added to this process's."""
+        """Run a program in a new pane. `env` is added to the environment of this process."""
         name = f"s{uuid.uuid4().hex}"
         more = [f"-e{key}={value}" for key, value in (env or {}).items()]
-        where = ["-c", str(cwd or self.folder)]
+        where = ["-c", str(cwd or self.directory)]
         cols, rows = map(str, size)
-        # One word would be a line for the shell.
+        # tmux would pass a single word to a shell.
         line = ["env", *command]
         self.call("new-session", "-d", "-s", name, "-x", cols, "-y", rows, *where, *more, *line)
         return Pane(self, name)
 
 
 def cells(lines: Sequence[str], cols: int, rows: int) -> list[list[Any]]:
-    """Give the cells of rows of text with SGR sequences, without blanks at the end of a row.
+    """Return the cells of rows of text with SGR sequences, without blanks at the end of a row.
 
-    In what tmux gives the attributes go on in the next row.
+    In the output of tmux, attributes continue on the next row.
     """
     emulator = Emulator(cols, rows)
     for y, line in enumerate(lines):
@@ -228,21 +227,21 @@ def cells(lines: Sequence[str], cols: int, rows: int) -> list[list[Any]]:
 
 
 @contextmanager
-def tmux_server(folder: Path) -> Iterator[Tmux]:
-    """Run a server for as long as the block lasts; its programs are hung up then."""
-    folder.mkdir(exist_ok=True)
-    (folder / "tmux.conf").write_text(_CONF)
+def tmux_server(directory: Path) -> Iterator[Tmux]:
+    """Run a server until the end of the block, which hangs up its programs."""
+    directory.mkdir(exist_ok=True)
+    (directory / "tmux.conf").write_text(_CONF)
     name = f"acpterm-{uuid.uuid4().hex}"
     env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_PASSED_ON)}
     process = subprocess.Popen(
-        ["tmux", "-D", "-u", "-L", name, "-f", str(folder / "tmux.conf")],
-        env={**env, "HOME": str(folder), "LC_ALL": "C.UTF-8"},
+        ["tmux", "-D", "-u", "-L", name, "-f", str(directory / "tmux.conf")],
+        env={**env, "HOME": str(directory), "LC_ALL": "C.UTF-8"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        server = Tmux(folder, process, name)
+        server = Tmux(directory, process, name)
         server.wait_ready()
         yield server
     finally:

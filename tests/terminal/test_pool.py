@@ -21,9 +21,10 @@ from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.status import EndedBy
 from tests.pty.tracer import tracing
-from tests.support.hosts import alive, poll
 from tests.support.keepers import SlowKeeper
+from tests.support.polling import poll
 from tests.support.pools import running_pool
+from tests.support.processes import alive
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
@@ -155,7 +156,7 @@ async def test_terminal_is_ended_when_the_pool_shuts_down_during_its_creation(tm
         nursery.start_soon(create)
         await trio.testing.wait_all_tasks_blocked()
         await pool.shut_down(0)
-        slow.may_answer.set()
+        slow.may_respond.set()
         await poll(lambda: not pool._running)
         assert not pid.exists() or not alive(int(pid.read_text() or 2**22))
 

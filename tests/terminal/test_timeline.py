@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from acpterm.pty.program import Program
 from acpterm.terminal.timeline import MARKS_MAX, SIZES_MAX, Resize, Slice, Timeline
-from tests.support.hosts import poll
+from tests.support.polling import poll
 from tests.support.pools import running_pool
 
 

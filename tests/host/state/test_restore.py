@@ -27,9 +27,10 @@ from acpterm.runtime.exec_context import current
 from acpterm.terminal.shared_ring import WINDOW_BYTES
 from tests.keeper.daemon import daemon
 from tests.keeper.terminals import spawn as spawn_in
-from tests.support.hosts import agent_of, alive, poll
-from tests.support.person import person_of
-from tests.support.workers import initialize
+from tests.support.agent import agent_of
+from tests.support.polling import poll
+from tests.support.processes import alive
+from tests.support.user import user_of
 
 SECRET = "5" * 64
 CONTEXT = ContextRecord.from_context(current())
@@ -124,7 +125,7 @@ async def test_terminals_of_a_connection_without_a_record_are_released(tmp_path)
         )
         gone = await spawn(worker.keeper, "sleep 60; :", record=record(connection="c1").encode())
         await leave(worker)
-        async with successor(started) as host, person_of(host) as user:
+        async with successor(started) as host, user_of(host) as user:
             await poll(lambda: not alive(gone.pid))
             found = {entry["terminalId"]: entry for entry in await user.list(all=True)}
             assert set(found) == {own_one.name, promoted.name}
@@ -141,15 +142,15 @@ async def test_connection_is_rebuilt_from_records_of_its_terminals(tmp_path):
         terminal = await spawn(worker.keeper, line, record=record(secret=SECRET).encode())
         await worker.keeper.flushed()
         worker.kill()
-        async with successor(started) as host, agent_of(host) as agent, person_of(host) as user:
-            assert (await initialize(agent, SECRET))["resumed"] is True
+        async with successor(started) as host, agent_of(host) as agent, user_of(host) as user:
+            assert (await agent.initialize(SECRET))["resumed"] is True
             await agent.type(terminal.name, "\n")
             assert (await agent.wait(terminal.name))["exitCode"] == 6
             fresh = await agent.create("sleep 60")
-            assert (await user.about("get", fresh))["connection"] == "c7"
+            assert (await user.terminal_request("get", fresh))["connection"] == "c7"
             async with agent_of(host) as other:
                 fresh = await other.create("sleep 60")
-                assert (await user.about("get", fresh))["connection"] == "c9"
+                assert (await user.terminal_request("get", fresh))["connection"] == "c9"
 
 
 async def test_absent_connection_is_given_up_after_the_timeout(tmp_path):
@@ -168,9 +169,9 @@ async def test_new_connection_gets_a_name_never_used_before(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         await leave(worker)
-        async with successor(started) as host, agent_of(host) as agent, person_of(host) as user:
+        async with successor(started) as host, agent_of(host) as agent, user_of(host) as user:
             terminal = await agent.create("sleep 60")
-            assert (await user.about("get", terminal))["connection"] == "c8"
+            assert (await user.terminal_request("get", terminal))["connection"] == "c8"
 
 
 async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path):
@@ -182,7 +183,7 @@ async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path):
         )
         await leave(worker)
         async with successor(started, kill_grace=0.2) as host, agent_of(host) as agent:
-            assert (await initialize(agent, SECRET))["resumed"] is True
+            assert (await agent.initialize(SECRET))["resumed"] is True
             assert (await agent.wait(stubborn.name))["_meta"]["acpterm"]["endedBy"] == "agent"
             await poll(lambda: not len(host.state.registry))
 
@@ -204,7 +205,7 @@ async def test_exit_without_a_worker_is_attributed_to_its_cause(tmp_path, fields
         await over.wait_closed()
         await leave(worker)
         async with successor(started) as host, agent_of(host) as agent:
-            await initialize(agent, SECRET)
+            await agent.initialize(SECRET)
             status = await agent.wait(over.name)
             assert status["exitCode"] == 3
             assert status["_meta"]["acpterm"]["endedBy"] == ended_by
@@ -221,7 +222,7 @@ async def test_window_size_is_kept_until_the_resume_timeout(tmp_path):
         await poll(lambda: terminal.ring.header[HEAD] > 0)
         await leave(worker)
         async with successor(started, resume_timeout=1) as host, agent_of(host) as agent:
-            await initialize(agent, SECRET)
+            await agent.initialize(SECRET)
             assert (await agent.output(terminal.name))["output"] == "30 100\n"
             await agent.until_output(terminal.name, "24 80")
 
@@ -237,10 +238,10 @@ async def test_released_terminal_is_retained_only_if_shown(tmp_path):
         for terminal in (kept, gone):
             await terminal.wait_closed()
         await leave(worker)
-        async with successor(started) as host, person_of(host) as user:
+        async with successor(started) as host, user_of(host) as user:
             (found,) = await user.list(all=True)
             assert (found["terminalId"], found["toolCalls"]) == (kept.name, ["c"])
             assert found["state"] == "released"
             with trio.fail_after(10):
-                while (await user.about("output", kept.name))["text"] != "kept\n":
+                while (await user.terminal_request("output", kept.name))["text"] != "kept\n":
                     await trio.sleep(0.01)

@@ -1,72 +1,72 @@
 """Resumption of connections while the worker lives, and deletion of stored records."""
 
-import json
-
 import pytest
 import trio
 
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import agent_of, alive, host_here, poll
+from tests.support.agent import agent_of
+from tests.support.hosts import host_here
 from tests.support.keepers import SlowKeeper
-from tests.support.person import person_of
-from tests.support.workers import initialize, repeat
+from tests.support.polling import poll
+from tests.support.processes import alive
+from tests.support.user import user_of
 
 
 async def test_resumed_connection_closes_the_old_transport():
-    async with host_here() as host, person_of(host) as user, agent_of(host) as old:
-        secret = (await initialize(old))["resume"]
+    async with host_here() as host, user_of(host) as user, agent_of(host) as old:
+        secret = (await old.initialize())["resume"]
         terminal = await old.create("echo $$; read line; exit 4")
         pid = int(await old.until_output(terminal, "\n"))
-        name = (await user.about("get", terminal))["connection"]
+        name = (await user.terminal_request("get", terminal))["connection"]
         async with agent_of(host) as new:
-            assert await initialize(new, secret) == {"resume": secret, "resumed": True}
+            assert await new.initialize(secret) == {"resume": secret, "resumed": True}
             await old.closed.wait()
             assert alive(pid)
             waiting = await new.start("terminal/wait_for_exit", new.of(terminal))
             await new.type(terminal, "\n")
-            assert (await new.answer(waiting))["exitCode"] == 4
-            assert (await user.about("get", terminal))["connection"] == name
+            assert (await new.result(waiting))["exitCode"] == 4
+            assert (await user.terminal_request("get", terminal))["connection"] == name
             again = await new.create("echo more")
-            assert (await user.about("get", again))["connection"] == name
+            assert (await user.terminal_request("get", again))["connection"] == name
         await poll(lambda: not host.state.agents)
         assert await user.list(all=True) == []
 
 
 async def test_unknown_secret_begins_a_connection_with_a_new_secret():
     async with host_here() as host, agent_of(host) as agent:
-        own = await initialize(agent, "0" * 64)
+        own = await agent.initialize("0" * 64)
         assert own["resumed"] is False
         assert len(own["resume"]) == 64
         assert own["resume"] != "0" * 64
-        assert await initialize(agent) == {"resume": own["resume"]}
-        assert (await initialize(agent, own["resume"]))["resumed"] is True
+        assert await agent.initialize() == {"resume": own["resume"]}
+        assert (await agent.initialize(own["resume"]))["resumed"] is True
 
 
 async def test_secret_of_an_ended_connection_is_unknown():
     async with host_here() as host:
         async with agent_of(host) as agent:
-            secret = (await initialize(agent))["resume"]
+            secret = (await agent.initialize())["resume"]
         await poll(lambda: not host.state.agents)
         async with agent_of(host) as agent:
-            assert (await initialize(agent, secret))["resumed"] is False
+            assert (await agent.initialize(secret))["resumed"] is False
 
 
 @pytest.mark.parametrize("secret", [1, [], {}, ""])
 async def test_invalid_secret_is_refused_or_unknown(secret):
     async with host_here() as host, agent_of(host) as agent:
         if secret == "":
-            assert (await initialize(agent, secret))["resumed"] is False
+            assert (await agent.initialize(secret))["resumed"] is False
         else:
             with pytest.raises(RpcError, match="resume"):
-                await initialize(agent, secret)
+                await agent.initialize(secret)
 
 
 async def test_connection_with_terminals_cannot_resume_another():
     async with host_here() as host, agent_of(host) as one, agent_of(host) as other:
-        secret = (await initialize(one))["resume"]
+        secret = (await one.initialize())["resume"]
         await other.create("sleep 60")
         with pytest.raises(RpcError, match="comes before every other request"):
-            await initialize(other, secret)
+            await other.initialize(secret)
 
 
 async def test_agent_without_initialize_never_notices():
@@ -78,59 +78,55 @@ async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_p
     ran = tmp_path / "ran"
     params = {"sessionId": "session-1", "command": f"echo ran >> {ran}; sleep 60"}
     async with host_here() as host, agent_of(host) as old:
-        secret = (await initialize(old))["resume"]
+        secret = (await old.initialize())["resume"]
         keeper = host.pool._keeper
         host.pool._keeper = slow = SlowKeeper(keeper)
         id_ = await old.start("terminal/create", params)
-        await slow.asked.wait()
+        await slow.requested.wait()
         async with agent_of(host) as new, trio.open_nursery() as nursery:
-            assert (await initialize(new, secret))["resumed"] is True
-            made = []
+            assert (await new.initialize(secret))["resumed"] is True
+            created = []
 
             async def create():
-                made.append(await repeat(new, id_, "terminal/create", params))
+                created.append(await new.repeat(id_, "terminal/create", params))
 
             nursery.start_soon(create)
             await trio.sleep(0.05)
-            assert not made
-            slow.may_answer.set()
+            assert not created
+            slow.may_respond.set()
             with trio.fail_after(10):
-                while not made:
+                while not created:
                     await trio.sleep(0.01)
             await poll(ran.exists)
-            assert [entry.id for entry in host.state.registry] == [made[0]["terminalId"]]
+            assert [entry.id for entry in host.state.registry] == [created[0]["terminalId"]]
             await trio.sleep(0.1)
             assert ran.read_text() == "ran\n"
 
 
 async def test_create_with_a_null_or_long_id_is_never_a_repetition():
     async with host_here() as host, agent_of(host) as old:
-        secret = (await initialize(old))["resume"]
+        secret = (await old.initialize())["resume"]
         params = {"sessionId": "session-1", "command": "sleep 60"}
         long = "x" * 300
-        await repeat(old, 1000, "terminal/create", params)
+        await old.repeat(1000, "terminal/create", params)
         first = await _create_as(old, long, params)
         async with agent_of(host) as new:
-            await initialize(new, secret)
+            await new.initialize(secret)
             assert await _create_as(new, long, params) != first
 
 
 async def _create_as(agent, id_, params):
-    agent._methods[id_], agent._waiting[id_] = "terminal/create", trio.Event()
-    agent._next = 2000
-    body = {"jsonrpc": "2.0", "id": id_, "method": "terminal/create", "params": params}
-    await agent.send(json.dumps(body).encode() + b"\n")
-    return (await agent.answer(id_))["terminalId"]
+    return (await agent.repeat(id_, "terminal/create", params))["terminalId"]
 
 
 async def test_events_name_connected_and_disconnected_connections():
-    async with host_here() as host, person_of(host) as user:
+    async with host_here() as host, user_of(host) as user:
         _, token = await user.open("events")
         await poll(lambda: host.state.events.has_subscribers)
         async with agent_of(host) as old:
-            secret = (await initialize(old))["resume"]
+            secret = (await old.initialize())["resume"]
             async with agent_of(host) as new:
-                await initialize(new, secret)
+                await new.initialize(secret)
         events = await user.until(lambda: _changes(user, token, 6))
         assert events == [
             ("connected", "c1"),
@@ -143,9 +139,9 @@ async def test_events_name_connected_and_disconnected_connections():
 
 
 def _changes(user, token, count):
-    told = [message["params"] for message in user.by_token[token]]
-    found = [(event["event"], event["connection"]) for event in told]
-    return found if len(found) >= count else None
+    events = [message["params"] for message in user.by_token[token]]
+    names = [(event["event"], event["connection"]) for event in events]
+    return names if len(names) >= count else None
 
 
 class Spy:
@@ -184,7 +180,7 @@ async def test_records_of_ended_connections_are_deleted(monkeypatch):
     async with host_here() as host:
         spy = Spy(host.state.keeper, monkeypatch)
         async with agent_of(host) as agent:
-            await initialize(agent)
+            await agent.initialize()
             for number in range(5):
                 agent.session = f"session-{number % 2}"
                 shown = await agent.create("echo shown")
@@ -198,10 +194,10 @@ async def test_records_of_ended_connections_are_deleted(monkeypatch):
                 left = await agent.create("sleep 60")
             assert {key.partition("/")[0] for key in spy.keys} == {"host", "c", "s", "k", "t"}
         await poll(lambda: not host.state.agents)
-        async with person_of(host) as user:
-            kept = {entry["terminalId"] for entry in await user.list(all=True)}
-            await poll(lambda: spy.keys - {"host"} == {f"t/{id_}" for id_ in kept})
-            assert left not in kept
-            for id_ in kept:
-                await user.about("release", id_)
+        async with user_of(host) as user:
+            retained = {entry["terminalId"] for entry in await user.list(all=True)}
+            await poll(lambda: spy.keys - {"host"} == {f"t/{id_}" for id_ in retained})
+            assert left not in retained
+            for id_ in retained:
+                await user.terminal_request("release", id_)
             await poll(lambda: not spy.keys - {"host"})

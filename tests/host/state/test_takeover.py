@@ -1,5 +1,6 @@
 """A daemon's worker is killed and the next one takes over, with real processes throughout."""
 
+import functools
 import json
 import os
 import signal
@@ -10,10 +11,15 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import agent_on_stdio, alive, listens, poll
-from tests.support.workers import daemon_of, initialize, repeat
+from tests.support.daemon import daemon, listens
+from tests.support.hosts import agent_on_stdio
+from tests.support.polling import poll
+from tests.support.processes import alive, environment
 
 COUNT = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo line $i; done; read x; echo end; exit 3"
+
+# Each test also checks that its daemon shuts down.
+shut_down_daemon = functools.partial(daemon, terminate=True)
 
 
 def numbered(output):
@@ -22,7 +28,7 @@ def numbered(output):
 
 
 async def test_program_runs_on_and_its_session_is_resumed(tmp_path):
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create(COUNT.format(n=500), outputByteLimit=100_000)
             await agent.until_output(terminal, "line 500")
@@ -53,59 +59,59 @@ async def test_program_runs_on_and_its_session_is_resumed(tmp_path):
 async def test_repeated_create_is_executed_once(tmp_path):
     ran = tmp_path / "ran"
     params = {"sessionId": "session-1", "command": f"echo ran >> {ran}; sleep 60"}
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             id_ = await agent.start("terminal/create", params)
             # The response is not read: it may have been lost.
             await poll(lambda: ran.exists() and ran.read_text())
             await daemon.kill_worker()
         async with daemon.agent(own["resume"]) as (agent, _):
-            first = await repeat(agent, id_, "terminal/create", params)
+            first = await agent.repeat(id_, "terminal/create", params)
             assert ran.read_text() == "ran\n"
             # From now on the id belongs to another request.
-            second = await repeat(agent, id_, "terminal/create", params)
+            second = await agent.repeat(id_, "terminal/create", params)
             assert first != second
             await poll(lambda: ran.read_text() == "ran\nran\n")
 
 
 async def test_id_of_a_confirmed_create_can_be_used_again(tmp_path):
     params = {"sessionId": "session-1", "command": "echo $$; exec sleep 60"}
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             id_ = await agent.start("terminal/create", params)
-            first = (await agent.answer(id_))["terminalId"]
+            first = (await agent.result(id_))["terminalId"]
             await agent.until_output(first, "\n")
             await daemon.kill_worker()
         async with daemon.agent(own["resume"]) as (agent, _):
-            second = (await repeat(agent, id_, "terminal/create", params))["terminalId"]
+            second = (await agent.repeat(id_, "terminal/create", params))["terminalId"]
             assert first != second
             for terminal in (first, second):
                 assert alive(int(await agent.until_output(terminal, "\n")))
 
 
 async def test_pending_requests_can_be_repeated(tmp_path):
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
-            kept = await agent.create("read line; exit 4")
-            gone = await agent.create("sleep 60")
-            await agent.start("terminal/wait_for_exit", agent.of(kept))
-            await agent.release(gone)
+            running = await agent.create("read line; exit 4")
+            released = await agent.create("sleep 60")
+            await agent.start("terminal/wait_for_exit", agent.of(running))
+            await agent.release(released)
             await daemon.kill_worker()
         async with daemon.agent(own["resume"]) as (agent, _):
-            waiting = await agent.start("terminal/wait_for_exit", agent.of(kept))
-            assert await agent.release(gone) == {}
+            waiting = await agent.start("terminal/wait_for_exit", agent.of(running))
+            assert await agent.release(released) == {}
             with pytest.raises(RpcError, match="has been released"):
-                await agent.output(gone)
-            await agent.type(kept, "\n")
-            assert (await agent.answer(waiting))["exitCode"] == 4
+                await agent.output(released)
+            await agent.type(running, "\n")
+            assert (await agent.result(waiting))["exitCode"] == 4
 
 
 async def test_program_that_exits_without_a_worker_has_its_status_and_output(tmp_path):
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create("read line; echo the last; exit 7")
             async with daemon.user() as user:
-                pid = (await user.about("get", terminal))["pid"]
+                pid = (await user.terminal_request("get", terminal))["pid"]
             # It is reported at the same time.
             worker = (await daemon.status())["workerPid"]
             os.kill(worker, signal.SIGSTOP)
@@ -124,7 +130,7 @@ async def test_program_that_exits_without_a_worker_has_its_status_and_output(tmp
 
 async def test_pending_kill_is_resumed(tmp_path):
     stubborn = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
-    async with daemon_of(tmp_path, kill_grace=2) as daemon:
+    async with shut_down_daemon(tmp_path, settings={"kill_grace": 2}) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create(stubborn)
             pid = int(await agent.until_output(terminal, "\n"))
@@ -140,7 +146,7 @@ async def test_pending_kill_is_resumed(tmp_path):
 
 async def test_released_terminal_that_still_runs_is_ended(tmp_path):
     stubborn = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
-    async with daemon_of(tmp_path, kill_grace=1) as daemon:
+    async with shut_down_daemon(tmp_path, settings={"kill_grace": 1}) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create(stubborn)
             pid = int(await agent.until_output(terminal, "\n"))
@@ -153,7 +159,7 @@ async def test_released_terminal_that_still_runs_is_ended(tmp_path):
 
 
 async def test_lifetime_of_a_program_is_kept(tmp_path):
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create("sleep 60", own={"timeoutMs": 1500})
             await daemon.kill_worker()
@@ -164,11 +170,11 @@ async def test_lifetime_of_a_program_is_kept(tmp_path):
 
 
 async def test_users_promoted_and_retained_terminals_are_restored(tmp_path):
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own), daemon.user() as user:
             await user.request("terminal/create", {"command": "sleep 60", "name": "mine"})
             promoted = await agent.create("sleep 60")
-            await user.about("promote", promoted)
+            await user.terminal_request("promote", promoted)
             shown = await agent.create("echo precious")
             await agent.wait(shown)
             content = [{"type": "terminal", "terminalId": shown}]
@@ -186,18 +192,18 @@ async def test_users_promoted_and_retained_terminals_are_restored(tmp_path):
                 del entry["waitingForInput"], entry["lastOutputAt"]
             assert after == before
             assert await user.request("session/list") == sessions
-            assert (await user.about("output", shown))["text"] == "precious\n"
+            assert (await user.terminal_request("output", shown))["text"] == "precious\n"
             with pytest.raises(RpcError, match="taken it over"):
                 await agent.kill(promoted)
             for entry in after:
-                await user.about("release", entry["terminalId"])
+                await user.terminal_request("release", entry["terminalId"])
 
 
 async def test_session_keeps_its_directory_and_environment(tmp_path):
     where = tmp_path / "directory"
     where.mkdir()
     context = {"env": {"PATH": os.environ["PATH"], "MARK": "it"}, "cwd": "/", "umask": 0o027}
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
             params = {"protocolVersion": 1, "_meta": {"acpterm": {"asker": context}}}
             await agent.request("initialize", params)
@@ -210,7 +216,7 @@ async def test_session_keeps_its_directory_and_environment(tmp_path):
 
 
 async def test_client_that_does_not_resume_in_time_is_disconnected(tmp_path):
-    async with daemon_of(tmp_path, resume_timeout=0.5) as daemon:
+    async with shut_down_daemon(tmp_path, settings={"resume_timeout": 0.5}) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create("echo $$; exec sleep 60")
             pid = int(await agent.until_output(terminal, "\n"))
@@ -225,7 +231,9 @@ async def test_client_that_does_not_resume_in_time_is_disconnected(tmp_path):
 
 
 async def test_daemon_with_resumable_connections_does_not_end(tmp_path):
-    async with daemon_of(tmp_path, "--when-needed", idle_exit=0.1, resume_timeout=60) as daemon:
+    async with shut_down_daemon(
+        tmp_path, "--when-needed", settings={"idle_exit": 0.1, "resume_timeout": 60}
+    ) as daemon:
         async with daemon.agent() as (_, own):
             await daemon.kill_worker()
         await trio.sleep(0.5)
@@ -235,7 +243,7 @@ async def test_daemon_with_resumable_connections_does_not_end(tmp_path):
 
 
 async def test_connection_made_without_a_worker_is_served(tmp_path):
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         inodes = [os.stat(path).st_ino for path in (daemon.path, daemon.user_path)]
         worker = (await daemon.status())["workerPid"]
         os.kill(worker, signal.SIGKILL)
@@ -248,7 +256,7 @@ async def test_connection_made_without_a_worker_is_served(tmp_path):
 
 
 async def test_restart_replaces_the_worker_and_keeps_everything(tmp_path):
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         before = await daemon.status()
         async with daemon.agent() as (agent, own):
             terminal = await agent.create("read line; exit 5")
@@ -265,28 +273,31 @@ async def test_restart_replaces_the_worker_and_keeps_everything(tmp_path):
 
 
 async def test_connection_names_are_not_reused(tmp_path):
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own), daemon.user() as user:
             terminal = await agent.create("sleep 60")
-            name = (await user.about("get", terminal))["connection"]
+            name = (await user.terminal_request("get", terminal))["connection"]
             await daemon.kill_worker()
         async with daemon.agent(), daemon.agent(own["resume"]), daemon.user() as user:
             async with daemon.agent() as (other, _):
                 fresh = await other.create("sleep 60")
-                names = [(await user.about("get", id_))["connection"] for id_ in (terminal, fresh)]
+                names = [
+                    (await user.terminal_request("get", id_))["connection"]
+                    for id_ in (terminal, fresh)
+                ]
             assert names[0] == name
             assert names[1] not in (name, "c1")
 
 
 async def test_killed_keeper_ends_its_daemon(tmp_path):
-    async with daemon_of(tmp_path) as daemon:
+    async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, _):
             terminal = await agent.create("trap '' HUP; echo $$; while :; do sleep 0.1; done")
             pid = int(await agent.until_output(terminal, "\n"))
             waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
             worker = (await daemon.status())["workerPid"]
             daemon.process.process.kill()
-            status = await agent.answer(waiting)
+            status = await agent.result(waiting)
             assert status["_meta"]["acpterm"]["endedBy"] == "lost"
             assert (status["exitCode"], status["signal"]) == (255, None)
             await agent.closed.wait()
@@ -295,7 +306,7 @@ async def test_killed_keeper_ends_its_daemon(tmp_path):
         assert not listens(daemon.path)
         assert os.listdir(Path(daemon.path).parent) == []
         await daemon.process.wait()
-    async with daemon_of(tmp_path) as daemon, daemon.agent() as (agent, _):
+    async with shut_down_daemon(tmp_path) as daemon, daemon.agent() as (agent, _):
         assert (await agent.run("echo again"))[0] == "again\n"
 
 
@@ -306,7 +317,7 @@ async def test_killed_embedded_keeper_ends_its_host(tmp_path):
         waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         (keeper,) = psutil.Process(process.pid).children()
         keeper.kill()
-        status = await agent.answer(waiting)
+        status = await agent.result(waiting)
         assert status["_meta"]["acpterm"]["endedBy"] == "lost"
         assert (status["exitCode"], status["signal"]) == (255, None)
         assert await process.wait() == 1
@@ -320,7 +331,9 @@ async def test_recording_is_resumed_without_loss(tmp_path):
         "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo é$i; "
         "[ $((i % 50)) = 0 ] && sleep 0.05; done; exit 6"
     )
-    async with daemon_of(tmp_path, record=1, record_dir=str(directory)) as daemon:
+    async with shut_down_daemon(
+        tmp_path, settings={"record": 1, "record_dir": directory}
+    ) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create(line)
             await agent.until_output(terminal, "é100")
@@ -340,7 +353,7 @@ async def test_recording_is_resumed_without_loss(tmp_path):
             assert [data for _, code, data in events if code == "m"] == ["exited with 6"]
 
 
-# In every Python that acpterm starts, but for the keeper.
+# For every Python process that acpterm starts, except the keeper.
 BUG = """
 import sys
 
@@ -362,8 +375,8 @@ if "serve" in sys.orig_argv:
 async def test_worker_that_fails_by_a_bug_ends_no_program(tmp_path):
     now = tmp_path / "now"
     (tmp_path / "sitecustomize.py").write_text(BUG.format(path=str(now)))
-    variables = {"PYTHONPATH": str(tmp_path)}
-    async with daemon_of(tmp_path, variables=variables) as daemon:
+    env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), PYTHONPATH=str(tmp_path))
+    async with shut_down_daemon(tmp_path, env=env) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create("echo $$; read line; exit 5")
             pid = int(await agent.until_output(terminal, "\n"))
@@ -379,9 +392,9 @@ async def test_worker_that_fails_by_a_bug_ends_no_program(tmp_path):
 
 
 async def test_log_does_not_contain_the_secret(tmp_path):
-    async with daemon_of(tmp_path, log_level="debug") as daemon:
+    async with shut_down_daemon(tmp_path, settings={"log_level": "debug"}) as daemon:
         async with daemon.agent() as (_, own):
             await daemon.kill_worker()
         async with daemon.agent(own["resume"]) as (agent, _):
-            assert await initialize(agent) == {"resume": own["resume"]}
+            assert await agent.initialize() == {"resume": own["resume"]}
         assert own["resume"] not in daemon.process.logged()

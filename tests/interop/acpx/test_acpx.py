@@ -15,7 +15,7 @@ import trio
 
 from tests.interop.agents.ways import Place, running
 from tests.interop.agents.wire import Wire
-from tests.support.hosts import ACPTERM
+from tests.support.starting import ACPTERM
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 

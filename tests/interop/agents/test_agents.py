@@ -13,7 +13,7 @@ import trio
 
 from tests.interop.agents.kinds import KINDS, KINDS_AT_ONCE, Kind
 from tests.interop.agents.ways import WAYS, Turn, Wire, proxy
-from tests.support.hosts import poll
+from tests.support.polling import poll
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 

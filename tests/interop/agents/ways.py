@@ -20,7 +20,8 @@ from tests.interop.agents.client import Client, talking
 from tests.interop.agents.kinds import Kind
 from tests.interop.agents.model import model
 from tests.interop.agents.wire import Wire
-from tests.support.hosts import ACPTERM, poll
+from tests.support.polling import poll
+from tests.support.starting import ACPTERM
 
 # Time for an agent to start and finish its turn, and for all processes to be gone.
 TURN_TIMEOUT_S = 60

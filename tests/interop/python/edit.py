@@ -54,7 +54,7 @@ async def main():
     async with spawn_agent_process(editor, *request["agent"], env=os.environ) as (agent, process):
         capabilities = ClientCapabilities.model_validate(request["capabilities"])
         begun = await agent.initialize(PROTOCOL_VERSION, client_capabilities=capabilities)
-        report["initialize"] = begun.field_meta["told"]
+        report["initialize"] = begun.field_meta["clientCapabilities"]
         session = await agent.new_session(request["cwd"], mcp_servers=[])
         prompt = [text_block(json.dumps(request["steps"]))]
         try:

@@ -1,8 +1,8 @@
-"""Small models of front ends: what they show after what they are told; each message is checked.
+"""Models of clients: the state that they display after a series of updates, each validated.
 
-They are as strict as the strictest real ones: a `tool_call_update` of a call that nobody has told
-of, a terminal that is embedded or prints before it was told of, and `terminal_info` anywhere but in
-a `tool_call` are failures.
+They are as strict as the strictest real clients. These raise AssertionError: a `tool_call_update`
+of an unknown call, a terminal that is embedded or has output before its `terminal_info`, and
+`terminal_info` outside of a `tool_call`.
 """
 
 import base64
@@ -18,7 +18,7 @@ from tests.acp import validate
 
 TOKENLESS = {"jsonrpc", "method", "params"}
 _V2 = json.loads((Path(validate.__file__).parent / "schema" / "schema-v2.json").read_text())
-# Of ours it is only the kinds of things that v2 has.
+# Variants of the schema that would accept kinds that v2 does not have.
 _CATCH_ALLS = ("other", "unknown")
 _MISSING = re.compile(r"\r\n\[(\d+) bytes are missing\]\r\n")
 
@@ -46,20 +46,22 @@ def _v2_validator() -> Draft202012Validator:
 
 
 def validate_v2(message: dict[str, Any]) -> None:
-    """Check a `session/update` of v2; raise AssertionError saying what is wrong with it."""
+    """Validate a `session/update` of v2; raise AssertionError that says what is invalid."""
     assert message.keys() == TOKENLESS
     assert message["method"] == "session/update"
     errors = list(_v2_validator().iter_errors(message["params"]))
-    what = "; ".join(f"{error.json_path}: {error.message}" for error in errors)
-    assert not errors, f"{what}: {message!r}"
+    invalid = "; ".join(f"{error.json_path}: {error.message}" for error in errors)
+    assert not errors, f"{invalid}: {message!r}"
 
 
-class Shown:
-    """A terminal in a front end. `output`: since the last loss; `missing`: bytes, if known."""
+class TerminalModel:
+    """A terminal that a client displays."""
 
     def __init__(self) -> None:
         self.output = b""
+        """The output after the last loss."""
         self.missing = 0
+        """The number of lost bytes, as far as it was reported."""
         self.exit: tuple[Any, Any] | None = None
         self.cwd: str | None = None
         self.command: str | None = None
@@ -70,32 +72,33 @@ class Shown:
         return self.output, self.exit, self.cwd
 
 
-class FrontEnd:
-    """What is shown. `foreign`: ids of terminals that may be embedded without being told of."""
+class ClientModel:
+    """What a client displays; `foreign` terminals may be embedded without `terminal_info`."""
 
     def __init__(self, *foreign: str) -> None:
         self.calls: dict[str, dict[str, Any]] = {}
-        self.terminals: dict[str, Shown] = {}
+        self.terminals: dict[str, TerminalModel] = {}
         self.foreign = set(foreign)
         self.log: list[tuple[str | None, ...]] = []
 
-    def take(self, message: dict[str, Any]) -> None:
-        """Take a notification."""
+    def process(self, message: dict[str, Any]) -> None:
+        """Process a notification."""
         raise NotImplementedError
 
-    def take_all(self, messages: list[dict[str, Any]]) -> "FrontEnd":
+    def process_all(self, messages: list[dict[str, Any]]) -> "ClientModel":
+        """Process notifications in order; return this model."""
         for message in messages:
-            self.take(message)
+            self.process(message)
         return self
 
     @property
     def state(self) -> Any:
-        """What there is to see."""
-        return self.calls, {name: shown.state for name, shown in self.terminals.items()}
+        """The calls and terminals that are displayed."""
+        return self.calls, {name: terminal.state for name, terminal in self.terminals.items()}
 
     def _merge(self, update: dict[str, Any]) -> None:
         call = update["toolCallId"]
-        held = self.calls.setdefault(call, {})
+        call_state = self.calls.setdefault(call, {})
         for name, value in update.items():
             if name in ("sessionUpdate", "toolCallId"):
                 continue
@@ -103,78 +106,78 @@ class FrontEnd:
                 notes = {"terminal_info", "terminal_output", "terminal_exit"}
                 more = {key: member for key, member in value.items() if key not in notes}
                 if more:
-                    held["_meta"] = {**held.get("_meta", {}), **more}
+                    call_state["_meta"] = {**call_state.get("_meta", {}), **more}
             elif value is None or value == []:
-                held.pop(name, None)
+                call_state.pop(name, None)
             else:
-                held[name] = value
+                call_state[name] = value
         for item in update.get("content") or ():
             if item["type"] == "terminal":
                 known = self.terminals.keys() | self.foreign
-                assert item["terminalId"] in known, f"embedded before it was told of: {update!r}"
+                assert item["terminalId"] in known, f"embedded before its terminal_info: {update!r}"
         if set(update) - {"sessionUpdate", "toolCallId", "_meta"}:
             self.log.append(("call", call, update.get("status")))
 
 
-class MetaFrontEnd(FrontEnd):
-    """One of ACP v1, as Zed is."""
+class V1MetaClient(ClientModel):
+    """A client of ACP v1 that reads `_meta`, such as Zed."""
 
-    def take(self, message: dict[str, Any]) -> None:
+    def process(self, message: dict[str, Any]) -> None:
         validate.validate_sent(message, {})
         assert message["method"] == "session/update"
         update = message["params"]["update"]
         meta = update.get("_meta") or {}
         if info := meta.get("terminal_info"):
-            assert update["sessionUpdate"] == "tool_call", "Zed does not look here"
-            assert info["terminal_id"] not in self.terminals, f"told of twice: {message!r}"
-            shown = self.terminals[info["terminal_id"]] = Shown()
-            shown.cwd = info.get("cwd")
+            assert update["sessionUpdate"] == "tool_call", "Zed ignores it here"
+            assert info["terminal_id"] not in self.terminals, f"a second terminal_info: {message!r}"
+            terminal = self.terminals[info["terminal_id"]] = TerminalModel()
+            terminal.cwd = info.get("cwd")
         if update["sessionUpdate"] == "tool_call_update":
-            assert update["toolCallId"] in self.calls, f"of a call that is not known: {message!r}"
+            assert update["toolCallId"] in self.calls, f"an update of an unknown call: {message!r}"
         self._merge(update)
         if output := meta.get("terminal_output"):
-            shown = self.terminals[output["terminal_id"]]
-            shown.parts += 1
+            terminal = self.terminals[output["terminal_id"]]
+            terminal.parts += 1
             self.log.append(("output", output["terminal_id"]))
             text = output["data"]
             if "\x1b[2J\x1b[3J\x1b[H" in text:
-                shown.output, text = b"", text.split("\x1b[2J\x1b[3J\x1b[H")[-1]
+                terminal.output, text = b"", text.split("\x1b[2J\x1b[3J\x1b[H")[-1]
             while lost := _MISSING.search(text):
-                shown.missing += int(lost[1])
-                shown.output, text = b"", text[lost.end() :]
-            shown.output += text.encode()
+                terminal.missing += int(lost[1])
+                terminal.output, text = b"", text[lost.end() :]
+            terminal.output += text.encode()
         if end := meta.get("terminal_exit"):
             self.log.append(("exit", end["terminal_id"]))
-            shown = self.terminals[end["terminal_id"]]
-            shown.exit = end["exit_code"], end["signal"]
+            terminal = self.terminals[end["terminal_id"]]
+            terminal.exit = end["exit_code"], end["signal"]
 
 
-class V2FrontEnd(FrontEnd):
-    """One of ACP v2."""
+class V2Client(ClientModel):
+    """A client of ACP v2."""
 
-    def take(self, message: dict[str, Any]) -> None:
+    def process(self, message: dict[str, Any]) -> None:
         validate_v2(message)
         update = message["params"]["update"]
         match update["sessionUpdate"]:
             case "tool_call_update":
                 self._merge(update)
             case "terminal_output_chunk":
-                shown = self.terminals[update["terminalId"]]
-                shown.output += base64.b64decode(update["data"], validate=True)
-                shown.parts += 1
+                terminal = self.terminals[update["terminalId"]]
+                terminal.output += base64.b64decode(update["data"], validate=True)
+                terminal.parts += 1
                 self.log.append(("output", update["terminalId"]))
             case "terminal_update":
-                shown = self.terminals.setdefault(update["terminalId"], Shown())
-                shown.cwd = update.get("cwd", shown.cwd)
-                shown.command = update.get("command", shown.command)
+                terminal = self.terminals.setdefault(update["terminalId"], TerminalModel())
+                terminal.cwd = update.get("cwd", terminal.cwd)
+                terminal.command = update.get("command", terminal.command)
                 if "output" in update:
-                    shown.output = base64.b64decode(update["output"]["data"], validate=True)
+                    terminal.output = base64.b64decode(update["output"]["data"], validate=True)
                 if "exitStatus" in update:
                     self.log.append(("exit", update["terminalId"]))
                     end = update["exitStatus"]
-                    shown.exit = end and (end.get("exitCode"), end.get("signal"))
+                    terminal.exit = end and (end.get("exitCode"), end.get("signal"))
             case kind:
                 raise AssertionError(kind)
 
 
-FRONT_ENDS = {"meta": MetaFrontEnd, "v2": V2FrontEnd}
+CLIENT_MODELS = {"meta": V1MetaClient, "v2": V2Client}

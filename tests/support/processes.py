@@ -1,0 +1,91 @@
+"""Processes of `acpterm`, and what tests ask about processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from tests.support.depth import DEADLINE_S
+from tests.support.polling import poll
+from tests.support.starting import ACPTERM, start
+
+
+class Process:
+    """A process of `acpterm`, and its stderr in a file."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self.process = process
+        self.pid = process.pid
+        self.log = log
+
+    async def wait(self, timeout_s: float = DEADLINE_S) -> int:
+        """Wait until the process exits; return its exit status."""
+        return int(await poll(self.process.poll, timeout_s))
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def logged(self) -> str:
+        return self.log.read_text()
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return this process's environment without settings of acpterm, but with `more`."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ACPTERM_")}
+    return env | more
+
+
+@asynccontextmanager
+async def process(
+    directory: Path,
+    *arguments: str,
+    env: dict[str, str] | None = None,
+    prefix: Sequence[str] = (),
+    **popen: Any,
+) -> AsyncIterator[Process]:
+    """Run `acpterm` with arguments; kill it at the end of the block.
+
+    `prefix` is a command that executes `acpterm`.
+    """
+    log = directory / f"stderr-{os.urandom(4).hex()}"
+    options = {
+        "env": environment(XDG_CONFIG_HOME=str(directory / "none")) if env is None else env,
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        **popen,
+    }
+    with log.open("wb") as stderr:
+        if prefix:
+            words = [*prefix, *ACPTERM, *arguments]
+            started = subprocess.Popen(words, stderr=stderr, **options)
+        else:
+            started = start(list(arguments), stderr=stderr, **options)
+    try:
+        yield Process(started, log)
+    finally:
+        if started.poll() is None:
+            started.kill()
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(started.wait)
+
+
+async def orphan_pid(code: str) -> int:
+    """Run Python code that prints a pid and then kills its own process; return that pid."""
+    done = await trio.run_process(
+        [sys.executable, "-c", code], capture_stdout=True, check=False, cwd=os.getcwd()
+    )
+    return int(done.stdout)
+
+
+def alive(pid: int) -> bool:
+    """Return whether a process runs; a zombie does not."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
