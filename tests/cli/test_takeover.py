@@ -58,9 +58,14 @@ STATUS = {
 
 
 @asynccontextmanager
-async def command(tmp_path, *words, env=None, **more):
-    """Run a command with a fake daemon at its user socket; yield both."""
+async def command(tmp_path, *words, lock=None, env=None, **more):
+    """Run a command with a fake daemon at its user socket; yield both.
+
+    `lock` is the content of the daemon's lock file, with the keeper's message.
+    """
     async with fake_host(tmp_path, "user.sock") as host:
+        if lock is not None:
+            host.lock(lock)
         path = host.path.replace("user.sock", "agent.sock")
         more["env"] = command_environment(path, **(env or {}))
         async with running(tmp_path, path, *words, **more) as process:
@@ -284,9 +289,8 @@ async def test_status_shows_keeper_worker_and_takeovers(tmp_path):
 
 
 async def test_status_prints_the_keepers_message_when_no_worker_answers(tmp_path):
-    words = ["status"]
-    async with command(tmp_path, *words) as (status, host):
-        host.lock("100\nthe worker failed five times in a minute: run acpterm restart\n")
+    lock = "100\nthe worker failed five times in a minute: run acpterm restart\n"
+    async with command(tmp_path, "status", lock=lock) as (status, host):
         await host.accept()
         assert await status.wait() == 1
     why = "the worker failed five times in a minute: run acpterm restart"
@@ -294,16 +298,15 @@ async def test_status_prints_the_keepers_message_when_no_worker_answers(tmp_path
 
 
 async def test_status_json_has_no_worker_pid_when_no_worker_answers(tmp_path):
-    async with command(tmp_path, "status", "--json") as (status, host):
-        host.lock("100\n")
+    async with command(tmp_path, "status", "--json", lock="100\n") as (status, host):
         await host.accept()
         assert await status.wait() == 1
     assert json.loads(status.out) == {"keeperPid": 100, "workerPid": None, "message": None}
 
 
 async def test_command_prints_the_keepers_message_when_no_worker_answers(tmp_path):
-    async with command(tmp_path, "ls") as (ls, host):
-        host.lock("100\nthe worker failed five times: run acpterm restart\n")
+    lock = "100\nthe worker failed five times: run acpterm restart\n"
+    async with command(tmp_path, "ls", lock=lock) as (ls, host):
         await host.accept()
         assert await ls.wait() == 1
     why = "it does not answer within 3 s: the worker failed five times: run acpterm restart"
@@ -392,9 +395,7 @@ async def test_restart_makes_the_keeper_start_a_worker_when_none_answers(tmp_pat
     ids=["no lock", "no such process"],
 )
 async def test_restart_fails_without_a_worker_and_a_keeper(tmp_path, lock, expected):
-    async with command(tmp_path, "restart") as (restart, host):
-        if lock:
-            host.lock(lock)
+    async with command(tmp_path, "restart", lock=lock) as (restart, host):
         await host.accept()
         assert await restart.wait() == 1
     assert expected in restart.err

@@ -53,7 +53,7 @@ async def test_stream_has_its_own_notifications_and_ends_with_the_response(tmp_p
             await notify(worker, f"{token}0", 2)
             await worker.notify("_acpterm/other", [token])
             await notify(worker, token, 3)
-            await worker.answer(request, {"position": 7, "exitStatus": None})
+            await worker.respond(request, {"position": 7, "exitStatus": None})
             assert await numbers(stream) == [1, 3]
         assert stream.response == FollowResponse(7, None)
 
@@ -82,7 +82,7 @@ async def test_leaving_a_stream_cancels_its_request_and_frees_the_connection(tmp
         cancelled = await worker.expect("$/cancel_request")
         assert cancelled["params"] == {"requestId": request["id"]}
         nursery.start_soon(client.request_no_params, "status", FollowResponse)
-        await worker.answer(
+        await worker.respond(
             await worker.expect("_acpterm/status"), {"position": 0, "exitStatus": None}
         )
 
@@ -104,5 +104,5 @@ async def test_lost_stream_yields_what_was_received_and_can_be_opened_again(tmp_
         with follow as stream:
             request = await second.expect("_acpterm/terminal/follow")
             await notify(second, token, 2)
-            await second.answer(request, {"position": 7, "exitStatus": None})
+            await second.respond(request, {"position": 7, "exitStatus": None})
             assert await numbers(stream) == [2]
