@@ -244,17 +244,20 @@ def own_daemon(tmp_path):
         time.sleep(0.01)
 
 
+@pytest.mark.long
 def test_example_agent_exits_with_the_exit_code_of_its_command(own_daemon):
     done = run(AGENT, "echo hello; exit 7", **own_daemon)
     assert (done.stdout, done.stderr, done.returncode) == ("hello\n", "", 7)
 
 
+@pytest.mark.long
 def test_example_agent_kills_its_command_after_the_timeout(own_daemon):
     done = run(AGENT, "--timeout", "0.2", "echo hello; sleep 60", **own_daemon)
     assert (done.stdout, done.returncode) == ("hello\n", 1)
     assert done.stderr == "agent: ended by SIGTERM\n"
 
 
+@pytest.mark.long
 def test_demo_passes_its_checks_without_a_terminal(tmp_path):
     done = run(DEMO, TMPDIR=str(tmp_path), FORCE_COLOR="")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -264,6 +267,7 @@ def test_demo_passes_its_checks_without_a_terminal(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.long
 def test_demo_reports_the_reason_when_a_check_fails(tmp_path):
     failing_demo = (
         "import sys; sys.path.insert(0, sys.argv.pop(1)); import demo; "

@@ -146,5 +146,6 @@ def test_tagged_values_may_have_no_additional_members():
     assert len(_closed_definitions()) > 200
 
 
+@pytest.mark.long
 def test_closed_definitions_are_a_valid_schema():
     Draft202012Validator.check_schema({"$defs": _closed_definitions()})

@@ -170,6 +170,7 @@ async def test_restart_keeps_variables_that_the_daemon_sets_by_default(user, pat
         assert env.items() >= values.items()
 
 
+@pytest.mark.long
 async def test_second_concurrent_restart_of_a_terminal_is_refused(user):
     # The program ignores SIGTERM, so the second restart is requested before the program ends.
     params = {

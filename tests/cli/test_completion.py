@@ -136,6 +136,7 @@ SHELLS = {
 
 @needs_tmux
 @pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.long
 async def test_completion_works_in_each_shell(tmp_path, path, shell):
     command, lines = SHELLS[shell]
     if shutil.which(shell) is None:

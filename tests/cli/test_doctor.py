@@ -189,6 +189,7 @@ async def test_doctor_mentions_only_programs_that_are_used(tmp_path):
     assert "which this version has not" not in results
 
 
+@pytest.mark.long
 async def test_broken_or_slow_systemctl_is_missing(tmp_path):
     directory = tmp_path / "bin"
     directory.mkdir()
@@ -212,6 +213,7 @@ async def test_emulator_check_reports_a_missing_library(monkeypatch):
     assert "(ImportError: none): install it with `pip install pyghostty`" in found.found
 
 
+@pytest.mark.long
 async def test_doctor_reports_the_location_of_logs(tmp_path):
     path = tmp_path / "agent.sock"
     _, found = await run_doctor(str(path))
@@ -232,6 +234,7 @@ async def test_doctor_reports_the_location_of_logs(tmp_path):
         await run(str(path), "shutdown")
 
 
+@pytest.mark.long
 async def test_unknown_term_is_reported(tmp_path):
     path = str(tmp_path / "agent.sock")
     _, found = await run_doctor(path, TERM="my\x1bterm", LC_ALL="POSIX", PYTHONCOERCECLOCALE="0")

@@ -111,6 +111,7 @@ async def test_events_exits_when_its_pipe_has_no_reader(tmp_path, path, option):
     assert events.err == ""
 
 
+@pytest.mark.long
 async def test_head_receives_the_first_line_and_events_exits_with_0(tmp_path, path):
     line = "acpterm events | head -1; echo ${PIPESTATUS[0]}"
     env = command_environment(path, PATH=shim(tmp_path / "bin"))

@@ -97,6 +97,7 @@ async def test_screen_is_exported_as_a_page_or_a_picture(path):
         assert "".join(ET.fromstring(picture)[-1].itertext()).split() == ["one", "two"]
 
 
+@pytest.mark.long
 async def test_recording_is_exported_when_it_has_more_output(tmp_path):
     directory = tmp_path / "recordings"
     env = {**command_environment(str(tmp_path / "run" / "agent.sock"))}
@@ -148,6 +149,7 @@ async def test_recording_is_exported_when_it_has_as_much_output_and_other_conten
         assert json.loads(done.out.splitlines()[0])["env"]["TERM"]
 
 
+@pytest.mark.long
 async def test_export_exits_with_0_when_its_pipe_has_no_reader(path):
     async with agent_at(path) as agent:
         terminal = await agent.create("seq 100000")

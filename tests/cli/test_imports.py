@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 import trio
 
 from tests.support.commands import command_environment
@@ -54,6 +55,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.long
 def test_short_command_imports_no_slow_module(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
     # This command starts the daemon, too.

@@ -405,6 +405,7 @@ async def press_enter(path, terminal):
     assert (await run(path, "send", terminal, "--key", "Enter")).status == 0
 
 
+@pytest.mark.long
 async def test_timestamps_continue_when_the_worker_is_replaced(path, tmp_path):
     terminal = await start_detached(path, "echo one; read x; echo two; read x; echo three; read x")
     async with running(tmp_path, path, "logs", "-f", "--timestamps", terminal) as logs:

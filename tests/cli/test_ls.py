@@ -234,6 +234,7 @@ async def test_ls_prints_no_colours_with_no_color_or_a_dumb_terminal(tmux, path,
 
 @needs_tmux
 @pytest.mark.parametrize("key", ["C-c", "q"])
+@pytest.mark.long
 async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(tmux, path, key):
     pane = tmux.pane(
         report_status([*ACPTERM, "ls", "--watch"]), env=command_environment(path), size=(100, 6)

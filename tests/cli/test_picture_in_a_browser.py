@@ -146,6 +146,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
         ("marks", "####  #  ###"),
     ],
 )
+@pytest.mark.long
 def test_glyphs_are_in_their_columns(cells, row, inked):
     assert inked_columns(cells[row]) == inked
 

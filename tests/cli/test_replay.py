@@ -46,6 +46,7 @@ async def test_everything_is_printed_at_once_without_a_window(path, tmp_path):
         assert await run(path, "replay", file) == (0, "one\r\ntwo\r\n", "")
 
 
+@pytest.mark.long
 async def test_file_needs_no_daemon_and_takes_precedence_over_a_terminal(tmp_path, monkeypatch):
     cast(tmp_path / "name", [0, "o", "file"])
     monkeypatch.chdir(tmp_path)
@@ -90,6 +91,7 @@ async def test_window_that_is_too_small_is_reported(path, tmp_path):
         await window.release(playback)
 
 
+@pytest.mark.long
 async def test_unreadable_lines_are_reported_at_the_end(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one"], "no event", [0, "o", "two"], 5)
     expected = "2 lines left out: the first is line 3, which is no array of a time, a code and data"
@@ -127,6 +129,7 @@ async def test_invalid_recording_is_an_error(path, words, status, expected):
     assert expected in done.err
 
 
+@pytest.mark.long
 async def test_keys_control_the_playback(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one\r\n"], [1000, "o", "two\r\n"], [2000, "o", "x"])
     async with agent_here() as window:

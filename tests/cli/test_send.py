@@ -117,6 +117,7 @@ async def test_send_types_bytes_of_stdin_unchanged(path):
         await agent.until_output(terminal, "ff0080")
 
 
+@pytest.mark.long
 async def test_send_reports_and_waits_when_the_program_does_not_read(path, tmp_path):
     (tmp_path / "in").write_bytes(b"x" * 100_000)
     async with agent_at(path) as agent:

@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from acpterm import __version__
 from tests.support.agent import agent_at
 from tests.support.commands import run
@@ -42,6 +44,7 @@ async def test_status_shows_the_state_of_the_daemon(tmp_path):
         assert (found["pid"], found["running"], found["agents"]) == (process.pid, 1, 1)
 
 
+@pytest.mark.long
 async def test_shutdown_returns_after_the_daemon_and_its_terminals_have_ended(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         one = await agent.create("trap '' TERM; echo $$; sleep 1000")

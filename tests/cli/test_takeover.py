@@ -288,6 +288,7 @@ async def test_status_shows_keeper_worker_and_takeovers(tmp_path):
     assert "worker          pid 101, 2 takeovers\n" in status.out
 
 
+@pytest.mark.long
 async def test_status_prints_the_keepers_message_when_no_worker_answers(tmp_path):
     lock = "100\nthe worker failed five times in a minute: run acpterm restart\n"
     async with command(tmp_path, "status", lock=lock) as (status, host):
@@ -297,6 +298,7 @@ async def test_status_prints_the_keepers_message_when_no_worker_answers(tmp_path
     assert status.out == f"no worker of the daemon answers (its keeper is pid 100): {why}\n"
 
 
+@pytest.mark.long
 async def test_status_json_has_no_worker_pid_when_no_worker_answers(tmp_path):
     async with command(tmp_path, "status", "--json", lock="100\n") as (status, host):
         await host.accept()
@@ -304,6 +306,7 @@ async def test_status_json_has_no_worker_pid_when_no_worker_answers(tmp_path):
     assert json.loads(status.out) == {"keeperPid": 100, "workerPid": None, "message": None}
 
 
+@pytest.mark.long
 async def test_command_prints_the_keepers_message_when_no_worker_answers(tmp_path):
     lock = "100\nthe worker failed five times: run acpterm restart\n"
     async with command(tmp_path, "ls", lock=lock) as (ls, host):
@@ -373,6 +376,7 @@ async def test_restart_advises_shutdown_when_the_daemon_lacks_the_method(tmp_pat
     assert "cannot be replaced while it runs: acpterm shutdown ends it" in restart.err
 
 
+@pytest.mark.long
 async def test_restart_makes_the_keeper_start_a_worker_when_none_answers(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
         # A keeper that exits at the signal that requests a worker.
@@ -394,6 +398,7 @@ async def test_restart_makes_the_keeper_start_a_worker_when_none_answers(tmp_pat
     [(None, "does not say which process keeps"), ("999999999\n", "(pid 999999999) cannot be")],
     ids=["no lock", "no such process"],
 )
+@pytest.mark.long
 async def test_restart_fails_without_a_worker_and_a_keeper(tmp_path, lock, expected):
     async with command(tmp_path, "restart", lock=lock) as (restart, host):
         await host.accept()

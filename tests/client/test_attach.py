@@ -63,6 +63,7 @@ def tidy(pane):
 
 
 @pytest.mark.parametrize("way", ["key", "SIGTERM", "SIGHUP", "killed", "removed"])
+@pytest.mark.long
 def test_window_is_restored_however_attach_ends(windows, way):
     name = windows.daemon.create("bash", "-c", f"printf '{MESS}'; exec sleep 1000")
     shell = windows.shell()
@@ -177,6 +178,7 @@ def test_attach_needs_a_terminal(windows):
 # -- The detach key
 
 
+@pytest.mark.long
 def test_notice_disappears_at_a_key_or_at_output(windows):
     name = windows.daemon.create(*BASH)
     pane = windows.attach(name, size=(60, 8))
@@ -197,6 +199,7 @@ def test_notice_disappears_at_a_key_or_at_output(windows):
     pane.until(lambda: "leaves it" not in pane.text, 1)
 
 
+@pytest.mark.long
 def test_detach_keys_are_configurable(windows):
     name = windows.daemon.create("bash", "-c", "stty raw -echo; printf ready; cat -v")
     env = {"ACPTERM_DETACH_KEY": "C-b d"}
@@ -239,6 +242,7 @@ def test_long_paste_arrives_complete(windows, tmp_path):
 # -- Several windows
 
 
+@pytest.mark.long
 def test_terminal_has_the_size_of_the_smallest_window(windows):
     name = windows.daemon.create(*BASH, size=(100, 30))
     one = windows.attach(name, size=(80, 20))
@@ -261,6 +265,7 @@ def test_terminal_has_the_size_of_the_smallest_window(windows):
     one.until(lambda: windows.daemon.size(name) == (100, 30))
 
 
+@pytest.mark.long
 def test_read_only_window_neither_resizes_nor_types(windows):
     name = windows.daemon.create(
         "bash", "-c", "printf 'one\\n%070d|\\n\\n\\n\\nsix' 7; exec cat", size=(72, 8)
@@ -281,6 +286,7 @@ def test_read_only_window_neither_resizes_nor_types(windows):
     assert "typed" not in "".join(screen["rows"])
 
 
+@pytest.mark.long
 def test_terminal_query_is_answered_once(windows):
     name = windows.daemon.create(
         "bash", "-c", "stty raw -echo; printf ready; read -n1 x; printf '\\e[c\\e[6n'; cat -v"
@@ -314,6 +320,7 @@ def test_replies_of_the_users_terminal_do_not_reach_their_shell(windows, options
     assert not re.search(r"\^\[|\[\?|;\d+[cRt]|rgb:", after), after
 
 
+@pytest.mark.long
 def test_window_starts_with_the_last_output_without_an_emulator(windows, tmp_path):
     hidden = tmp_path / "hidden"
     hidden.mkdir()
@@ -340,6 +347,7 @@ def test_window_starts_with_the_last_output_without_an_emulator(windows, tmp_pat
 # -- Floods
 
 
+@pytest.mark.long
 def test_key_stops_a_flood(windows):
     name = windows.daemon.create(*BASH)
     pane = windows.attach(name)
@@ -384,6 +392,7 @@ def test_window_that_does_not_read_delays_no_other(windows):
 # -- Which terminal
 
 
+@pytest.mark.long
 def test_attach_without_a_name_takes_the_users_latest_terminal(tmp_path):
     with blocking_daemon(tmp_path / "daemon") as daemon, tmux_server(tmp_path / "tmux") as tmux:
         windows = Windows(daemon, tmux)

@@ -105,6 +105,7 @@ def seen(pane):
     return [pane.cursor, pane.modes, *pane.cells()]
 
 
+@pytest.mark.long
 def test_shell_line_editing_completion_and_history_work(windows):
     both = Both(windows, *BASH)
     both.until("$")
@@ -209,6 +210,7 @@ def test_editor_shows_colours_and_restores_the_screen(windows):
     ],
     ids=["less", "nano", "python"],
 )
+@pytest.mark.long
 def test_program_shows_the_same_as_without_attach(windows, command, first, steps, after_resize):
     both = Both(windows, *command)
     both.until(first)
@@ -225,6 +227,7 @@ def test_program_shows_the_same_as_without_attach(windows, command, first, steps
 @pytest.mark.parametrize(
     "command", [("htop", "-d", "50"), ("top", "-d", "50")], ids=["htop", "top"]
 )
+@pytest.mark.long
 def test_program_that_redraws_periodically_is_shown(windows, command):
     if shutil.which(command[0]) is None:
         pytest.skip(f"there is no {command[0]}")
@@ -241,6 +244,7 @@ def test_program_that_redraws_periodically_is_shown(windows, command):
     assert (pane.ended(), other.ended()) == (0, 0)
 
 
+@pytest.mark.long
 def test_wide_characters_are_shown(windows):
     both = Both(windows, *BASH)
     both.until("$")
@@ -262,6 +266,7 @@ def plain(pane):
     return text.translate({0x200D: None, 0xFE0F: None}), pane.cursor
 
 
+@pytest.mark.long
 def test_size_follows_the_window(windows):
     both = Both(windows, *VIM, "text.py")
     both.until("text.py")

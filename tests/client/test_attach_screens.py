@@ -86,6 +86,7 @@ def test_window_is_not_scrolled_when_attach_fails(windows):
     assert shell.text.startswith("before\nhere$")
 
 
+@pytest.mark.long
 def test_terminal_inside_of_another_is_mentioned(windows):
     outer = windows.daemon.create("bash", "--norc", "--noprofile")
     inner = windows.daemon.create("bash", "-c", "printf inner; exec sleep 1000")
@@ -99,6 +100,7 @@ def test_terminal_inside_of_another_is_mentioned(windows):
     pane.until(lambda: "cannot be attached to itself" in pane.history())
 
 
+@pytest.mark.long
 def test_terminal_is_not_attached_to_itself_when_the_environment_does_not_name_it(windows):
     outer = windows.daemon.create("bash", "--norc", "--noprofile")
     pane = windows.attach(outer, size=(100, 24))
@@ -107,6 +109,7 @@ def test_terminal_is_not_attached_to_itself_when_the_environment_does_not_name_i
     pane.until(lambda: "cannot be attached to itself" in pane.history())
 
 
+@pytest.mark.long
 def test_larger_window_has_dots_outside_of_the_terminal(windows):
     name = windows.daemon.create("bash", "-c", "printf 'one\\n\\e[2;19HXY'; read; read")
     small = windows.attach(name, size=(20, 4))

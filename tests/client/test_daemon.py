@@ -38,6 +38,7 @@ async def test_run_starts_a_daemon_that_outlives_it_when_none_runs(path):
     await shut_down(path)
 
 
+@pytest.mark.long
 async def test_idle_daemon_stays_while_it_has_a_terminal(path):
     idle = {"ACPTERM_IDLE_EXIT": "0.3"}
     await run(path, "run", "-d", "--name", "web", "--", "sleep", "60", **idle)
@@ -49,6 +50,7 @@ async def test_idle_daemon_stays_while_it_has_a_terminal(path):
     await poll(lambda: not os.path.exists(path))
 
 
+@pytest.mark.long
 async def test_run_activates_a_daemon_whose_socket_a_service_manager_holds(tmp_path, path):
     if shutil.which("systemd-socket-activate") is None:
         pytest.skip("systemd-socket-activate is not installed (Debian: systemd)")
@@ -66,6 +68,7 @@ async def test_run_activates_a_daemon_whose_socket_a_service_manager_holds(tmp_p
         await poll(lambda: manager.poll() is not None)
 
 
+@pytest.mark.long
 async def test_run_waits_for_an_ending_daemon_and_starts_another(path):
     lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)

@@ -99,6 +99,7 @@ async def test_tool_call_lines_enclose_the_output_of_its_terminals(tmp_path):
     ]
 
 
+@pytest.mark.long
 async def test_exit_is_printed_above_the_agents_message_after_the_release(tmp_path):
     for _ in range(3):
         _, run = await prompted(
@@ -275,6 +276,7 @@ def escapes(text):
     return re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f].?", re.sub(r"\x1b\[[0-9;]*m|\r\n", "", text))
 
 
+@pytest.mark.long
 async def test_terminal_gets_colours_and_no_other_control_sequences(tmp_path):
     options = ["--allow", "none"]
     async with at_a_terminal(tmp_path, *HOSTILE_STEPS, options=options, raw=True) as user:
@@ -288,6 +290,7 @@ async def test_terminal_gets_colours_and_no_other_control_sequences(tmp_path):
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.long
 async def test_terminal_without_colours_gets_no_control_sequences(tmp_path, env):
     options = ["--allow", "none"]
     async with at_a_terminal(tmp_path, *HOSTILE_STEPS, options=options, raw=True, env=env) as user:
@@ -398,6 +401,7 @@ async def test_permission_uses_the_kind_from_an_earlier_update(tmp_path):
     assert "allowed: look around" in run.err
 
 
+@pytest.mark.long
 async def test_user_is_asked_with_the_agents_options(tmp_path):
     async with at_a_terminal(tmp_path, permission()) as user:
         screen = await user.sees("1 to 3: ")
@@ -417,6 +421,7 @@ async def test_user_is_asked_with_the_agents_options(tmp_path):
         )
 
 
+@pytest.mark.long
 async def test_tool_call_is_printed_above_the_question(tmp_path):
     diff = {"type": "diff", "path": "/a.py", "oldText": "old\n", "newText": "new\n"}
     request = permission()
@@ -429,6 +434,7 @@ async def test_tool_call_is_printed_above_the_question(tmp_path):
         await user.end()
 
 
+@pytest.mark.long
 async def test_input_typed_before_the_question_is_ignored(tmp_path):
     async with at_a_terminal(tmp_path, say("begun\n"), sleep(1), permission()) as user:
         await user.sees("begun")
@@ -439,6 +445,7 @@ async def test_input_typed_before_the_question_is_ignored(tmp_path):
         assert user.log.answers("session/request_permission") == [SELECTED["no"]]
 
 
+@pytest.mark.long
 async def test_question_is_repeated_after_an_invalid_answer(tmp_path):
     async with at_a_terminal(tmp_path, permission()) as user:
         await user.sees("1 to 3: ")
@@ -450,6 +457,7 @@ async def test_question_is_repeated_after_an_invalid_answer(tmp_path):
         assert user.log.answers("session/request_permission") == [SELECTED["no"]]
 
 
+@pytest.mark.long
 async def test_end_of_input_refuses(tmp_path):
     async with at_a_terminal(tmp_path, permission()) as user:
         await user.sees("1 to 3: ")
@@ -458,6 +466,7 @@ async def test_end_of_input_refuses(tmp_path):
         assert user.log.answers("session/request_permission") == [SELECTED["no"]]
 
 
+@pytest.mark.long
 async def test_questions_are_asked_one_at_a_time(tmp_path):
     def request(name):
         params = permission(name)["params"]
@@ -479,6 +488,7 @@ async def test_questions_are_asked_one_at_a_time(tmp_path):
         assert sorted(map(str, answers)) == sorted(map(str, [SELECTED["yes"], SELECTED["no"]]))
 
 
+@pytest.mark.long
 async def test_ctrl_c_at_a_question_cancels_the_turn(tmp_path):
     async with at_a_terminal(tmp_path, permission()) as user:
         await user.sees("1 to 3: ")

@@ -156,6 +156,7 @@ async def test_ctrl_c_cancels_the_turn(tmp_path):
     assert run.log.params("session/cancel") == {"sessionId": "s1"}
 
 
+@pytest.mark.long
 async def test_ctrl_c_cancels_pending_and_later_permissions(tmp_path):
     steps = [start("session/request_permission", "p", **permission()["params"]), sleep()]
     async with at_a_terminal(tmp_path, *steps, agent=["--stubborn"]) as user:
@@ -257,6 +258,7 @@ async def test_timeout_cancels_the_turn(tmp_path):
     assert run.log.methods()[-1] == "session/cancel"
 
 
+@pytest.mark.long
 async def test_timeout_ends_an_agent_that_ignores_the_cancel(tmp_path):
     async with prompting(
         tmp_path, spawn("sleep", "60"), sleep(), options=["--timeout", "1.5"], agent=["--stubborn"]
@@ -284,6 +286,7 @@ async def test_json_end_event_reports_the_timeout(tmp_path):
 
 
 @pytest.mark.parametrize("json_", [[], ["--json"]])
+@pytest.mark.long
 async def test_closed_stdout_ends_the_run_soon(tmp_path, json_):
     steps = [{"do": "many", "times": 100_000, "text": "\n"}, sleep()]
     words = command_line(json.dumps(steps), json_)
@@ -310,6 +313,7 @@ async def test_unwritable_stdout_ends_the_run_with_an_error(tmp_path):
         os.close(full)
 
 
+@pytest.mark.long
 async def test_slow_reader_gets_all_output(tmp_path):
     steps = [{"do": "many", "times": 15_000, "text": "x" * 200 + "\n"}]
     async with prompting(tmp_path, *steps, stdout=subprocess.PIPE) as run:
@@ -324,6 +328,7 @@ async def test_slow_reader_gets_all_output(tmp_path):
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+@pytest.mark.long
 async def test_descriptors_closed_from_the_start_are_harmless(tmp_path, closed):
     done = await trio.run_process(
         ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *command_line(json.dumps([say("hi")]))],
@@ -351,6 +356,7 @@ async def test_agents_process_tree_is_gone_at_the_end(tmp_path, agent):
 
 
 @pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "exit"])
+@pytest.mark.long
 async def test_agents_process_tree_is_gone_after_an_early_end(tmp_path, how):
     last = {"do": "exit", "code": 1} if how == "exit" else sleep()
     steps = [
@@ -412,6 +418,7 @@ async def test_slow_exit_of_the_agent_does_not_change_the_status(tmp_path):
     assert (status, run.out, run.err) == (0, "done\n", "")
 
 
+@pytest.mark.long
 async def test_sighup_is_ignored_under_nohup(tmp_path):
     words = ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
     words += command_line(json.dumps([say("begun\n"), sleep(1), say("over\n")]))

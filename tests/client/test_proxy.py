@@ -398,6 +398,7 @@ async def test_bytes_overwritten_in_the_ring_are_counted_as_lost():
         assert rest.endswith("9999\r\n10000\r\n")
 
 
+@pytest.mark.long
 async def test_output_is_not_duplicated_when_released_while_printing():
     async with proxied() as editor:
         await editor.open("/tmp", **SHOWS)
@@ -862,6 +863,7 @@ async def test_socket_path_may_be_relative(tmp_path, monkeypatch):
     await poll(lambda: not alive(pid))
 
 
+@pytest.mark.long
 async def test_unread_host_responses_do_not_accumulate():
     code = (
         "import json, sys\n"
@@ -897,6 +899,7 @@ def memory():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.long
 async def test_unread_stderr_does_not_block_the_agent(tmp_path):
     code = (
         "import os, subprocess, sys, json\n"

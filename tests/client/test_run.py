@@ -34,6 +34,7 @@ def run(daemon, *words, stdin_data=None, **more):
 
 
 @needs_tmux
+@pytest.mark.long
 def test_run_shows_the_command_in_the_window(windows):
     """Its output stays in the window, without messages of acpterm."""
     shell = windows.shell(size=(60, 12))
@@ -58,6 +59,7 @@ def test_detached_command_runs_on(windows):
 
 
 @needs_tmux
+@pytest.mark.long
 def test_run_fails_before_it_starts_a_program_when_the_detach_key_is_invalid(windows, tmp_path):
     env = {"ACPTERM_DETACH_KEY": "C-Enter"}
     pane = windows.acpterm("run", "touch", str(tmp_path / "ran"), env=env)
@@ -131,6 +133,7 @@ def test_run_prints_long_output_completely(daemon):
     assert out == b"".join(b"%d\n" % n for n in range(1, 100001))
 
 
+@pytest.mark.long
 def test_program_waits_for_a_slow_reader_of_the_pipe_and_no_output_is_lost(daemon):
     with started(daemon, "seq 1000000; printf last") as process:
         # Without flow control, more output than is retained would arrive before the first read.
@@ -261,6 +264,7 @@ def test_terminal_is_removed_with_rm(daemon):
     poll_blocking(lambda: name not in [terminal["name"] for terminal in listed()], 10)
 
 
+@pytest.mark.long
 def test_named_pipe_is_removed(daemon):
     run(daemon, "cat", stdin_data=b"x")
     assert not list(daemon.directory.glob("stdin-*"))

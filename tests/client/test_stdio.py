@@ -122,6 +122,7 @@ async def write_until_full(fd: int, data: bytes, seconds: float = 0.5) -> int:
 # One daemon
 
 
+@pytest.mark.long
 async def test_daemon_starts_on_demand_and_exits_when_idle(place):
     async with agent_by(place) as (running, agent):
         assert (await agent.run("echo by the daemon"))[0] == "by the daemon\n"
@@ -217,6 +218,7 @@ async def test_bytes_after_the_first_response_are_passed_on(place):
         assert await agent.receive_some() == b"more, and more\n"
 
 
+@pytest.mark.long
 async def test_ten_megabyte_messages_pass_in_both_directions(place):
     async with agent_by(place) as (running, agent):
         long = {"protocolVersion": 1, "_meta": {"long": "x" * 10_000_000}}
@@ -241,6 +243,7 @@ async def test_agents_initialize_may_be_late_repeated_or_absent(place):
         assert (await agent.run("echo $A"))[0] == "1\n"
 
 
+@pytest.mark.long
 async def test_agent_that_stops_reading_blocks_the_daemon_in_bounded_memory(place):
     async with agent_by(place) as (running, agent):
         command = "head -c 3000000 /dev/zero | tr '\\0' x; read x"
@@ -296,6 +299,7 @@ async def test_pending_requests_are_answered_after_stdin_ends(place):
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT], ids=str
 )
+@pytest.mark.long
 async def test_signal_ends_the_terminals_and_answers_pending_requests(place, number):
     async with agent_by(place) as (running, agent):
         # The program ignores the signal, so the end takes the grace of 2 s: signal twice.
@@ -316,6 +320,7 @@ async def test_signal_ends_the_terminals_and_answers_pending_requests(place, num
         assert alive(place.daemon)
 
 
+@pytest.mark.long
 async def test_signal_blocked_by_the_parent_still_ends_the_relay(place):
     def block():
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
@@ -490,6 +495,7 @@ async def test_error_is_reported_when_the_daemon_does_not_respond(place, monkeyp
 # The context of terminals
 
 
+@pytest.mark.long
 async def test_programs_get_the_agents_context_at_a_shared_daemon(place, tmp_path):
     directory = tmp_path / "dir"
     directory.mkdir()
@@ -510,6 +516,7 @@ async def test_programs_get_the_agents_context_at_a_shared_daemon(place, tmp_pat
         assert (await first.run("echo $WHOSE; pwd"))[0] == f"the first's\n{os.getcwd()}\n"
 
 
+@pytest.mark.long
 async def test_non_utf_8_variables_are_dropped_and_such_a_directory_works(place, tmp_path):
     directory = os.fsencode(tmp_path) + b"/\xff"
     os.mkdir(directory)

@@ -53,6 +53,7 @@ ENDS = [kill_worker, restart]
 
 
 @pytest.mark.parametrize("end", ENDS)
+@pytest.mark.long
 async def test_agent_on_stdio_gets_its_waits_and_all_output_after_a_takeover(tmp_path, end):
     async with daemon(tmp_path) as (_, path):
         how = {"embedded": False, "below_shell": True, "env": environment()}
@@ -145,6 +146,7 @@ async def test_run_in_a_pipe_prints_all_output_after_a_takeover(tmp_path):
 
 
 @needs_tmux
+@pytest.mark.long
 def test_attach_continues_after_a_takeover(tmp_path):
     with blocking_daemon(tmp_path / "run") as daemon, tmux_server(tmp_path / "tmux") as tmux:
         windows = Windows(daemon, tmux)

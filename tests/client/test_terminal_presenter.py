@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from acpterm.acp.terminal_updates import ExitInfo
 from acpterm.client import update
 from acpterm.client.envelope import parse_envelope
@@ -162,6 +164,7 @@ def test_raw_output_is_ignored_when_the_terminal_has_output():
     assert len(shown.update("tool_call_update", rawOutput="out\n", _meta=output)) == 1
 
 
+@pytest.mark.long
 def test_number_of_silent_terminals_is_bounded():
     shown = Shown()
     for number in range(terminal_presenter.TERMINALS_MAX + 10):

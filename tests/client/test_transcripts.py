@@ -271,6 +271,7 @@ def sent_by_agent(entries):
 
 
 @pytest.mark.parametrize(("stem", "entries"), ALL, ids=IDS)
+@pytest.mark.long
 async def test_recorded_conversation_passes_through_the_proxy(stem, entries, tmp_path):
     play = await replay(entries, tmp_path)
     without = Reader().read(map(play.now, sent_by_agent(entries)))

@@ -190,6 +190,7 @@ async def host_at(tmp_path, way, **more):
 
 
 @pytest.mark.parametrize("way", ["stdio", "daemon"])
+@pytest.mark.long
 async def test_signals_are_at_their_defaults_whatever_the_host_inherited(tmp_path, way):
     async with host_at(tmp_path, way, preexec_fn=ignore_and_block) as (_, agent):
         look = ["-E", "^Sig(Blk|Ign)", "/proc/self/status"]
@@ -207,6 +208,7 @@ async def test_signals_are_at_their_defaults_whatever_the_host_inherited(tmp_pat
 
 
 @pytest.mark.parametrize("tracking", ["cgroup", "subreaper"])
+@pytest.mark.long
 async def test_exit_status_is_known_when_the_hosts_parent_ignored_sigchld(tmp_path, tracking):
     def ignore():
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -353,6 +355,7 @@ async def test_initialize_can_send_the_execution_context(tmp_path):
         }  # fmt: skip
 
 
+@pytest.mark.long
 async def test_host_without_descriptors_refuses_creates_and_can_end_terminals(tmp_path):
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))

@@ -63,6 +63,7 @@ def test_pidfd_getfd_works_on_an_ordinary_process():
             process.wait()
 
 
+@pytest.mark.long
 async def test_descriptors_of_a_daemon_cannot_be_copied_but_its_programs_can():
     with other_user.directory() as path:
         async with other_user.daemon_of_user(path) as (process, socket):
@@ -124,6 +125,7 @@ def window(path, socket, name):
 
 
 @pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.long
 async def test_descriptors_of_an_attached_window_cannot_be_copied(name):
     with other_user.directory() as path:
         async with other_user.daemon_of_user(path) as (_, socket):

@@ -149,6 +149,7 @@ RELEASED = ["one process", "setsid", "double fork", "ignores SIGTERM", "stopped"
     ("method", "name"),
     [*(("kill", name) for name in TREES), *(("release", name) for name in RELEASED)],
 )
+@pytest.mark.long
 async def test_kill_and_release_end_the_whole_tree(agent, pids_in_files, tmp_path, method, name):
     count, line = TREES[name]
     terminal = await agent.create(SAY + line, cwd=str(tmp_path))
@@ -303,6 +304,7 @@ async def test_end_of_the_lifetime_ends_the_whole_tree(agent, pids_in_files, tmp
 
 
 @pytest.mark.parametrize("name", ["double fork and setsid", "ignores SIGTERM"])
+@pytest.mark.long
 async def test_cancelled_turn_ends_the_whole_tree(agent, pids_in_files, tmp_path, name):
     count, line = TREES[name]
     terminal = await agent.create(SAY + line, cwd=str(tmp_path))

@@ -215,6 +215,7 @@ async def test_host_leaves_no_process_and_no_directory(tmp_path, settings, track
     assert traces.directory is None or not os.path.exists(traces.directory)  # noqa: ASYNC240
 
 
+@pytest.mark.long
 async def test_terminals_leave_no_task():
     async with host_here() as host, agent_of(host) as agent:
         await run_many(agent, 5)

@@ -123,6 +123,7 @@ async def test_user_can_list_attach_and_kill_when_no_process_is_left():
             assert "Traceback" not in process.logged()
 
 
+@pytest.mark.long
 async def test_user_is_served_when_no_descriptor_is_left(tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160))
@@ -178,6 +179,7 @@ main()
 """
 
 
+@pytest.mark.long
 async def test_users_commands_work_without_threads(tmp_path):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
@@ -200,6 +202,7 @@ async def test_users_commands_work_without_threads(tmp_path):
         assert (await command("rm", terminal))[0] == 0
 
 
+@pytest.mark.long
 async def test_burst_of_connections_waits_in_the_queue(tmp_path):
     count = min(1000, socket.SOMAXCONN)
     env = environment(XDG_CONFIG_HOME=str(tmp_path))

@@ -109,6 +109,7 @@ async def test_messages_below_the_level_are_not_logged(tmp_path):
     assert process.logged() == ""
 
 
+@pytest.mark.long
 async def test_unread_stderr_delays_nothing():
     theirs, ours = os.pipe()
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": ours}
@@ -129,6 +130,7 @@ async def test_unread_stderr_delays_nothing():
         os.close(theirs)
 
 
+@pytest.mark.long
 async def test_broken_stderr_breaks_nothing(tmp_path):
     theirs, ours = os.pipe()
     os.close(theirs)
@@ -198,6 +200,7 @@ async def test_repeated_errors_of_an_agent_do_not_fill_the_log(tmp_path):
         assert running.logged().count("message refused") == logs.EVENTS_MAX
 
 
+@pytest.mark.long
 async def test_log_beside_the_socket_is_rotated(tmp_path):
     (tmp_path / "run").mkdir(mode=0o700)
     path = tmp_path / "run" / "agent.sock"

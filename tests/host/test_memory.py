@@ -91,6 +91,7 @@ async def send_large(path, message):
 
 @pytest.mark.skipif(not linux.AVAILABLE, reason="memory in use is read from /proc")
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.long
 async def test_memory_is_released_after_large_messages(tmp_path, kind):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (running, path):

@@ -170,6 +170,7 @@ async def test_text_format_is_what_a_reader_sees(agent, command, expected):
     assert await read(agent, command) == (expected, False)
 
 
+@pytest.mark.long
 async def test_mebibyte_of_four_byte_characters_is_complete(agent):
     line = "🙂" * 63
     command = f"yes '{line}' | head -n 4200"
@@ -181,6 +182,7 @@ async def test_mebibyte_of_four_byte_characters_is_complete(agent):
     assert truncated is True
 
 
+@pytest.mark.long
 async def test_progress_bar_does_not_push_out_other_lines(agent):
     line = "echo first; yes \"$(printf 'progress %060d\\r' 7)\" | tr -d '\\n' | head -c 20000000"
     command = f"{line}; printf '\\nlast\\n'"
@@ -191,6 +193,7 @@ async def test_progress_bar_does_not_push_out_other_lines(agent):
     assert truncated is False
 
 
+@pytest.mark.long
 async def test_memory_stays_flat_while_a_program_floods_and_the_agent_polls(tmp_path):
     def resident(pid):
         with open(f"/proc/{pid}/status") as status:

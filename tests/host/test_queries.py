@@ -1,5 +1,6 @@
 """The host replies to the programs' queries, with and without attached windows."""
 
+import pytest
 import trio
 
 from tests.support.agent import agent_of
@@ -24,6 +25,7 @@ async def test_queries_are_not_text_and_replies_are_not_output():
         assert (await agent.output(terminal))["output"] == "abc\n"
 
 
+@pytest.mark.long
 async def test_program_that_reads_no_replies_ends_and_memory_stays_flat():
     async with host_here() as host, agent_of(host) as agent:
         program = (

@@ -78,6 +78,7 @@ async def test_200_requests_in_one_write_are_answered():
         assert len([m for m in agent.messages if m["id"] in {id_ for id_, _ in sent}]) == 200
 
 
+@pytest.mark.long
 async def test_requests_beyond_the_pending_maximum_are_refused():
     async with agent_here() as agent:
         terminal = await agent.create("read line")
@@ -100,6 +101,7 @@ async def test_requests_beyond_the_pending_maximum_are_refused():
         assert await is_served(agent)
 
 
+@pytest.mark.long
 async def test_kill_and_release_respond_at_the_pending_maximum():
     async with agent_here() as agent:
         terminals = [await agent.create("trap '' TERM; read line") for _ in range(2)]

@@ -68,6 +68,7 @@ def resident(pid):
 @pytest.mark.parametrize(
     "kind", [long_names, long_names_in_meta, many_names, many_terminals, long_commands]
 )
+@pytest.mark.long
 async def test_memory_after_large_updates_is_bounded(tmp_path, kind):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
     async with daemon(tmp_path, env=env) as (_, path):
@@ -95,6 +96,7 @@ def tell(session, size=8_000):
 
 
 @pytest.mark.parametrize("what", ["ids", "directories", "tool calls"])
+@pytest.mark.long
 async def test_oldest_sessions_of_a_connection_are_forgotten_first(monkeypatch, what):
     monkeypatch.setattr(memory, "CONNECTION_BYTES", MIB)
     async with host_here() as host, agent_of(host) as agent:
@@ -114,6 +116,7 @@ async def test_oldest_sessions_of_a_connection_are_forgotten_first(monkeypatch, 
         assert (await agent.output(terminal))["output"] == ""
 
 
+@pytest.mark.long
 async def test_tool_calls_of_a_session_with_a_terminal_are_forgotten(monkeypatch):
     monkeypatch.setattr(memory, "CONNECTION_BYTES", MIB)
     async with host_here() as host, agent_of(host) as agent:

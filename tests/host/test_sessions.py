@@ -114,6 +114,7 @@ async def test_tool_call_with_another_sessions_terminal_reveals_nothing():
         assert host.state.registry.get(terminal) is None
 
 
+@pytest.mark.long
 async def test_ids_are_long_random_and_unique():
     async with host_here() as host, agent_of(host) as one, agent_of(host) as two:
         ids = []

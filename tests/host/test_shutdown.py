@@ -49,6 +49,7 @@ async def stubborn(agent, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
+@pytest.mark.long
 async def test_daemon_ends_in_order_within_five_seconds(tmp_path, number, tracking, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     settings = tmp_path / "settings.toml"
@@ -86,6 +87,7 @@ async def test_daemon_ends_in_order_within_five_seconds(tmp_path, number, tracki
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.long
 async def test_stdio_host_ends_in_order_within_five_seconds(tmp_path, number):
     async with agent_on_stdio(tmp_path) as (process, agent):
         terminal, pids = await stubborn(agent, tmp_path)
@@ -100,6 +102,7 @@ async def test_stdio_host_ends_in_order_within_five_seconds(tmp_path, number):
         assert not [pid for pid in pids if alive(pid)]
 
 
+@pytest.mark.long
 async def test_second_signal_does_not_cut_the_end_short(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         terminal, pids = await stubborn(agent, tmp_path)
@@ -129,6 +132,7 @@ async def test_program_gets_grace_when_the_daemon_ends(tmp_path):
         assert tidy.read_text() == "done\n"
 
 
+@pytest.mark.long
 async def test_daemon_ends_when_an_agent_reads_nothing(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         terminal = await agent.create("head -c 3000000 /dev/zero | tr '\\0' x; read line")
@@ -184,6 +188,7 @@ async def test_connection_made_while_the_host_ends_is_closed():
                 await late.closed.wait()
 
 
+@pytest.mark.long
 async def test_create_is_refused_while_the_host_ends(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         _, pids = await stubborn(agent, tmp_path)
@@ -213,6 +218,7 @@ def command_line(pid: str) -> bytes:
         return b""
 
 
+@pytest.mark.long
 async def test_disconnected_agents_terminals_are_ended_and_no_others(tmp_path):
     async with host_here() as host, agent_of(host) as stays:
         terminal = await stays.create("read line; echo got $line")

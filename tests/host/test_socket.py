@@ -49,6 +49,7 @@ async def refused(tmp_path: Path, path: str | Path) -> str:
 # Path and owner
 
 
+@pytest.mark.long
 async def test_socket_is_by_default_in_a_private_runtime_directory(tmp_path):
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
@@ -74,6 +75,7 @@ async def test_missing_directories_are_created_and_the_last_is_private(tmp_path)
         assert mode(path) == 0o600
 
 
+@pytest.mark.long
 async def test_relative_path_is_in_the_working_directory(tmp_path):
     more = {"cwd": tmp_path, "env": environment(PYTHONPATH=os.getcwd())}
     tmp_path.chmod(0o700)
@@ -234,6 +236,7 @@ async def test_path_below_a_file_is_refused(tmp_path):
     assert "cannot listen on" in await refused(tmp_path, tmp_path / "file" / "agent.sock")
 
 
+@pytest.mark.long
 async def test_one_of_several_daemons_that_start_at_once_wins(tmp_path):
     tmp_path.chmod(0o700)
     path = str(tmp_path / "agent.sock")
@@ -285,6 +288,7 @@ async def test_foreign_socket_at_the_path_is_not_removed(tmp_path):
         assert os.listdir(Path(path).parent) == ["agent.sock"]
 
 
+@pytest.mark.long
 async def test_removed_sockets_are_bound_again(tmp_path):
     async with daemon(tmp_path) as (running, path):
         user_path = path.replace("agent.sock", "user.sock")
@@ -307,6 +311,7 @@ async def test_removed_sockets_are_bound_again(tmp_path):
     assert os.listdir(os.path.dirname(path)) == []
 
 
+@pytest.mark.long
 async def test_daemon_serves_on_when_a_replaced_socket_is_found_without_descriptors(tmp_path):
     async with (
         daemon(tmp_path) as (running, path),
@@ -375,6 +380,7 @@ async def test_path_that_another_daemon_has_taken_is_not_taken_back(tmp_path):
         first.close()
 
 
+@pytest.mark.long
 async def test_lock_holder_is_named_while_the_socket_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr("acpterm.client.daemon.START_TIMEOUT_S", 3)
     async with daemon(tmp_path) as (running, path):
@@ -399,6 +405,7 @@ async def test_daemon_ends_cleanly_after_its_socket_was_removed(tmp_path):
         assert "Traceback" not in running.logged()
 
 
+@pytest.mark.long
 async def test_daemon_works_with_every_standard_descriptor_closed(tmp_path):
     path = str(tmp_path / "agent.sock")
     tmp_path.chmod(0o700)

@@ -197,6 +197,7 @@ async def test_non_blocking_description_works(tmp_path, whose):
 # Closed from the start
 
 
+@pytest.mark.long
 async def test_closed_stdin_counts_as_ended(tmp_path, whose):
     with hosted(tmp_path, "<&-", *whose, stdout=subprocess.PIPE) as running:
         assert await trio.to_thread.run_sync(running.stdout.read) == b""
@@ -281,6 +282,7 @@ async def test_pending_responses_are_sent_after_the_end_of_the_input(tmp_path, w
 # Other kinds of files
 
 
+@pytest.mark.long
 async def test_file_of_requests_is_answered_into_a_file(tmp_path, whose):
     requests, responses = tmp_path / "in", tmp_path / "out"
     requests.write_bytes(
@@ -311,6 +313,7 @@ async def test_full_stdout_ends_the_host_without_a_crash(tmp_path, whose):
     assert "Traceback" not in stderr_of(tmp_path)
 
 
+@pytest.mark.long
 async def test_host_ends_when_the_agent_reads_nothing(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "", *whose, **pipes) as running:
@@ -381,6 +384,7 @@ async def test_abandoned_write_reaches_no_other_file():
     os.close(theirs)
 
 
+@pytest.mark.long
 def test_wrong_arguments_print_the_usage():
     done = subprocess.run(
         [sys.executable, "-m", "acpterm", "stdio", "--unknown"],

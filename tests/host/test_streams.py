@@ -79,6 +79,7 @@ def mutes():
         mute.close()
 
 
+@pytest.mark.long
 async def test_peer_that_reads_nothing_slows_no_terminal_and_no_other_peer(tmp_path, mutes):
     go, done = tmp_path / "go", tmp_path / "done"
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
@@ -131,6 +132,7 @@ async def test_peer_that_reads_nothing_takes_little_memory(tmp_path, mutes):
         assert memory(process.pid) - before < 64 * MIB
 
 
+@pytest.mark.long
 async def test_unread_terminal_takes_only_its_retained_output(tmp_path):
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         await agent.run("true")
@@ -141,6 +143,7 @@ async def test_unread_terminal_takes_only_its_retained_output(tmp_path):
         assert (await agent.output(terminal))["output"].endswith("x\nend\n")
 
 
+@pytest.mark.long
 async def test_peer_on_pipes_that_reads_nothing_slows_no_terminal(tmp_path):
     done = tmp_path / "done"
     async with agent_on_stdio(tmp_path) as (process, agent):
@@ -200,6 +203,7 @@ async def test_peer_that_disconnects_at_any_time_leaves_nothing(data):
         assert (await other.output(terminal))["output"].endswith("got it\n")
 
 
+@pytest.mark.long
 async def test_peer_that_disconnects_during_a_create_leaves_no_terminal(tmp_path):
     """Disconnect before, during and after the start of the program."""
     async with daemon(tmp_path) as (process, path):

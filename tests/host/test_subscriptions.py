@@ -237,6 +237,7 @@ async def act(agent, names, step):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.long
 async def test_late_subscriber_gets_the_same_state(form):
     async with host_here() as host, user_of(host) as user:
         followed = []
@@ -370,6 +371,7 @@ SHOWN_BEHIND = [
 @settings(max_examples=examples(50), deadline=None)
 @given(steps=STEPS)
 @example(steps=SHOWN_BEHIND)
+@pytest.mark.long
 def test_all_subscribers_end_with_the_same_state(form, room, steps, monkeypatch_module):
     monkeypatch_module.setattr("acpterm.host.user.subscribe.backlog.BACKLOG_BYTES_MAX", room)
     trio.run(same_for_all, form, steps, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -507,6 +509,7 @@ def _held_bytes() -> int:
     return sum(one._size for one in gc.get_objects() if isinstance(one, UpdateBacklog))
 
 
+@pytest.mark.long
 async def test_few_terminals_are_held_for_a_client_that_does_not_read():
     async with (
         host_here(keep_released=1) as host,

@@ -108,6 +108,7 @@ async def test_users_socket_is_recognised_by_its_path_beside_the_agents(tmp_path
             assert [one["terminalId"] for one in await user.list()] == [terminal]
 
 
+@pytest.mark.long
 async def test_users_socket_is_bound_beside_a_handed_agents_socket(tmp_path):
     path = str(tmp_path / "handed.sock")
     with bound(path) as sock, handed(tmp_path, [sock.fileno()]):
@@ -133,6 +134,7 @@ async def test_programs_do_not_inherit_systemds_variables(tmp_path):
 
 
 @pytest.mark.parametrize("pid", ["1", "", "x", "selfself"])
+@pytest.mark.long
 async def test_descriptors_handed_to_another_process_are_left_alone(tmp_path, pid):
     path, handed_path = tmp_path / "run" / "agent.sock", tmp_path / "handed.sock"
     with bound(handed_path) as sock:
@@ -192,6 +194,7 @@ async def test_missing_descriptor_is_named_in_the_error(tmp_path):
 
 
 @pytest.mark.parametrize("count", ["x", "-1", "", "²", "1.0"])
+@pytest.mark.long
 async def test_invalid_descriptor_count_is_named_in_the_error(tmp_path, count):
     with handed(tmp_path, [], count=count) as running:
         assert await poll(running.poll) == 1
@@ -202,6 +205,7 @@ async def test_invalid_descriptor_count_is_named_in_the_error(tmp_path, count):
     shutil.which("systemd-socket-activate") is None,
     reason="systemd-socket-activate is not installed (Debian: systemd)",
 )
+@pytest.mark.long
 async def test_systemd_socket_activate_starts_the_daemon(tmp_path):
     path = str(tmp_path / "activated.sock")
     env = environment(XDG_RUNTIME_DIR=str(tmp_path))
@@ -265,6 +269,7 @@ def notified(sock: socket.socket) -> bytes | None:
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])
+@pytest.mark.long
 async def test_service_manager_is_notified_of_readiness_and_end(tmp_path, kind):
     path = str(tmp_path / "run" / "agent.sock")
     name = f"{tmp_path}/notify" if kind == "path" else f"\0acpterm-test-{os.getpid()}-{id(path)}"
@@ -396,6 +401,7 @@ def test_service_unit_runs_the_daemon_without_restricting_programs():
     }
 
 
+@pytest.mark.long
 async def test_json_logs_name_the_handed_socket(tmp_path):
     path = tmp_path / "handed.sock"
     arguments = ("--log-format", "json")

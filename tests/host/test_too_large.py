@@ -76,6 +76,7 @@ def test_total_limit_follows_the_programs_stack_limit():
 
 
 @pytest.mark.parametrize("what", LARGE)
+@pytest.mark.long
 async def test_far_too_large_request_is_refused_at_once(what):
     if not linux.AVAILABLE and what in ("command", "lines", "argument", "variable"):
         pytest.skip("only Linux limits one string")

@@ -44,6 +44,7 @@ async def test_name_is_given_once_when_requests_race():
                 await user.result(id_)
 
 
+@pytest.mark.long
 async def test_agents_terminal_cannot_be_held():
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create("seq 1000000")
@@ -53,6 +54,7 @@ async def test_agents_terminal_cannot_be_held():
         assert (await agent.wait(terminal))["exitCode"] == 0
 
 
+@pytest.mark.long
 async def test_held_program_blocks_until_its_reader_disconnects():
     async with host_here() as host:
         async with user_of(host) as user:

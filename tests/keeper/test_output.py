@@ -214,6 +214,7 @@ async def test_stalled_terminal_does_not_delay_others(keeper):
         terminal.close()
 
 
+@pytest.mark.long
 async def test_keeper_serves_all_terminals_when_several_flood(keeper):
     terminals = [await spawn(keeper, "yes; :") for _ in range(8)]
     for terminal in terminals:

@@ -259,6 +259,7 @@ async def put_lock(worker, path):
     await worker.keeper.flushed()
 
 
+@pytest.mark.long
 async def test_keeper_gives_up_after_five_deaths_until_a_restart_is_requested(tmp_path):
     async with daemon(tmp_path, mode="fail") as started:
         first = await started.serving()

@@ -89,6 +89,7 @@ def test_read_with_a_timeout_of_the_terminal_is_not_long(run):
     long.until_waits()
 
 
+@pytest.mark.long
 def test_polling_program_waits_when_it_is_otherwise_silent(run):
     code = "import select\nwhile True: select.select([0], [], [], 0.1){}"
     silent = run(*PYTHON, code.format(""))

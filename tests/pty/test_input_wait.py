@@ -242,6 +242,7 @@ def test_ended_program_does_not_wait(run):
     assert not waits_for_input(terminal.master)
 
 
+@pytest.mark.long
 def test_check_raises_nothing_when_the_program_ends_during_it(run):
     terminal = run("sh", "-c", "while :; do /bin/true; /bin/true | /bin/true; done")
     assert True not in terminal.results(1)

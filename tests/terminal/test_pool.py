@@ -76,6 +76,7 @@ async def test_all_output_is_readable_at_the_moment_of_the_exit(line):
             assert text(terminal).endswith("last\n")
 
 
+@pytest.mark.long
 async def test_all_output_is_readable_at_the_exit_while_another_terminal_floods():
     async with running_pool() as pool:
         flood = await pool.create(program("yes"))

@@ -155,6 +155,7 @@ def test_feed_larger_than_the_limit_retains_its_end():
 
 @pytest.mark.parametrize("step", [1, 700, 3000, 5000])
 @pytest.mark.parametrize("limit", [7, 5000, 80_000])
+@pytest.mark.long
 def test_limit_is_exact_for_any_chunk_size(limit, step):
     data = "".join(f"{number}é→🙂\n" for number in range(12_000)).encode()
     view = TextView(limit)

@@ -94,6 +94,7 @@ def check(data, cuts, limit, polls, width):
 
 @settings(max_examples=examples(250))
 @given(streams | gentle, cuts, st.integers(0, 120), st.integers(0, 511))
+@pytest.mark.long
 def test_text_agrees_with_the_model(data, cuts, limit, polls):
     check(data, cuts, limit, polls, 16384)
 
@@ -112,6 +113,7 @@ simple = st.lists(
 
 @settings(max_examples=examples(300))
 @given(simple, st.integers(0, 60), st.integers(0, 511))
+@pytest.mark.long
 def test_text_agrees_with_the_model_when_simple_output_is_deferred(pieces, limit, polls):
     ends = list(accumulate(map(len, pieces)))
     check(b"".join(pieces), ends[:-1], limit, polls, 16384)

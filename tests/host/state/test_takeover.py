@@ -27,6 +27,7 @@ def numbered(output):
     return [int(line.split()[1]) for line in lines if line.startswith("line ")]
 
 
+@pytest.mark.long
 async def test_program_runs_on_and_its_session_is_resumed(tmp_path):
     async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
@@ -56,6 +57,7 @@ async def test_program_runs_on_and_its_session_is_resumed(tmp_path):
             await agent.release(terminal)
 
 
+@pytest.mark.long
 async def test_repeated_create_is_executed_once(tmp_path):
     ran = tmp_path / "ran"
     params = {"sessionId": "session-1", "command": f"echo ran >> {ran}; sleep 60"}
@@ -74,6 +76,7 @@ async def test_repeated_create_is_executed_once(tmp_path):
             await poll(lambda: ran.read_text() == "ran\nran\n")
 
 
+@pytest.mark.long
 async def test_id_of_a_confirmed_create_can_be_used_again(tmp_path):
     params = {"sessionId": "session-1", "command": "echo $$; exec sleep 60"}
     async with shut_down_daemon(tmp_path) as daemon:
@@ -89,6 +92,7 @@ async def test_id_of_a_confirmed_create_can_be_used_again(tmp_path):
                 assert alive(int(await agent.until_output(terminal, "\n")))
 
 
+@pytest.mark.long
 async def test_pending_requests_can_be_repeated(tmp_path):
     async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
@@ -106,6 +110,7 @@ async def test_pending_requests_can_be_repeated(tmp_path):
             assert (await agent.result(waiting))["exitCode"] == 4
 
 
+@pytest.mark.long
 async def test_program_that_exits_without_a_worker_has_its_status_and_output(tmp_path):
     async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
@@ -128,6 +133,7 @@ async def test_program_that_exits_without_a_worker_has_its_status_and_output(tmp
             assert (await agent.output(terminal))["output"].endswith("the last\n")
 
 
+@pytest.mark.long
 async def test_pending_kill_is_resumed(tmp_path):
     stubborn = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
     async with shut_down_daemon(tmp_path, settings={"kill_grace": 2}) as daemon:
@@ -144,6 +150,7 @@ async def test_pending_kill_is_resumed(tmp_path):
             assert not alive(pid)
 
 
+@pytest.mark.long
 async def test_released_terminal_that_still_runs_is_ended(tmp_path):
     stubborn = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
     async with shut_down_daemon(tmp_path, settings={"kill_grace": 1}) as daemon:
@@ -158,6 +165,7 @@ async def test_released_terminal_that_still_runs_is_ended(tmp_path):
             await poll(lambda: not alive(pid))
 
 
+@pytest.mark.long
 async def test_lifetime_of_a_program_is_kept(tmp_path):
     async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own):
@@ -169,6 +177,7 @@ async def test_lifetime_of_a_program_is_kept(tmp_path):
             assert 1500 <= status["_meta"]["acpterm"]["wallMs"] < 20_000
 
 
+@pytest.mark.long
 async def test_users_promoted_and_retained_terminals_are_restored(tmp_path):
     async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own), daemon.user() as user:
@@ -199,6 +208,7 @@ async def test_users_promoted_and_retained_terminals_are_restored(tmp_path):
                 await user.terminal_request("release", entry["terminalId"])
 
 
+@pytest.mark.long
 async def test_session_keeps_its_directory_and_environment(tmp_path):
     where = tmp_path / "directory"
     where.mkdir()
@@ -215,6 +225,7 @@ async def test_session_keeps_its_directory_and_environment(tmp_path):
             assert output == f"it {where} 0027\n"
 
 
+@pytest.mark.long
 async def test_client_that_does_not_resume_in_time_is_disconnected(tmp_path):
     async with shut_down_daemon(tmp_path, settings={"resume_timeout": 0.5}) as daemon:
         async with daemon.agent() as (agent, own):
@@ -230,6 +241,7 @@ async def test_client_that_does_not_resume_in_time_is_disconnected(tmp_path):
                 await agent.output(terminal)
 
 
+@pytest.mark.long
 async def test_daemon_with_resumable_connections_does_not_end(tmp_path):
     async with shut_down_daemon(
         tmp_path, "--when-needed", settings={"idle_exit": 0.1, "resume_timeout": 60}
@@ -242,6 +254,7 @@ async def test_daemon_with_resumable_connections_does_not_end(tmp_path):
         await daemon.process.wait()
 
 
+@pytest.mark.long
 async def test_connection_made_without_a_worker_is_served(tmp_path):
     async with shut_down_daemon(tmp_path) as daemon:
         inodes = [os.stat(path).st_ino for path in (daemon.path, daemon.user_path)]
@@ -272,6 +285,7 @@ async def test_restart_replaces_the_worker_and_keeps_everything(tmp_path):
             assert (await agent.wait(terminal))["exitCode"] == 5
 
 
+@pytest.mark.long
 async def test_connection_names_are_not_reused(tmp_path):
     async with shut_down_daemon(tmp_path) as daemon:
         async with daemon.agent() as (agent, own), daemon.user() as user:
@@ -325,6 +339,7 @@ async def test_killed_embedded_keeper_ends_its_host(tmp_path):
         await poll(lambda: not alive(pid))
 
 
+@pytest.mark.long
 async def test_recording_is_resumed_without_loss(tmp_path):
     directory = tmp_path / "recordings"
     line = (
@@ -372,6 +387,7 @@ if "serve" in sys.orig_argv:
 """
 
 
+@pytest.mark.long
 async def test_worker_that_fails_by_a_bug_ends_no_program(tmp_path):
     now = tmp_path / "now"
     (tmp_path / "sitecustomize.py").write_text(BUG.format(path=str(now)))

@@ -124,6 +124,7 @@ def test_output_within_margins_or_a_sequence_is_emulated(before):
 
 
 @given(st.integers(), LINES, AFTER)
+@pytest.mark.long
 def test_screen_with_skipping_equals_the_screen_without_it(seed, lines, after):
     chance = random.Random(seed)
     before = b"".join(piece(chance) for _ in range(40))

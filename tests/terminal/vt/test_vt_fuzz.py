@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from tests.terminal.vt.fuzzing import steps_of
 
 SECONDS = float(os.environ.get("ACPTERM_FUZZ_SECONDS", "4"))
@@ -34,11 +36,13 @@ def run_seeds(first, count, path):
         raise AssertionError(f"seed {seed}, {size}: {reason} at {steps[: step + 1]!r}\n{output}")
 
 
+@pytest.mark.long
 def test_emulator_survives_output_that_once_crashed_it(tmp_path):
     for seed in KNOWN:
         run_seeds(seed, 1, tmp_path / "progress")
 
 
+@pytest.mark.long
 def test_emulator_survives_random_output_and_sizes(tmp_path):
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:

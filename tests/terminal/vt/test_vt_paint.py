@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -99,6 +100,7 @@ def without_marks(screen):
 @settings(max_examples=examples(300), deadline=None)
 @example(b"\x1b[?7l\ta", b"", b"e\xcc\x81")
 @given(STREAM, STREAM, STREAM)
+@pytest.mark.long
 def test_snapshot_brings_any_screen_into_the_same_state(before, dirt, after):
     source = emulator_of(before, cols=9, rows=6)
     screen = source.screen()
