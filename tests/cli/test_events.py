@@ -6,10 +6,12 @@ import re
 import subprocess
 
 import pytest
+import trio
 
 from tests.support.agent import agent_at
 from tests.support.commands import command_environment, run, running, shim
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.user import user_at
 
@@ -17,9 +19,11 @@ from tests.support.user import user_at
 async def wait_until_subscribed(events, path):
     """Publish events until one is printed; return the number of lines."""
     async with user_at(path.replace("agent.sock", "user.sock")) as user:
-        while not events.lines:
-            created = await user.request("terminal/create", {"command": "sleep 1000"})
-            await user.terminal_request("release", created["terminalId"])
+        with trio.fail_after(DEADLINE_S):
+            while not events.lines:
+                created = await user.request("terminal/create", {"command": "sleep 1000"})
+                await user.terminal_request("release", created["terminalId"])
+                await trio.sleep(0.01)
         # Wait for the last event, so that no earlier one is printed afterwards.
         end = await user.request("terminal/create", {"command": "sleep 1000 # marker"})
         await user.terminal_request("release", end["terminalId"])
@@ -118,9 +122,14 @@ async def test_head_receives_the_first_line_and_events_exits_with_0(tmp_path, pa
     with subprocess.Popen(
         ["bash", "-c", line], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as shell:
-        while shell.poll() is None:
-            async with agent_at(path):
-                pass
+        try:
+            with trio.fail_after(DEADLINE_S):
+                while shell.poll() is None:
+                    async with agent_at(path):
+                        pass
+                    await trio.sleep(0.01)
+        finally:
+            shell.kill()
         assert shell.stdout is not None
         out = shell.stdout.read().splitlines()
     assert len(out) == 2
@@ -132,5 +141,7 @@ async def test_events_starts_a_daemon_when_none_runs(tmp_path):
     path = str(tmp_path / "run" / "agent.sock")
     async with running(tmp_path, path, "events") as events:
         await poll(lambda: os.path.exists(path) or None)
-        assert await run(path, "shutdown") != (0, "not running\n", "")
+        status, out, err = await run(path, "shutdown")
+        assert (status, err) == (0, "")
+        assert re.fullmatch(r"ended the daemon \(pid \d+\) and 0 terminals that ran\n", out)
         assert await events.wait() == 1

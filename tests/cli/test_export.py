@@ -74,7 +74,9 @@ async def test_export_prints_the_text_of_logs(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(r"printf '1%%\r\033[31mdone\nhalf'")
         await agent.wait(terminal)
-        assert await run(path, "export", terminal, "--format", "text") == (0, "done\nhalf\n", "")
+        logs = await run(path, "logs", terminal)
+        assert logs == (0, "done\nhalf\n", "")
+        assert await run(path, "export", terminal, "--format", "text") == logs
 
 
 async def test_export_reports_that_the_beginning_of_text_is_missing(path):

@@ -5,10 +5,12 @@ import re
 import shlex
 
 import pytest
+import trio
 
 from tests.support.agent import agent_at
 from tests.support.commands import command_environment, report_status, run, running
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux, tmux_server
@@ -52,12 +54,8 @@ async def test_ls_prints_a_row_for_each_terminal(path):
         agents = await agent.create("sleep 1000 # agent")
         users = await create_terminal(path, "exit 3", name="build", cols=90, rows=30)
 
-        async def listed():
-            return rows((await run(path, "ls")).out)
-
-        found = await listed()
-        while found[1][2] == "running":
-            found = await listed()
+        await poll_state(path, "exited 3")
+        found = rows((await run(path, "ls")).out)
     assert [row[:2] for row in found] == [[agents[5:13], "-"], [users[5:13], "build"]]
     assert found[0][2:7] == ["running", "agent", "robot", "session-1", "120x40"]
     assert found[1][2:7] == ["exited 3", "user", "-", "-", "90x30"]
@@ -327,5 +325,7 @@ async def test_ls_watch_does_not_change_the_tty_as_a_background_job(tmux, path):
 
 
 async def poll_state(path: str, state: str) -> None:
-    while state not in (await run(path, "ls")).out:
-        pass
+    """Poll until `ls` prints a terminal in `state`."""
+    with trio.fail_after(DEADLINE_S):
+        while state not in states((await run(path, "ls")).out):
+            await trio.sleep(0.01)

@@ -8,6 +8,7 @@ import trio
 from acpterm.terminal.vt.paint import LEAVE
 from tests.support.agent import agent_at
 from tests.support.commands import command_environment, run
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here
 from tests.support.starting import ACPTERM
 from tests.support.user import user_terminals_at
@@ -139,8 +140,9 @@ async def test_keys_control_the_playback(path, tmp_path):
         await window.until_output(playback, "two")
         # Back to before the second line, which is played again.
         await window.type(playback, "\x1b[D.")
-        while (output := (await window.output(playback))["output"]).count("two") < 2:
-            await trio.lowlevel.checkpoint()
+        with trio.fail_after(DEADLINE_S):
+            while (output := (await window.output(playback))["output"]).count("two") < 2:
+                await trio.sleep(0.005)
         assert output.count("one") == 2
         await window.type(playback, "q")
         assert (await window.wait(playback))["exitCode"] == 0

@@ -1,6 +1,7 @@
 """`acpterm send`: types text and keys, in order and completely."""
 
 import hashlib
+import sys
 
 import pytest
 import trio
@@ -92,12 +93,25 @@ async def test_paste_is_bracketed_only_when_the_program_enabled_it(path):
     assert await received_bytes(path, 4, *words) == b"a\rb\r"
 
 
+# Reads its input only once much of it waits in the kernel's buffer, which holds 4 KiB on Linux.
+READ_LATE = """
+import array, fcntl, hashlib, sys, termios, time, tty
+tty.setraw(0)
+print("ready", flush=True)
+waiting = array.array("i", (0,))
+while waiting[0] < 1000:
+    time.sleep(0.001)
+    fcntl.ioctl(0, termios.FIONREAD, waiting)
+print(hashlib.sha256(sys.stdin.buffer.read(int(sys.argv[1]))).hexdigest())
+"""
+
+
 async def test_send_types_all_of_a_large_stdin(path, tmp_path):
     data = b"".join(b"%d\n" % n for n in range(20_000))
     (tmp_path / "in").write_bytes(data)
     async with agent_at(path) as agent:
-        command = f"stty raw -echo; echo ready; sleep 0.5; head -c {len(data)} | sha256sum"
-        terminal = await agent.create(command)
+        args = ["-I", "-S", "-c", READ_LATE, str(len(data))]
+        terminal = await agent.create(sys.executable, args=args)
         await agent.until_output(terminal, "ready")
         with (tmp_path / "in").open() as stdin:
             more = {"stdin": stdin}

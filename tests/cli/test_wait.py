@@ -1,6 +1,8 @@
 """`acpterm wait`: waits until a program ends or prints a match."""
 
 import re
+import socket
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -8,7 +10,63 @@ import trio
 from acpterm.cli.wait import RETAINED_CHARS, LineSearch
 from tests.support.agent import agent_at
 from tests.support.commands import run, running
-from tests.support.user import user_at
+from tests.support.polling import poll
+
+
+class Relay:
+    """Relays connections to the user socket of the daemon at `path`, and records their bytes."""
+
+    def __init__(self, path, directory):
+        self.path = str(directory / "agent.sock")
+        self._target = path.replace("agent.sock", "user.sock")
+        self._sent = self._received = b""
+
+    async def serve(self, task_status):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind(self.path.replace("agent.sock", "user.sock"))
+            sock.listen()
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+            await trio.serve_listeners(self._relay, [listener], task_status=task_status)
+
+    async def _relay(self, client):
+        async with (
+            await trio.open_unix_socket(self._target) as daemon,
+            trio.open_nursery() as tasks,
+        ):
+            tasks.start_soon(self._send, client, daemon)
+            # The command may close its connection at any time.
+            with suppress(trio.BrokenResourceError):
+                async for data in daemon:
+                    await client.send_all(data)
+                    self._received += data
+            tasks.cancel_scope.cancel()
+
+    async def _send(self, client, daemon):
+        with suppress(trio.BrokenResourceError):
+            async for data in client:
+                await daemon.send_all(data)
+                self._sent += data
+            await daemon.send_eof()
+
+    async def until_sent(self, text, count=1):
+        """Wait until the daemon was sent `text`, `count` times."""
+        await poll(lambda: self._sent.count(text) >= count)
+
+    async def until_received(self, text):
+        """Wait until the command was sent `text`."""
+        await poll(lambda: text in self._received)
+
+
+@asynccontextmanager
+async def relay_to(path, tmp_path):
+    """Relay connections to the user socket of the daemon at `path` during the block."""
+    directory = tmp_path / "relay"
+    directory.mkdir()
+    async with trio.open_nursery() as nursery:
+        relay = Relay(path, directory)
+        await nursery.start(relay.serve)
+        yield relay
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
@@ -27,8 +85,11 @@ async def test_wait_exits_with_the_first_failed_status_of_several_terminals(path
         three = await agent.create("exit 5")
         done = await run(path, "wait", one, two, three, "--timeout", "0.5")
         assert done == (124, "", f"acpterm: terminal {one} has not ended within 0.5 s\n")
-        async with running(tmp_path, path, "wait", one, two, three) as waiting:
-            await wait_until_connected(path, waiting)
+        async with (
+            relay_to(path, tmp_path) as relay,
+            running(tmp_path, relay.path, "wait", one, two, three) as waiting,
+        ):
+            await relay.until_sent(b'"_acpterm/terminal/wait"', 3)
             await agent.type(one, "\n")
             assert await waiting.wait() == 4
 
@@ -46,22 +107,15 @@ async def test_wait_for_needs_a_match_in_each_terminal(path):
 async def test_wait_exits_with_the_status_when_the_terminal_is_released(path, tmp_path):
     async with agent_at(path) as agent:
         terminal = await agent.create("read x; exit 5")
-        async with running(tmp_path, path, "wait", terminal) as waiting:
-            await wait_until_connected(path, waiting)
+        async with (
+            relay_to(path, tmp_path) as relay,
+            running(tmp_path, relay.path, "wait", terminal) as waiting,
+        ):
+            await relay.until_sent(b'"_acpterm/terminal/wait"')
             await agent.type(terminal, "\n")
             await agent.wait(terminal)
             await agent.release(terminal)
             assert await waiting.wait() == 5
-
-
-async def wait_until_connected(path, waiting):
-    """Wait until the command is connected, and give it time to send its request."""
-    async with user_at(path.replace("agent.sock", "user.sock")) as user:
-        with trio.fail_after(20):
-            while (await user.request("status", {}))["users"] < 2:
-                await trio.sleep(0.01)
-    await trio.sleep(0.3)
-    assert waiting.process.poll() is None
 
 
 async def test_wait_for_prints_the_lines_of_a_match_in_earlier_output(path):
@@ -82,8 +136,13 @@ async def test_wait_for_matches_an_unfinished_line_that_arrives_in_parts(path, t
         command = "stty -echo; printf 'pass'; read x; printf 'word: '; sleep 1000"
         terminal = await agent.create(command)
         await agent.until_output(terminal, "pass")
-        async with running(tmp_path, path, "wait", terminal, "--for", "password: ?$") as waiting:
-            await wait_until_connected(path, waiting)
+        words = ["wait", terminal, "--for", "password: ?$"]
+        async with (
+            relay_to(path, tmp_path) as relay,
+            running(tmp_path, relay.path, *words) as waiting,
+        ):
+            # The first part is sent before the second one is printed.
+            await relay.until_received(b'"_acpterm/terminal/followed"')
             await agent.type(terminal, "\n")
             assert await waiting.wait() == 0
             assert waiting.out == "password: \n"

@@ -15,6 +15,9 @@ from trio.testing import wait_all_tasks_blocked
 
 from acpterm.host.daemon import _end_when_idle
 from acpterm.host.server.sockets import has_queued
+from acpterm.jsonrpc import RpcError
+from acpterm.keeper.client import KeeperLostError
+from acpterm.terminal.pool import Pool
 from tests.support.agent import agent_at, agent_of
 from tests.support.daemon import daemon, listens
 from tests.support.hosts import agent_on_stdio, host_here
@@ -296,3 +299,13 @@ async def test_daemon_without_idle_exit_stays(tmp_path):
         async with agent_at(path) as agent:
             assert (await agent.run("echo still here"))[0] == "still here\n"
         assert process.process.poll() is None
+
+
+async def test_create_reports_a_shutdown_when_the_keeper_is_lost(monkeypatch):
+    async def lose(*_, **__):
+        raise KeeperLostError("its process is gone")
+
+    async with host_here() as host, agent_of(host) as agent:
+        monkeypatch.setattr(Pool, "create", lose)
+        with pytest.raises(RpcError, match=r"^acpterm is shutting down: its process is gone$"):
+            await agent.create("true")

@@ -1,8 +1,10 @@
 """The master of a PTY: writes, size, modes and signals."""
 
 import contextlib
+import gc
 import os
 import signal
+import subprocess
 import termios
 import tty
 
@@ -82,12 +84,24 @@ async def test_close_wakes_a_task_in_wait_writable(pair):
     master.close()
 
 
-async def test_closed_master_signals_no_process_when_it_is_collected():
+async def test_closed_master_signals_no_process_when_it_is_collected(monkeypatch):
+    sent = []
+    for name in ("kill", "killpg"):
+        monkeypatch.setattr(os, name, lambda *arguments: sent.append(arguments))
     fd, slave = open_pair(80, 24)
-    # The finalizer must not signal the child, which is this process here.
-    master = Master(os.getpid(), fd)
-    master.close()
-    del master
+    with subprocess.Popen(["sleep", "60"]) as child:
+        try:
+            master = Master(child.pid, fd)
+            # Creates the object of ptyprocess, whose finalizer would hang up, wait and kill.
+            master.resize(80, 24)
+            master.close()
+            del master
+            gc.collect()
+            assert sent == []
+            assert child.poll() is None
+        finally:
+            monkeypatch.undo()
+            child.kill()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
     os.close(slave)

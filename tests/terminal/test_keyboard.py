@@ -191,5 +191,15 @@ async def test_unread_replies_are_bounded_and_input_is_typed(pair, nursery):
 async def test_reply_is_dropped_when_the_terminal_is_closed(pair, nursery):
     master, _ = pair
     keyboard = Keyboard(master, nursery.start_soon)
+    keyboard.type(b"x" * 100_000)
     master.close()
+    before = bytes(keyboard._rest)
+    assert before
     keyboard.reply(b"\x1b[0n")
+    assert keyboard._rest == before
+    # The task that types the rest ends.
+    await wait_all_tasks_blocked()
+    assert not nursery.child_tasks
+    keyboard.reply(b"\x1b[0n")
+    assert not keyboard._rest
+    assert not nursery.child_tasks

@@ -145,21 +145,34 @@ async def test_shut_down_returns_at_its_timeout_when_programs_do_not_end():
     assert terminal.exit.signal == "SIGKILL"
 
 
-async def test_terminal_is_ended_when_the_pool_shuts_down_during_its_creation(tmp_path):
+class RecordingKeeper(SlowKeeper):
+    """Records the terminal that a spawn created."""
+
+    async def spawn(self, *arguments, **more):
+        self.spawned = await super().spawn(*arguments, **more)
+        return self.spawned
+
+
+async def test_terminal_is_ended_when_the_pool_shuts_down_during_its_creation():
     async with running_pool() as pool, trio.open_nursery() as nursery:
-        pool._keeper = slow = SlowKeeper(pool._keeper)
-        pid = tmp_path / "pid"
+        pool._keeper = slow = RecordingKeeper(pool._keeper)
 
         async def create():
             with pytest.raises(ShutDownError, match="shutting down"):
-                await pool.create(program(f"echo $$ > {pid}; exec sleep 60"))
+                await pool.create(program("exec sleep 60"))
 
         nursery.start_soon(create)
         await trio.testing.wait_all_tasks_blocked()
         await pool.shut_down(0)
         slow.may_respond.set()
-        await poll(lambda: not pool._running)
-        assert not pid.exists() or not alive(int(pid.read_text() or 2**22))
+        await poll(lambda: not nursery.child_tasks)
+        terminal = slow.spawned
+        with trio.fail_after(10):
+            await terminal.wait_closed()
+        # The signal shows that the program was started.
+        assert (terminal.exit.signal, terminal.exit.ended_by) == ("SIGTERM", EndedBy.DISCONNECT)
+        assert not alive(terminal._pid)
+        assert pool.terminals == {}
 
 
 async def test_cancelled_creation_leaves_no_terminal_process_or_descriptor():
@@ -266,13 +279,32 @@ async def test_background_processes_end_with_the_pool(tmp_path):
 
 async def test_wait_changed_returns_for_changes_after_the_call():
     async with running_pool() as pool:
-        terminal = await pool.create(program("read x; echo $x; read x"))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(terminal.wait_changed)
+        terminal = await pool.create(program("stty -echo; echo one; read x; echo two; read x"))
+        await poll(lambda: text(terminal) == "one\n")
+
+        async def change(cause):
+            """Check that `wait_changed` returns after `cause`, and not before."""
+            returned = trio.Event()
+
+            async def wait():
+                await terminal.wait_changed()
+                returned.set()
+
+            nursery.start_soon(wait)
+            # Earlier changes do not count.
             await trio.testing.wait_all_tasks_blocked(0.01)
-            terminal.signal(1)
-        # The exit is a change, too.
-        await terminal.wait_exited()
+            assert not returned.is_set()
+            cause()
+            with trio.fail_after(10):
+                await returned.wait()
+
+        async with trio.open_nursery() as nursery:
+            await change(lambda: terminal._master.write(b"\n"))
+            assert text(terminal) == "one\ntwo\n"
+            assert terminal.exit is None
+            # The exit is a change, too.
+            await change(lambda: terminal.signal(signal.SIGHUP))
+            assert terminal.exit.signal == "SIGHUP"
 
 
 async def test_traced_program_delays_only_its_own_terminal():

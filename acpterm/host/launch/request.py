@@ -12,6 +12,7 @@ from acpterm.host.launch.environment import terminal_environment
 from acpterm.host.state.records import TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.keeper.client import KeeperLostError
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
 from acpterm.runtime.exec_context import ExecContext
@@ -141,6 +142,8 @@ class LaunchRequest:
             raise RpcError(INTERNAL_ERROR, what) from error
         except ShutDownError as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from error
+        except KeeperLostError as error:
+            raise RpcError(INTERNAL_ERROR, f"acpterm is shutting down: {error}") from error
         # Stored with the record's next change; the time from before the spawn will do until then.
         record.started_at = terminal.started_at
         return terminal

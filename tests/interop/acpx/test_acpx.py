@@ -195,7 +195,10 @@ async def test_client_that_times_out_leaves_no_process(prompt):
     ]
     result = await prompt(steps, "--no-terminal", seconds=3)
     assert result.status == TIMED_OUT
-    assert result.wire.terminal().waited is None or result.wire.terminal().status[1] is not None
+    # acpx closes the connection. So the proxy ends the terminals, and answers the agent's wait.
+    assert result.wire.terminal().params["command"] == "setsid sleep 7533 & sleep 7533"
+    waits = [m for name, _, m in result.wire.exchanges() if name == "terminal/wait_for_exit"]
+    assert [answer["error"]["message"] for answer in waits] == ["the host is gone"]
 
 
 async def test_agent_that_cannot_start_is_an_error_with_its_stderr(prompt):

@@ -8,8 +8,24 @@ import trio.testing
 
 from acpterm.pty import linux
 from acpterm.pty.tracking import marks
+from acpterm.pty.tracking.cgroup import Cgroups
 
 SCENARIOS = {}
+
+
+# The exit status of a scenario that cannot run here, after it has printed the reason.
+SKIPPED = 77
+
+
+class SkippedError(Exception):
+    """This machine lacks something that the scenario needs."""
+
+
+def require_cgroups():
+    """Skip the scenario unless this process may make control groups."""
+    if (groups := Cgroups.find()) is None:
+        raise SkippedError("this process may make no control groups")
+    groups.close()
 
 
 def scenario(function):

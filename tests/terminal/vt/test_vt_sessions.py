@@ -90,6 +90,8 @@ def test_session_has_the_same_screen_as_in_tmux(name, tmux, tmp_path):
         tmux_cells = visible_cells(cells(pane.screen(colours=True), *size))
         own_cells = visible_cells([screen.cells(y) for y in range(screen.rows)])
         if (name, number) in DIFFERENT:
+            # When a version of tmux shows the same, remove the exception.
+            assert own_cells != tmux_cells
             continue
         if name == "emoji":
             # tmux does not store all code points of a family emoji.
