@@ -378,9 +378,8 @@ async def test_daemon_that_exits_with_unread_messages_is_an_error(place):
         assert f"the daemon at {place.socket} is gone" in running.logged()
 
 
-async def test_relay_exits_when_the_daemon_does_not_close_in_time(place, monkeypatch):
-    monkeypatch.setattr(stdio, "_CLOSE_TIMEOUT_S", 0.3)
-    async with here(place) as (agent, daemon, over):
+async def test_relay_exits_when_the_daemon_does_not_close_in_time(place):
+    async with here(place, close_timeout_s=0.3) as (agent, daemon, over):
         await agent.send_stream.aclose()
         assert await until_end(daemon) == b""
         with trio.fail_after(10):
@@ -390,7 +389,7 @@ async def test_relay_exits_when_the_daemon_does_not_close_in_time(place, monkeyp
 
 
 @asynccontextmanager
-async def here(place, answer=HELLO):
+async def here(place, answer=HELLO, **timeouts):
     """Run the relay in this process, with the test as the daemon."""
     place.socket.parent.mkdir(mode=0o700)
     reads, to_it = os.pipe()
@@ -399,7 +398,8 @@ async def here(place, answer=HELLO):
     over = trio.Event()
 
     async def run():
-        await stdio.relay_stdio(reads, writes, Settings(socket=str(place.socket)), None)
+        settings = Settings(socket=str(place.socket))
+        await stdio.relay_stdio(reads, writes, settings, None, **timeouts)
         over.set()
 
     with socket.socket(socket.AF_UNIX) as sock:
@@ -475,13 +475,12 @@ async def test_error_is_reported_when_the_daemon_hangs_up(place):
         assert "cannot be used: it closes the connection" in running.logged()
 
 
-async def test_error_is_reported_when_the_daemon_does_not_respond(place, monkeypatch):
-    monkeypatch.setattr(stdio, "_CONNECT_TIMEOUT_S", 0.2)
+async def test_error_is_reported_when_the_daemon_does_not_respond(place):
     with pytest.RaisesGroup(
         pytest.RaisesExc(DaemonError, match=r"does not answer within 0\.2 s.*--embedded"),
         flatten_subgroups=True,
     ):
-        async with here(place, b"") as (_, _, over):
+        async with here(place, b"", connect_timeout_s=0.2) as (_, _, over):
             await over.wait()
 
 
