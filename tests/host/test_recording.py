@@ -56,10 +56,10 @@ class Recording:
 
 
 @asynccontextmanager
-async def recordings(folder, **settings):
+async def recordings(folder, limits=None, **settings):
     settings = Settings(record=True, record_dir=str(folder), **settings)
     async with running_pool(grace=0.2) as pool, trio.open_nursery() as nursery:
-        yield Recording(pool, Recorder(settings), nursery)
+        yield Recording(pool, Recorder(settings, **(limits or {})), nursery)
         nursery.cancel_scope.cancel()
 
 
@@ -296,14 +296,13 @@ async def test_cancelled_recording_writes_pending_output(folder):
 
 async def test_cancelled_recording_ends_in_time_while_the_disk_hangs(folder, monkeypatch):
     go, write = threading.Event(), os.write
-    monkeypatch.setattr(recorder, "CLOSE_TIMEOUT_S", 0.2)
 
     def slow(fd, data):
         assert not is_in(folder, fd) or go.wait(10)
         return write(fd, data)
 
     with structlog.testing.capture_logs() as logs:
-        async with recordings(folder) as running:
+        async with recordings(folder, {"close_timeout_s": 0.2}) as running:
             terminal = await running.create("echo one; read x")
             path = await poll(lambda: next(iter(folder.glob("*")), None))
             await poll(lambda: b"one\\r\\n" in path.read_bytes())
@@ -383,9 +382,8 @@ async def test_input_is_not_recorded_by_default(folder):
     assert of(read(only(folder))[1], "i") == ""
 
 
-async def test_pending_input_is_bounded(folder, monkeypatch):
-    monkeypatch.setattr(recorder, "_INPUT_BYTES_MAX", 5000)
-    async with recordings(folder, record_input=True) as running:
+async def test_pending_input_is_bounded(folder):
+    async with recordings(folder, {"input_bytes_max": 5000}, record_input=True) as running:
         terminal = await running.create("cat > /dev/null")
         path = await poll(lambda: next(iter(folder.glob("*")), None))
         for _ in range(100):
