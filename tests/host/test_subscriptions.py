@@ -358,15 +358,8 @@ SHOWN_BEHIND = [
 @settings(max_examples=examples(50), deadline=None)
 @given(steps=STEPS)
 @example(steps=SHOWN_BEHIND)
-def test_all_subscribers_end_with_the_same_state(form, room, steps, monkeypatch_module):
-    monkeypatch_module.setattr("acpterm.host.user.subscribe.backlog.BACKLOG_BYTES_MAX", room)
-    trio.run(same_for_all, form, steps, clock=trio.testing.MockClock(autojump_threshold=0))
-
-
-@pytest.fixture(scope="module")
-def monkeypatch_module():
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
+def test_all_subscribers_end_with_the_same_state(form, room, steps):
+    trio.run(same_for_all, form, room, steps, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def say(session, step):
@@ -385,7 +378,7 @@ def say(session, step):
             )
 
 
-async def same_for_all(form, steps):
+async def same_for_all(form, room, steps):
     session = Session(
         "s", AgentInfo("c1"), SessionState(StateWriter(MemoryStore()), "c1", 0), Creates()
     )
@@ -395,7 +388,8 @@ async def same_for_all(form, steps):
         reader = Reader(form)
         readers.append(reader)
         made = V1MetaEncoder() if form == "meta" else V2Encoder(None)
-        nursery.start_soon(Subscriber(reader, session, made, "t").run)
+        subscriber = Subscriber(reader, session, made, "t", backlog_bytes_max=room)
+        nursery.start_soon(subscriber.run)
         await trio.lowlevel.checkpoint()
 
     with trio.fail_after(100):
