@@ -14,6 +14,7 @@ from acpterm.jsonrpc import Peer, RpcError
 from acpterm.pty import linux
 from acpterm.runtime.send_queue import SendQueue
 from tests.support.hosts import agent_here, agent_of, daemon, environment, host_here, poll
+from tests.support.person import person_at
 
 MIB = 1024 * 1024
 LARGE = "x" * 10_000_000
@@ -89,16 +90,17 @@ async def send_large(path, message):
 @pytest.mark.parametrize("kind", KINDS)
 async def test_memory_is_released_after_large_messages(tmp_path, kind):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
-    async with daemon(tmp_path, env=env) as (running, path):
-        await trio.sleep(0.2)
-        before = resident(running.pid)
+    async with daemon(tmp_path, env=env) as (_, path):
+        async with person_at(path.replace("agent.", "user.")) as user:
+            pid = (await user.request("status"))["workerPid"]
+        before = resident(pid)
         async with trio.open_nursery() as nursery:
             for _ in range(CONNECTIONS):
                 nursery.start_soon(send_large, path, MESSAGE[kind])
         try:
-            await poll(lambda: resident(running.pid) <= before + 20 * MIB)
+            await poll(lambda: resident(pid) <= before + 20 * MIB)
         except trio.TooSlowError:
-            more = (resident(running.pid) - before) // MIB
+            more = (resident(pid) - before) // MIB
             pytest.fail(f"{more} MiB more than before are in use")
 
 
