@@ -1,10 +1,14 @@
 """`acpterm stdio` with a daemon: messages, shutdown of either side, and terminals."""
 
+import fcntl
 import json
 import os
 import resource
+import select
 import signal
 import socket
+import sys
+import termios
 import time
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -99,6 +103,20 @@ def memory(pid: int) -> int:
     """Return the resident set size of a process in bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
+
+def unread(sock) -> int:
+    """Return the bytes that a socket has received and that were not read."""
+    size = bytearray(4)
+    fcntl.ioctl(sock.fileno(), termios.FIONREAD, size)
+    return int.from_bytes(size, sys.byteorder)
+
+
+def is_half_closed(sock) -> bool:
+    """Return whether the other end sends nothing more, even if there is unread data."""
+    poller = select.poll()
+    poller.register(sock.fileno(), select.POLLRDHUP)
+    return bool(poller.poll(0))
 
 
 async def write_until_full(fd: int, data: bytes, seconds: float = 0.5) -> int:
@@ -262,7 +280,7 @@ async def test_daemon_that_stops_reading_blocks_the_agent_in_bounded_memory(plac
     data = os.urandom(1 << 16)
     async with stood_in(place) as (running, agent, daemon):
         await agent.send_all(data)
-        await trio.sleep(0.1)
+        await poll(lambda: unread(daemon.socket) == len(data))
         before = memory(running.pid)
         fd = agent.send_stream.fileno()
         written = await write_until_full(fd, data)
@@ -372,7 +390,7 @@ async def test_daemon_that_exits_with_unread_messages_is_an_error(place):
         await agent.send_stream.aclose()
         # It has arrived and is not read.
         assert await daemon.socket.recv(1, socket.MSG_PEEK) == b"x"
-        await trio.sleep(0.2)
+        await poll(lambda: is_half_closed(daemon.socket))
         await daemon.aclose()
         assert await running.wait() == 1
         assert f"the daemon at {place.socket} is gone" in running.logged()
