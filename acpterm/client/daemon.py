@@ -53,19 +53,25 @@ class NoAnswerError(DaemonError):
     """The host has not answered `initialize` in time. A daemon may have no worker."""
 
 
-def connect(settings: Settings, config: str | None = None, *, user: bool = False) -> socket.socket:
+def connect(
+    settings: Settings,
+    config: str | None = None,
+    *,
+    user: bool = False,
+    start_timeout_s: float = START_TIMEOUT_S,
+) -> socket.socket:
     """Connect to the daemon, and start it if it is not running. Raises `DaemonError`.
 
     Connects to the agents' socket, or with `user` to the user's. `config` is the settings file that
     was named explicitly, if any: the daemon reads it too. Must be called before this process adopts
     orphans (`Trees`), because the daemon must not become its child. Blocks for at most
-    `START_TIMEOUT_S`.
+    `start_timeout_s`.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     with contextlib.suppress(OSError):
         return open_socket(path)
     _check_paths(settings, "" if user else _EMBEDDED)
-    deadline = time.monotonic() + START_TIMEOUT_S
+    deadline = time.monotonic() + start_timeout_s
     agents = _wake(settings) if user else None
     with agents or contextlib.nullcontext():
         return _start_and_connect(settings, config, path, deadline, start=agents is None)

@@ -14,7 +14,12 @@ import trio
 from acpterm.client.daemon import DaemonError, read_lock
 from acpterm.client.daemon_stream import connect, shake_hands
 from acpterm.client.handshake import HandshakeError, Welcome, initialize_params
-from acpterm.client.stdio_relay import GONE_MESSAGE, StdioRelay, blocking_socket
+from acpterm.client.stdio_relay import (
+    GONE_MESSAGE,
+    UNANSWERED_BYTES_MAX,
+    StdioRelay,
+    blocking_socket,
+)
 from acpterm.config import Settings, agent_socket
 from acpterm.runtime import exec_context, logs
 from acpterm.runtime.exec_context import ExecContext
@@ -31,7 +36,14 @@ _log = structlog.get_logger("acpterm.stdio")
 
 
 async def relay_stdio(
-    stdin_fd: int, stdout_fd: int, settings: Settings, config: str | None
+    stdin_fd: int,
+    stdout_fd: int,
+    settings: Settings,
+    config: str | None,
+    *,
+    connect_timeout_s: float = _CONNECT_TIMEOUT_S,
+    close_timeout_s: float = _CLOSE_TIMEOUT_S,
+    unanswered_bytes_max: int = UNANSWERED_BYTES_MAX,
 ) -> None:
     """Relay messages between the agent at these descriptors and the daemon until one side is gone.
 
@@ -47,7 +59,9 @@ async def relay_stdio(
         nursery.start_soon(_cancel_when, shutdown, starting)
         relay: StdioRelay | None = None
         with starting:
-            sock, welcome, received = await _connect(path, settings, config, context)
+            sock, welcome, received = await _connect(
+                path, settings, config, context, connect_timeout_s
+            )
             relay = StdioRelay(
                 sock,
                 welcome,
@@ -55,7 +69,8 @@ async def relay_stdio(
                 settings,
                 stdin_fd=stdin_fd,
                 stdout_fd=stdout_fd,
-                close_timeout=_CLOSE_TIMEOUT_S,
+                close_timeout_s=close_timeout_s,
+                unanswered_bytes_max=unanswered_bytes_max,
             )
         if relay is not None:
             _log.info("connected", socket=path)
@@ -70,7 +85,7 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 async def _connect(
-    path: str, settings: Settings, config: str | None, context: ExecContext
+    path: str, settings: Settings, config: str | None, context: ExecContext, timeout_s: float
 ) -> tuple[socket.socket, Welcome, bytes]:
     """Connect and initialize; return a blocking socket and the bytes after the response."""
     try:
@@ -82,7 +97,7 @@ async def _connect(
     async with stream:
         try:
             params = initialize_params(context=context, relay=True)
-            welcome, received = await shake_hands(stream, params, _CONNECT_TIMEOUT_S)
+            welcome, received = await shake_hands(stream, params, timeout_s)
         except HandshakeError as error:
             message = read_lock(settings).message
             why = f"{error}; end it" if message is None else f"{error}: {message}"

@@ -74,10 +74,12 @@ class StdioRelay:
         *,
         stdin_fd: int,
         stdout_fd: int,
-        close_timeout: float,
+        close_timeout_s: float,
+        unanswered_bytes_max: int,
     ) -> None:
         self._settings = settings
-        self._close_timeout = close_timeout
+        self._close_timeout_s = close_timeout_s
+        self._unanswered_bytes_max = unanswered_bytes_max
         self._stdin_fd = stdin_fd
         self._stdout_fd = stdout_fd
         self._changed = threading.Condition()
@@ -114,11 +116,11 @@ class StdioRelay:
     async def _end_on_shutdown(self, shutdown: trio.Event, relay: trio.CancelScope) -> None:
         await shutdown.wait()
         self._end_sending()
-        relay.deadline = trio.current_time() + self._close_timeout
+        relay.deadline = trio.current_time() + self._close_timeout_s
 
     async def _end_on_eof(self, relay: trio.CancelScope) -> None:
         if await _in_thread(self._pump_to_daemon):
-            relay.deadline = trio.current_time() + self._close_timeout
+            relay.deadline = trio.current_time() + self._close_timeout_s
 
     def _end_sending(self) -> None:
         with self._changed:
@@ -216,7 +218,7 @@ class StdioRelay:
             self._sending = True
         self._send(sock, data)
         with self._changed:
-            while self._requests.unanswered.size > UNANSWERED_BYTES_MAX and not self._closed:
+            while self._requests.unanswered.size > self._unanswered_bytes_max and not self._closed:
                 self._changed.wait()
             return not (self._closed or self._ending)
 

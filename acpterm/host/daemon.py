@@ -183,10 +183,15 @@ async def _report_alive(keeper: KeeperClient) -> None:
 
 
 async def _end_when_idle(
-    host: Host, has_queued: Callable[[], bool], idle_exit_s: float, end_requested: trio.Event
+    host: Host,
+    has_queued: Callable[[], bool],
+    idle_exit_s: float,
+    end_requested: trio.Event,
+    *,
+    first_request_timeout_s: float = FIRST_REQUEST_TIMEOUT_S,
 ) -> None:
     # The process that started the daemon has yet to connect.
-    with trio.move_on_after(FIRST_REQUEST_TIMEOUT_S):
+    with trio.move_on_after(first_request_timeout_s):
         while not host.is_needed():
             await host.wait_changed()
     while True:

@@ -1,7 +1,7 @@
 """The input of one terminal: typed in order, without ever blocking the caller.
 
 States: *idle*; *behind*, while the program does not read its input as fast as it is typed. Then the
-rest is queued, at most `INPUT_BYTES_MAX` of it, and a task that `type` starts types it bit by bit.
+rest is queued, at most `input_bytes_max` of it, and a task that `type` starts types it bit by bit.
 Input is typed in the order of the calls. When the terminal is closed, or a write to it fails, the
 queued input is dropped, and tasks that wait for it get an error; later input is typed after a
 failed write.
@@ -38,10 +38,15 @@ class Keyboard:
     """The input of one terminal. `start` starts a task in the terminal's nursery."""
 
     def __init__(
-        self, master: Master, start: Callable[[Callable[[], Awaitable[None]]], None]
+        self,
+        master: Master,
+        start: Callable[[Callable[[], Awaitable[None]]], None],
+        *,
+        input_bytes_max: int = INPUT_BYTES_MAX,
     ) -> None:
         self._master = master
         self._start = start
+        self._input_bytes_max = input_bytes_max
         self._rest = bytearray()
         # Bytes typed or dropped so far, and the ranges of those dropped.
         self._passed = 0
@@ -56,11 +61,11 @@ class Keyboard:
         """Type `data`, now or as soon as there is room; return the argument for `wait`.
 
         Raises `trio.ClosedResourceError` when the terminal is closed, `OSError` when it fails,
-        `InputFullError` when more than `INPUT_BYTES_MAX` would be queued.
+        `InputFullError` when more than `input_bytes_max` would be queued.
         """
         if self._master.closed:
             raise trio.ClosedResourceError
-        if len(self._rest) + len(data) > INPUT_BYTES_MAX:
+        if len(self._rest) + len(data) > self._input_bytes_max:
             raise InputFullError
         return self._put(data)
 

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from acpterm.acp.agent import ReadTextFileRequest, WriteTextFileRequest
-from acpterm.client.prompt import files
 from acpterm.client.prompt.files import Files
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 
@@ -90,12 +89,13 @@ def test_read_refuses_invalid_utf_8(inside):
     assert refused(read, inside, inside / "a").endswith("is no text: byte 3 is not UTF-8")
 
 
-def test_read_refuses_a_file_that_is_too_large(inside, monkeypatch):
-    monkeypatch.setattr(files, "FILE_BYTES_MAX", 10)
+def test_read_refuses_a_file_that_is_too_large(inside):
+    files = Files([str(inside)], read_only=False, file_bytes_max=10)
+    request = ReadTextFileRequest("s", str(inside / "a"))
     (inside / "a").write_text("x" * 10)
-    assert read(inside, inside / "a") == "x" * 10
+    assert files.read(request) == "x" * 10
     (inside / "a").write_text("x" * 11)
-    assert "has 11 bytes: at most 10" in refused(read, inside, inside / "a")
+    assert "has 11 bytes: at most 10" in refused(files.read, request)
 
 
 def test_missing_file_is_resource_not_found(inside):

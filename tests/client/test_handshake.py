@@ -1,6 +1,7 @@
 """Reconnecting to a daemon: how long it is tried, and when the daemon counts as gone."""
 
 import errno
+import socket
 
 import pytest
 import trio
@@ -63,6 +64,14 @@ async def test_reconnect_retries_while_a_worker_may_come(
         await daemon.reconnect()
     assert trio.current_time() - began == pytest.approx(seconds, abs=0.06)
     assert str(caught.value) == why
+
+
+async def test_reconnect_fails_when_no_process_listens_at_the_socket(tmp_path, autojump_clock):
+    path = str(tmp_path / "agent.sock")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(path)
+    with pytest.raises(DaemonError, match="it was killed"):
+        await daemon_stream.reconnect(Settings(socket=path), {}, 30.0)
 
 
 async def test_reconnect_gives_up_after_the_timeout(monkeypatch, tmp_path, autojump_clock):

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from acpterm.client.daemon import NoAnswerError
 from acpterm.client.errors import LostError
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.output_poller import OutputPoller
@@ -32,6 +33,19 @@ async def connected(tmp_path, *, secret=SECRET, **settings):
             opening = open_host_connection(daemon, chosen, exec_context.current(), "an agent")
             async with opening as endpoint:
                 yield endpoint, first, host
+
+
+async def test_connection_fails_when_the_daemon_does_not_respond(tmp_path, autojump_clock):
+    async with fake_host(tmp_path) as host:
+        settings = Settings(socket=host.path)
+        daemon = await connect_daemon(settings, None)
+        with pytest.RaisesGroup(
+            pytest.RaisesExc(NoAnswerError, match="it does not answer within 10 s"),
+            flatten_subgroups=True,
+        ):
+            context = exec_context.current()
+            async with open_host_connection(daemon, settings, context, "an agent"):
+                pytest.fail("the daemon has not answered")
 
 
 class PendingRequest:

@@ -9,7 +9,7 @@ import sys
 import pytest
 import trio
 
-from acpterm.client import daemon, handshake
+from acpterm.client import daemon
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.terminals import EXTENSIONS_META
 from acpterm.config import Settings
@@ -30,6 +30,7 @@ from tests.support.editor import (
     tool_call,
     tool_update,
 )
+from tests.support.fake_host import fake_host
 from tests.support.polling import poll
 from tests.support.processes import alive
 
@@ -834,15 +835,20 @@ async def test_nothing_is_sent_to_a_daemon_of_another_user(tmp_path, monkeypatch
     assert received == [b""]
 
 
-async def test_error_is_reported_when_the_daemon_does_not_respond(tmp_path, monkeypatch):
-    monkeypatch.setattr(handshake, "INITIALIZE_TIMEOUT_S", 0.2)
-    path = tmp_path / "agent.sock"
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.bind(str(path))
-        sock.listen()
-        async with proxied(embedded=False, settings={"socket": str(path)}) as editor:
-            with pytest.raises(RpcError, match="cannot be used: it does not answer within"):
-                await editor.request("initialize", {"protocolVersion": 1})
+async def test_error_is_reported_when_the_daemon_refuses_initialize(tmp_path):
+    async with (
+        fake_host(tmp_path) as host,
+        proxied(embedded=False, settings={"socket": host.path}) as editor,
+        trio.open_nursery() as nursery,
+    ):
+
+        @nursery.start_soon
+        async def refuse():
+            daemon = await host.accept()
+            await daemon.respond_error(await daemon.expect("initialize"), "no such thing")
+
+        with pytest.raises(RpcError, match="cannot be used: no such thing"):
+            await editor.request("initialize", {"protocolVersion": 1})
 
 
 async def test_context_for_the_daemon_omits_text_that_json_cannot_hold(monkeypatch):

@@ -1,10 +1,14 @@
 """`acpterm stdio` with a daemon: messages, shutdown of either side, and terminals."""
 
+import fcntl
 import json
 import os
 import resource
+import select
 import signal
 import socket
+import sys
+import termios
 import time
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -101,6 +105,20 @@ def memory(pid: int) -> int:
     """Return the resident set size of a process in bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
+
+def unread(sock) -> int:
+    """Return the bytes that a socket has received and that were not read."""
+    size = bytearray(4)
+    fcntl.ioctl(sock.fileno(), termios.FIONREAD, size)
+    return int.from_bytes(size, sys.byteorder)
+
+
+def is_half_closed(sock) -> bool:
+    """Return whether the other end sends nothing more, even if there is unread data."""
+    poller = select.poll()
+    poller.register(sock.fileno(), select.POLLRDHUP)
+    return bool(poller.poll(0))
 
 
 async def write_until_full(fd: int, data: bytes, seconds: float = 0.5) -> int:
@@ -267,7 +285,7 @@ async def test_daemon_that_stops_reading_blocks_the_agent_in_bounded_memory(plac
     data = os.urandom(1 << 16)
     async with stood_in(place) as (running, agent, daemon):
         await agent.send_all(data)
-        await trio.sleep(0.1)
+        await poll(lambda: unread(daemon.socket) == len(data))
         before = memory(running.pid)
         fd = agent.send_stream.fileno()
         written = await write_until_full(fd, data)
@@ -379,15 +397,14 @@ async def test_daemon_that_exits_with_unread_messages_is_an_error(place):
         await agent.send_stream.aclose()
         # It has arrived and is not read.
         assert await daemon.socket.recv(1, socket.MSG_PEEK) == b"x"
-        await trio.sleep(0.2)
+        await poll(lambda: is_half_closed(daemon.socket))
         await daemon.aclose()
         assert await running.wait() == 1
         assert f"the daemon at {place.socket} is gone" in running.logged()
 
 
-async def test_relay_exits_when_the_daemon_does_not_close_in_time(place, monkeypatch):
-    monkeypatch.setattr(stdio, "_CLOSE_TIMEOUT_S", 0.3)
-    async with here(place) as (agent, daemon, over):
+async def test_relay_exits_when_the_daemon_does_not_close_in_time(place):
+    async with here(place, close_timeout_s=0.3) as (agent, daemon, over):
         await agent.send_stream.aclose()
         assert await until_end(daemon) == b""
         with trio.fail_after(10):
@@ -397,7 +414,7 @@ async def test_relay_exits_when_the_daemon_does_not_close_in_time(place, monkeyp
 
 
 @asynccontextmanager
-async def here(place, answer=HELLO):
+async def here(place, answer=HELLO, **timeouts):
     """Run the relay in this process, with the test as the daemon."""
     place.socket.parent.mkdir(mode=0o700)
     reads, to_it = os.pipe()
@@ -406,7 +423,8 @@ async def here(place, answer=HELLO):
     over = trio.Event()
 
     async def run():
-        await stdio.relay_stdio(reads, writes, Settings(socket=str(place.socket)), None)
+        settings = Settings(socket=str(place.socket))
+        await stdio.relay_stdio(reads, writes, settings, None, **timeouts)
         over.set()
 
     with socket.socket(socket.AF_UNIX) as sock:
@@ -482,13 +500,12 @@ async def test_error_is_reported_when_the_daemon_hangs_up(place):
         assert "cannot be used: it closes the connection" in running.logged()
 
 
-async def test_error_is_reported_when_the_daemon_does_not_respond(place, monkeypatch):
-    monkeypatch.setattr(stdio, "_CONNECT_TIMEOUT_S", 0.2)
+async def test_error_is_reported_when_the_daemon_does_not_respond(place):
     with pytest.RaisesGroup(
         pytest.RaisesExc(DaemonError, match=r"does not answer within 0\.2 s.*--embedded"),
         flatten_subgroups=True,
     ):
-        async with here(place, b"") as (_, _, over):
+        async with here(place, b"", connect_timeout_s=0.2) as (_, _, over):
             await over.wait()
 
 

@@ -5,8 +5,8 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -51,11 +51,11 @@ def attacked(pid):
     return set(other_user.python_as_user(ATTACK, str(pid)).split())
 
 
-def test_pidfd_getfd_works_on_an_ordinary_process():
+async def test_pidfd_getfd_works_on_an_ordinary_process():
     with other_user.directory():
         process = subprocess.Popen([*as_user(other_user.UID), "sleep", "60"], stdin=subprocess.PIPE)
         try:
-            time.sleep(0.2)
+            await poll(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
             assert {"pidfd_getfd", "environ", "link"} <= attacked(process.pid)
         finally:
             process.kill()
@@ -149,10 +149,12 @@ import os, socket, sys, time
 from pathlib import Path
 sock = socket.socket(socket.AF_UNIX)
 sock.connect(sys.argv[1])
+parent = os.getpid()
 if os.fork():
     os._exit(0)
 os.setsid()
-time.sleep(0.3)
+while os.getppid() == parent:
+    time.sleep(0.01)
 try:
     sock.sendall(b'{"jsonrpc":"2.0","id":1,"method":"_acpterm/terminal/list","params":{}}\\n')
     answer = sock.recv(65536)

@@ -18,6 +18,7 @@ from tests.support.daemon import daemon
 from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
 from tests.support.processes import environment
+from tests.support.user import user_at
 
 MIB = 1024 * 1024
 LARGE = "x" * 10_000_000
@@ -94,16 +95,17 @@ async def send_large(path, message):
 @pytest.mark.long
 async def test_memory_is_released_after_large_messages(tmp_path, kind):
     env = environment(XDG_CONFIG_HOME=str(tmp_path))
-    async with daemon(tmp_path, env=env) as (running, path):
-        await trio.sleep(0.2)
-        before = resident(running.pid)
+    async with daemon(tmp_path, env=env) as (_, path):
+        async with user_at(path.replace("agent.", "user.")) as user:
+            pid = (await user.request("status"))["workerPid"]
+        before = resident(pid)
         async with trio.open_nursery() as nursery:
             for _ in range(CONNECTIONS):
                 nursery.start_soon(send_large, path, MESSAGE[kind])
         try:
-            await poll(lambda: resident(running.pid) <= before + 20 * MIB)
+            await poll(lambda: resident(pid) <= before + 20 * MIB)
         except trio.TooSlowError:
-            more = (resident(running.pid) - before) // MIB
+            more = (resident(pid) - before) // MIB
             pytest.fail(f"{more} MiB more than before are in use")
 
 

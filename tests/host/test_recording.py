@@ -56,10 +56,10 @@ class Recording:
 
 
 @asynccontextmanager
-async def recordings(directory, **settings):
+async def recordings(directory, limits=None, **settings):
     settings = Settings(record=True, record_dir=str(directory), **settings)
     async with running_pool(grace=0.2) as pool, trio.open_nursery() as nursery:
-        yield Recording(pool, Recorder(settings), nursery)
+        yield Recording(pool, Recorder(settings, **(limits or {})), nursery)
         nursery.cancel_scope.cancel()
 
 
@@ -298,14 +298,13 @@ async def test_cancelled_recording_writes_pending_output(directory):
 
 async def test_cancelled_recording_ends_in_time_while_the_disk_hangs(directory, monkeypatch):
     go, write = threading.Event(), os.write
-    monkeypatch.setattr(recorder, "CLOSE_TIMEOUT_S", 0.2)
 
     def slow(fd, data):
         assert not is_in(directory, fd) or go.wait(10)
         return write(fd, data)
 
     with structlog.testing.capture_logs() as logs:
-        async with recordings(directory) as running:
+        async with recordings(directory, {"close_timeout_s": 0.2}) as running:
             terminal = await running.create("echo one; read x")
             path = await poll(lambda: next(iter(directory.glob("*")), None))
             await poll(lambda: b"one\\r\\n" in path.read_bytes())
@@ -385,9 +384,8 @@ async def test_input_is_not_recorded_by_default(directory):
     assert of(read(only(directory))[1], "i") == ""
 
 
-async def test_pending_input_is_bounded(directory, monkeypatch):
-    monkeypatch.setattr(recorder, "_INPUT_BYTES_MAX", 5000)
-    async with recordings(directory, record_input=True) as running:
+async def test_pending_input_is_bounded(directory):
+    async with recordings(directory, {"input_bytes_max": 5000}, record_input=True) as running:
         terminal = await running.create("cat > /dev/null")
         path = await poll(lambda: next(iter(directory.glob("*")), None))
         for _ in range(100):

@@ -271,8 +271,7 @@ async def test_idle_daemon_waits_for_the_first_connection():
             await shutdown.wait()
 
 
-async def test_idle_daemon_stays_while_a_connection_is_queued(tmp_path, monkeypatch):
-    monkeypatch.setattr("acpterm.host.daemon.FIRST_REQUEST_TIMEOUT_S", 0)
+async def test_idle_daemon_stays_while_a_connection_is_queued(tmp_path):
     path = str(tmp_path / "socket")
     async with host_here() as host, trio.open_nursery() as nursery:
         with trio.socket.socket(socket.AF_UNIX) as sock:
@@ -282,7 +281,8 @@ async def test_idle_daemon_stays_while_a_connection_is_queued(tmp_path, monkeypa
             shutdown = trio.Event()
             async with await trio.open_unix_socket(path):
                 queued = partial(has_queued, [listener])
-                nursery.start_soon(_end_when_idle, host, queued, 0.02, shutdown)
+                end_when_idle = partial(_end_when_idle, first_request_timeout_s=0)
+                nursery.start_soon(end_when_idle, host, queued, 0.02, shutdown)
                 with trio.move_on_after(0.3):
                     await shutdown.wait()
                 assert not shutdown.is_set()

@@ -9,13 +9,13 @@ import stat
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
-from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import connect
+from acpterm.client.daemon import DaemonError, connect
 from acpterm.config import Settings
 from acpterm.host.server.listener import UnixListener
 from acpterm.runtime.unix_socket import ListenError
@@ -381,8 +381,7 @@ async def test_path_that_another_daemon_has_taken_is_not_taken_back(tmp_path):
 
 
 @pytest.mark.long
-async def test_lock_holder_is_named_while_the_socket_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr("acpterm.client.daemon.START_TIMEOUT_S", 3)
+async def test_lock_holder_is_named_while_the_socket_is_missing(tmp_path):
     async with daemon(tmp_path) as (running, path):
         async with user_at(path.replace("agent.sock", "user.sock")) as user:
             worker = (await user.request("status"))["workerPid"]
@@ -390,8 +389,9 @@ async def test_lock_holder_is_named_while_the_socket_is_missing(tmp_path, monkey
         try:
             os.unlink(path)
             holds = rf"process {running.pid} holds the lock .*: wait a minute"
+            connecting = partial(connect, Settings(socket=path), start_timeout_s=3)
             with pytest.raises(DaemonError, match=holds):
-                await connect(Settings(socket=path))
+                await trio.to_thread.run_sync(connecting)
         finally:
             os.kill(worker, signal.SIGCONT)
 

@@ -372,15 +372,8 @@ SHOWN_BEHIND = [
 @given(steps=STEPS)
 @example(steps=SHOWN_BEHIND)
 @pytest.mark.long
-def test_all_subscribers_end_with_the_same_state(form, room, steps, monkeypatch_module):
-    monkeypatch_module.setattr("acpterm.host.user.subscribe.backlog.BACKLOG_BYTES_MAX", room)
-    trio.run(same_for_all, form, steps, clock=trio.testing.MockClock(autojump_threshold=0))
-
-
-@pytest.fixture(scope="module")
-def monkeypatch_module():
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
+def test_all_subscribers_end_with_the_same_state(form, room, steps):
+    trio.run(same_for_all, form, room, steps, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def say(session, step):
@@ -399,7 +392,7 @@ def say(session, step):
             )
 
 
-async def same_for_all(form, steps):
+async def same_for_all(form, room, steps):
     session = Session(
         "s", AgentInfo("c1"), SessionState(StateWriter(MemoryStore()), "c1", 0), Creates()
     )
@@ -409,7 +402,8 @@ async def same_for_all(form, steps):
         reader = Reader(form)
         readers.append(reader)
         encoder = V1MetaEncoder() if form == "meta" else V2Encoder(None)
-        nursery.start_soon(Subscriber(reader, session, encoder, "t").run)
+        subscriber = Subscriber(reader, session, encoder, "t", backlog_bytes_max=room)
+        nursery.start_soon(subscriber.run)
         await trio.lowlevel.checkpoint()
 
     with trio.fail_after(100):

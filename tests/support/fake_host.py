@@ -94,13 +94,12 @@ class FakeHost:
         assert "context" not in connection.initialize["_meta"]["acpterm"]
         return connection
 
-    async def stop(self, *, remove: bool = True) -> None:
-        """Stop listening; `remove` the socket, as a keeper does unless it is killed."""
+    async def stop(self) -> None:
+        """Stop listening and remove the socket, as a keeper that ends does."""
         if self._listener is not None:
             await self._listener.aclose()
             self._listener = None
-            if remove:
-                os.unlink(self.path)
+            os.unlink(self.path)
 
     async def close(self) -> None:
         await self.stop()

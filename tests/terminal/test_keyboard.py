@@ -140,10 +140,9 @@ async def test_input_is_dropped_when_no_task_can_be_started(pair):
         await keyboard.wait(keyboard.type(b""))
 
 
-async def test_input_is_refused_completely_when_too_much_is_queued(pair, nursery, monkeypatch):
-    monkeypatch.setattr(keyboards, "INPUT_BYTES_MAX", 100_000)
+async def test_input_is_refused_completely_when_too_much_is_queued(pair, nursery):
     master, slave = pair
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, nursery.start_soon, input_bytes_max=100_000)
     keyboard.type(b"a" * 90_000)
     with pytest.raises(InputFullError):
         keyboard.type(b"b" * 90_000)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acpterm.terminal.text import line, simple_output, stream
+from acpterm.terminal.text import line, simple_output
 from acpterm.terminal.text.controls import Controls
 from acpterm.terminal.text.slices import SLICE_MIN_BYTES, resync, text_of
 from acpterm.terminal.text.stream import TextView
@@ -73,9 +73,9 @@ def feed(view, chunk):
 def check(data, cuts, limit, polls, width):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line, "WIDTH", width)
-        # The view then restarts at every opportunity.
-        patch.setattr(stream, "_RESTART_MARGIN_BYTES", 0)
-        view, model = TextView(limit), TextModel(limit, width=width)
+        # Without a margin, the view restarts at every opportunity.
+        view = TextView(limit, restart_margin_bytes=0)
+        model = TextModel(limit, width=width)
         for number, chunk in enumerate(chunks(data, cuts)):
             version, before = view.version, view.text() if polls else ""
             feed(view, chunk)

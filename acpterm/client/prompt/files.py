@@ -21,11 +21,17 @@ FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Files:
-    """The files of one session. `roots`: its directories; with none, all access is refused."""
+    """The files of one session. `roots`: its directories; with none, all access is refused.
 
-    def __init__(self, roots: Sequence[str], *, read_only: bool) -> None:
+    A file of more than `file_bytes_max` bytes is not read.
+    """
+
+    def __init__(
+        self, roots: Sequence[str], *, read_only: bool, file_bytes_max: int = FILE_BYTES_MAX
+    ) -> None:
         self._roots = [os.path.realpath(root) for root in roots]
         self._read_only = read_only
+        self._file_bytes_max = file_bytes_max
 
     def read(self, params: ReadTextFileRequest) -> str:
         """Return the text of a file, from `line` on and at most `limit` lines.
@@ -36,11 +42,12 @@ class Files:
         fd = self._open(params.path, os.O_RDONLY, "read")
         try:
             with open(fd, "rb") as file:
-                if (size := os.fstat(fd).st_size) > FILE_BYTES_MAX:
+                if (size := os.fstat(fd).st_size) > self._file_bytes_max:
                     raise _bad(
-                        params.path, f"has {size} bytes: at most {FILE_BYTES_MAX} can be read"
+                        params.path,
+                        f"has {size} bytes: at most {self._file_bytes_max} can be read",
                     )
-                data = file.read(FILE_BYTES_MAX)
+                data = file.read(self._file_bytes_max)
         except OSError as error:
             raise _failed("read", params.path, error) from error
         try:

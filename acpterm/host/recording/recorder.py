@@ -51,8 +51,16 @@ _log = structlog.get_logger("acpterm.recording")
 class Recorder:
     """Records terminals according to the settings."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+        input_bytes_max: int = _INPUT_BYTES_MAX,
+    ) -> None:
         self._settings: Final = settings
+        self._close_timeout_s: Final = close_timeout_s
+        self._input_bytes_max: Final = input_bytes_max
         self._threads: Final = trio.CapacityLimiter(4)
 
     def start(
@@ -110,7 +118,14 @@ class Recorder:
         on_progress: OnProgress,
     ) -> "_Recording":
         recording = _Recording(
-            terminal, file, walk, self._threads, on_failure=on_failure, on_progress=on_progress
+            terminal,
+            file,
+            walk,
+            self._threads,
+            close_timeout_s=self._close_timeout_s,
+            input_bytes_max=self._input_bytes_max,
+            on_failure=on_failure,
+            on_progress=on_progress,
         )
         if self._settings.record_input:
             terminal.keyboard.listeners.append(recording.record_input)
@@ -127,6 +142,8 @@ class _Recording:
         walk: Walk,
         threads: trio.CapacityLimiter,
         *,
+        close_timeout_s: float,
+        input_bytes_max: int,
         on_failure: Callable[[], None],
         on_progress: OnProgress,
     ) -> None:
@@ -135,6 +152,8 @@ class _Recording:
         self._terminal = terminal
         self._file = file
         self._threads = threads
+        self._close_timeout_s = close_timeout_s
+        self._input_bytes_max = input_bytes_max
         self.walk = walk
         self._inputs: deque[tuple[int, Event]] = deque()  # each with its position in the output
         self._input_bytes = 0
@@ -146,7 +165,7 @@ class _Recording:
             return
         timeline = self._terminal.timeline
         event = Event(time.monotonic() - timeline.start, INPUT, piece)
-        if self._input_bytes + len(piece) > _INPUT_BYTES_MAX:
+        if self._input_bytes + len(piece) > self._input_bytes_max:
             if self._inputs[-1][1].code == MARKER:
                 return
             event = event._replace(code=MARKER, data=b"input is missing here")
@@ -162,7 +181,7 @@ class _Recording:
                 await self._follow()
                 await self._in_thread(self._file.close)
             except trio.Cancelled:
-                with trio.move_on_after(CLOSE_TIMEOUT_S, shield=True) as scope:
+                with trio.move_on_after(self._close_timeout_s, shield=True) as scope:
                     await self._write()
                     await self._in_thread(self._file.close)
                 if not scope.cancelled_caught:

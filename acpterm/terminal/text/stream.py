@@ -71,12 +71,18 @@ class TextView:
         "_version",
     )
 
-    def __init__(self, limit: int, *, truncated: bool = False) -> None:
+    def __init__(
+        self,
+        limit: int,
+        *,
+        truncated: bool = False,
+        restart_margin_bytes: int = _RESTART_MARGIN_BYTES,
+    ) -> None:
         if limit < 0:
             raise ValueError(f"the limit of a text must be 0 bytes or more, not {limit}")
         self._limit = limit
         #: How many bytes fed at once make the view restart; doubled when a restart fails.
-        self._restart_bytes = limit + limit // 8 + _RESTART_MARGIN_BYTES
+        self._restart_bytes = limit + limit // 8 + restart_margin_bytes
         self._utf8 = Utf8()
         self._controls = Controls()
         self._line = Line()

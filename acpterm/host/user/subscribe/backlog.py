@@ -2,7 +2,7 @@
 
 States:
 
-    following ──more than `BACKLOG_BYTES_MAX` queued──▶ behind ──all is sent──▶ following
+    following ──more than `bytes_max` queued──▶ behind ──all is sent──▶ following
 
 - *following*: each update is queued as it came, in order.
 - *behind*: for each call the names of the members that have changed are queued, in the order in
@@ -31,10 +31,11 @@ MEMBER_NAMES: Final = (*tool_calls.MEMBER_NAMES, "_meta")
 
 
 class UpdateBacklog:
-    """The backlog of one subscriber."""
+    """The backlog of one subscriber. Updates are merged above `bytes_max`."""
 
-    def __init__(self, calls: ToolCalls) -> None:
+    def __init__(self, calls: ToolCalls, bytes_max: int = BACKLOG_BYTES_MAX) -> None:
         self._calls = calls
+        self._bytes_max = bytes_max
         self._queue: deque[tuple[str, dict[str, Raw]]] = deque()
         self._size = 0
         self._behind: dict[str, set[str]] = {}
@@ -47,7 +48,7 @@ class UpdateBacklog:
         changed = {name: fields[name] for name in MEMBER_NAMES if name in fields}
         if not self._behind:
             size = _size(changed)
-            if self._size + size <= BACKLOG_BYTES_MAX:
+            if self._size + size <= self._bytes_max:
                 # Copies, since a `Raw` keeps the whole message that it is a part of in memory.
                 copies = {name: value.copy() for name, value in changed.items()}
                 self._queue.append((call, copies))

@@ -35,7 +35,7 @@ from acpterm.acp.raw_json import items, members, text
 from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.sessions.tool_calls import CALLS_MAX
 from acpterm.host.user.connection import UserConnection
-from acpterm.host.user.subscribe.backlog import UpdateBacklog, snapshot
+from acpterm.host.user.subscribe.backlog import BACKLOG_BYTES_MAX, UpdateBacklog, snapshot
 from acpterm.host.user.subscribe.encoders import Update, UpdateEncoder
 from acpterm.host.user.subscribe.sources import LocalSource, Source, Tombstone, source_of
 from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCursor
@@ -54,13 +54,19 @@ class Subscriber:
     """One subscription to one session. `token` identifies it in each notification."""
 
     def __init__(
-        self, user: UserConnection, session: ObservedSession, encoder: UpdateEncoder, token: str
+        self,
+        user: UserConnection,
+        session: ObservedSession,
+        encoder: UpdateEncoder,
+        token: str,
+        *,
+        backlog_bytes_max: int = BACKLOG_BYTES_MAX,
     ) -> None:
         self._connection = user
         self._session = session
         self._encoder = encoder
         self._token = token
-        self._backlog = UpdateBacklog(session.tool_calls)
+        self._backlog = UpdateBacklog(session.tool_calls, backlog_bytes_max)
         self._sent: dict[str, None] = {}
         self._cursors: dict[str, TerminalCursor] = {}
         self._due: dict[TerminalCursor, None] = {}
